@@ -1,0 +1,23 @@
+"""``python -m hvlab``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; say what to do when hvlab's own packages are missing."""
+    try:
+        from hvlab.cli import run  # noqa: PLC0415 - the import is what is being tried
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hvlab"):
+            raise
+        sys.exit(
+            f"hvlab: this Python ({sys.executable}) lacks the package {error.name}.\n"
+            "Run `make install` in the clone, then `. .venv/bin/activate`."
+        )
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The command line: one module a verb, one place where an error becomes text and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from hvlab import __version__
+from hvlab.errors import HvlabError
+
+VERBS = {
+    "lab": "boot and remove virtual machines",
+    "provision": "bring every host to the stack (runs site.yml)",
+    "verify": "check the state of every host",
+    "bench": "run benchmarks on the hosts",
+    "results": "list and show what was measured",
+}
+
+
+class _Verbs(click.Group):
+    """Loads a verb's module only when that verb is used, so that ``--help`` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"hvlab.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="hvlab")
+def cli() -> None:
+    """From bare hosts to a measured, documented Horovod cluster."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code.
+
+    0 fine, 1 something measured or checked failed, 2 usage or configuration, 3 hosts unreachable,
+    130 interrupted.
+    """
+    try:
+        result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
+    except HvlabError as error:
+        click.echo(f"hvlab: {error}", err=True)
+        if error.remedy:
+            click.echo(f"  what to do: {error.remedy}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("hvlab: interrupted", err=True)
+        return 130
+    return result if isinstance(result, int) else 0

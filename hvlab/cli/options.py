@@ -1,0 +1,26 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+inventory = click.option(
+    "-i",
+    "--inventory",
+    type=click.Path(path_type=Path),
+    default=lambda: Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/lab")),
+    show_default="inventory/lab",
+    help="The lab: an Ansible inventory, file or directory.",
+)
+limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts (an Ansible pattern).")
+output_format = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)

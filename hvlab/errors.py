@@ -1,0 +1,42 @@
+"""One tree of errors. Each says which host, what was seen and what to do; the CLI turns it into an exit code."""
+
+from __future__ import annotations
+
+
+class HvlabError(Exception):
+    """Base of all errors that are meant for the reader.
+
+    ``remedy`` is what to do about it, printed on a line of its own.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class CheckError(HvlabError):
+    """Something that was measured or checked is wrong (exit code 1)."""
+
+
+class UsageError(HvlabError):
+    """A wrong option or a wrong configuration (exit code 2)."""
+
+    exit_code = 2
+
+
+class InventoryError(UsageError):
+    """The inventory cannot be used; the message holds every problem found."""
+
+
+class UnreachableError(HvlabError):
+    """A host does not answer, or refuses us (exit code 3)."""
+
+    exit_code = 3
+
+
+class InterruptedRunError(HvlabError):
+    """The person pressed Ctrl-C, or the process got SIGTERM (exit code 130)."""
+
+    exit_code = 130

@@ -1,0 +1,47 @@
+"""Where things lie. The only module that knows file locations."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hvlab.errors import UsageError
+
+
+def project_dir() -> Path:
+    """Return the clone hvlab runs from (playbooks, roles and templates lie there)."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / "site.yml").is_file():
+        raise UsageError(
+            f"hvlab is installed in {root}, but its playbooks are not there",
+            remedy="run hvlab from a clone of the repository: `make install` there",
+        )
+    return root
+
+
+def _base(variable: str, xdg: str, default: str) -> Path:
+    chosen = os.environ.get(variable)
+    if chosen:
+        return Path(chosen).expanduser().resolve()
+    parent = os.environ.get(xdg)
+    return (Path(parent) if parent else Path.home() / default) / "hvlab"
+
+
+def cache_dir() -> Path:
+    """Return what can be made again: images, sources, wheels, packs (``HVLAB_CACHE``)."""
+    return _base("HVLAB_CACHE", "XDG_CACHE_HOME", ".cache")
+
+
+def trust_dir(lab: str) -> Path:
+    """Return where the CA keys and the rank keys of one lab lie, mode 0700 (``HVLAB_DATA``)."""
+    return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "trust" / lab
+
+
+def results_dir() -> Path:
+    """Return where the results go unless an option says otherwise (``HVLAB_RESULTS``, or ``./results``)."""
+    return Path(os.environ.get("HVLAB_RESULTS", "results")).resolve()
+
+
+def lab_runtime_dir(lab: str) -> Path:
+    """Return where a virtual lab keeps its machines while it is up; gone after ``lab down``."""
+    return Path("/var/lib/hvlab") / lab
