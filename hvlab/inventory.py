@@ -1,0 +1,196 @@
+"""The inventory as frozen objects: what the user has. Refuses what is wrong, all problems at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hvlab.errors import InventoryError
+from hvlab.inventory_files import file_problems
+from hvlab.inventory_rules import LAB_VARIABLES, Problem, problems
+from hvlab.paths import project_dir
+
+__all__ = ["LAB_VARIABLES", "Host", "Lab", "Problem", "expand", "load", "problems", "report"]
+
+_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine of the lab; ``slots`` is how many ranks it can run at once."""
+
+    name: str
+    address: str
+    port: int
+    user: str | None
+    slots: int
+    groups: frozenset[str]
+    vars: Mapping[str, Any]
+
+    @property
+    def virtual(self) -> bool:
+        """Whether ``hvlab lab up`` boots it."""
+        return "virtual" in self.groups
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the inventory says it has NVIDIA GPUs."""
+        return "gpu" in self.groups
+
+    def text(self, name: str) -> str | None:
+        """Return a variable as text with plain ``{{ name }}`` placeholders filled in; None where unset."""
+        value = self.vars.get(name)
+        return None if value is None else expand(str(value), self.vars)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """All machines, in the inventory's order; ``vars`` holds what is the same on every host."""
+
+    name: str
+    source: Path
+    network: str
+    interface: str
+    hosts: tuple[Host, ...]
+    vars: Mapping[str, Any]
+
+    def text(self, name: str, default: str) -> str:
+        """Return a variable of the whole lab as text with plain ``{{ name }}`` placeholders filled in."""
+        return expand(str(self.vars.get(name, default)), self.vars)
+
+    def host(self, name: str) -> Host:
+        """Return the host of that name; KeyError where there is none."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise KeyError(name)
+
+
+def expand(text: str, variables: Mapping[str, Any]) -> str:
+    """Fill in ``{{ name }}`` from ``variables``. Nothing else of Jinja is evaluated; unknown names stay."""
+    for _ in range(5):
+        filled = _PLACEHOLDER.sub(lambda m: str(variables.get(m.group(1), m.group(0))), text)
+        if filled == text:
+            break
+        text = filled
+    return text
+
+
+def load(path: Path, *, limit: str | None = None) -> Lab:
+    """Read the inventory at ``path`` and return its hosts that match ``limit`` (an Ansible pattern).
+
+    Raises one InventoryError that lists every problem found.
+    """
+    if not path.exists():
+        raise InventoryError(
+            f"there is no inventory at {path}", remedy="give it with -i, or see inventory/lab for an example"
+        )
+    source = path.absolute()
+    found = file_problems(source)
+    if found:
+        raise InventoryError(report(source, found))
+    listing = _ansible_inventory(source)
+    groups = _groups(listing)
+    hostvars: dict[str, dict[str, Any]] = {
+        name: listing["_meta"]["hostvars"].get(name, {}) for name in groups["all"]
+    }
+    found = problems(hostvars, groups, project_dir() / "roles")
+    if found:
+        raise InventoryError(report(source, found))
+    names = groups["all"]
+    if limit:
+        chosen = _groups(_ansible_inventory(source, "--limit", limit))["all"]
+        names = [name for name in names if name in chosen]
+    if not names:
+        raise InventoryError(
+            f"no host of {path} matches --limit {limit}", remedy=f"the hosts are {', '.join(groups['all'])}"
+        )
+    return _lab(source, [_host(name, hostvars[name], groups) for name in names])
+
+
+def report(source: Path, found: Iterable[Problem]) -> str:
+    """Return one text that names every problem, those that several hosts share only once."""
+    shared: dict[tuple[str, str], list[str]] = {}
+    for problem in found:
+        shared.setdefault((problem.seen, problem.remedy), []).append(problem.host)
+    lines = [f"the inventory {source} cannot be used:"]
+    for (seen, remedy), hosts in shared.items():
+        lines += [f"  {', '.join(dict.fromkeys(hosts))}: {seen}", f"    what to do: {remedy}"]
+    return "\n".join(lines)
+
+
+def _ansible_inventory(source: Path, *options: str) -> dict[str, Any]:
+    command = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(source), "--list", *options]
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
+        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    except FileNotFoundError as error:
+        raise InventoryError(f"{command[0]} is missing", remedy="run `make install` in the clone") from error
+    if done.returncode:
+        raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_told(done.stderr)}")
+    listing: dict[str, Any] = json.loads(done.stdout)
+    listing.setdefault("_meta", {}).setdefault("hostvars", {})
+    return listing
+
+
+def _told(stderr: str) -> str:
+    """Return what Ansible said, each line once, without its frame."""
+    lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
+    kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
+    return "\n".join(f"  {line}" for line in kept[:12])
+
+
+def _groups(listing: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return every group's hosts, children's included, in the inventory's order."""
+
+    def members(name: str) -> list[str]:
+        group = listing.get(name, {})
+        children = [host for child in group.get("children", []) for host in members(child)]
+        return list(dict.fromkeys([*group.get("hosts", []), *children]))
+
+    groups = {name: members(name) for name in listing if name != "_meta"}
+    hostvars = listing.get("_meta", {}).get("hostvars", {})
+    groups["all"] = list(dict.fromkeys([*groups.get("all", []), *hostvars]))
+    return groups
+
+
+def _host(name: str, variables: Mapping[str, Any], groups: Mapping[str, Iterable[str]]) -> Host:
+    user = variables.get("ansible_user")
+    return Host(
+        name=name,
+        address=expand(str(variables.get("ansible_host", name)), variables),
+        port=int(variables.get("ansible_port", 22)),
+        user=None if user is None else expand(str(user), variables),
+        slots=int(variables.get("lab_slots", 1)),
+        groups=frozenset(group for group, hosts in groups.items() if name in hosts),
+        vars=variables,
+    )
+
+
+def _lab(source: Path, hosts: list[Host]) -> Lab:
+    first = hosts[0].vars
+    common = {
+        name: value
+        for name, value in first.items()
+        if all(name in host.vars and host.vars[name] == value for host in hosts)
+    }
+    return Lab(
+        name=str(first.get("lab_name", "lab")),
+        source=source,
+        network=str(first["lab_network"]),
+        interface=str(first["lab_interface"]),
+        hosts=tuple(hosts),
+        vars=common,
+    )

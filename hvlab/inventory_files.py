@@ -1,0 +1,145 @@
+"""Mistakes in an inventory's own text that Ansible takes without a word, or explains badly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hvlab.inventory_rules import Problem
+
+_VARIABLE_FOLDERS = ("group_vars", "host_vars")
+_YAML = (".yml", ".yaml", ".json")
+_IGNORED = (".orig", ".bak", ".retry", ".pyc", ".cfg", ".md", "~")
+_ADDRESS = re.compile(r"\bansible_host\s*=\s*(\S+)")
+
+
+class _Duplicates(yaml.SafeLoader):
+    """A loader that keeps a list of the mapping keys that stand twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.twice: list[tuple[str, int]] = []
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                self.twice.append((name, key.start_mark.line + 1))
+            seen.add(name)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _tagged(loader: yaml.SafeLoader, _tag: str, node: yaml.Node) -> object:
+    """Stand for ``!vault``, ``!unsafe`` and the like: their values are Ansible's business."""
+    return loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else None
+
+
+_Duplicates.add_multi_constructor("!", _tagged)
+
+
+def file_problems(source: Path) -> list[Problem]:
+    """Return what is wrong in the files of the inventory at ``source`` (a file or a directory)."""
+    found: list[Problem] = []
+    addresses: dict[str, dict[str, str]] = {}
+    for path, hosts_file in _files(source):
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            found.append(Problem(path.name, f"it cannot be read: {error}", "make it a readable text file"))
+            continue
+        if path.suffix in _YAML or not hosts_file:
+            data, wrong = _parse(path, text)
+            found += wrong
+            pairs = _yaml_addresses(data) if hosts_file else iter(())
+        elif text.startswith("#!"):
+            continue
+        else:
+            found += _ini_duplicates(path, text)
+            pairs = _ini_addresses(text)
+        for host, address in pairs:
+            addresses.setdefault(host, {})[address] = path.name
+    for host, seen in addresses.items():
+        if len(seen) > 1:
+            told = " and ".join(f"{address} ({name})" for address, name in seen.items())
+            found.append(Problem(host, f"the name is given twice, at {told}", "give each host its own name"))
+    return found
+
+
+def _files(source: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield each file and whether it lists hosts (else it holds variables)."""
+    folder = source if source.is_dir() else source.parent
+    listed = sorted(source.iterdir()) if source.is_dir() else [source]
+    for path in listed:
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith(_IGNORED):
+            yield path, True
+    for name in _VARIABLE_FOLDERS:
+        for path in sorted((folder / name).rglob("*")):
+            if path.is_file() and path.suffix in _YAML:
+                yield path, False
+
+
+def _parse(path: Path, text: str) -> tuple[Any, list[Problem]]:
+    if text.startswith("$ANSIBLE_VAULT"):
+        return None, []
+    loader = _Duplicates(text)
+    try:
+        data = loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        return None, [Problem(f"{path.name}{where}", f"not valid YAML: {error.problem}", "correct it")]
+    except yaml.YAMLError as error:
+        return None, [Problem(path.name, f"not valid YAML: {error}", "correct it")]
+    remedy = "keep one of them: of two, only the last would count"
+    return data, [
+        Problem(f"{path.name}, line {line}", f"{name!r} stands twice", remedy)
+        for name, line in dict.fromkeys(loader.twice)
+    ]
+
+
+def _yaml_addresses(data: object) -> Iterator[tuple[str, str]]:
+    for group in data.values() if isinstance(data, dict) else []:
+        if not isinstance(group, dict):
+            continue
+        hosts = group.get("hosts")
+        for host, variables in hosts.items() if isinstance(hosts, dict) else []:
+            if isinstance(variables, dict) and "ansible_host" in variables:
+                yield str(host), str(variables["ansible_host"])
+        yield from _yaml_addresses(group.get("children"))
+
+
+def _ini_hosts(text: str) -> Iterator[tuple[int, str, str, str]]:
+    """Yield line number, group, host pattern and the rest of each host line."""
+    group = "ungrouped"
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = line.split(" #")[0].strip()
+        if not bare or bare[0] in "#;":
+            continue
+        if bare.startswith("["):
+            group = bare.strip("[]")
+        elif not group.endswith((":vars", ":children")):
+            host, _, rest = bare.partition(" ")
+            yield number, group, host, rest
+
+
+def _ini_duplicates(path: Path, text: str) -> list[Problem]:
+    first: dict[tuple[str, str], int] = {}
+    found = []
+    for number, group, host, _ in _ini_hosts(text):
+        line = first.setdefault((group, host), number)
+        if line != number:
+            seen = f"{host!r} stands twice in [{group}], first on line {line}"
+            remedy = "keep one of them: of two, only the last would count"
+            found.append(Problem(f"{path.name}, line {number}", seen, remedy))
+    return found
+
+
+def _ini_addresses(text: str) -> Iterator[tuple[str, str]]:
+    for _, _, host, rest in _ini_hosts(text):
+        given = _ADDRESS.search(rest)
+        if given:
+            yield host, given.group(1)

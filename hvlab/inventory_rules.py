@@ -1,0 +1,185 @@
+"""What an inventory may say. Pure: variables in, problems out; preflight's plugin asks the same function."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LAB_VARIABLES = frozenset(
+    {"lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate"}
+)
+_SAME_EVERYWHERE = ("lab_name", "lab_network", "lab_interface")
+_REQUIRED = {
+    "lab_network": "set it in group_vars/all to the ranks' network, such as 10.0.0.0/24",
+    "lab_interface": "set it in group_vars/all to the ranks' network interface, such as eth0",
+}
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+_INTERFACE = re.compile(r"[^\s/,:-][^\s/,:]{0,14}")
+_NUMBERS = (("lab_slots", range(1, 2**16)), ("ansible_port", range(1, 2**16)))
+_NAME_LENGTH = 253
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: on which host, what was seen, what to do."""
+
+    host: str
+    seen: str
+    remedy: str
+
+
+def problems(
+    hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Iterable[str]], roles_dir: Path
+) -> list[Problem]:
+    """Return everything that is wrong with these hosts, in no particular order of weight."""
+    if not hostvars:
+        return [Problem("inventory", "it has no hosts", "add a host, as inventory/lab/hosts.yml does")]
+    known = role_variables(roles_dir)
+    virtual = set(groups.get("virtual", ()))
+    found: list[Problem] = []
+    for host, variables in hostvars.items():
+        found += _name_problems(host, variables)
+        found += _value_problems(host, variables, virtual=host in virtual)
+        found += _unknown_variables(host, variables, known)
+    return found + _address_problems(hostvars) + _differing(hostvars)
+
+
+def role_variables(roles_dir: Path) -> dict[str, frozenset[str]]:
+    """Return what each role takes: the keys of its argument specs, of its defaults where it has none."""
+    known = {}
+    for role in sorted(roles_dir.iterdir()) if roles_dir.is_dir() else []:
+        specs, defaults = role / "meta/argument_specs.yml", role / "defaults/main.yml"
+        names: set[str] = set()
+        if specs.is_file():
+            entry_points = (yaml.safe_load(specs.read_text("utf-8")) or {}).get("argument_specs", {})
+            for entry in entry_points.values():
+                names |= set(entry.get("options") or {})
+        elif defaults.is_file():
+            names |= set(yaml.safe_load(defaults.read_text("utf-8")) or {})
+        known[role.name] = frozenset(names)
+    return known
+
+
+def valid_name(name: str) -> bool:
+    """Whether RFC 1123 allows ``name`` as a host name (an address is none)."""
+    return (
+        len(name) <= _NAME_LENGTH
+        and all(_LABEL.fullmatch(label) for label in name.split("."))
+        and not _address(name)
+    )
+
+
+def _address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _template(value: object) -> bool:
+    return isinstance(value, str) and "{{" in value
+
+
+def _name_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
+    found = []
+    if _address(host):
+        remedy = f"give the host a name and write ansible_host: {host} for it"
+        found.append(Problem(host, "an address stands where the host's name should", remedy))
+    elif not valid_name(host):
+        remedy = "use letters, digits and hyphens (no underscore, no hyphen at either end, 63 in a part)"
+        found.append(Problem(host, "not a valid host name (RFC 1123)", remedy))
+    address = variables.get("ansible_host", host)
+    if not _template(address) and not _address(str(address)) and not valid_name(str(address)):
+        seen = f"ansible_host is {address!r}, neither an address nor a host name"
+        if address != host:
+            found.append(Problem(host, seen, "write the host's IP address or its name"))
+    return found
+
+
+def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -> list[Problem]:
+    missing = [name for name in _REQUIRED if name not in variables]
+    found = [Problem(host, f"{name} is not set", _REQUIRED[name]) for name in missing]
+    for name in sorted(LAB_VARIABLES & set(variables)):
+        if _template(variables[name]):
+            found.append(Problem(host, f"{name} is a template: {variables[name]}", "write its value"))
+    for name, allowed in _NUMBERS:
+        value = variables.get(name, 1)
+        whole = not isinstance(value, bool) and re.fullmatch(r"\d+", str(value))
+        if not _template(value) and not (whole and int(value) in allowed):
+            found.append(Problem(host, f"{name} is {value!r}", "write a whole number from 1 on"))
+    lab_name = variables.get("lab_name", "lab")
+    if not _template(lab_name) and not _LABEL.fullmatch(str(lab_name)):
+        found.append(Problem(host, f"lab_name is {lab_name!r}", "use letters, digits and hyphens"))
+    interface = variables.get("lab_interface", "eth0")
+    if not _template(interface) and not _INTERFACE.fullmatch(str(interface)):
+        remedy = "write one interface's name, such as eth0"
+        found.append(Problem(host, f"lab_interface is {interface!r}", remedy))
+    return found + _network_problems(host, variables, virtual=virtual)
+
+
+def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -> list[Problem]:
+    value = variables.get("lab_network")
+    if value is None or _template(value):
+        return []
+    remedy = "write it as 198.18.0.0/24"
+    try:
+        network = ipaddress.ip_network(str(value))
+    except ValueError as error:
+        return [Problem(host, f"lab_network is {value!r}: {error}", remedy)]
+    if "/" not in str(value):
+        return [Problem(host, f"lab_network is {value!r}: it has no prefix length", remedy)]
+    address = str(variables.get("ansible_host", host))
+    if virtual and _address(address) and ipaddress.ip_address(address) not in network:
+        seen = f"its address {address} is not in lab_network {value}"
+        return [Problem(host, seen, "change ansible_host or lab_network: virtual hosts are booted on it")]
+    return []
+
+
+def _unknown_variables(
+    host: str, variables: Mapping[str, Any], known: Mapping[str, frozenset[str]]
+) -> list[Problem]:
+    found = []
+    every = LAB_VARIABLES.union(*known.values())
+    prefixes = {**{f"{role}_": names for role, names in known.items()}, "lab_": LAB_VARIABLES}
+    for name in variables:
+        if name in every or name.startswith(("ansible_", "__")):
+            continue
+        owners = [prefix for prefix in prefixes if name.startswith(prefix)]
+        candidates = sorted(prefixes[max(owners, key=len)]) if owners else sorted(every)
+        near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6 if owners else 0.9)
+        if not near and not owners:
+            continue
+        remedy = f"did you mean {near[0]}?" if near else f"it can be {', '.join(candidates) or 'nothing'}"
+        found.append(Problem(host, f"the variable {name} is unknown", remedy))
+    return found
+
+
+def _address_problems(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    users: dict[tuple[str, str], list[str]] = {}
+    for host, variables in hostvars.items():
+        address = str(variables.get("ansible_host", host)).lower()
+        if not _template(address):
+            users.setdefault((address, str(variables.get("ansible_port", 22))), []).append(host)
+    return [
+        Problem(", ".join(hosts), f"they have one address, {address}", "give each host its own ansible_host")
+        for (address, _), hosts in users.items()
+        if len(hosts) > 1
+    ]
+
+
+def _differing(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    found = []
+    for name in _SAME_EVERYWHERE:
+        values = {str(variables[name]) for variables in hostvars.values() if name in variables}
+        if len(values) > 1:
+            seen = f"{name} differs between hosts: {', '.join(sorted(values))}"
+            found.append(Problem("inventory", seen, "set it once, in group_vars/all"))
+    return found

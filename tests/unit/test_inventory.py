@@ -1,0 +1,190 @@
+"""The inventory: what is read, and each thing that is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from hvlab.errors import InventoryError
+from hvlab.inventory import expand, load, problems
+from hvlab.inventory_files import file_problems
+from hvlab.inventory_rules import role_variables, valid_name
+
+GOOD = {"ansible_host": "10.0.0.1", "lab_network": "10.0.0.0/24", "lab_interface": "eth0"}
+
+
+@pytest.fixture
+def roles(tmp_path: Path) -> Path:
+    """Two roles, one prefix the beginning of the other."""
+    for name, options in {"openmpi": ["openmpi_version"], "lab_user": ["lab_user_name"]}.items():
+        meta = tmp_path / "roles" / name / "meta"
+        meta.mkdir(parents=True)
+        body = "".join(f"      {option}: {{type: str}}\n" for option in options)
+        (meta / "argument_specs.yml").write_text(f"argument_specs:\n  main:\n    options:\n{body}")
+    return tmp_path / "roles"
+
+
+def seen(variables: dict, roles: Path, *, name: str = "n1", virtual: bool = False) -> str:
+    groups = {"virtual": [name]} if virtual else {}
+    return "\n".join(f"{p.host}: {p.seen} -> {p.remedy}" for p in problems({name: variables}, groups, roles))
+
+
+def test_a_good_host_has_no_problem(roles):
+    assert seen(GOOD | {"openmpi_version": "4.1.8", "lab_user_name": "x", "my_own": 1}, roles) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"ansible_host": "not a host"}, "neither an address nor a host name"),
+        ({"ansible_host": "-oProxyCommand=x"}, "neither an address nor a host name"),
+        ({"lab_slots": 0}, "lab_slots is 0"),
+        ({"lab_slots": "two"}, "lab_slots is 'two'"),
+        ({"lab_slots": True}, "lab_slots is True"),
+        ({"ansible_port": 99999}, "ansible_port is 99999"),
+        ({"lab_network": "10.0.0.0"}, "no prefix length"),
+        ({"lab_network": "10.0.0.1/24"}, "has host bits set"),
+        ({"lab_network": "{{ x }}"}, "lab_network is a template"),
+        ({"lab_interface": "eth0,eth1"}, "lab_interface is 'eth0,eth1'"),
+        ({"lab_name": "../x"}, "lab_name is '../x'"),
+        ({"lab_intreface": "eth0"}, "did you mean lab_interface?"),
+        ({"lab_user_nmae": "x"}, "did you mean lab_user_name?"),
+        ({"openmpi_verion": "4.1.8"}, "did you mean openmpi_version?"),
+        ({"opnmpi_version": "4.1.8"}, "did you mean openmpi_version?"),
+    ],
+)
+def test_a_wrong_variable_is_refused(roles, change, told):
+    assert told in seen(GOOD | change, roles)
+
+
+@pytest.mark.parametrize("missing", ["lab_network", "lab_interface"])
+def test_a_missing_variable_is_named(roles, missing):
+    assert f"{missing} is not set" in seen({k: v for k, v in GOOD.items() if k != missing}, roles)
+
+
+@pytest.mark.parametrize("name", ["n_1", "-n", "n-", "a" * 64, "a..b", ""])
+def test_wrong_host_names(name, roles):
+    assert not valid_name(name)
+    assert "RFC 1123" in seen(GOOD, roles, name=name)
+
+
+@pytest.mark.parametrize("name", ["n1", "N1", "1", "a.b-c.example", "a" * 63])
+def test_good_host_names(name):
+    assert valid_name(name)
+
+
+def test_an_address_is_no_host_name(roles):
+    assert "ansible_host: 10.0.0.1" in seen(GOOD, roles, name="10.0.0.1")
+
+
+def test_a_virtual_host_must_be_on_the_lab_network(roles):
+    moved = GOOD | {"ansible_host": "10.1.0.1"}
+    assert "is not in lab_network" in seen(moved, roles, virtual=True)
+    assert seen(moved, roles) == ""
+
+
+def test_two_hosts_at_one_address(roles):
+    found = problems({"a": GOOD, "b": GOOD}, {}, roles)
+    assert [(p.host, p.seen) for p in found] == [("a, b", "they have one address, 10.0.0.1")]
+    assert problems({"a": GOOD, "b": GOOD | {"ansible_port": 2222}}, {}, roles) == []
+
+
+def test_the_lab_is_one(roles):
+    found = problems(
+        {"a": GOOD, "b": GOOD | {"ansible_host": "10.0.0.2", "lab_interface": "eth1"}}, {}, roles
+    )
+    assert [p.seen for p in found] == ["lab_interface differs between hosts: eth0, eth1"]
+
+
+def test_no_hosts(roles):
+    assert problems({}, {}, roles)[0].seen == "it has no hosts"
+
+
+def test_a_role_without_specs_is_known_by_its_defaults(tmp_path):
+    (tmp_path / "x/defaults").mkdir(parents=True)
+    (tmp_path / "x/defaults/main.yml").write_text("x_a: 1\n")
+    assert role_variables(tmp_path) == {"x": frozenset({"x_a"})}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("h.yml", "all:\n  hosts:\n    a:\n    a:\n", "'a' stands twice"),
+        ("h.yml", "all:\n  hosts: [\n", "not valid YAML"),
+        ("h.ini", "[x]\na ansible_host=1.1.1.1\na\n", "'a' stands twice in [x]"),
+        ("h.ini", "[x]\na ansible_host=1.1.1.1\n[y]\na ansible_host=1.1.1.2\n", "the name is given twice"),
+        (
+            "h.yml",
+            "x:\n  hosts:\n    a: {ansible_host: 1.1.1.1}\ny:\n  hosts:\n    a: {ansible_host: 1.1.1.2}\n",
+            "the name is given twice",
+        ),
+    ],
+)
+def test_mistakes_in_the_text(tmp_path, name, text, told):
+    path = tmp_path / name
+    path.write_text(text)
+    assert told in "\n".join(problem.seen for problem in file_problems(path))
+
+
+def test_a_host_may_be_in_several_groups(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("# hosts\n[x]\na ansible_host=1.1.1.1\n[y]\na\n[z:children]\nx\ny\n[x:vars]\na=1\na=2\n")
+    assert file_problems(path) == []
+
+
+def test_tags_are_ansibles_business(tmp_path):
+    path = tmp_path / "h.yml"
+    path.write_text("all:\n  vars:\n    a: !vault |\n      x\n    b: !unsafe 'y'\n")
+    assert file_problems(path) == []
+
+
+def test_expand_fills_in_plain_names_only():
+    assert (
+        expand("{{ a }}/{{ b | upper }}/{{ c }}", {"a": "{{ d }}", "d": "x"}) == "x/{{ b | upper }}/{{ c }}"
+    )
+    assert expand("{{ a }}", {"a": "{{ a }}"}) == "{{ a }}"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    text = "all:\n  hosts:\n" + "".join(f"    n{i}: {{ansible_host: 10.0.0.{i}}}\n" for i in (10, 9, 2))
+    (tmp_path / "hosts.yml").write_text(text)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text(
+        "lab_network: 10.0.0.0/24\nlab_interface: eth0\nlab_slots: 2\n"
+    )
+    return tmp_path
+
+
+def test_load_keeps_the_order(lab):
+    loaded = load(lab)
+    assert [(h.name, h.address, h.slots, h.port) for h in loaded.hosts] == [
+        ("n10", "10.0.0.10", 2, 22),
+        ("n9", "10.0.0.9", 2, 22),
+        ("n2", "10.0.0.2", 2, 22),
+    ]
+    assert (loaded.name, loaded.network, loaded.interface) == ("lab", "10.0.0.0/24", "eth0")
+    assert not loaded.hosts[0].virtual
+
+
+def test_load_with_a_limit(lab):
+    assert [host.name for host in load(lab, limit="n2,n9").hosts] == ["n9", "n2"]
+    with pytest.raises(InventoryError, match="matches --limit") as caught:
+        load(lab, limit="zz*")
+    assert "n10, n9, n2" in str(caught.value.remedy)
+
+
+def test_load_tells_all_problems_at_once(lab):
+    (lab / "group_vars/all.yml").write_text("lab_network: x\nlab_interface: eth0\nlab_slots: 0\n")
+    with pytest.raises(InventoryError) as caught:
+        load(lab)
+    assert "lab_network is 'x'" in str(caught.value)
+    assert "lab_slots is 0" in str(caught.value)
+    assert "n10, n9, n2" in str(caught.value)
+
+
+def test_load_refuses_what_is_not_there_or_does_not_parse(tmp_path):
+    with pytest.raises(InventoryError, match="no inventory at"):
+        load(tmp_path / "none")
+    (tmp_path / "hosts.ini").write_text("[x\na\n")
+    with pytest.raises(InventoryError, match="cannot read the inventory"):
+        load(tmp_path / "hosts.ini")
