@@ -1,0 +1,68 @@
+"""Judge all hosts from their facts, on the controller, before anything is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from hvlab.inventory_rules import problems
+from hvlab.paths import project_dir
+from hvlab.preflight import Limits, Node, check, lab_hosts, missing, report
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Run once for all hosts; needs no connection."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the lab's hosts as a fact, or fail with everything that is wrong."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        hostvars, groups = variables["hostvars"], variables["groups"]
+        present = variables["ansible_play_hosts"]
+
+        wrong = problems(
+            {name: hostvars.raw_get(name) for name in groups["all"]}, groups, project_dir() / "roles"
+        )
+        wrong += missing(variables["ansible_play_hosts_all"], present)
+        with contextlib.suppress(KeyError, ValueError):  # lab_network or lab_interface, told already
+            nodes = [as_node(name, hostvars[name]) for name in present]
+            addresses = {name: as_address(name, hostvars[name]) for name in groups["all"]}
+            hosts = lab_hosts(nodes, addresses)
+            errors, warnings = check(nodes, hosts, Limits(**self._task.args))
+            wrong += errors
+            result["ansible_facts"] = {"hvlab_hosts": hosts}
+            if warnings:
+                result["warnings"] = [f"preflight:\n{report(warnings)}"]
+        if not wrong:
+            return result
+        count = len({(problem.seen, problem.remedy) for problem in wrong})
+        head = f"preflight found {count} problem{'s' if count > 1 else ''}; nothing was changed."
+        result.pop("ansible_facts", None)
+        return result | {"failed": True, "msg": head, "problems": report(wrong)}
+
+
+def as_node(name: str, variables: Mapping[str, Any]) -> Node:
+    """Return a host from its templated variables."""
+    return Node(
+        name=name,
+        facts=variables.get("ansible_facts", {}),
+        address=as_address(name, variables),
+        network=str(ipaddress.ip_network(str(variables["lab_network"]), strict=False)),
+        interface=str(variables["lab_interface"]),
+        port=int(variables.get("ansible_port") or 22),
+    )
+
+
+def as_address(name: str, variables: Mapping[str, Any]) -> str | None:
+    """Return the address the inventory gives a host; None where that is a name."""
+    try:
+        return str(ipaddress.ip_address(str(variables.get("ansible_host") or name)))
+    except ValueError:
+        return None

@@ -1,0 +1,91 @@
+"""Give a host and its lab user what strict SSH within the lab needs: signed here, written there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from hvlab.errors import HvlabError
+from hvlab.trust import Trust, ensure_lab_trust, lab_trust, public
+
+HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
+KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Arguments: lab, user, home, hosts, and the texts and paths of the files (see the role ssh_trust)."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the module hvlab_files did with the host's files."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables, args = task_vars or {}, self._task.args
+        name = variables["inventory_hostname"]
+        seen = variables["ansible_facts"]["hvlab"]
+        if name not in args["hosts"]:
+            raise AnsibleActionFail(f"{name}: its address is not known. Run playbooks/preflight.yml first.")
+        if not seen["ssh_host_key"]:
+            raise AnsibleActionFail(f"{name}: sshd has no Ed25519 host key. Run ssh-keygen -A on it.")
+        try:
+            trust = self._trust(args["lab"], args["user"])
+            if trust is None:
+                return result | {"changed": True, "msg": f"would make or renew the keys of lab {args['lab']}"}
+            files = self._files(trust, name, seen)
+        except HvlabError as error:
+            raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
+        result |= self._execute_module(
+            module_name="hvlab_files", module_args={"files": files}, task_vars=task_vars
+        )
+        return result
+
+    def _trust(self, lab: str, user: str) -> Trust | None:
+        """Return the lab's keys, made or renewed where due; None in check mode where that is due."""
+        if not self._task.check_mode:
+            return ensure_lab_trust(lab, user=user)
+        trust = lab_trust(lab)
+        return trust if trust and trust.user_certificate_good(user) else None
+
+    def _files(self, trust: Trust, name: str, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
+        args = self._task.args
+        hosts = {host: [data["address"], *data["aliases"]] for host, data in args["hosts"].items()}
+        ports = {data["port"] for data in args["hosts"].values()}
+        known_hosts = trust.known_hosts_text(hosts, ports=ports)
+        if not self._task.check_mode:
+            trust.write_known_hosts(known_hosts)
+        certificate = trust.sign_host(
+            seen["ssh_host_key"], name=name, principals=[name, *hosts[name]], current=seen["ssh_host_cert"]
+        )
+        home = {"owner": args["user"]}
+        ssh = f"{args['home']}/.ssh"
+        certified = trust.certificate.read_text("utf-8")
+        return [
+            {"path": HOST_CERTIFICATE, "content": certificate + "\n", "mode": "0644"},
+            {"path": args["user_ca_path"], "content": public(trust.user_ca) + "\n", "mode": "0644"},
+            {
+                "path": args["sshd_config_path"],
+                "content": args["sshd_config"],
+                "mode": "0644",
+                "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"],
+            },
+            {"path": KNOWN_HOSTS, "block": known_hosts, "mode": "0644"},
+            {"path": ssh, "state": "directory", "mode": "0700", **home},
+            {
+                "path": f"{ssh}/id_ed25519",
+                "secret": trust.identity.read_text("utf-8"),
+                "mode": "0600",
+                **home,
+            },
+            {
+                "path": f"{ssh}/id_ed25519.pub",
+                "content": public(trust.identity) + "\n",
+                "mode": "0644",
+                **home,
+            },
+            {"path": f"{ssh}/id_ed25519-cert.pub", "content": certified, "mode": "0644", **home},
+            {"path": f"{ssh}/config", "block": args["ssh_config"], "mode": "0600", **home},
+            {"path": args["fact_path"], "content": args["fact"], "mode": "0644"},
+        ]

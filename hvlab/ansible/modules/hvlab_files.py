@@ -1,0 +1,289 @@
+#!/usr/bin/python
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Bring several small files, folders and links into their wanted state in one round trip."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import shutil
+import stat
+import tempfile
+from typing import Any, Callable
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.text.converters import to_bytes, to_text
+
+DOCUMENTATION = """
+module: hvlab_files
+short_description: Bring several small files, folders and links into their wanted state in one round trip
+description:
+  - All wanted states are compared and validated first; only then anything is written, each file atomically.
+  - Folders above a wanted path are made with mode 0755.
+  - A symbolic link in the place of a file is replaced, never followed.
+options:
+  files:
+    description: The wanted states, brought about in this order.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path: {description: Absolute path., type: path, required: true}
+      state:
+        description: What is wanted there.
+        type: str
+        choices: [file, directory, link, absent]
+        default: file
+      content: {description: Text of a file., type: str}
+      secret: {description: Text of a file that no output or diff may show., type: str}
+      block: {description: Text between two marker lines; the file's other lines stay., type: str}
+      drop:
+        description: With C(block), a regular expression. Lines outside of the block that it matches go.
+        type: str
+      src: {description: Where a link points to., type: str}
+      mode: {description: Octal mode; without it new files get 0644 and others keep theirs., type: str}
+      owner: {description: User name., type: str}
+      group: {description: Group name; with C(owner) alone its primary group., type: str}
+      validate:
+        description: Command that must accept the new text, whose path stands for C(%s).
+        type: list
+        elements: str
+author: [the hvlab authors]
+"""
+
+EXAMPLES = """
+- name: Write the role's files
+  hvlab_files:
+    files:
+      - {path: /etc/hvlab, state: directory, mode: "0755"}
+      - path: /etc/sudoers.d/hvlab
+        content: "hvlab ALL=(ALL) NOPASSWD: ALL\\n"
+        mode: "0440"
+        validate: [visudo, -cf, "%s"]
+"""
+
+RETURN = """
+paths:
+  description: The paths that were changed, or would be in check mode.
+  type: list
+  elements: str
+  returned: always
+"""
+
+BEGIN = "# BEGIN hvlab"
+END = "# END hvlab"
+
+
+def with_block(text: str, block: str, drop: str | None) -> str:
+    """Return ``text`` with the managed block put in, at its old place or at the end."""
+    before: list[str] = []
+    after: list[str] = []
+    lines, inside = before, False
+    for line in text.splitlines():
+        if line == BEGIN:
+            lines, inside = after, True
+        elif line == END:
+            inside = False
+        elif not inside and not (drop and re.search(drop, line)):
+            lines.append(line)
+    if lines is before:
+        while before and not before[-1]:
+            before.pop()
+    return "\n".join([*before, BEGIN, *block.splitlines(), END, *after]) + "\n"
+
+
+def current(path: str) -> tuple[Any, str, Any, Any, Any]:
+    """Return ``(kind, text or target, mode, uid, gid)`` of what is there; kind None for nothing."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return (None, "", None, None, None)
+    body, kind = "", "other"
+    if stat.S_ISLNK(info.st_mode):
+        kind, body = "link", os.readlink(path)
+    elif stat.S_ISDIR(info.st_mode):
+        kind = "directory"
+    elif stat.S_ISREG(info.st_mode):
+        kind = "file"
+        with open(path, "rb") as file:
+            body = to_text(file.read(), errors="surrogateescape")
+    return (kind, body, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
+
+
+def primary_group(user: str) -> tuple[str, str, int]:
+    """Return a user's primary group, its id third as in the group database; raise KeyError when unknown."""
+    return ("", "", pwd.getpwnam(user).pw_gid)
+
+
+class Change:
+    """One wanted state against what is there."""
+
+    def __init__(self, module: AnsibleModule, item: dict[str, Any]) -> None:
+        self.module, self.item, self.path = module, item, item["path"]
+        self.state = item["state"]
+        self.kind, self.old, mode, uid, gid = current(self.path)
+        usual = 0o755 if self.state == "directory" else 0o644
+        kept = mode if self.kind == self.state else usual
+        self.mode: int = int(item["mode"], 8) if item["mode"] else kept
+        self.uid = self._id(item["owner"], pwd.getpwnam, uid)
+        self.gid = self._id(
+            item["group"] or item["owner"], grp.getgrnam if item["group"] else primary_group, gid
+        )
+        self.new = self._wanted_text()
+        same_place = self.state == "absent" or (self.kind == self.state and self.new == self.old)
+        same_rights = self.state in ("absent", "link") or (self.mode, self.uid, self.gid) == (mode, uid, gid)
+        self.changed = self.kind is not None if self.state == "absent" else not (same_place and same_rights)
+
+    def _id(self, name: str | None, lookup: Callable[[str], Any], present: int | None) -> int:
+        if name is None:
+            return present if present is not None else 0
+        try:
+            return int(lookup(name)[2])
+        except KeyError:
+            if not self.module.check_mode:
+                self.module.fail_json(msg="{}: there is no user or group {!r}".format(self.path, name))
+            return -1
+
+    def _wanted_text(self) -> str:
+        if self.state == "link":
+            return str(self.item["src"])
+        if self.item["block"] is not None:
+            return with_block(self.old, self.item["block"], self.item["drop"])
+        if self.item["secret"] is not None:
+            return str(self.item["secret"])
+        return str(self.item["content"] or "")
+
+    def validate(self) -> None:
+        """Let the tool that reads the file judge the new text; end the module when it refuses."""
+        if not (self.changed and self.state == "file" and self.item["validate"]):
+            return
+        handle, path = tempfile.mkstemp()
+        with os.fdopen(handle, "wb") as file:
+            file.write(to_bytes(self.new, errors="surrogateescape"))
+        argv = [path if part == "%s" else part for part in self.item["validate"]]
+        status, out, err = self.module.run_command(argv)
+        os.unlink(path)
+        if status != 0:
+            self.module.fail_json(
+                msg="{}: refused by {}: {}; nothing was written".format(
+                    self.path, self.item["validate"][0], (err or out).strip()
+                )
+            )
+
+    def apply(self) -> None:
+        """Bring the wanted state about."""
+        os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
+        if self.state == "absent" or (self.kind == "directory" and self.state != "directory"):
+            self._remove()
+        if self.state == "directory":
+            self._directory()
+        elif self.state == "link":
+            self._replace(lambda path: os.symlink(self.new, path))
+        elif self.state == "file":
+            self._replace(self._write)
+
+    def _remove(self) -> None:
+        if self.kind == "directory":
+            shutil.rmtree(self.path)
+        else:
+            os.unlink(self.path)
+
+    def _directory(self) -> None:
+        if self.kind not in (None, "directory"):
+            os.unlink(self.path)
+        if self.kind != "directory":
+            os.mkdir(self.path, 0o700)
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        self._rights(handle)
+        os.close(handle)
+
+    def _write(self, path: str) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(to_bytes(self.new, errors="surrogateescape"))
+            self._rights(file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _rights(self, handle: int) -> None:
+        os.fchown(handle, self.uid, self.gid)
+        os.fchmod(handle, self.mode)
+
+    def _replace(self, make: Callable[[str], None]) -> None:
+        folder, name = os.path.split(self.path)
+        beside = "{}/.{}.{}".format(folder, name, os.urandom(4).hex())
+        try:
+            make(beside)
+            os.replace(beside, self.path)
+        except OSError:
+            if os.path.lexists(beside):
+                os.unlink(beside)
+            raise
+
+    def diff(self) -> dict[str, str]:
+        """Return the change for ``--diff``; secrets are left out."""
+        if self.item["secret"] is not None:
+            return {"prepared": "{}: changed, the text is not shown\n".format(self.path)}
+        if self.state == "file" and self.new != self.old:
+            return {
+                "before": self.old,
+                "after": self.new,
+                "before_header": self.path,
+                "after_header": self.path,
+            }
+        return {"prepared": "{}: {} -> {} {:04o}\n".format(self.path, self.kind, self.state, self.mode)}
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    text = {"type": "str"}
+    item = {
+        "path": {"type": "path", "required": True},
+        "state": {"type": "str", "choices": ["file", "directory", "link", "absent"], "default": "file"},
+        "content": text,
+        "block": text,
+        "drop": text,
+        "src": text,
+        "secret": {"type": "str", "no_log": True},
+        "mode": text,
+        "owner": text,
+        "group": text,
+        "validate": {"type": "list", "elements": "str"},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": item,
+                "mutually_exclusive": [("content", "secret", "block")],
+                "required_if": [
+                    ("state", "link", ["src"]),
+                    ("state", "file", ["content", "secret", "block"], True),
+                ],
+            }
+        },
+        supports_check_mode=True,
+    )
+    changes = [Change(module, wanted) for wanted in module.params["files"]]
+    changes = [change for change in changes if change.changed]
+    if not module.check_mode:
+        for change in changes:
+            change.validate()
+        for change in changes:
+            try:
+                change.apply()
+            except OSError as error:
+                module.fail_json(msg="{}: cannot be written: {}".format(change.path, error.strerror))
+    module.exit_json(
+        changed=bool(changes),
+        paths=[change.path for change in changes],
+        diff=[change.diff() for change in changes],
+    )
+
+
+if __name__ == "__main__":
+    main()

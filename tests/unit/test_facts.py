@@ -1,0 +1,90 @@
+"""The probes of hvlab_facts, on recorded output."""
+
+import json
+
+import pytest
+
+from hvlab.ansible.modules import hvlab_facts
+
+IP_ADDR = """[
+{"ifname":"lo","flags":["LOOPBACK","UP"],"operstate":"UNKNOWN","addr_info":[{"local":"127.0.0.1","prefixlen":8,"scope":"host"}]},
+{"ifname":"host0","flags":["BROADCAST","UP"],"mtu":1500,"operstate":"UP","address":"8e:4f:ac:16:e0:57","addr_info":[
+  {"family":"inet","local":"198.18.0.11","prefixlen":24,"scope":"global"},
+  {"family":"inet6","local":"fe80::1","prefixlen":64,"scope":"link"}]},
+{"ifname":"eth1","flags":["BROADCAST"],"mtu":9000,"operstate":"DOWN","address":"aa:bb:cc:dd:ee:ff","addr_info":[{}]}
+]"""
+USERS = """root:x:0:0:root:/root:/bin/bash
+daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
+hvlab:x:1000:1000::/home/hvlab:/bin/bash
+old:x:1001:1001::/home/old:/bin/bash
+"""
+FILES = {
+    "/etc/passwd": USERS,
+    "/etc/group": "root:x:0:\nhvlab:x:1000:\nvideo:x:44:hvlab,old\n",
+    "/etc/shadow": "root:*:1::::::\nhvlab:*:1::::::\nold:!:1::::::\n",
+}
+
+
+def test_interfaces(monkeypatch):
+    monkeypatch.setattr(hvlab_facts, "run", lambda *_: IP_ADDR)
+    assert hvlab_facts.interfaces() == {
+        "host0": {"mac": "8e:4f:ac:16:e0:57", "cidrs": ["198.18.0.11/24"], "up": True, "mtu": 1500},
+        "eth1": {"mac": "aa:bb:cc:dd:ee:ff", "cidrs": [], "up": False, "mtu": 9000},
+    }
+
+
+def test_packages_are_those_installed(monkeypatch):
+    listing = "installed adduser 3.134\nconfig-files hwloc 2.9.0-1\ninstalled gcc 4:12.2.0-3\n"
+    monkeypatch.setattr(hvlab_facts, "run", lambda *_: listing)
+    monkeypatch.setattr(hvlab_facts.os.path, "exists", lambda _: True)
+    assert hvlab_facts.packages() == {"adduser": "3.134", "gcc": "4:12.2.0-3"}
+
+
+def test_users_that_can_log_in(monkeypatch):
+    monkeypatch.setattr(hvlab_facts, "read", FILES.get)
+    users = hvlab_facts.users()
+    assert list(users) == ["root", "hvlab", "old"]
+    assert users["hvlab"] == {
+        "uid": 1000,
+        "group": "hvlab",
+        "groups": ["video"],
+        "home": "/home/hvlab",
+        "shell": "/bin/bash",
+        "locked": False,
+    }
+    assert users["old"]["locked"]
+
+
+def test_a_name_nobody_knows_has_no_addresses():
+    assert hvlab_facts.resolves(["localhost", "no-such-host.invalid"]) == {
+        "localhost": ["127.0.0.1"],
+        "no-such-host.invalid": [],
+    }
+
+
+def test_a_name_server_that_hangs_costs_little(monkeypatch):
+    monkeypatch.setattr(hvlab_facts, "RESOLVE_SECONDS", 0.05)
+    monkeypatch.setattr(hvlab_facts.socket, "getaddrinfo", lambda *_: hvlab_facts.time.sleep(0.5) or [])
+    assert hvlab_facts.resolves(["slow"]) == {"slow": None}
+
+
+def test_packs_down_to_three_folders(tmp_path):
+    for folder in ("oneccl", "openmpi/4.1.8", "a/b/c", "a/b/c/d"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / ".hvlab-pack.json").write_text(json.dumps({"name": folder}))
+    found = hvlab_facts.packs(str(tmp_path))
+    assert {path.removeprefix(f"{tmp_path}/") for path in found} == {"oneccl", "openmpi/4.1.8", "a/b/c"}
+
+
+def test_free_space_of_a_path_that_is_not_there_yet(tmp_path):
+    assert hvlab_facts.free_mb(str(tmp_path / "a/b")) == hvlab_facts.free_mb(str(tmp_path))
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("ip"), ValueError("odd"), OSError("no")])
+def test_a_probe_that_fails_gives_null(error):
+    def broken():
+        raise error
+
+    told = []
+    assert hvlab_facts.probe(told.append, broken) is None
+    assert len(told) == (0 if isinstance(error, FileNotFoundError) else 1)

@@ -1,0 +1,125 @@
+"""The module hvlab_files, run as Ansible runs it, on real files."""
+
+import json
+import stat
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from hvlab.ansible.modules import hvlab_files
+
+
+@pytest.fixture
+def bring(capsys):
+    def run(*files, check=False):
+        arguments = {"files": list(files), "_ansible_check_mode": check, "_ansible_diff": True}
+        with patch_module_args(arguments), pytest.raises(SystemExit):
+            hvlab_files.main()
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def mode(path):
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_all_kinds_at_once_and_then_nothing(bring, tmp_path):
+    (tmp_path / "gone").mkdir()
+    wanted = [
+        {"path": str(tmp_path / "d"), "state": "directory", "mode": "0750"},
+        {"path": str(tmp_path / "a/b/f"), "content": "text\n", "mode": "0640"},
+        {"path": str(tmp_path / "l"), "state": "link", "src": "d"},
+        {"path": str(tmp_path / "gone"), "state": "absent"},
+    ]
+    done = bring(*wanted)
+    assert done["changed"]
+    assert done["paths"] == [item["path"] for item in wanted]
+    assert (tmp_path / "a/b/f").read_text() == "text\n"
+    assert (mode(tmp_path / "d"), mode(tmp_path / "a/b/f")) == (0o750, 0o640)
+    assert (tmp_path / "l").readlink().name == "d"
+    assert not (tmp_path / "gone").exists()
+    assert not bring(*wanted)["changed"]
+
+
+def test_check_mode_says_the_same_and_writes_nothing(bring, tmp_path):
+    item = {"path": str(tmp_path / "f"), "content": "x", "owner": "nobody-of-this-name"}
+    done = bring(item, check=True)
+    assert done["changed"]
+    assert done["diff"][0]["after"] == "x"
+    assert not (tmp_path / "f").exists()
+
+
+def test_an_unknown_owner_fails(bring, tmp_path):
+    done = bring({"path": str(tmp_path / "f"), "content": "x", "owner": "nobody-of-this-name"})
+    assert "no user or group 'nobody-of-this-name'" in done["msg"]
+
+
+def test_wrong_mode_alone_is_a_change(bring, tmp_path):
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "f").chmod(0o666)
+    assert bring({"path": str(tmp_path / "f"), "content": "x", "mode": "0600"})["changed"]
+    assert mode(tmp_path / "f") == 0o600
+
+
+def test_a_mode_not_given_is_kept(bring, tmp_path):
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "f").chmod(0o600)
+    assert bring({"path": str(tmp_path / "f"), "content": "y"})["changed"]
+    assert mode(tmp_path / "f") == 0o600
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(bring, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    (tmp_path / "f").symlink_to(victim)
+    assert bring({"path": str(tmp_path / "f"), "content": "x", "mode": "0600"})["changed"]
+    assert victim.read_text() == "untouched"
+    assert not (tmp_path / "f").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\n"),
+        ("", "# BEGIN hvlab\nnew\n# END hvlab\n"),
+        ("a\n\n\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\n"),
+        ("a\n# BEGIN hvlab\nold\n# END hvlab\nb\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\nb\n"),
+        ("127.0.1.1 n1\na\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\n"),
+    ],
+)
+def test_a_block_leaves_the_other_lines(bring, tmp_path, before, after):
+    file = tmp_path / "hosts"
+    file.write_text(before)
+    item = {"path": str(file), "block": "new\n", "drop": r"^127\.0\.1\.1\s"}
+    assert bring(item)["changed"]
+    assert file.read_text() == after
+    assert not bring(item)["changed"]
+
+
+def test_one_refused_text_stops_all(bring, tmp_path):
+    done = bring(
+        {"path": str(tmp_path / "a"), "content": "x"},
+        {"path": str(tmp_path / "b"), "content": "x", "validate": ["false", "%s"]},
+    )
+    assert done["failed"]
+    assert "refused by false" in done["msg"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tool_sees_the_new_text(bring, tmp_path):
+    item = {"path": str(tmp_path / "a"), "content": "good", "validate": ["grep", "-q", "good", "%s"]}
+    assert bring(item)["changed"]
+
+
+def test_a_secret_shows_nowhere(bring, tmp_path):
+    done = bring({"path": str(tmp_path / "k"), "secret": "TOPSECRET\nKEY", "mode": "0600"})
+    assert "TOPSECRET" not in json.dumps(done)
+    assert (tmp_path / "k").read_text() == "TOPSECRET\nKEY"
+
+
+def test_nothing_is_left_beside_a_file_that_cannot_be_written(bring, tmp_path):
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f/x").write_text("")
+    assert bring({"path": str(tmp_path / "f"), "content": "x"})["changed"]
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]

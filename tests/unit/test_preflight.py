@@ -1,0 +1,185 @@
+"""What preflight makes of facts."""
+
+from dataclasses import replace
+
+import pytest
+
+from hvlab import preflight
+from hvlab.preflight import Limits, Node, check, lab_hosts, missing, report
+
+NOW = 1_000_000.0
+LIMITS = Limits(
+    clock_offset_max=5,
+    disk_free_mb={"/opt": 3000},
+    disk_spare_mb=200,
+    supported={"Debian": ["12"], "Ubuntu": ["22.04"]},
+)
+
+
+def make(number, **changes):
+    """A host with nothing wrong; `changes` go into the facts of our own."""
+    name, address = f"n{number}", f"198.18.0.1{number}"
+    seen = {
+        "now": NOW,
+        "sent": NOW - 1,
+        "resolves": {},
+        "interfaces": {"host0": {"cidrs": [f"{address}/24"], "up": True}},
+        "tmp": {"writable": True, "noexec": False, "mode": "1777", "free_mb": 900},
+        "disk_free_mb": {"/": 9000},
+        "gcc": "12.2.0",
+        "packs": {},
+        "ssh_host_key": "ssh-ed25519 AAAA",
+    }
+    facts = {
+        "distribution": "Debian",
+        "distribution_version": "12.5",
+        "distribution_major_version": "12",
+        "python_version": "3.11.2",
+        "hostname": name,
+        "nodename": name,
+        "ansible_local": {},
+        "hvlab": {**seen, **changes},
+    }
+    return Node(name=name, facts=facts, address=address, network="198.18.0.0/24", interface="host0")
+
+
+def with_facts(node, **changes):
+    return replace(node, facts={**node.facts, **changes})
+
+
+def recorded(node):
+    return with_facts(node, ansible_local={"hvlab_common": {"hosts": {"n9": {"address": "198.18.0.19"}}}})
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(preflight.time, "time", lambda: NOW + 1)
+
+
+def found(*nodes, limits=LIMITS):
+    hosts = lab_hosts(list(nodes), {node.name: node.address for node in nodes})
+    errors, _ = check(list(nodes), hosts, limits)
+    return [(problem.host, problem.seen) for problem in errors]
+
+
+def test_nothing_is_wrong():
+    assert found(make(1), make(2)) == []
+
+
+LINK = {"cidrs": ["198.18.0.11/24"], "up": True}
+TMP = {"writable": True, "noexec": False, "mode": "1777"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ({"tmp": {**TMP, "noexec": True}}, "/tmp is mounted noexec"),
+        ({"tmp": {**TMP, "writable": False}}, "/tmp cannot be written"),
+        ({"tmp": {**TMP, "mode": "0755"}}, "/tmp has mode 0755"),
+        ({"tmp": None}, "/tmp cannot be written"),
+        ({"disk_free_mb": {"/": 9000, "/opt": 100}}, "/opt has 100 MiB free, 3000 are needed"),
+        ({"interfaces": None}, "its interfaces cannot be read"),
+        ({"interfaces": {"eth0": LINK}}, "it has no interface host0, it has eth0 (198.18.0.11/24)"),
+        ({"interfaces": {"host0": {**LINK, "up": False}}}, "host0 is down"),
+        (
+            {"interfaces": {"host0": {**LINK, "cidrs": []}}},
+            "host0 has no address in lab_network 198.18.0.0/24",
+        ),
+        (
+            {"interfaces": {"host0": {**LINK, "cidrs": ["198.18.0.99/24"]}}},
+            "host0 carries 198.18.0.99, the inventory says 198.18.0.11",
+        ),
+        ({"ssh_host_key": None}, "sshd has no Ed25519 host key"),
+        ({"now": NOW + 60}, "its clock is at least 59 s ahead of the controller's"),
+        ({"now": NOW - 60}, "its clock is at least 59 s behind the controller's"),
+    ],
+)
+def test_one_thing_is_wrong(changes, seen):
+    assert found(make(1, **changes), make(2)) == [("n1", seen)]
+
+
+@pytest.mark.parametrize("now", [NOW + 5, NOW - 5])
+def test_a_clock_is_off_only_when_that_is_certain(now):
+    assert found(make(1, now=now)) == []
+
+
+def test_clocks_apart_from_each_other():
+    assert found(make(1, now=NOW + 5), make(2, now=NOW - 5)) == [
+        ("n1, n2", "their clocks are at least 8 s apart")
+    ]
+
+
+def test_a_host_with_the_software_needs_less_room():
+    full = {"disk_free_mb": {"/opt": 300}}
+    assert found(make(1, **full, packs={"/opt/hvlab/x": {}})) == []
+    assert found(make(1, **full)) != []
+
+
+@pytest.mark.parametrize(
+    ("facts", "seen"),
+    [
+        ({"distribution": "Fedora", "distribution_version": "40"}, "Fedora 40: unsupported OS"),
+        ({"distribution_version": "10.1", "distribution_major_version": "10"}, "Debian 10.1: unsupported OS"),
+        ({"python_version": "3.7.3"}, "its Python is 3.7.3"),
+        ({"nodename": "a_b", "hostname": "a_b"}, "its own host name is 'a_b'"),
+        ({"nodename": "localhost", "hostname": "localhost"}, "its own host name is 'localhost'"),
+        ({"nodename": "n2", "hostname": "n2"}, "its own host name n2 is also that of n2"),
+    ],
+)
+def test_system_and_names(facts, seen):
+    assert found(with_facts(make(1), **facts), make(2)) == [("n1", seen)]
+
+
+@pytest.mark.parametrize("addresses", [["127.0.1.1"], ["198.18.0.12"], ["127.0.1.1", "198.18.0.11"]])
+def test_a_name_that_resolves_wrongly(addresses):
+    bad = recorded(make(1, resolves={"n1": addresses, "n2": []}))
+    problem = ("n1", f"n1 resolves to {', '.join(addresses)}, not to 198.18.0.11")
+    assert found(bad, make(2)) == [problem]
+
+
+def test_names_are_let_be_where_they_will_be_written():
+    fresh = make(1, resolves={"n1": ["127.0.1.1"]})
+    assert found(fresh) == []
+    assert found(fresh, limits=replace(LIMITS, names_managed=False)) != []
+
+
+def test_the_interfaces_all_hosts_share_are_named():
+    nodes = [
+        replace(make(n, interfaces={"eth0": {"cidrs": [f"198.18.0.1{n}/24"], "up": True}, f"x{n}": LINK}))
+        for n in (1, 2)
+    ]
+    errors, _ = check(nodes, {}, LIMITS)
+    assert {problem.remedy for problem in errors} == {"set lab_interface to eth0, which all hosts have"}
+
+
+@pytest.mark.parametrize(
+    ("skew", "errors", "warnings"), [("warning", 0, 1), ("error", 1, 0), ("ignore", 0, 0)]
+)
+def test_compilers_of_different_versions(skew, errors, warnings):
+    nodes = [make(1), make(2), make(3, gcc="13.1.0"), make(4, gcc=None)]
+    told = check(nodes, {}, replace(LIMITS, gcc_skew=skew))
+    assert tuple(map(len, told)) == (errors, warnings)
+
+
+def test_hosts_left_out_keep_the_address_that_was_recorded():
+    hosts = lab_hosts([recorded(make(1))], {"n1": "198.18.0.11", "n8": "198.18.0.18", "n9": None, "n7": None})
+    assert {name: host["address"] for name, host in hosts.items()} == {
+        "n1": "198.18.0.11",
+        "n8": "198.18.0.18",
+        "n9": "198.18.0.19",
+    }
+
+
+def test_ranks_use_the_address_of_the_labs_network():
+    node = replace(make(1), address="10.0.0.5")
+    assert node.lab_address == "198.18.0.11"
+    assert lab_hosts([node], {"n1": "10.0.0.5"})["n1"]["aliases"] == ["10.0.0.5"]
+    assert found(node) == []
+
+
+def test_one_report_names_what_hosts_share_once():
+    wrong = missing(["n1", "n2", "n3", "n4"], ["n3", "n4"])
+    wrong += preflight.check_tmp([make(3, tmp=None), make(4, tmp=None)])
+    lines = report(wrong).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["n1, n2", "  what to do", "n3, n4", "  what to do"]
+    assert "--limit 'all:!n1:!n2'" in lines[1]

@@ -1,0 +1,128 @@
+"""The lab's certificate authorities, with the real ssh-keygen."""
+
+import stat
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hvlab import trust
+from hvlab.errors import HvlabError
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def lab(data):
+    return trust.ensure_lab_trust("lab1", user="ranks")
+
+
+@pytest.fixture
+def host_key(tmp_path):
+    path = tmp_path / "host"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return (tmp_path / "host.pub").read_text().strip()
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_private_files_are_private(lab):
+    assert mode(lab.folder) == 0o700
+    assert {mode(path) for path in (lab.host_ca, lab.user_ca, lab.identity)} == {0o600}
+
+
+def test_a_second_call_keeps_everything(lab):
+    before = {path.name: path.read_bytes() for path in lab.folder.iterdir()}
+    again = trust.ensure_lab_trust("lab1", user="ranks")
+    assert {path.name: path.read_bytes() for path in again.folder.iterdir()} == before
+
+
+def test_calls_at_one_time_make_one_trust(data):
+    with ThreadPoolExecutor(6) as pool:
+        keys = list(pool.map(lambda _: trust.public(trust.ensure_lab_trust("race").host_ca), range(6)))
+    assert len(set(keys)) == 1
+
+
+def test_a_lost_public_half_is_made_again(lab):
+    public = lab.folder / "host_ca.pub"
+    key = public.read_text().split()[:2]
+    public.unlink()
+    trust.ensure_lab_trust("lab1", user="ranks")
+    assert public.read_text().split()[:2] == key
+
+
+def test_nothing_is_there_before_it_is_made(data):
+    assert trust.lab_trust("none") is None
+
+
+def test_user_certificate_is_short_and_backdated(lab):
+    held = trust.read_certificate(lab.certificate.read_text())
+    assert held.principals == {"ranks"}
+    assert held.ends - held.begins == trust.USER_LIFE + trust.BACKDATED
+    assert timedelta(minutes=4) < datetime.now(UTC) - held.begins < timedelta(minutes=7)
+
+
+def test_user_certificate_is_renewed_when_half_is_gone(lab, monkeypatch):
+    monkeypatch.setattr(trust, "USER_LIFE", timedelta(minutes=4))
+    lab.certificate.unlink()
+    assert lab.renew_user_certificate("ranks")
+    assert not lab.user_certificate_good("ranks")
+    monkeypatch.undo()
+
+
+def test_user_certificate_is_renewed_for_another_user(lab):
+    assert not lab.renew_user_certificate("ranks")
+    assert lab.renew_user_certificate("other")
+
+
+def test_host_certificate_is_kept_while_it_does(lab, host_key):
+    wanted = ["n1", "198.18.0.11"]
+    first = lab.sign_host(host_key, name="n1", principals=wanted)
+    assert lab.sign_host(host_key, name="n1", principals=wanted, current=first + "\n") == first
+    held = trust.read_certificate(first)
+    assert held.principals == set(wanted)
+    assert held.authority == trust.fingerprint(trust.public(lab.host_ca))
+
+
+@pytest.mark.parametrize("principals", [["n1"], ["n1", "198.18.0.11", "node"]])
+def test_host_certificate_follows_the_names(lab, host_key, principals):
+    first = lab.sign_host(host_key, name="n1", principals=["n1", "198.18.0.11"])
+    assert lab.sign_host(host_key, name="n1", principals=principals, current=first) != first
+
+
+def test_certificate_of_another_key_or_rubbish_is_replaced(lab, host_key):
+    other = lab.sign_host(trust.public(lab.identity), name="n1", principals=["n1"])
+    for current in (other, "rubbish", host_key):
+        new = lab.sign_host(host_key, name="n1", principals=["n1"], current=current)
+        assert trust.read_certificate(new).key == trust.fingerprint(host_key)
+
+
+def test_known_hosts_is_one_line_of_the_host_ca(lab):
+    text = lab.known_hosts_text({"n1": ["198.18.0.11"], "n2": []}, ports=[22, 2222])
+    mark, names, *key = text.split()
+    assert mark == "@cert-authority"
+    assert names.split(",") == [
+        "198.18.0.11", "n1", "n2", "[198.18.0.11]:2222", "[n1]:2222", "[n2]:2222",
+    ]  # fmt: skip
+    assert key[:2] == trust.public(lab.host_ca).split()[:2]
+    assert lab.write_known_hosts(text)
+    assert not lab.write_known_hosts(text)
+
+
+def test_a_bad_host_key_is_refused_with_what_ssh_keygen_says(lab):
+    with pytest.raises(HvlabError, match="ssh-keygen refused"):
+        lab.sign_host("ssh-ed25519 nonsense", name="n1", principals=["n1"])
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "file"))
+    with pytest.raises(HvlabError, match="cannot be kept") as caught:
+        trust.ensure_lab_trust("lab1")
+    assert "HVLAB_DATA" in caught.value.remedy
