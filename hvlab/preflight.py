@@ -6,7 +6,7 @@ import ipaddress
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -96,13 +96,9 @@ def check_names(nodes: list[Node]) -> Iterator[Problem]:
             yield Problem(node.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
 
 
-def check_resolution(
-    nodes: list[Node], hosts: Mapping[str, Mapping[str, Any]], *, names_managed: bool
-) -> Iterator[Problem]:
+def check_resolution(nodes: list[Node], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield names that resolve to something else than the lab address; unknown names will be written."""
     for node in nodes:
-        if names_managed and not node.recorded:
-            continue
         for peer, addresses in (node.seen.get("resolves") or {}).items():
             wanted = hosts.get(peer, hosts.get(node.name, {})).get("address")
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
@@ -211,18 +207,21 @@ def check(
     nodes: list[Node], hosts: Mapping[str, Mapping[str, Any]], limits: Limits
 ) -> tuple[list[Problem], list[Problem]]:
     """Return what stops a run, and what only deserves a warning."""
+    new = [node for node in nodes if limits.names_managed and not node.recorded]
     errors = [
         *check_system(nodes, limits),
         *check_names(nodes),
-        *check_resolution(nodes, hosts, names_managed=limits.names_managed),
+        *check_resolution([node for node in nodes if node not in new], hosts),
         *check_clocks(nodes, limits.clock_offset_max, received=time.time()),
         *check_tmp(nodes),
         *check_disk(nodes, limits),
         *check_interface(nodes),
         *check_host_key(nodes),
     ]
+    mended = "nothing: the role common writes the lab's names in this run"
+    warnings = [replace(problem, remedy=mended) for problem in check_resolution(new, hosts)]
     skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(nodes))
-    return (errors + skew, []) if limits.gcc_skew == "error" else (errors, skew)
+    return (errors + skew, warnings) if limits.gcc_skew == "error" else (errors, warnings + skew)
 
 
 def report(found: list[Problem]) -> str:

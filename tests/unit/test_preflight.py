@@ -137,9 +137,11 @@ def test_a_name_that_resolves_wrongly(addresses):
     assert found(bad, make(2)) == [problem]
 
 
-def test_names_are_let_be_where_they_will_be_written():
+def test_names_only_warn_where_they_will_be_written():
     fresh = make(1, resolves={"n1": ["127.0.1.1"]})
     assert found(fresh) == []
+    _, warnings = check([fresh], {"n1": {"address": "198.18.0.11"}}, LIMITS)
+    assert [problem.seen for problem in warnings] == ["n1 resolves to 127.0.1.1, not to 198.18.0.11"]
     assert found(fresh, limits=replace(LIMITS, names_managed=False)) != []
 
 

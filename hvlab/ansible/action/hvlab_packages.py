@@ -7,7 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-APT = {"update_cache": True, "cache_valid_time": 3600, "install_recommends": False, "lock_timeout": 300}
+INSTALL = {"update_cache": True, "cache_valid_time": 3600, "install_recommends": False}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -29,11 +29,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | {"changed": bool(names), "packages": names, "diff": diff if names else []}
         if facts["pkg_mgr"] != "apt":
             raise AnsibleActionFail(f"packages are managed by {facts['pkg_mgr']}; only apt is supported")
-        arguments = APT if present else {"purge": True, "lock_timeout": 300}
-        done = self._execute_module(
-            module_name="ansible.builtin.apt",
-            module_args={"name": names, "state": "present" if present else "absent", **arguments},
-            task_vars=task_vars,
+        arguments = {"name": names, "state": "present" if present else "absent", "lock_timeout": 300}
+        if not present:
+            return result | self._apt(arguments | {"purge": True}, task_vars) | {"packages": names}
+        done = self._apt(arguments | INSTALL, task_vars)
+        if done.get("failed"):  # the lists may be young and yet empty, or name files that are gone
+            done = self._apt(arguments | INSTALL | {"cache_valid_time": 0}, task_vars)
+        return result | done | {"packages": names}
+
+    def _apt(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        done: dict[str, Any] = self._execute_module(
+            module_name="ansible.builtin.apt", module_args=arguments, task_vars=task_vars
         )
-        result |= done
-        return result | {"packages": names}
+        return done

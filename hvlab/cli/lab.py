@@ -1,0 +1,148 @@
+"""`hvlab lab`: boot and remove the hosts of the inventory's group ``virtual``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from hvlab.cli import options
+from hvlab.inventory import load
+from hvlab.vlab import lab as virtual
+from hvlab.vlab.command import PATH
+from hvlab.vlab.names import RELEASES
+from hvlab.vlab.plan import check_machine, make_plan
+
+output_format = click.option(
+    "--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="How to print.",
+)  # fmt: skip
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Boot and remove the virtual hosts of an inventory."""
+
+
+@command.command()
+@options.inventory
+@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Only the first N virtual hosts.")
+@click.option(
+    "--release",
+    metavar="NAME",
+    help=f"Debian release: {', '.join(RELEASES.values())} or {', '.join(RELEASES)}. "
+    "Default: lab_release of the inventory, or bookworm.",
+)
+@click.option("--rate", metavar="RATE", help="Limit each node's link, both ways, for example 1gbit.")
+def up(inventory: Path, nodes: int | None, release: str | None, rate: str | None) -> None:
+    """Boot the virtual hosts; called again, start those that do not run."""
+    check_machine()
+    begun = time.monotonic()
+    plan = make_plan(load(inventory), count=nodes, release=release, rate=rate)
+    with _terminated(), _Progress([node.name for node in plan.nodes]) as progress:
+        virtual.up(plan, report=progress.report)
+    click.echo(f"{len(plan.nodes)} nodes are up after {time.monotonic() - begun:.1f} s", err=True)
+
+
+@command.command()
+@options.inventory
+def down(inventory: Path) -> None:
+    """Remove the virtual hosts and all that belongs to them."""
+    check_machine()
+    lab = load(inventory)
+    with _terminated(), _Progress([]) as progress:
+        found = virtual.down(lab, make_plan(lab), report=progress.report)
+    click.echo(f"lab {lab.name} is {'down' if found else 'not up'}", err=True)
+
+
+@command.command()
+@options.inventory
+@output_format
+def status(inventory: Path, output_format: str) -> None:
+    """Show which virtual hosts run."""
+    rows = virtual.status(make_plan(load(inventory)))
+    if output_format == "json":
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    table = Table(box=None, header_style="bold")
+    for heading in ("host", "address", "state", "pid", "since", "release"):
+        table.add_column(heading)
+    for row in rows:
+        since = "" if row.since is None else f"{datetime.fromtimestamp(row.since, UTC):%Y-%m-%d %H:%M:%S}Z"
+        pid = "" if row.pid is None else str(row.pid)
+        table.add_row(row.host, row.address, row.state, pid, since, row.release or "")
+    Console().print(table)
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@options.inventory
+@click.argument("host")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:
+    """Log in to a virtual host as root, or run a command there and return its exit code."""
+    argv = virtual.ssh_argv(make_plan(load(inventory)), host, words)
+    os.execvpe(argv[0], argv, {**os.environ, "PATH": PATH})  # noqa: S606
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C meanwhile: stop waiting, leave what the next call can go on from."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Progress:
+    """Host, step and elapsed time: a live table on a terminal, plain lines elsewhere. On stderr."""
+
+    def __init__(self, hosts: list[str]) -> None:
+        self.console = Console(stderr=True)
+        self.begun = time.monotonic()
+        self.steps = dict.fromkeys(hosts, "wait")
+        self.ended: dict[str, float] = {}
+        self.live = Live(
+            get_renderable=self._table, console=self.console, refresh_per_second=8, transient=True
+        )
+
+    def __enter__(self) -> _Progress:
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def report(self, host: str, step: str) -> None:
+        """Show that a host (or the lab, "") has come to a step."""
+        if self.steps.get(host) == step:
+            return
+        self.steps[host] = step
+        self.ended[host] = time.monotonic() - self.begun
+        if not self.console.is_terminal:
+            click.echo(f"{self.ended[host]:6.1f} s  {host or 'lab'}: {step}", err=True)
+
+    def _table(self) -> Table:
+        table = Table(box=None, show_header=False)
+        for host, step in list(self.steps.items()):
+            seconds = self.ended[host] if step == "up" else time.monotonic() - self.begun
+            table.add_row(host or "lab", step, f"{seconds:.1f} s")
+        return table

@@ -1,0 +1,165 @@
+"""Bring the nodes of a lab up, all at the same time, and wait until each lets us log in."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from hvlab.errors import HvlabError, UnreachableError, UsageError
+from hvlab.vlab import controller, image, keys, names, network, ready, reality
+from hvlab.vlab import node as machines
+from hvlab.vlab.controller import NodeConfig
+from hvlab.vlab.files import discard
+from hvlab.vlab.node import Node
+from hvlab.vlab.plan import Plan
+
+T = TypeVar("T")
+Report = Callable[[str, str], None]
+BOOT_SECONDS = 60.0
+_ANSWER_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+
+class Boot:
+    """One call of ``up`` once the network stands; ``report`` is told (host, step), "" being the lab."""
+
+    def __init__(self, plan: Plan, report: Report) -> None:
+        self.plan = plan
+        self.report = report
+        self.ssh = plan.runtime / "ssh"
+        self.login = keys.login(self.ssh, lab=plan.lab)
+        self.interrupted = threading.Event()
+
+    def all(self) -> None:
+        """Start what does not run or does not answer; raises UnreachableError for those that fail."""
+        release = self._release()
+        running = reality.supervisors(self.plan.runtime / "nodes")
+        self._attach(running)
+        asked = [node for node in self.plan.nodes if node.name in running and self._as_wanted(node)]
+        up = self._each(asked, lambda node: self._answers(node, running[node.name][0]))
+        stopped = [node for node in self.plan.nodes if not up.get(node.name)]
+        if stopped:
+            self._start(stopped, release)
+        self._shape()
+
+    def _attach(self, running: Mapping[str, list[int]]) -> None:
+        """Put the links of running nodes back on the bridge, in case it was lost and made anew."""
+        for pids in running.values():
+            leader = reality.leader(pids[0])
+            port = network.port_of(leader) if leader else None
+            if port:
+                network.attach(self.plan.lab, port)
+
+    def _as_wanted(self, node: Node) -> bool:
+        recorded = node.record()
+        return (recorded.get("address"), recorded.get("port")) == (node.address, str(node.port))
+
+    def _answers(self, node: Node, pid: int) -> bool:
+        """Return whether a node that runs lets us in; one that has just been started gets time to boot."""
+        up = self._wait(node, max(_ANSWER_SECONDS, BOOT_SECONDS - reality.age(pid)), None)
+        self.report(node.name, "up" if up else "does not answer")
+        return up
+
+    def _start(self, nodes: Sequence[Node], release: str) -> None:
+        bases = self._bases(nodes, release)
+        config = controller.node_config(release)
+        for node in nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+            keys.ensure(node.host_key, comment=node.name)
+        keys.write_known_hosts(self.ssh, self._known())
+        self._each(nodes, lambda node: self._start_one(node, bases[node.name], config))
+
+    def _start_one(self, node: Node, base: Path, config: NodeConfig) -> None:
+        self.report(node.name, "make")
+        machines.stop(node)
+        machines.assemble(node, base)
+        machines.configure(node, self.plan.network, config, login=self.login)
+        child = machines.start(node, config)
+        self.report(node.name, "boot")
+        if not self._wait(node, BOOT_SECONDS, child):
+            ended = f"ended with {child.returncode}" if child.poll() is not None else "does not let us log in"
+            raise UnreachableError(
+                f"{node.name} ({node.address}) {ended}. The end of {node.console}:\n{machines.tail(node)}"
+            )
+        self.report(node.name, "up")
+
+    def _wait(self, node: Node, seconds: float, child: subprocess.Popen[bytes] | None) -> bool:
+        """Return whether the node lets us log in within ``seconds``; at once when its process ends."""
+        deadline = time.monotonic() + seconds
+        while not self.interrupted.is_set() and time.monotonic() < deadline:
+            if ready.listens(node) and ready.log_in(node, self.ssh / keys.LOGIN_KEY):
+                return True
+            if child is not None and child.poll() is not None:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _release(self) -> str:
+        """Return the release to boot; raises UsageError when the lab stands with another."""
+        wanted = self.plan.release
+        there = [image.release_of(Path(node.record()["image"])) for node in self._known() if node.record()]
+        other = next((release for release in there if release and wanted and release != wanted), None)
+        if other:
+            raise UsageError(
+                f"the lab {self.plan.lab} stands with {other}, not {wanted}",
+                remedy=f"`hvlab lab down` first, or leave --release and lab_release at {other}",
+            )
+        return wanted or next((release for release in there if release), names.DEFAULT_RELEASE)
+
+    def _bases(self, nodes: Sequence[Node], release: str) -> dict[str, Path]:
+        """Return the image each node stands on: the one its files were made over, or a current one."""
+        bases = {node.name: Path(node.record().get("image", "")) for node in nodes}
+        lost = [node for node in nodes if not image.whole(bases[node.name])]
+        if lost:
+            current = image.ensure(controller.image_config(release), say=lambda step: self.report("", step))
+            for node in lost:
+                machines.stop(node)
+                machines.unmount(node.directory)
+                discard(node.directory)
+                bases[node.name] = current
+        return bases
+
+    def _known(self) -> list[Node]:
+        """Return the nodes of the plan and those an earlier call made beside them."""
+        wanted = {node.name: node for node in self.plan.nodes}
+        for directory in sorted((self.plan.runtime / "nodes").glob("*")):
+            there = Node(self.plan.lab, directory.name, "", 0, directory)
+            recorded = there.record()
+            if directory.name not in wanted and recorded:
+                address, port = recorded["address"], int(recorded["port"])
+                wanted[directory.name] = Node(self.plan.lab, directory.name, address, port, directory)
+        return list(wanted.values())
+
+    def _shape(self) -> None:
+        """Give each node's link the wanted rate, or lift one that is no longer wanted."""
+        limited = network.limited()
+        running = reality.supervisors(self.plan.runtime / "nodes")
+        for node in self.plan.nodes:
+            leader = reality.leader(running[node.name][0])
+            port = network.port_of(leader) if leader else None
+            if leader and port:
+                network.shape(leader, port, self.plan.rate, limited=port in limited)
+
+    def _each(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
+        """Do the same to all nodes at the same time; raises one error for all nodes that fail."""
+        with ThreadPoolExecutor(max_workers=32) as pool:
+            tasks = {node.name: pool.submit(work, node) for node in nodes}
+            try:
+                errors = [error for task in tasks.values() if (error := task.exception())]
+            except BaseException:
+                self.interrupted.set()
+                raise
+        for error in errors:
+            if not isinstance(error, HvlabError):
+                raise error
+        if errors:
+            raise UnreachableError(
+                "\n".join(str(error) for error in errors),
+                remedy="`hvlab lab up` tries again and keeps what works; `hvlab lab down` removes the lab",
+            )
+        return {name: task.result() for name, task in tasks.items()}

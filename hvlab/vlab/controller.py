@@ -1,0 +1,102 @@
+"""Read the package configuration of this machine, for the nodes to inherit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvlab.vlab import packages
+from hvlab.vlab.command import environment, run
+
+_APT = Path("/etc/apt")
+_CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+_RESOLVED_UPSTREAM = Path("/run/systemd/resolve/resolv.conf")
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """What goes into a base image. ``files`` are (path, mode, content) to lie at the same path there."""
+
+    release: str
+    sources: tuple[packages.Source, ...]
+    apt_settings: str
+    files: tuple[tuple[str, int, bytes], ...]
+    ca_bundle: str
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """What a node gets each time it starts. ``shared`` are folders shown at the same path, read-only."""
+
+    resolv_conf: str
+    pip_conf: str
+    environment: str
+    shared: tuple[Path, ...]
+
+
+def image_config(release: str) -> ImageConfig:
+    """Return what the base image of a Debian release inherits from this machine."""
+    sources = tuple(_sources(release))
+    dump = run(["apt-config", "dump"]) if shutil.which("apt-config") else ""
+    settings = packages.apt_settings(dump)
+    named = [Path(name) for name in packages.files_named(sources, settings)]
+    named += [_APT / "auth.conf", *sorted((_APT / "auth.conf.d").glob("*.conf"))]
+    own_keyrings = Path("/usr/share/keyrings/debian-archive-")
+    files = tuple(
+        (str(path), path.stat().st_mode & 0o777, path.read_bytes())
+        for path in named
+        if path.is_file() and not str(path).startswith(str(own_keyrings)) and path != _CA_BUNDLE
+    )
+    return ImageConfig(release, sources, settings, files, _text(_CA_BUNDLE))
+
+
+def node_config(release: str) -> NodeConfig:
+    """Return what each node inherits from this machine when it starts."""
+    settings = packages.pip_settings(_pip_listing())
+    shared = packages.pip_paths(settings) + packages.source_paths(_sources(release))
+    proxies = [
+        f'{name}="{os.environ[name]}"\n'
+        for variable in _PROXIES
+        for name in (variable, variable.upper())
+        if os.environ.get(name)
+    ]
+    return NodeConfig(
+        resolv_conf=packages.resolv_conf(_text(Path("/etc/resolv.conf")), _text(_RESOLVED_UPSTREAM)),
+        pip_conf=packages.pip_conf(settings),
+        environment="".join(proxies),
+        shared=tuple(path for path in dict.fromkeys(shared) if path.exists() and packages.shareable(path)),
+    )
+
+
+def _sources(release: str) -> list[packages.Source]:
+    """Return this machine's apt entries as entries of ``release``; empty where it is not Debian."""
+    system = dict(line.split("=", 1) for line in _text(Path("/etc/os-release")).splitlines() if "=" in line)
+    own = system.get("VERSION_CODENAME", "").strip('"')
+    if system.get("ID", "").strip('"') != "debian" or not own:
+        return []
+    found = packages.read_list(_text(_APT / "sources.list"))
+    for path in sorted((_APT / "sources.list.d").glob("*")):
+        if path.suffix == ".list":
+            found += packages.read_list(_text(path))
+        elif path.suffix == ".sources":
+            found += packages.read_sources(_text(path))
+    return packages.translate(found, own=own, release=release)
+
+
+def _pip_listing() -> str:
+    """Return what `pip config list` says for the Python that runs hvlab; empty without pip."""
+    argv = [sys.executable, "-m", "pip", "config", "list"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment())
+    return done.stdout if not done.returncode else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

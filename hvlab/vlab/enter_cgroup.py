@@ -1,0 +1,37 @@
+"""Join a control group of one's own in every hierarchy, then become the command.
+
+``python enter_cgroup.py NAME COMMAND...``. Used where PID 1 of this machine is not systemd: without it all
+nodes would share one group, and `systemctl stop` in one node would reach into the others.
+Runs as a script, without hvlab's packages.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+
+def hierarchies() -> list[Path]:
+    """Return where the control group hierarchies of this machine are mounted."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        mounted, _, kind = line.partition(" - ")
+        if kind.split()[0] in ("cgroup", "cgroup2"):
+            found.append(Path(mounted.split()[4]))
+    return found
+
+
+def main() -> None:
+    """Join, then exec. A hierarchy that refuses (cpuset wants to be set up first) is left as it is."""
+    name, *command = sys.argv[1:]
+    for hierarchy in hierarchies():
+        group = hierarchy / name
+        try:
+            group.mkdir(parents=True, exist_ok=True)
+            (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+        except OSError:
+            continue
+    os.execvp(command[0], command)  # noqa: S606
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Write files whose mode and owner matter."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hvlab.vlab.command import run
+
+
+def write(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
+    """Write a file through a neighbour and a rename, with exactly this mode whatever the umask."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        os.fchmod(file.fileno(), mode)
+    part.replace(path)
+
+
+def link(path: Path, target: str) -> None:
+    """Make ``path`` a symbolic link to ``target``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def make_dir(path: Path, *, personal: bool = False) -> Path:
+    """Make a directory and its parents; ``personal`` ones belong to the person who called sudo."""
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        if personal:
+            hand_over(directory)
+    return path
+
+
+def hand_over(path: Path) -> None:
+    """Under sudo, give a file to the person who called it; without sudo do nothing."""
+    user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if user and group and os.geteuid() == 0:
+        os.chown(path, int(user), int(group), follow_symlinks=False)
+
+
+@contextmanager
+def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a directory for oneself, making it when it is missing; ``waiting`` is called when it is held.
+
+    The holder may remove the directory: who waits for it then makes a new one.
+    """
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), directory.stat()):
+                    yield
+                    return
+        finally:
+            os.close(descriptor)
+
+
+def discard(tree: Path) -> None:
+    """Remove a directory tree, never reaching into another file system."""
+    run(["rm", "-rf", "--one-file-system", "--", tree])

@@ -1,0 +1,153 @@
+"""The base image: one directory tree per release and package configuration, made once, never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from hvlab.errors import HvlabError
+from hvlab.paths import cache_dir
+from hvlab.vlab import packages
+from hvlab.vlab.command import run, stream
+from hvlab.vlab.controller import ImageConfig
+from hvlab.vlab.files import discard, link, locked, make_dir, write
+
+RECIPE = 1
+PACKAGES = (
+    "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "python3", "python3-apt",
+    "iproute2", "procps", "sudo", "ca-certificates",
+)  # fmt: skip
+# Nodes are thrown away: nothing that dpkg writes there has to survive a power cut.
+_OPTIONS = ("--variant=minbase", "--dpkgopt=force-unsafe-io")
+# Background work that would hold apt's lock or wait for what a container does not have.
+_MASKED = (
+    "apt-daily.timer", "apt-daily-upgrade.timer", "apt-daily.service", "apt-daily-upgrade.service",
+    "e2scrub_all.timer", "e2scrub_reap.service", "dpkg-db-backup.timer", "console-getty.service",
+    "getty.target", "systemd-firstboot.service", "systemd-resolved.service",
+)  # fmt: skip
+_CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
+_AUTOMOUNT = Path("/usr/share/mmdebstrap/hooks/file-mirror-automount")
+
+
+def key(config: ImageConfig) -> str:
+    """Return the name of the image: its release and a hash of everything that goes into it."""
+    inputs = [RECIPE, PACKAGES, _OPTIONS, _MASKED, config.release, config.apt_settings, config.ca_bundle]
+    inputs.append(packages.render(config.sources, types="deb deb-src"))
+    inputs += [[path, mode, hashlib.sha256(content).hexdigest()] for path, mode, content in config.files]
+    return f"{config.release}-{hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]}"
+
+
+def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
+    """Return the image for this configuration and build it when it is missing (about 30 s).
+
+    Raises HvlabError with the end of mmdebstrap's output.
+    """
+    images = make_dir(cache_dir() / "images", personal=True)
+    image = images / key(config)
+    if image.is_dir():
+        return image
+    with locked(images, waiting=lambda: say("another call builds the image")):
+        if not image.is_dir():
+            for half in images.glob(".building-*"):
+                discard(half)
+            _build(config, images / f".building-{image.name}", image, say)
+    return image
+
+
+def whole(image: Path) -> bool:
+    """Return whether this is an image that can be booted."""
+    return image.is_absolute() and (image / "usr/lib/os-release").is_file()
+
+
+def _build(config: ImageConfig, work: Path, image: Path, say: Callable[[str], None]) -> None:
+    tree, overlay = work / "root", work / "config"
+    write(overlay / "etc/apt/apt.conf.d/90hvlab", config.apt_settings)
+    for path, mode, content in config.files:
+        write(overlay / path.lstrip("/"), content, mode=mode)
+    say("build the base image")
+    stream(_argv(config, work, tree), line=lambda text: say(_step(text)), remedy=_remedy(config))
+    _finish(config, tree)
+    # The rename says that the image is whole: its files have to be on the disk before it.
+    run(["sync", "--file-system", tree])
+    tree.rename(image)
+    discard(work)
+
+
+def _argv(config: ImageConfig, work: Path, tree: Path) -> list[str]:
+    """Return the command that builds; it and all it starts end when hvlab ends, however that happens."""
+    contained = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--pid", "--fork"]
+    contained += ["--kill-child=KILL", "--mount-proc", "--"]
+    top = " ".join(shlex.quote(str(entry)) for entry in sorted((work / "config").iterdir()))
+    hooks = [f"--setup-hook=copy-in {top} /"]
+    if packages.source_paths(config.sources):
+        hooks.append(f"--hook-dir={_AUTOMOUNT}")
+    sources = []
+    if config.sources:
+        sources = [str(work / "deb.sources")]
+        write(work / "deb.sources", packages.render(config.sources, types="deb"))
+    include = f"--include={','.join(PACKAGES)}"
+    build = ["mmdebstrap", "--mode=root", "--format=directory", *_OPTIONS, include]
+    return [*contained, *build, *hooks, config.release, str(tree), *sources]
+
+
+def _finish(config: ImageConfig, tree: Path) -> None:
+    """Turn what mmdebstrap left into a node's base: our sources and CAs, no identity, no background work."""
+    apt = tree / "etc/apt"
+    sources = config.sources
+    if not sources:
+        sources = tuple(packages.read_list((apt / "sources.list").read_text(encoding="utf-8")))
+    for path in [apt / "sources.list", *(apt / "sources.list.d").glob("*")]:
+        path.unlink(missing_ok=True)
+    write(apt / "sources.list.d/hvlab.sources", packages.render(sources, types="deb deb-src"))
+    extra = packages.missing_certificates(
+        config.ca_bundle, (tree / _CERTIFICATES).read_text(encoding="utf-8")
+    )
+    for number, certificate in enumerate(extra):
+        write(tree / f"usr/local/share/ca-certificates/hvlab-{number:03}.crt", certificate)
+    run(["chroot", tree, "update-ca-certificates"])
+    for name in _MASKED:
+        link(tree / "etc/systemd/system" / name, "/dev/null")
+    networkd = "/lib/systemd/system/systemd-networkd.service"
+    link(tree / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service", networkd)
+    for path in (tree / "etc/ssh").glob("ssh_host_*"):
+        path.unlink()
+    for name in ("etc/hostname", "etc/machine-id", "var/lib/dbus/machine-id", "etc/resolv.conf"):
+        (tree / name).unlink(missing_ok=True)
+    tree.chmod(0o755)
+
+
+def _step(line: str) -> str:
+    return (
+        line.removeprefix("I: ")
+        if line.startswith("I: ") and line.endswith("...")
+        else "build the base image"
+    )
+
+
+def _remedy(config: ImageConfig) -> str:
+    if shutil.which("apt-config"):
+        return "check that `apt-get update` works on this machine: the nodes use its sources"
+    return f"mmdebstrap needs Debian's keyring and a mirror of {config.release} that this machine reaches"
+
+
+def release_of(root: Path) -> str:
+    """Return the code name of the Debian release in a directory tree; empty when there is none."""
+    try:
+        text = (root / "usr/lib/os-release").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    names = [line.partition("=")[2] for line in text.splitlines() if line.startswith("VERSION_CODENAME=")]
+    return names[0].strip('"') if names else ""
+
+
+def check_path(image: Path) -> None:
+    """Raise HvlabError when the image lies where overlayfs cannot name it."""
+    if set(str(image)) & set(",:\\"):
+        raise HvlabError(
+            f"the image cannot be mounted from {image}: a comma, colon or backslash in its path",
+            remedy="set HVLAB_CACHE to a plain path",
+        )

@@ -1,0 +1,60 @@
+"""Settings of this machine's kernel that a lab needs while it is up; the last lab puts them back."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from hvlab.vlab.files import write
+
+# At least these. Each node's systemd takes about eight inotify instances; Linux grants root 128 in all.
+LEAST = {"net/ipv4/ip_forward": 1, "fs/inotify/max_user_instances": 8192}
+_SETTINGS = Path("/proc/sys")
+
+
+def prepare(runtime: Path, *, settings: Path = _SETTINGS) -> None:
+    """Raise the settings, and record in ``runtime`` what they were before the first lab."""
+    with _record(runtime) as record:
+        before = _read(record)
+        for name, least in LEAST.items():
+            value = int((settings / name).read_text(encoding="ascii"))
+            if value < least:
+                before.setdefault(name, value)
+        write(record, json.dumps(before) + "\n")
+        for name, least in LEAST.items():
+            if name in before:
+                (settings / name).write_text(str(least), encoding="ascii")
+
+
+def restore(runtime: Path, *, settings: Path = _SETTINGS) -> None:
+    """Put the settings back when no lab is left in ``runtime``, apart from those changed by others since."""
+    with _record(runtime) as record:
+        if not record.exists() or any(path.is_dir() for path in runtime.iterdir()):
+            return
+        for name, value in _read(record).items():
+            if int((settings / name).read_text(encoding="ascii")) == LEAST[name]:
+                (settings / name).write_text(str(value), encoding="ascii")
+        record.unlink()
+
+
+def _read(record: Path) -> dict[str, int]:
+    try:
+        found: Mapping[str, int] = json.loads(record.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return {name: value for name, value in found.items() if name in LEAST}
+
+
+@contextmanager
+def _record(runtime: Path) -> Iterator[Path]:
+    """Hold the record for oneself; labs come and go at the same time."""
+    descriptor = os.open(runtime, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield runtime / "kernel.json"
+    finally:
+        os.close(descriptor)

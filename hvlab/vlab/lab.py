@@ -1,0 +1,147 @@
+"""The virtual lab as a whole: up, down, status. Each looks at what is really there and completes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvlab.errors import HvlabError, UnreachableError, UsageError
+from hvlab.inventory import Lab
+from hvlab.paths import trust_dir
+from hvlab.vlab import enter_cgroup, image, kernel, keys, network, ready, reality
+from hvlab.vlab import node as machines
+from hvlab.vlab.boot import Boot, Report
+from hvlab.vlab.files import discard, locked
+from hvlab.vlab.node import Node
+from hvlab.vlab.plan import Plan, check_machine
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """What is there of a node: up, down or half. ``since`` is in seconds since the epoch."""
+
+    host: str
+    address: str
+    state: str
+    pid: int | None
+    since: float | None
+    release: str | None
+
+
+def up(plan: Plan, *, report: Report) -> None:
+    """Boot the nodes of the plan that do not run yet; called again it repairs what is not right.
+
+    ``report`` is told (host, step), the host "" being the lab. Raises HvlabError.
+    """
+    check_machine()
+    os.umask(0o022)
+    with _disk_told(), _alone(plan, report):
+        network.ensure(plan.lab, plan.network)
+        kernel.prepare(plan.runtime.parent)
+        report("", "network is up")
+        Boot(plan, report).all()
+
+
+def down(lab: Lab, plan: Plan, *, report: Report) -> bool:
+    """Remove all that ``up`` made, also what a killed call left; return whether there was anything."""
+    check_machine()
+    found = plan.runtime.exists() or network.present(plan.lab)
+    with _disk_told(), _alone(plan, report):
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            list(pool.map(lambda node: _stop(node, report), _there(plan)))
+        machines.unmount(plan.runtime)
+        network.remove(plan.lab)
+        for hierarchy in enter_cgroup.hierarchies():
+            machines.remove_group(hierarchy / "hvlab" / plan.lab)
+            with suppress(OSError):
+                (hierarchy / "hvlab").rmdir()
+        discard(plan.runtime)
+        kernel.restore(plan.runtime.parent)
+    with suppress(OSError):
+        plan.runtime.parent.rmdir()
+    if all(host.virtual for host in lab.hosts):
+        shutil.rmtree(trust_dir(plan.lab), ignore_errors=True)
+    return found
+
+
+def _there(plan: Plan) -> list[Node]:
+    """Return the nodes of which anything is there, whatever the inventory says now."""
+    nodes = plan.runtime / "nodes"
+    names = {*reality.supervisors(nodes), *reality.members(nodes), *(path.name for path in nodes.glob("*"))}
+    return [Node(plan.lab, name, "", 0, nodes / name) for name in sorted(names)]
+
+
+def _stop(node: Node, report: Report) -> None:
+    report(node.name, "stop")
+    machines.stop(node)
+
+
+def _alone(plan: Plan, report: Report) -> AbstractContextManager[None]:
+    return locked(plan.runtime, waiting=lambda: report("", "wait for another call on this lab"))
+
+
+@contextmanager
+def _disk_told() -> Iterator[None]:
+    """Turn a full disk, or a file that cannot be written, into an error for the reader."""
+    try:
+        yield
+    except OSError as error:
+        raise HvlabError(
+            f"this machine: {error.filename or 'a file'}: {error.strerror}",
+            remedy="free space or rights there, then call the same command again: it goes on from here",
+        ) from error
+
+
+def status(plan: Plan) -> list[NodeStatus]:
+    """Return what is there of each node; it needs no root."""
+    running = reality.supervisors(plan.runtime / "nodes")
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        return list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
+
+
+def _status(node: Node, pids: list[int]) -> NodeStatus:
+    pid = pids[0] if pids else None
+    if pid is not None and ready.listens(node):
+        state = "up"
+    else:
+        state = "half" if pid is not None or node.directory.exists() else "down"
+    base = node.record().get("image")
+    return NodeStatus(
+        host=node.name,
+        address=node.address,
+        state=state,
+        pid=pid,
+        since=time.time() - reality.age(pid) if pid is not None else None,
+        release=(image.release_of(Path(base)) or None) if base else None,
+    )
+
+
+def ssh_argv(plan: Plan, host: str, command: tuple[str, ...]) -> list[str]:
+    """Return the ssh command that logs in to a node as root, strictly.
+
+    Raises UsageError for a host that is not a virtual one, UnreachableError for one that is not up.
+    """
+    node = next((node for node in plan.nodes if node.name == host), None)
+    if node is None:
+        known = ", ".join(node.name for node in plan.nodes)
+        raise UsageError(f"{host} is not a virtual host of this inventory", remedy=f"choose one of {known}")
+    directory = plan.runtime / "ssh"
+    key = directory / keys.LOGIN_KEY
+    if not directory.exists() or not ready.listens(node):
+        raise UnreachableError(f"{host} ({node.address}) is not up", remedy="run `hvlab lab up`")
+    if not os.access(key, os.R_OK):
+        raise HvlabError(
+            f"the lab's key {key} belongs to another user",
+            remedy="call this as the user that called `hvlab lab up`, or with sudo",
+        )
+    options = [f"UserKnownHostsFile={directory / keys.KNOWN_HOSTS}", "GlobalKnownHostsFile=none"]
+    options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]
+    argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]
+    argv += [word for option in options for word in ("-o", option)]
+    return [*argv, f"root@{node.address}", *command]

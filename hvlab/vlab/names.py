@@ -1,0 +1,83 @@
+"""Names of what a virtual lab makes on this machine. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from ipaddress import IPv4Network
+
+from hvlab.errors import UsageError
+
+RELEASES = {"11": "bullseye", "12": "bookworm", "13": "trixie"}
+DEFAULT_RELEASE = "bookworm"
+_LINK_NAME_MAX = 15
+_MACHINE_NAME_MAX = 64
+_LAB_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,29}[a-z0-9])?")
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmgt]?)(bit|bps)", re.IGNORECASE)
+
+
+def _short(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return text[: limit - 7] + "-" + hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def check_lab_name(lab: str) -> str:
+    """Return the name of a lab; raises UsageError when it cannot name files, links and tables."""
+    if not _LAB_NAME.fullmatch(lab):
+        raise UsageError(
+            f"lab_name {lab!r} cannot name a virtual lab",
+            remedy="set lab_name to at most 31 small letters, digits, - and _ (not at its ends)",
+        )
+    return lab
+
+
+def bridge(lab: str) -> str:
+    """Return the name of the lab's bridge: ``hv-<lab>``, at most 15 characters."""
+    return _short(f"hv-{lab}", _LINK_NAME_MAX)
+
+
+def table(lab: str) -> str:
+    """Return the name of the lab's firewall table."""
+    plain = lab.replace("-", "_")
+    return f"hvlab_{plain}" if plain == lab else _short(f"hvlab_{plain}_{lab}", 40)
+
+
+def machine(lab: str, node: str) -> str:
+    """Return the machine name of a node; two labs may each have a node of one name."""
+    return _short(f"{lab.replace('_', '-')}-{node}", _MACHINE_NAME_MAX)
+
+
+def mac(lab: str) -> str:
+    """Return a locally administered MAC address for the lab's bridge, the same each time."""
+    digest = hashlib.sha256(lab.encode()).digest()
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
+
+
+def release(wanted: str) -> str:
+    """Return the code name of a Debian release given by name or number; raises UsageError."""
+    name = RELEASES.get(wanted, wanted).lower()
+    if name not in RELEASES.values():
+        known = ", ".join(f"{name} ({number})" for number, name in RELEASES.items())
+        raise UsageError(
+            f"the virtual lab has no image of release {wanted!r}", remedy=f"choose one of {known}"
+        )
+    return name
+
+
+def rate(wanted: str) -> int:
+    """Return a rate in tc's notation (``1gbit``, ``100mbit``) in bits per second; raises UsageError."""
+    match = _RATE.fullmatch(wanted.strip())
+    bits = 0
+    if match:
+        number, prefix, unit = match.groups()
+        factor = 1000 ** ("", "k", "m", "g", "t").index(prefix.lower())
+        bits = int(float(number) * factor) * (8 if unit.lower() == "bps" else 1)
+    if not bits:
+        raise UsageError(f"rate {wanted!r} is not a rate", remedy="write it as tc does, for example 1gbit")
+    return bits
+
+
+def gateway(network: IPv4Network) -> str:
+    """Return the address of the lab's bridge: the first of the network."""
+    return str(network.network_address + 1)

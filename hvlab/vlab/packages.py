@@ -1,0 +1,212 @@
+"""The package configuration that nodes inherit: texts of the controller in, texts for a node out. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_ONE_LINE_OPTIONS = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
+_ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^]]*)\]\s*)?(?P<rest>(?!cdrom:)[^#]+)(?:#.*)?")
+_CORE_FIELDS = ("types", "uris", "suites", "components", "enabled")
+# Suites that every release has; backports and proposed updates come and go.
+_SURE_SUFFIXES = ("", "-updates", "-security")
+_SINCE_BOOKWORM = "non-free-firmware"
+_APT_SETTINGS = re.compile(
+    r"Acquire::(https?(::(?!Proxy-Auto-Detect)|\s)|Check-Valid-Until|Check-Date|Retries|ForceIPv[46]"
+    r"|Allow\w+Repositories\s+\"(1|true|yes)\")",
+    re.IGNORECASE,
+)
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_PIP_LINE = re.compile(r"(?P<section>.+?)\.(?P<key>[\w-]+)=(?P<value>['\"].*['\"])")
+# Of the controller alone: its own directories, and ways to install that a node does not have.
+_PIP_NOT_INHERITED = {"cache-dir", "log", "log-file", "target", "prefix", "root", "src", "python", "user",
+                      "require-virtualenv", "no-input", "report"}  # fmt: skip
+_PIP_FOLDERS = ("find-links", "index-url", "extra-index-url")
+_SYSTEM = {"/", "/etc", "/usr", "/var", "/home", "/root", "/tmp", "/opt", "/srv", "/run", "/bin", "/lib"}  # noqa: S108
+
+
+@dataclass(frozen=True)
+class Source:
+    """One entry of apt's sources; ``options`` are its other fields, named as in a .sources file."""
+
+    uris: tuple[str, ...]
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    options: tuple[tuple[str, str], ...] = ()
+
+
+def read_list(text: str) -> list[Source]:
+    """Read the `deb` lines of a sources.list file."""
+    found = []
+    for line in text.splitlines():
+        match = _ONE_LINE.fullmatch(line.strip())
+        if not match or len(match["rest"].split()) < 2:  # noqa: PLR2004 - a URI and a suite
+            continue
+        uri, suite, *components = match["rest"].split()
+        options = []
+        for option in (match["options"] or "").split():
+            name, _, value = option.partition("=")
+            options.append((_ONE_LINE_OPTIONS.get(name, name.title()), value.replace(",", " ")))
+        found.append(Source((uri,), (suite,), tuple(components), tuple(options)))
+    return found
+
+
+def read_sources(text: str) -> list[Source]:
+    """Read the enabled `deb` stanzas of a .sources file (deb822)."""
+    found = []
+    for stanza in re.split(r"\n\s*\n", text):
+        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
+        fields: dict[str, str] = {}
+        name = ""
+        for line in lines:
+            if line[:1] in (" ", "\t") and name:
+                fields[name] += "\n" + line
+            elif ":" in line:
+                name, _, value = line.partition(":")
+                fields[name] = value.strip()
+        known = {name.lower(): value for name, value in fields.items()}
+        if "deb" not in known.get("types", "").split() or known.get("enabled", "yes").lower() in (
+            "no",
+            "false",
+        ):
+            continue
+        found.append(
+            Source(
+                tuple(known.get("uris", "").split()),
+                tuple(known.get("suites", "").split()),
+                tuple(known.get("components", "").split()),
+                tuple((name, value) for name, value in fields.items() if name.lower() not in _CORE_FIELDS),
+            )
+        )
+    return found
+
+
+def translate(sources: Iterable[Source], *, own: str, release: str) -> list[Source]:
+    """Return the entries of the release ``own`` as entries of ``release``; entries of others are left out.
+
+    For another release only the suites that every release has are kept.
+    """
+    found: list[Source] = []
+    for source in sources:
+        suffixes = [
+            suite.removeprefix(own) for suite in source.suites if suite == own or suite.startswith(f"{own}-")
+        ]
+        if release != own:
+            suffixes = [suffix for suffix in suffixes if suffix in _SURE_SUFFIXES]
+        components = source.components
+        if release == "bullseye":
+            components = tuple(name for name in components if name != _SINCE_BOOKWORM)
+        moved = replace(source, suites=tuple(release + suffix for suffix in suffixes), components=components)
+        remote = tuple(uri for uri in source.uris if not uri.startswith("cdrom:"))
+        if suffixes and remote:
+            found.append(replace(moved, uris=remote))
+    return list(dict.fromkeys(found))
+
+
+def render(sources: Iterable[Source], *, types: str) -> str:
+    """Return the entries as the text of a .sources file; ``types`` is ``deb`` or ``deb deb-src``."""
+    stanzas = []
+    for source in sources:
+        fields = [
+            ("Types", types),
+            ("URIs", " ".join(source.uris)),
+            ("Suites", " ".join(source.suites)),
+            ("Components", " ".join(source.components)),
+            *source.options,
+        ]
+        stanzas.append("".join(f"{name}: {value}\n" for name, value in fields if value))
+    return "\n".join(stanzas)
+
+
+def files_named(sources: Iterable[Source], apt_settings: str) -> list[str]:
+    """Return the files that apt's entries and settings name (keys, certificates), as absolute paths."""
+    values = [value for source in sources for name, value in source.options if name.lower() == "signed-by"]
+    values += re.findall(r'"(/[^"]+)"', apt_settings)
+    return sorted({word for value in values for word in value.split() if word.startswith("/")})
+
+
+def apt_settings(dump: str) -> str:
+    """Return the settings of `apt-config dump` by which packages are reached: proxies, CAs, date checks."""
+    lines = [line for line in dump.splitlines() if _APT_SETTINGS.match(line) and not line.endswith(' "";')]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def missing_certificates(wanted: str, have: str) -> list[str]:
+    """Return the certificates (PEM) of one bundle that the other lacks."""
+
+    def bodies(bundle: str) -> dict[str, str]:
+        return {"".join(pem.split()): pem for pem in _CERTIFICATE.findall(bundle)}
+
+    there = bodies(have)
+    return [pem + "\n" for body, pem in bodies(wanted).items() if body not in there]
+
+
+def resolv_conf(text: str, upstream: str | None) -> str:
+    """Return the resolver's configuration for a node, which cannot ask a stub on our loopback."""
+    servers = re.findall(r"^\s*nameserver\s+(\S+)", text, re.MULTILINE)
+    stub = servers and all(server.startswith("127.") or server == "::1" for server in servers)
+    return upstream if stub and upstream else text
+
+
+def pip_settings(listing: str) -> dict[str, dict[str, str]]:
+    """Read `pip config list`: section -> key -> value. Values of the environment win over all sections."""
+    sections: dict[str, dict[str, str]] = {}
+    for match in map(_PIP_LINE.fullmatch, listing.splitlines()):
+        if match and match["key"] not in _PIP_NOT_INHERITED:
+            value = str(ast.literal_eval(match["value"]))
+            sections.setdefault(match["section"], {})[match["key"]] = value
+    forced = sections.pop(":env:", {})
+    forced.pop("config-file", None)
+    for section in sections.values():
+        for key in forced:
+            section.pop(key, None)
+    if forced:
+        sections["global"] = {**sections.get("global", {}), **forced}
+    return sections
+
+
+def pip_conf(settings: Mapping[str, Mapping[str, str]]) -> str:
+    """Return pip's settings as the text of a pip.conf."""
+    lines = []
+    for section, values in settings.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = " + "\n    ".join(value.split("\n")) for key, value in values.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def pip_paths(settings: Mapping[str, Mapping[str, str]]) -> list[Path]:
+    """Return the local folders and files that pip's settings name.
+
+    The pages of a file:// index usually point beside it, so for ``.../simple`` its parent is returned.
+    """
+    found = set()
+    for values in settings.values():
+        for key in _PIP_FOLDERS:
+            for word in values.get(key, "").split():
+                path = local_path(word)
+                if path:
+                    found.add(path.parent if key != "find-links" and path.name == "simple" else path)
+        found |= {Path(values[key]) for key in ("cert", "client-cert", "constraint") if key in values}
+    return sorted(path for path in found if path.is_absolute())
+
+
+def source_paths(sources: Iterable[Source]) -> list[Path]:
+    """Return the local folders that apt's entries name."""
+    paths = (local_path(uri.removeprefix("copy:")) for source in sources for uri in source.uris)
+    return sorted({path for path in paths if path})
+
+
+def local_path(word: str) -> Path | None:
+    """Return the path that a word means: a path, or a file: URL; None for anything on the network."""
+    if word.startswith("file:"):
+        return Path(unquote(urlsplit(word).path))
+    return Path(word).expanduser() if word.startswith(("/", "~")) else None
+
+
+def shareable(path: Path) -> bool:
+    """Return whether a folder may be shown to the nodes: not a folder of the system itself."""
+    return str(path) not in _SYSTEM and not str(path).startswith(("/etc/", "/usr/", "/bin/", "/lib/"))

@@ -1,0 +1,124 @@
+"""What a call wants of the virtual lab, and whether this machine can do it. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from hvlab.errors import UsageError
+from hvlab.inventory import Host, Lab
+from hvlab.paths import lab_runtime_dir
+from hvlab.vlab import names
+from hvlab.vlab.command import PATH
+from hvlab.vlab.node import Node
+
+_INTERFACE = "host0"
+_TOOLS = {
+    "systemd-nspawn": "systemd-container",
+    "mmdebstrap": "mmdebstrap",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ssh-keygen": "openssh-client",
+    "mount": "mount",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The lab as wanted; ``release`` is None where the lab may keep the one it has."""
+
+    lab: str
+    runtime: Path
+    network: IPv4Network
+    nodes: tuple[Node, ...]
+    release: str | None
+    rate: str | None
+
+
+def make_plan(
+    lab: Lab, *, count: int | None = None, release: str | None = None, rate: str | None = None
+) -> Plan:
+    """Return what the inventory and the options want; raises one UsageError with all that is wrong."""
+    names.check_lab_name(lab.name)
+    hosts = [host for host in lab.hosts if host.virtual]
+    if not hosts:
+        raise UsageError(
+            f"the inventory {lab.source} has no virtual hosts",
+            remedy="put the hosts that `hvlab lab up` shall boot into the group `virtual`",
+        )
+    if count is not None and not 1 <= count <= len(hosts):
+        raise UsageError(f"--nodes {count}: the inventory has {len(hosts)} virtual hosts")
+    network = IPv4Network(lab.network)
+    wrong = [problem for host in hosts for problem in _problems(host, network)]
+    if wrong:
+        raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(wrong))
+    release = release or _text(lab, "lab_release")
+    rate = rate or _text(lab, "lab_rate")
+    if rate:
+        names.rate(rate)
+    runtime = lab_runtime_dir(lab.name)
+    return Plan(
+        lab=lab.name,
+        runtime=runtime,
+        network=network,
+        nodes=tuple(
+            Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name)
+            for host in hosts[:count]
+        ),
+        release=names.release(release) if release else None,
+        rate=rate,
+    )
+
+
+def check_machine(*, root: bool | None = None, path: str = PATH) -> None:
+    """Raise UsageError when hvlab does not run as root, or a program is missing."""
+    if not (os.geteuid() == 0 if root is None else root):
+        again = shlex.join(["sudo", "-E", sys.executable, "-m", "hvlab", *sys.argv[1:]])
+        raise UsageError(
+            "the virtual lab needs root: it makes mounts, a network bridge and a firewall table",
+            remedy=f"run `{again}`",
+        )
+    missing = missing_tools(path)
+    if missing:
+        packages = dict.fromkeys(_TOOLS[tool] for tool in missing)
+        raise UsageError(
+            f"the virtual lab needs {', '.join(missing)}, which this machine lacks",
+            remedy=f"run `sudo apt-get install {' '.join(packages)}` (or the like for your distribution)",
+        )
+
+
+def missing_tools(path: str) -> list[str]:
+    """Return the programs the lab needs that are not on this PATH."""
+    return [tool for tool in _TOOLS if shutil.which(tool, path=path) is None]
+
+
+def _problems(host: Host, network: IPv4Network) -> Iterable[str]:
+    try:
+        address = IPv4Address(host.address)
+    except ValueError:
+        yield f"  {host.name}: ansible_host is {host.address}, not the IPv4 address it shall get"
+        return
+    if address not in network:
+        yield f"  {host.name}: {address} is not in lab_network {network}"
+    elif address in (network.network_address, network.broadcast_address):
+        yield f"  {host.name}: {address} is the network's own or broadcast address; choose one between"
+    elif str(address) == names.gateway(network):
+        yield f"  {host.name}: {address} is the bridge's address (the first of lab_network); choose another"
+    interface = host.vars.get("lab_interface", _INTERFACE)
+    if interface != _INTERFACE:
+        yield f"  {host.name}: lab_interface is {interface}, but a virtual machine's is {_INTERFACE}"
+
+
+def _text(lab: Lab, name: str) -> str | None:
+    """Return a variable of the lab that may stand on the virtual hosts only."""
+    values = [host.vars[name] for host in lab.hosts if host.virtual and name in host.vars]
+    return str(values[0]) if values else None

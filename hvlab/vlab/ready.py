@@ -1,0 +1,49 @@
+"""Ask a node's SSH endpoint whether it is the node we made and lets us in."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+import paramiko
+
+from hvlab.errors import UnreachableError
+from hvlab.vlab.node import Node
+
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+
+
+def listens(node: Node, *, seconds: float = 1.0) -> bool:
+    """Return whether something answers on the node's SSH port within ``seconds``."""
+    try:
+        with socket.create_connection((node.address, node.port), timeout=seconds) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def log_in(node: Node, key: Path, *, seconds: float = 10.0) -> bool:
+    """Log in as root and out again; return False when the node is not that far yet.
+
+    Raises UnreachableError when the endpoint shows another host key than the one the node was given.
+    """
+    public = node.host_key.with_suffix(".pub").read_text(encoding="utf-8").split()[1]
+    try:
+        with socket.create_connection((node.address, node.port), timeout=seconds) as connection:
+            transport = paramiko.Transport(connection)
+            try:
+                transport.get_security_options().key_types = ("ssh-ed25519",)
+                transport.start_client(timeout=seconds)
+                shown = transport.get_remote_server_key().get_base64()
+                if shown == public:
+                    transport.auth_publickey("root", paramiko.Ed25519Key.from_private_key_file(str(key)))
+                    return True
+            finally:
+                transport.close()
+    except (OSError, EOFError, paramiko.SSHException):
+        return False
+    raise UnreachableError(
+        f"{node.name}: {node.address} shows another host key than the one this node was given",
+        remedy=f"find out which machine has {node.address}, or set another lab_network",
+    )

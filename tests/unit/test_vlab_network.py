@@ -1,0 +1,88 @@
+"""The lab's network: what collides with it, its firewall table, its rates, the kernel's settings."""
+
+import json
+from ipaddress import IPv4Network
+
+import pytest
+
+from hvlab.vlab import kernel, network
+
+LAB = IPv4Network("198.18.0.0/24")
+
+
+def address(link: str, local: str, prefix: int) -> dict:
+    return {"ifname": link, "addr_info": [{"local": local, "prefixlen": prefix}]}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "routes", "seen"),
+    [
+        ([address("eth0", "192.0.2.10", 24)], [{"dst": "default", "dev": "eth0"}], None),
+        ([address("hv-lab", "198.18.0.1", 24)], [{"dst": "198.18.0.0/24", "dev": "hv-lab"}], None),
+        ([address("hv-lab", "198.18.7.1", 24)], [], "the lab is up with 198.18.7.1/24 on hv-lab"),
+        ([address("hv-other", "198.18.0.1", 24)], [], "hv-other has 198.18.0.1/24"),
+        ([address("tun0", "198.18.0.77", 32)], [], "tun0 has 198.18.0.77/32"),
+        (
+            [{"ifname": "lo"}],
+            [{"dst": "198.18.0.0/15", "dev": "tun0"}],
+            "a route to 198.18.0.0/15 goes over tun0",
+        ),
+        ([], [{"dst": "198.18.0.9", "dev": "tun0"}], "a route to 198.18.0.9 goes over tun0"),
+    ],
+)
+def test_conflicts(addresses, routes, seen):
+    assert network.conflict(addresses, routes, LAB, bridge="hv-lab") == seen
+
+
+def test_the_table_replaces_itself_in_one_step():
+    lines = network.ruleset("lab", LAB).splitlines()
+    assert lines[:3] == ["add table ip hvlab_lab", "delete table ip hvlab_lab", "table ip hvlab_lab {"]
+    assert '    ip saddr 198.18.0.0/24 oifname != "hv-lab" masquerade' in lines
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "limit"), [("100mbit", 131072, 756072), ("1gbit", 250000, 6500000)]
+)
+def test_a_bucket_holds_2_ms_and_queues_50_ms(rate, burst, limit):
+    words = network.bucket(rate)
+    assert words[words.index("burst") + 1] == str(burst)
+    assert words[words.index("limit") + 1] == str(limit)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    root = tmp_path / "sys"
+    for name, value in {"net/ipv4/ip_forward": 0, "fs/inotify/max_user_instances": 128}.items():
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(f"{value}\n")
+    return root
+
+
+def values(settings):
+    return [int((settings / name).read_text()) for name in kernel.LEAST]
+
+
+def test_kernel_settings_come_back_with_the_last_lab(tmp_path, settings):
+    runtime = tmp_path / "labs"
+    (runtime / "one").mkdir(parents=True)
+    (runtime / "two").mkdir()
+    kernel.prepare(runtime, settings=settings)
+    kernel.prepare(runtime, settings=settings)
+    assert values(settings) == [1, 8192]
+    (runtime / "one").rmdir()
+    kernel.restore(runtime, settings=settings)
+    assert values(settings) == [1, 8192]
+    (runtime / "two").rmdir()
+    kernel.restore(runtime, settings=settings)
+    assert values(settings) == [0, 128]
+    assert list(runtime.iterdir()) == []
+
+
+def test_kernel_settings_that_suffice_or_were_changed_since_stay(tmp_path, settings):
+    (settings / "net/ipv4/ip_forward").write_text("1\n")
+    kernel.prepare(tmp_path, settings=settings)
+    assert json.loads((tmp_path / "kernel.json").read_text()) == {"fs/inotify/max_user_instances": 128}
+    (settings / "fs/inotify/max_user_instances").write_text("65536\n")
+    settings.rename(tmp_path.with_name("elsewhere"))
+    kernel.restore(tmp_path, settings=tmp_path.with_name("elsewhere"))
+    assert values(tmp_path.with_name("elsewhere")) == [1, 65536]

@@ -1,0 +1,98 @@
+"""What a call wants of the lab, and what is refused before anything is changed."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hvlab.errors import UsageError
+from hvlab.inventory import Host, Lab
+from hvlab.vlab import image
+from hvlab.vlab.controller import ImageConfig
+from hvlab.vlab.plan import check_machine, make_plan
+
+
+def host(name: str, address: str, *, virtual: bool = True, **variables: str) -> Host:
+    groups = frozenset({"all", "virtual"} if virtual else {"all"})
+    return Host(name, address, 22, "root", 2, groups, {"lab_interface": "host0", **variables})
+
+
+def lab(*hosts: Host) -> Lab:
+    return Lab("lab", Path("inventory/lab"), "198.18.0.0/24", "host0", hosts, {})
+
+
+THREE = [host(f"n{number}", f"198.18.0.1{number}") for number in (1, 2, 3)]
+
+
+def test_a_plan_takes_the_virtual_hosts_in_order():
+    plan = make_plan(lab(host("real", "192.0.2.1", virtual=False), *THREE), count=2)
+    assert [(node.name, node.address) for node in plan.nodes] == [
+        ("n1", "198.18.0.11"),
+        ("n2", "198.18.0.12"),
+    ]
+    assert plan.nodes[0].directory == Path("/var/lib/hvlab/lab/nodes/n1")
+    assert (plan.release, plan.rate) == (None, None)
+
+
+def test_the_inventory_gives_release_and_rate_and_options_win():
+    hosts = [replace(node, vars={**node.vars, "lab_release": 11, "lab_rate": "1gbit"}) for node in THREE]
+    assert make_plan(lab(*hosts)).release == "bullseye"
+    assert make_plan(lab(*hosts)).rate == "1gbit"
+    assert make_plan(lab(*hosts), release="trixie", rate="100mbit").release == "trixie"
+    assert make_plan(lab(*hosts), release="trixie", rate="100mbit").rate == "100mbit"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "seen"),
+    [
+        ([host("real", "192.0.2.1", virtual=False)], "has no virtual hosts"),
+        ([host("n1", "n1.example")], "n1: ansible_host is n1.example, not the IPv4 address"),
+        ([host("n1", "198.18.1.11")], "n1: 198.18.1.11 is not in lab_network 198.18.0.0/24"),
+        ([host("n1", "198.18.0.1")], "n1: 198.18.0.1 is the bridge's address"),
+        ([host("n1", "198.18.0.255")], "broadcast"),
+        ([host("n1", "198.18.0.11", lab_interface="eth0")], "lab_interface is eth0"),
+    ],
+)
+def test_what_cannot_be_booted_is_refused(hosts, seen):
+    with pytest.raises(UsageError, match=seen):
+        make_plan(lab(*hosts))
+
+
+def test_all_wrong_hosts_stand_in_one_report():
+    with pytest.raises(UsageError) as caught:
+        make_plan(lab(host("n1", "192.0.2.1"), host("n2", "192.0.2.2")))
+    assert "n1:" in str(caught.value)
+    assert "n2:" in str(caught.value)
+
+
+def test_more_nodes_than_hosts_are_refused():
+    with pytest.raises(UsageError, match="the inventory has 3 virtual hosts"):
+        make_plan(lab(*THREE), count=4)
+
+
+def test_without_root_the_command_that_helps_is_named():
+    with pytest.raises(UsageError, match="needs root") as caught:
+        check_machine(root=False)
+    assert "sudo -E" in str(caught.value.remedy)
+    assert "-m hvlab" in str(caught.value.remedy)
+
+
+def test_missing_programs_are_named_with_their_packages(tmp_path):
+    (tmp_path / "ip").touch(mode=0o755)
+    with pytest.raises(UsageError, match="systemd-nspawn, mmdebstrap, nft") as caught:
+        check_machine(root=True, path=os.fspath(tmp_path))
+    assert "apt-get install systemd-container mmdebstrap nftables" in str(caught.value.remedy)
+
+
+def test_an_image_is_named_after_all_that_goes_into_it():
+    config = ImageConfig("bookworm", (), "", (), "")
+    others = [
+        replace(config, release="trixie"),
+        replace(config, apt_settings='Acquire::Retries "3";\n'),
+        replace(config, files=(("/etc/apt/auth.conf", 0o600, b"secret"),)),
+        replace(config, ca_bundle="pem"),
+    ]
+    assert len({image.key(one) for one in [config, *others]}) == len(others) + 1
+    assert image.key(config) == image.key(replace(config))
+    assert image.key(config).startswith("bookworm-")

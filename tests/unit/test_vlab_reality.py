@@ -1,0 +1,110 @@
+"""What is read from /proc, and the files and locks the lab writes."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hvlab.errors import HvlabError
+from hvlab.vlab import files, keys, node, reality
+from hvlab.vlab.command import run
+from hvlab.vlab.node import Node
+
+NODES = Path("/var/lib/hvlab/lab/nodes")
+MOUNTS = """\
+29 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+701 29 0:99 / /var/lib/hvlab/lab/nodes/n1/root rw - overlay lab-n1 rw,lowerdir=/i,upperdir={upper},workdir=/w
+"""
+INSIDE = (
+    "1 0 0:99 / / rw - overlay lab-n1 rw,lowerdir=/i,upperdir=/var/lib/hvlab/lab/nodes/n1/upper,workdir=/w\n"
+)
+
+
+def test_only_what_has_a_node_as_its_root_is_inside():
+    assert reality._node_of(INSIDE, NODES) == "n1"
+    assert reality._node_of(MOUNTS.format(upper=NODES / "n1/upper"), NODES) is None
+    assert reality._node_of(INSIDE, Path("/var/lib/hvlab/other/nodes")) is None
+
+
+def test_mounts_come_the_deepest_first(tmp_path, monkeypatch):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text(
+        "1 0 0:1 / /a rw - ext4 x rw\n2 1 0:2 / /a/b\\040c rw - ext4 x rw\n3 1 0:3 / /ab rw - ext4 x rw\n"
+    )
+    monkeypatch.setattr(reality, "PROC", tmp_path)
+    assert reality.mounts(Path("/a")) == [Path("/a/b c"), Path("/a")]
+
+
+def test_a_node_is_known_by_a_whole_argument_of_its_process(tmp_path):
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+    nodes = tmp_path / "nodes"
+    with (
+        subprocess.Popen([*sleeper, reality.root_option(nodes / "n1/root")]) as ours,
+        subprocess.Popen([*sleeper, f"ls {reality.root_option(nodes / 'n1/root')}"]) as other,
+    ):
+        try:
+            assert reality.supervisors(nodes) == {"n1": [ours.pid]}
+            assert reality.age(ours.pid) < 60
+            assert reality.kill({ours.pid}) == set()
+            assert reality.supervisors(nodes) == {}
+            assert other.poll() is None
+        finally:
+            ours.kill()
+            other.kill()
+
+
+def test_modes_do_not_depend_on_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        files.write(tmp_path / "a/open", "text\n")
+        files.write(tmp_path / "a/secret", b"text\n", mode=0o600)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a/open").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "a/secret").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["open", "secret"]
+
+
+def test_who_waits_for_a_directory_that_is_removed_gets_a_new_one(tmp_path):
+    directory = tmp_path / "lab"
+    waits, done = threading.Event(), []
+
+    def second() -> None:
+        with files.locked(directory, waiting=waits.set):
+            done.append(directory.is_dir())
+
+    with files.locked(directory):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waits.wait(5)
+        assert done == []
+        directory.rmdir()
+    thread.join(5)
+    assert done == [True]
+
+
+def test_keys_are_made_once_and_the_private_one_is_ours_alone(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    line = keys.ensure(machine.host_key, comment="n1")
+    assert keys.ensure(machine.host_key, comment="n1") == line
+    assert machine.host_key.stat().st_mode & 0o777 == 0o600
+    assert keys.known_hosts_line(machine) == f"198.18.0.11,n1 {' '.join(line.split()[:2])}"
+    other = Node("lab", "n1", "198.18.0.11", 2222, tmp_path)
+    assert keys.known_hosts_line(other).startswith("[198.18.0.11]:2222,[n1]:2222 ssh-ed25519 ")
+
+
+def test_a_console_is_shown_without_control_characters(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    assert node.tail(machine) == "(it wrote nothing)"
+    machine.console.write_text("one\n[\x1b[0;32m  OK  \x1b[0m] Started.\r\r\n\x1b[2J\x07two\n")
+    assert node.tail(machine, 2) == "[  OK  ] Started.\ntwo"
+
+
+def test_a_failed_command_is_told_with_what_it_said():
+    with pytest.raises(HvlabError, match=r"(?s)`ls /no/such/place` ended with 2:.*No such file"):
+        run(["ls", "/no/such/place"])
+    with pytest.raises(HvlabError, match="cannot run no-such-program"):
+        run(["no-such-program"], remedy="install it")

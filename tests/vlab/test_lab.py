@@ -1,0 +1,290 @@
+"""`hvlab lab` for real: a lab of its own with two nodes, on a network of its own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hvlab.inventory import load
+from hvlab.paths import cache_dir, lab_runtime_dir
+from hvlab.vlab import controller, network, reality
+from hvlab.vlab.lab import ssh_argv
+from hvlab.vlab.plan import make_plan
+
+PROJECT = Path(__file__).resolve().parents[2]
+LAB = "vtest"
+RUNTIME = lab_runtime_dir(LAB)
+LISTEN = """
+import socket, sys
+with socket.create_server(("", 5201)) as server:
+    print("listening", flush=True)
+    connection, _ = server.accept()
+    while connection.recv(1 << 20):
+        pass
+"""
+SEND = """
+import socket, sys, time
+begun = time.monotonic()
+with socket.create_connection((sys.argv[1], 5201)) as connection:
+    for _ in range(int(sys.argv[2])):
+        connection.sendall(bytes(1 << 20))
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
+print(time.monotonic() - begun)
+"""
+
+
+def hvlab(*words, **options):
+    argv = [sys.executable, "-m", "hvlab", "lab", *words]
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, cwd=PROJECT, timeout=600, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("inventory")
+    shutil.copytree(PROJECT / "inventory/lab", directory, dirs_exist_ok=True)
+    hosts = {f"n{number}": {"ansible_host": f"198.18.250.1{number}"} for number in (1, 2)}
+    (directory / "hosts.yml").write_text(json.dumps({"all": {"children": {"virtual": {"hosts": hosts}}}}))
+    variables = {"lab_name": LAB, "lab_network": "198.18.250.0/24", "lab_interface": "host0", "lab_slots": 2}
+    (directory / "group_vars/all/lab.yml").write_text(json.dumps(variables))
+    before = {name: os.environ.get(name) for name in ("HVLAB_DATA", "HVLAB_CACHE")}
+    os.environ["HVLAB_CACHE"] = str(cache_dir())
+    os.environ["HVLAB_DATA"] = str(tmp_path_factory.mktemp("data"))
+    yield str(directory)
+    hvlab("down", "-i", str(directory))
+    for name, value in before.items():
+        os.environ.pop(name)
+        os.environ.update({name: value} if value is not None else {})
+
+
+@pytest.fixture(scope="module")
+def lab(inventory):
+    done = hvlab("up", "-i", inventory)
+    assert done.returncode == 0, done.stderr
+    return inventory
+
+
+def on(inventory, host, *words):
+    """Run a command on a node and return what it printed."""
+    done = hvlab("ssh", "-i", inventory, host, "--", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def state(inventory):
+    done = hvlab("status", "-i", inventory, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return {row["host"]: row for row in json.loads(done.stdout)}
+
+
+def seconds(inventory, sender, receiver, megabytes):
+    """Return how long a node needs to send so much to another."""
+    plan = make_plan(load(Path(inventory)))
+    argv = ssh_argv(plan, receiver, ("python3", "-c", f"'{LISTEN}'"))
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout.readline() == "listening\n"
+        address = next(node.address for node in plan.nodes if node.name == receiver)
+        return float(on(inventory, sender, "python3", "-c", f"'{SEND}'", address, str(megabytes)))
+
+
+def leftovers():
+    """Return everything of the lab that is on this machine, asked of the machine itself."""
+    found = [
+        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"hvlab/{LAB}/" in line
+    ]
+    links = json.loads(subprocess.check_output(["ip", "-json", "link"]))
+    found += [link["ifname"] for link in links if link["ifname"].startswith(("hv-vtest", "vb-vtest"))]
+    tables = subprocess.check_output(["nft", "list", "tables"], text=True)
+    found += [line for line in tables.splitlines() if line.endswith(f" hvlab_{LAB}")]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            argv, mounts = (process / "cmdline").read_text(), (process / "mountinfo").read_text()
+        except OSError:
+            continue
+        if f"--directory={RUNTIME}/" in argv or f"upperdir={RUNTIME}/" in mounts:
+            found.append(f"process {process.name}: {argv}")
+    found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{LAB}-*")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/hvlab/{LAB}")]
+    return found + [str(RUNTIME)] * RUNTIME.exists()
+
+
+def killed_after(inventory, step, number):
+    """Start `up` and send it a signal once it has told of this step; return its exit code."""
+    argv = [sys.executable, "-m", "hvlab", "lab", "up", "-i", inventory]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, cwd=PROJECT) as process:
+        assert any(step in line for line in process.stderr)
+        process.send_signal(number)
+        process.stderr.read()
+    return process.returncode
+
+
+def test_up_again_is_the_same_lab(lab):
+    before = state(lab)
+    assert {row["state"] for row in before.values()} == {"up"}
+    done = hvlab("up", "-i", lab)
+    assert (done.returncode, "make" in done.stderr) == (0, False)
+    assert {host: row["pid"] for host, row in state(lab).items()} == {
+        host: row["pid"] for host, row in before.items()
+    }
+
+
+def test_another_release_is_refused_while_the_lab_stands(lab):
+    done = hvlab("up", "-i", lab, "--release", "trixie")
+    assert done.returncode == 2
+    assert "stands with bookworm, not trixie" in done.stderr
+
+
+def test_ssh_gives_the_exit_code_and_checks_the_host_key(lab, tmp_path):
+    assert hvlab("ssh", "-i", lab, "n1", "--", "exit 7").returncode == 7
+    assert on(lab, "n1", "hostname") == "n1\n"
+    first, second = (RUNTIME / "ssh/known_hosts").read_text().splitlines()
+    wrong = tmp_path / "known_hosts"
+    wrong.write_text(f"{first.split()[0]} {second.split(maxsplit=1)[1]}\n")
+    argv = ssh_argv(make_plan(load(Path(lab))), "n1", ("true",))
+    argv = [
+        f"UserKnownHostsFile={wrong}" if word.startswith("UserKnownHostsFile=") else word for word in argv
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 255
+    assert "Host key verification failed" in done.stderr
+
+
+def test_secrets_are_the_owners_alone(lab):
+    assert (RUNTIME / "ssh").stat().st_mode & 0o777 == 0o700
+    keys = [RUNTIME / "ssh/id_ed25519", *RUNTIME.glob("nodes/*/host_key")]
+    assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
+    assert len(keys) == 3
+
+
+def test_nodes_take_packages_and_their_sources_as_the_controller_does(lab):
+    on(lab, "n1", "apt-get", "update")
+    assert ".dsc" in on(lab, "n1", "apt-get", "source", "--print-uris", "hello")
+    for path in controller.node_config("bookworm").shared:
+        on(lab, "n1", "test", "-e", str(path))
+
+
+def test_a_node_is_an_ordinary_machine(lab):
+    assert on(lab, "n2", "systemctl", "is-system-running", "--wait") == "running\n"
+    assert on(lab, "n2", "cat", "/etc/hosts").splitlines()[0] == "127.0.0.1 localhost"
+    assert on(lab, "n1", "cat", "/etc/machine-id") != on(lab, "n2", "cat", "/etc/machine-id")
+
+
+def test_each_node_has_a_control_group_of_its_own(lab):
+    groups = {Path(f"/proc/{row['pid']}/cgroup").read_text() for row in state(lab).values()}
+    assert len(groups) == 2
+
+
+def test_a_rate_limits_both_ways_and_is_lifted_again(lab):
+    assert hvlab("up", "-i", lab, "--rate", "100mbit").returncode == 0
+    assert 0.6 < seconds(lab, "n1", "n2", 10) < 10
+    assert 0.6 < seconds(lab, "n2", "n1", 10) < 10
+    assert hvlab("up", "-i", lab).returncode == 0
+    assert network.limited() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()} == set()
+
+
+def test_a_node_that_died_comes_back_with_its_files(lab):
+    on(lab, "n1", "touch", "/root/mine")
+    before = state(lab)
+    os.kill(before["n1"]["pid"], signal.SIGKILL)
+    assert state(lab)["n1"]["state"] == "half"
+    done = hvlab("up", "-i", lab)
+    assert done.returncode == 0, done.stderr
+    on(lab, "n1", "test", "-e", "/root/mine")
+    assert state(lab)["n2"]["pid"] == before["n2"]["pid"]
+
+
+def test_lost_network_is_repaired_without_a_restart(lab):
+    before = {host: row["pid"] for host, row in state(lab).items()}
+    subprocess.run(["ip", "link", "delete", "hv-vtest"], check=True)
+    subprocess.run(["nft", "delete", "table", "ip", "hvlab_vtest"], check=True)
+    assert hvlab("up", "-i", lab).returncode == 0
+    assert {host: row["pid"] for host, row in state(lab).items()} == before
+    assert seconds(lab, "n1", "n2", 1) < 5
+
+
+def test_down_leaves_nothing(lab):
+    data = Path(os.environ["HVLAB_DATA"]) / "trust" / LAB
+    data.mkdir(parents=True)
+    assert leftovers()
+    assert hvlab("down", "-i", lab).returncode == 0
+    assert leftovers() == []
+    assert not data.exists()
+    done = hvlab("down", "-i", lab)
+    assert (done.returncode, done.stderr) == (0, "lab vtest is not up\n")
+
+
+@pytest.mark.parametrize("step", ["network is up", "n1: make", "n2: boot", "n1: up"])
+def test_down_cleans_up_after_a_killed_up(inventory, step):
+    assert killed_after(inventory, step, signal.SIGKILL) == -signal.SIGKILL
+    assert hvlab("down", "-i", inventory).returncode == 0
+    assert leftovers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_up_goes_on_after_a_killed_up(inventory, number):
+    code = killed_after(inventory, "n1: make", number)
+    assert code == (-number if number == signal.SIGKILL else 130)
+    done = hvlab("up", "-i", inventory)
+    assert done.returncode == 0, done.stderr
+    assert {row["state"] for row in state(inventory).values()} == {"up"}
+    assert hvlab("down", "-i", inventory).returncode == 0
+    assert leftovers() == []
+
+
+def test_a_killed_image_build_leaves_no_process_and_is_made_again(inventory, tmp_path, monkeypatch):
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path))
+    assert killed_after(inventory, "running apt-get update", signal.SIGKILL) == -signal.SIGKILL
+    deadline = time.monotonic() + 5
+    while (left := [pid for pid in reality._pids() if str(tmp_path).encode() in _argv(pid)]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.1)
+    assert left == []
+    assert not [path for path in (tmp_path / "images").iterdir() if not path.name.startswith(".building-")]
+    assert hvlab("down", "-i", inventory).returncode == 0
+    assert leftovers() == []
+
+
+def _argv(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_network_in_use_is_refused(inventory):
+    subprocess.run(["ip", "address", "add", "198.18.250.77/32", "dev", "lo"], check=True)
+    try:
+        done = hvlab("up", "-i", inventory)
+    finally:
+        subprocess.run(["ip", "address", "delete", "198.18.250.77/32", "dev", "lo"], check=True)
+    assert done.returncode == 2
+    assert "198.18.250.0/24 is in use on this machine: lo has 198.18.250.77/32" in done.stderr
+    assert hvlab("down", "-i", inventory).returncode == 0
+    assert leftovers() == []
+
+
+def test_without_root_one_sentence_says_what_helps(inventory):
+    program = (
+        "import os, sys; import hvlab.cli.lab; from hvlab.cli import run; os.setuid(65534);"
+        "sys.exit(run(['lab', 'up', '-i', sys.argv[1]]))"
+    )
+    argv = [sys.executable, "-c", program, inventory]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=PROJECT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("hvlab: the virtual lab needs root")
+    assert "sudo -E" in done.stderr
+
+
+def test_a_node_that_is_not_up_is_said_so(inventory):
+    done = hvlab("ssh", "-i", inventory, "n1", "--", "true")
+    assert done.returncode == 3
+    assert "n1 (198.18.250.11) is not up" in done.stderr
