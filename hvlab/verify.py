@@ -1,0 +1,97 @@
+"""Runs the checks of tests/node against an inventory and returns what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab.paths import project_dir
+
+_CHECKS_RAN = (0, 1)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check on one host.
+
+    ``outcome`` is ``passed``, ``failed``, ``skipped``, ``unreachable`` (the host did not answer) or
+    ``error`` (the check itself broke). ``seen`` and ``remedy`` are empty where it passed.
+    """
+
+    host: str
+    role: str
+    check: str
+    outcome: str
+    seen: str
+    remedy: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether someone has to look at it."""
+        return self.outcome not in ("passed", "skipped")
+
+
+def command(
+    inventory: Path, report: str, *, limit: str | None = None, junit: Path | None = None
+) -> list[str]:
+    """Return the argv of pytest; one line of JSON per finished check goes to the file ``report``."""
+    argv = [sys.executable, "-m", "pytest", str(project_dir() / "tests" / "node"), "--tb=short", "--color=no"]
+    argv += [f"--rootdir={project_dir()}", "-p", "no:cacheprovider"]
+    argv += [f"--hosts=ansible://{limit or 'all'}", f"--ansible-inventory={inventory.absolute()}"]
+    argv += [f"--hvlab-report={report}"]
+    return [*argv, f"--junitxml={junit.absolute()}"] if junit else argv
+
+
+def run(
+    inventory: Path,
+    *,
+    limit: str | None = None,
+    junit: Path | None = None,
+    on_check: Callable[[Check], None] | None = None,
+) -> list[Check]:
+    """Check every host and return all outcomes; ``on_check`` gets each one as it comes.
+
+    Raises CheckError when the checks could not run at all.
+    """
+    checks = []
+    reader, writer = os.pipe()
+    argv = command(inventory, f"/dev/fd/{writer}", limit=limit, junit=junit)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said, os.fdopen(reader, encoding="utf-8") as lines:
+        with subprocess.Popen(
+            argv, cwd=project_dir(), stdin=subprocess.DEVNULL, stdout=said, stderr=said, pass_fds=[writer]
+        ) as pytest:
+            os.close(writer)
+            try:
+                for line in lines:
+                    checks.append(Check(**json.loads(line)))
+                    if on_check:
+                        on_check(checks[-1])
+            except BaseException:
+                pytest.terminate()
+                raise
+        said.seek(0)
+        output = said.read()
+    if pytest.returncode not in _CHECKS_RAN or not checks:
+        last = "\n".join(f"  {line}" for line in output.splitlines()[-15:])
+        raise CheckError(f"the checks could not run (pytest ended with code {pytest.returncode}):\n{last}")
+    return checks
+
+
+def verdict(checks: list[Check]) -> HvlabError | None:
+    """Return the error that tells what is wrong in all, or None where every host is as asked."""
+    silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
+    if silent:
+        return UnreachableError(
+            f"no answer from {', '.join(silent)}", remedy="see above; `hvlab lab status` shows virtual hosts"
+        )
+    wrong = sorted({check.host for check in checks if check.wrong})
+    if wrong:
+        return CheckError(f"not as asked: {', '.join(wrong)}", remedy="see above, or run `hvlab provision`")
+    return None

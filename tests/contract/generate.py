@@ -1,0 +1,82 @@
+"""Writes the pages of docs/ that say what the code says: ``python -m tests.contract.generate``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from hvlab.cli import cli
+from tests.contract import tree
+
+WIDTH = 100
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command, click.Context]]:
+    """Every command of a command line, parents first."""
+    context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+    yield name, command, context
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            found = command.get_command(context, sub)
+            if found:
+                yield from commands(found, f"{name} {sub}")
+
+
+def cli_page() -> str:
+    """docs/cli.md: the help of every command."""
+    parts = ["# The command line\n\nWritten by `make docs` from the commands themselves.\n"]
+    for name, command, context in commands(cli, "hvlab"):
+        parts.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "\n".join(parts)
+
+
+def _text(value: str | list[str]) -> str:
+    lines = value if isinstance(value, list) else [value]
+    text = " ".join(" ".join(lines).split()).replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"\b[CV]\(([^)]*)\)", r"`\1`", text)
+
+
+def _default(value: object) -> str:
+    text = value if isinstance(value, str) and value else json.dumps(value)
+    return "`" + " ".join(text.split()).replace("|", "\\|") + "`"
+
+
+def roles_page() -> str:
+    """docs/roles.md: every role and every variable of it."""
+    parts = [
+        "# The roles and their variables",
+        "Written by `make docs` from `roles/*/meta/argument_specs.yml`.",
+    ]
+    for role in tree.ROLES:
+        specs = tree.specs(role)
+        parts.append(f"## {role}\n\n{_text(specs.get('short_description', ''))}")
+        if specs.get("description"):
+            parts[-1] += f"\n\n{_text(specs['description'])}"
+        rows = []
+        for name, option in tree.options(role).items():
+            kind = option.get("type", "str")
+            if option.get("choices"):
+                kind = " ".join(str(choice) for choice in option["choices"])
+            default = "required" if option.get("required") else _default(tree.defaults(role).get(name))
+            rows.append(f"| `{name}` | {kind} | {default} | {_text(option.get('description', ''))} |")
+        if rows:
+            parts.append("\n".join(["| variable | type | default | what |", "|---|---|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"docs/cli.md": cli_page, "docs/roles.md": roles_page}
+
+
+def main() -> None:
+    """Write every page."""
+    for page, write in PAGES.items():
+        Path(tree.ROOT / page).write_text(write(), encoding="utf-8")
+        click.echo(page)
+
+
+if __name__ == "__main__":
+    main()

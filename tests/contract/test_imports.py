@@ -1,0 +1,72 @@
+"""Imports go down only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract import tree
+
+# From the bottom to the top; a module may import those of its own line and of the lines above it here.
+LEVELS = [
+    {"errors", "paths", "display", "tables"},
+    {"inventory", "inventory_files", "inventory_rules", "stack", "matrix", "results"},
+    {"launchers", "workloads", "preflight", "plan"},
+    {"runner", "trust", "vlab", "probe"},
+    {"bench", "doctor", "report", "verify"},
+    {"ansible"},
+    {"cli"},
+]
+LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
+MODULES = sorted((tree.ROOT / "hvlab").rglob("*.py"))
+NODE_PROGRAMS = [path for path in MODULES if "programs" in path.parts]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module a file imports, in full."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def part(path: Path) -> str:
+    """The part of hvlab a file belongs to."""
+    return path.relative_to(tree.ROOT / "hvlab").with_suffix("").parts[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(tree.ROOT)))
+def test_imports_go_down(path: Path) -> None:
+    own = part(path)
+    if own in ("__init__", "__main__"):
+        return
+    assert own in LEVEL, f"{path.name}: say in LEVELS where {own} stands"
+    for name in imports(path):
+        package, _, rest = name.partition(".")
+        target = rest.partition(".")[0]
+        if package == "hvlab" and target in LEVEL:
+            assert LEVEL[target] <= LEVEL[own], f"{path.name} imports {name}, which stands above it"
+
+
+def test_only_the_runner_imports_ansible_runner() -> None:
+    users = {
+        part(path) for path in MODULES for name in imports(path) if name.partition(".")[0] == "ansible_runner"
+    }
+    assert users <= {"runner"}
+
+
+def test_programs_of_the_nodes_import_nothing_of_ours() -> None:
+    for path in NODE_PROGRAMS:
+        assert not [name for name in imports(path) if name.partition(".")[0] == "hvlab"], path
+
+
+def test_no_command_is_a_shell_string() -> None:
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "shell":
+                assert ast.unparse(node.value) == "False", f"{path}:{node.lineno}"

@@ -1,0 +1,98 @@
+"""A role is its folder, one line in a playbook and one file of checks, and its specs tell all."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.contract import tree
+
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "str": str, "path": str, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict,
+}  # fmt: skip
+each_role = pytest.mark.parametrize("role", tree.ROLES)
+
+
+@each_role
+def test_specs_and_defaults_have_the_same_keys(role: str) -> None:
+    required = {name for name, option in tree.options(role).items() if option.get("required")}
+    assert set(tree.options(role)) - required == set(tree.defaults(role))
+
+
+@each_role
+def test_specs_and_defaults_agree(role: str) -> None:
+    for name, value in tree.defaults(role).items():
+        option = tree.options(role)[name]
+        if "default" in option:
+            assert option["default"] == value, (
+                f"{name}: the specs say {option['default']!r}, defaults {value!r}"
+            )
+        if not _template(value) and value is not None:
+            kind = option.get("type", "str")
+            right = isinstance(value, TYPES.get(kind, object)) and (
+                kind == "bool" or not isinstance(value, bool)
+            )
+            assert right, f"{name}: {value!r} is no {kind}"
+
+
+@each_role
+def test_specs_name_literal_defaults(role: str) -> None:
+    for name, value in tree.defaults(role).items():
+        literal = value is not None and not _template(value)
+        assert not literal or "default" in tree.options(role)[name], f"{name}: its specs have no default"
+
+
+@each_role
+def test_every_variable_is_described_and_prefixed(role: str) -> None:
+    assert tree.specs(role).get("short_description"), (
+        f"{role}: meta/argument_specs.yml has no short_description"
+    )
+    for name, option in tree.options(role).items():
+        assert name.startswith(f"{role}_"), f"{name} does not begin with {role}_"
+        assert option.get("description"), f"{name} has no description"
+
+
+@each_role
+def test_internal_names_are_marked(role: str) -> None:
+    allowed = (f"__{role}_", f"{role}_", "ansible_")
+    for place, task in tree.tasks():
+        if not place.startswith(f"roles/{role}/"):
+            continue
+        facts = task.get("ansible.builtin.set_fact") or {}
+        names = [name for name in (*facts, task.get("register")) if name not in ("cacheable", None)]
+        for name in names:
+            assert name.startswith(allowed), f"{place}: {name} should begin with __{role}_"
+
+
+@each_role
+def test_reads_no_other_role(role: str) -> None:
+    others = [other for other in tree.ROLES if other != role and not role.startswith(f"{other}_")]
+    foreign = {name for other in others for name in tree.options(other)}
+    for path in sorted((tree.ROOT / "roles" / role).rglob("*")):
+        if path.is_file() and path.suffix in (".yml", ".j2"):
+            seen = foreign & set(re.findall(r"\b[a-z]\w+\b", path.read_text(encoding="utf-8")))
+            where = path.relative_to(tree.ROOT)
+            assert not seen, f"{where} reads {sorted(seen)}: wire them in group_vars/all/stack.yml"
+
+
+@each_role
+def test_has_meta(role: str) -> None:
+    info = (tree.load(tree.ROOT / "roles" / role / "meta/main.yml") or {}).get("galaxy_info", {})
+    assert info.get("description"), f"roles/{role}/meta/main.yml has no description"
+    assert info.get("license") == "Apache-2.0", f"roles/{role}/meta/main.yml names another license"
+
+
+@each_role
+def test_has_checks(role: str) -> None:
+    assert (tree.ROOT / f"tests/node/test_{role}.py").is_file(), f"write tests/node/test_{role}.py"
+
+
+@each_role
+def test_stands_in_a_playbook(role: str) -> None:
+    assert role in tree.applied_roles(), f"no playbook names {role}"
+
+
+def _template(value: Any) -> bool:
+    return any("{{" in text for text in tree.texts(value))

@@ -1,0 +1,112 @@
+"""Runs the checks of this folder against the hosts of an inventory.
+
+``pytest tests/node`` takes every host of $ANSIBLE_INVENTORY or inventory/lab; ``--hosts=n1,n2`` and
+``--hosts=ansible://all --ansible-inventory=PATH`` choose. A module of checks may define ``asks(node)``:
+questions by name (see lab.py). All of them are put to a host in one round trip before its first check.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+
+from tests.node import lab
+from tests.node.lab import Inventory, Node, UnreachableHostError, WrongNodeError
+
+INVENTORY = pytest.StashKey[Inventory]()
+BROKEN = pytest.StashKey[dict[tuple[str, str], Exception]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--hvlab-report", help="File that gets one line of JSON per finished check.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Turn --hosts, an Ansible pattern with or without ``ansible://``, into hosts of the inventory."""
+    option = config.option
+    option.ansible_inventory = (
+        option.ansible_inventory or os.environ.get("ANSIBLE_INVENTORY") or str(lab.ROOT / "inventory" / "lab")
+    )
+    if not Path(option.ansible_inventory).exists():
+        raise pytest.UsageError(f"there is no inventory {option.ansible_inventory}")
+    pattern = (option.hosts or "all").replace("ansible://", "")
+    if "://" in pattern:
+        raise pytest.UsageError(f"--hosts={option.hosts}: give hosts of the inventory, as in --hosts=n1,n2")
+    inventory = config.stash[INVENTORY] = Inventory(option.ansible_inventory)
+    names = inventory.names(pattern)
+    if not names:
+        raise pytest.UsageError(f"no host of {option.ansible_inventory} matches {pattern}")
+    inventory.hand_to_testinfra()
+    config.stash[BROKEN] = {}
+    option.hosts = ",".join(f"ansible://{name}" for name in names)
+
+
+@pytest.fixture(scope="session")
+def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
+    """Every chosen host with its answers to all that the chosen checks ask."""
+    inventory = request.config.stash[INVENTORY]
+    everywhere = {name: str(inventory.wanted(name).get("ansible_host", name)) for name in inventory.names()}
+    modules = {item.module: None for item in request.session.items if hasattr(item.module, "asks")}
+    pairs = []
+    for host in testinfra.get_hosts(
+        request.config.option.hosts.split(","), ansible_inventory=request.config.option.ansible_inventory
+    ):
+        name = host.backend.get_hostname()
+        peers = {peer: address for peer, address in everywhere.items() if peer != name}
+        node = Node(name, host, inventory.wanted(name), peers)
+        questions: dict[str, lab.Question] = {}
+        for module in modules:
+            try:
+                questions.update(module.asks(node))
+            except Exception as error:  # only that module's checks are to fail
+                request.config.stash[BROKEN][name, module.__name__] = error
+        pairs.append((node, questions))
+    return lab.ask_all(pairs)
+
+
+@pytest.fixture
+def node(host: testinfra.host.Host, nodes: dict[str, Node], request: pytest.FixtureRequest) -> Node:
+    """The host of this check. Skips when it did not answer, which `test_host.py` reports once."""
+    chosen = nodes[host.backend.get_hostname()]
+    if chosen.silence and request.module.__name__ != "tests.node.test_host":
+        pytest.skip(f"{chosen.name} did not answer")
+    broken = request.config.stash[BROKEN].get((chosen.name, request.module.__name__))
+    if broken:
+        raise broken
+    return chosen
+
+
+def _outcome(report: pytest.TestReport, error: BaseException | None) -> str:
+    if isinstance(error, UnreachableHostError):
+        return "unreachable"
+    return "error" if report.failed and not isinstance(error, AssertionError) else report.outcome
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Write the outcome of a check to the file of --hvlab-report."""
+    report = yield
+    path = item.config.getoption("--hvlab-report", None)
+    if not path or not (report.when == "call" or report.outcome != "passed"):
+        return report
+    error = call.excinfo.value if call.excinfo else None
+    host = item.callspec.params["_testinfra_host"].backend.get_hostname()  # type: ignore[attr-defined]
+    function = (
+        item.name.removeprefix("test_").replace(f"ansible://{host}", "").replace("[-", "[").replace("[]", "")
+    )
+    line = {
+        "host": host,
+        "role": item.module.__name__.rpartition("test_")[2],  # type: ignore[attr-defined]
+        "check": function.replace("_", " "),
+        "outcome": _outcome(report, error),
+        "seen": error.seen if isinstance(error, WrongNodeError) else str(error or ""),
+        "remedy": error.remedy if isinstance(error, WrongNodeError) else "",
+    }
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    return report

@@ -1,0 +1,219 @@
+"""What the checks know: what the inventory asks for, and what each node answered.
+
+A check asserts with ``node.expect``; its message names the host, what was seen and what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import testinfra
+import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible.vars.manager import VariableManager
+from testinfra.utils.ansible_runner import AnsibleRunner
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROBE = (Path(__file__).parent / "probe.py").read_text(encoding="utf-8")
+FACTS = "/etc/ansible/facts.d"
+CONNECTION = [
+    *(
+        "ansible_host",
+        "ansible_port",
+        "ansible_user",
+        "ansible_connection",
+        "ansible_become",
+        "ansible_become_user",
+    ),
+    *("ansible_private_key_file", "ansible_ssh_private_key_file"),
+    *("ansible_ssh_common_args", "ansible_ssh_extra_args"),
+]
+
+Question = dict[str, Any]
+
+
+class WrongNodeError(AssertionError):
+    """A node is not as the inventory asks."""
+
+    def __init__(self, host: str, seen: str, remedy: str) -> None:
+        super().__init__(f"{host}: {seen}\n  what to do: {remedy}")
+        self.host, self.seen, self.remedy = host, seen, remedy
+
+
+class UnreachableHostError(WrongNodeError):
+    """A node does not answer."""
+
+
+def run(
+    argv: list[str],
+    *,
+    user: str | None = None,
+    env: dict[str, str] | None = None,
+    timeout: int = 20,
+    alone: bool = False,
+) -> Question:
+    """Ask for what a command says. ``timeout`` is in seconds; ``alone``: not beside other commands."""
+    return {"run": argv, "user": user, "env": env or {}, "timeout": timeout, "alone": alone}
+
+
+def read(pattern: str) -> Question:
+    """Ask for the text of files."""
+    return {"read": pattern}
+
+
+def stat(pattern: str) -> Question:
+    """Ask for the mode and the owner of files."""
+    return {"stat": pattern}
+
+
+class Wanted(Mapping[str, Any]):
+    """The variables of one host with every template filled in: inventory over role defaults."""
+
+    def __init__(self, loader: DataLoader, variables: dict[str, Any], defaults: dict[str, Any]) -> None:
+        self._values = {**defaults, **variables}
+        self._templar = Templar(loader=loader, variables=self._values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._templar.template(self._values[name])
+
+    def raw(self, name: str) -> Any:
+        """Return a value as it is written, templates and all."""
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Inventory:
+    """An Ansible inventory, read by Ansible itself."""
+
+    def __init__(self, source: str) -> None:
+        self._loader = DataLoader()
+        self._manager = InventoryManager(loader=self._loader, sources=[source])
+        self._variables = VariableManager(loader=self._loader, inventory=self._manager)
+        self.source = source
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        for path in sorted(ROOT.glob("roles/*/defaults/main.yml")):
+            merged.update(self._loader.load_from_file(str(path)) or {})
+        return merged
+
+    def names(self, pattern: str = "all") -> list[str]:
+        """Return the hosts of an Ansible pattern, in the order of the inventory."""
+        return [str(host) for host in self._manager.list_hosts(pattern)]
+
+    def wanted(self, name: str) -> Wanted:
+        """Return the variables of a host."""
+        host = self._manager.get_host(name)
+        return Wanted(self._loader, self._variables.get_vars(host=host), self._defaults)
+
+    def hand_to_testinfra(self) -> None:
+        """Give testinfra the hosts with their templates filled in; it reads only plain values itself."""
+        hostvars = {}
+        for name in self.names():
+            wanted = self.wanted(name)
+            hostvars[name] = {key: wanted[key] for key in CONNECTION if key in wanted}
+        AnsibleRunner.get_runner(self.source).inventory = {
+            "_meta": {"hostvars": hostvars},
+            "all": {"hosts": self.names()},
+        }
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host: what it should be (``wanted``) and what it answered (``answers``)."""
+
+    name: str
+    host: testinfra.host.Host
+    wanted: Wanted
+    peers: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
+    silence: str = ""
+
+    def __getitem__(self, question: str) -> Any:
+        return self.answers[question]
+
+    @property
+    def user(self) -> str:
+        """The user the ranks run as."""
+        return str(self.wanted["lab_user_name"])
+
+    def fact(self, role: str) -> dict[str, Any]:
+        """Return what a role recorded on this host."""
+        path = f"{FACTS}/hvlab_{role}.fact"
+        text = self.answers["facts"].get(path)
+        self.expect(text is not None, f"there is no {path}", f"run `ansible-playbook site.yml --tags {role}`")
+        try:
+            recorded = json.loads(text)
+        except ValueError as error:
+            recorded = error
+        self.expect(
+            isinstance(recorded, dict),
+            f"{path} is no JSON object: {recorded}",
+            f"remove it, and run role {role}",
+        )
+        return dict(recorded)
+
+    def expect(self, right: object, seen: str, remedy: str) -> None:
+        """Fail the check unless ``right``, naming the host, what was ``seen`` and the ``remedy``."""
+        __tracebackhide__ = True
+        if not right:
+            raise WrongNodeError(self.name, seen, remedy)
+
+    def output(self, question: str, remedy: str) -> str:
+        """Return the output of a command that has to succeed."""
+        __tracebackhide__ = True
+        answer = self.answers[question]
+        said = (answer["err"] or answer["out"]).strip()[-600:]
+        self.expect(answer["rc"] == 0, f"{question} ended with code {answer['rc']}: {said}", remedy)
+        return str(answer["out"])
+
+
+def ask(node: Node, questions: dict[str, Question]) -> Node:
+    """Ask one host everything, in one round trip, and return it with its answers."""
+    questions = {"facts": read(f"{FACTS}/*.fact"), **questions}
+    python = node.wanted.get("ansible_python_interpreter", "/usr/bin/python3")
+    try:
+        said = node.host.run("%s -c %s %s", python, PROBE, json.dumps(questions))
+        answers, silence = json.loads(said.stdout) if said.rc == 0 else {}, said.stderr.strip()
+    except (RuntimeError, ValueError) as error:
+        result = error.args[0] if error.args else error
+        answers, silence = {}, str(getattr(result, "stderr", result)).strip()
+    return Node(
+        node.name, node.host, node.wanted, node.peers, answers, "" if answers else silence or "no answer"
+    )
+
+
+def ask_all(nodes: Iterable[tuple[Node, dict[str, Question]]]) -> dict[str, Node]:
+    """Ask every host its own questions, all at the same time."""
+    pairs = list(nodes)
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        return {node.name: node for node in pool.map(lambda pair: ask(*pair), pairs)}
+
+
+def roles() -> list[str]:
+    """Return the names of all roles in the tree."""
+    return sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
+
+
+def applied_roles() -> list[str]:
+    """Return the roles that some playbook names."""
+    named = set()
+    for path in (ROOT / "playbooks").glob("*.yml"):
+        for play in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
+            for role in play.get("roles", []):
+                named.add(role["role"] if isinstance(role, dict) else role)
+    return sorted(named)

@@ -1,0 +1,183 @@
+"""Every variant of Horovod has what was asked for, and two ranks add up right."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from hvlab.launchers import horovodrun, mpirun
+from hvlab.launchers.command import Job
+from hvlab.matrix import Case
+from hvlab.stack import BACKENDS
+from tests.node.lab import Node, Question, run
+
+LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
+FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+RANKS = 2
+PROGRAM = """
+import json, socket
+import torch, horovod.torch as hvd
+hvd.init()
+total = hvd.allreduce(torch.full((1024,), float(hvd.rank() + 1)), op=hvd.Sum)
+print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethostname(),
+                  "least": total.min().item(), "most": total.max().item()}), flush=True)
+hvd.shutdown()
+"""
+each_backend = pytest.mark.parametrize("backend", LAUNCHERS)
+
+
+def variants(node: Node) -> dict[str, dict[str, Any]]:
+    """The variants asked for."""
+    return dict(node.wanted["horovod_variants"])
+
+
+def prefix(node: Node, variant: str) -> str:
+    """The folder of a variant."""
+    return f"{node.wanted['horovod_prefix']}/{variant}"
+
+
+def having(node: Node, backend: str) -> list[str]:
+    """The variants that were asked for this backend."""
+    return [variant for variant, asked in variants(node).items() if asked.get(backend)]
+
+
+def neighbour(node: Node) -> str | None:
+    """The host whose name follows; none after the last. So every host is in a pair."""
+    return min((peer for peer in node.peers if peer > node.name), default=None)
+
+
+def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) -> Question:
+    """Ask for a sum over two ranks, started just as a benchmark is."""
+    interface = node.wanted["lab_interface"]
+    case = Case(
+        id="check", workload="allreduce", backend=backend, launcher="", hosts=hosts,
+        slots=RANKS // len(hosts), repeat=1, sizes=(), iterations=1, warmup=0, dtype="float32", timeout=60,
+    )  # fmt: skip
+    job = Job(
+        case=case,
+        program=(f"{prefix(node, variant)}/bin/python", "-c", PROGRAM),
+        env={name: value.format(interface=interface) for name, value in BACKENDS[backend].env.items()},
+        network=node.wanted["lab_network"],
+        interface=interface,
+        horovod=prefix(node, variant),
+        openmpi=f"{node.wanted['openmpi_prefix']}/current",
+    )
+    command = LAUNCHERS[backend](job)
+    return run(list(command.argv), user=node.user, env=dict(command.env), timeout=60, alone=True)
+
+
+def asks(node: Node) -> dict[str, Question]:
+    questions = {}
+    other = neighbour(node)
+    for variant in variants(node):
+        program = f"{prefix(node, variant)}/bin/horovodrun"
+        questions[f"{variant} build"] = run([program, "--check-build"], user=node.user, timeout=60)
+        library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib_v2*.so"]
+        questions[f"{variant} libraries"] = run([*library, "-exec", "ldd", "{}", "+"])
+    for backend in LAUNCHERS:
+        for variant in having(node, backend):
+            questions[f"{variant} {backend} here"] = allreduce(node, variant, backend, (node.name,))
+            if other:
+                questions[f"{variant} {backend} pair"] = allreduce(node, variant, backend, (node.name, other))
+    return questions
+
+
+def built(said: str) -> dict[str, set[str]]:
+    """What `horovodrun --check-build` ticks, by section."""
+    sections: dict[str, set[str]] = {}
+    section = ""
+    for line in said.splitlines():
+        heading = re.fullmatch(r"Available (.+):", line.strip())
+        ticked = re.fullmatch(r"\[(X| )\] (\w+)", line.strip())
+        if heading:
+            section = heading[1]
+        elif ticked and ticked[1] == "X":
+            sections.setdefault(section, set()).add(ticked[2].lower())
+    return sections
+
+
+def test_version_is_what_was_asked(node: Node) -> None:
+    for variant in variants(node):
+        said = node.output(f"{variant} build", "run role horovod")
+        found = re.search(r"Horovod v(\S+?):", said)
+        version, asked = found[1] if found else "unknown", node.wanted["horovod_version"]
+        node.expect(
+            version == asked, f"variant {variant} is {version}, asked for {asked}", "run role horovod"
+        )
+
+
+def test_build_flags_are_what_was_asked(node: Node) -> None:
+    recorded = node.fact("horovod")["variants"]
+    for variant, asked in variants(node).items():
+        found = built(node.output(f"{variant} build", "run role horovod"))
+        planes = {name for name in ("mpi", "gloo") if asked.get(name)}
+        # oneCCL is left out where there is no build of it for the machine; the role records that.
+        has_ccl = "CCL" in recorded.get(variant, {}).get("operations", [])
+        operations = {"ccl"} if asked.get("ccl") and has_ccl else set()
+        operations |= planes | {asked.get("gpu_operations")} - {"", None}
+        frameworks = {FRAMEWORKS[name] for name in asked["frameworks"]}
+        wanted = {"Frameworks": frameworks, "Controllers": planes, "Tensor Operations": operations}
+        lacking = [
+            f"{kind}: {name}" for kind, names in wanted.items() for name in names - found.get(kind, set())
+        ]
+        node.expect(
+            not lacking,
+            f"variant {variant} was built without {', '.join(sorted(lacking))}",
+            f"remove {prefix(node, variant)} and run role horovod",
+        )
+
+
+def test_libraries_are_found(node: Node) -> None:
+    for variant, asked in variants(node).items():
+        said = node.output(f"{variant} libraries", "run role horovod")
+        node.expect("=>" in said, f"variant {variant} has no library for torch", "run role horovod")
+        # torch's libraries are loaded by `import torch`, which comes first.
+        missing = [line.strip() for line in said.splitlines() if "not found" in line and "torch" not in line]
+        missing = [line for line in missing if not line.startswith("libc10")]
+        node.expect(not missing, f"variant {variant}: {'; '.join(missing)}", "run roles openmpi and horovod")
+        if asked.get("mpi"):
+            mpi = re.search(r"libmpi\.so\S* => (\S+)", said)
+            node.expect(
+                mpi and mpi[1].startswith("/opt/hvlab/openmpi/"),
+                f"variant {variant} loads MPI from {mpi[1] if mpi else 'nowhere'}",
+                "remove the other MPI from the loader's path, and run role horovod",
+            )
+
+
+def check_sum(node: Node, question: str, hosts: int) -> None:
+    """The sum of 1 and 2 is 3, on every rank."""
+    said = node.output(
+        question, "run what `hvlab bench --dry-run` prints by hand; roles ssh_trust and horovod"
+    )
+    ranks = [json.loads(found) for found in re.findall(r"\{.*\}", said)]
+    right = [r for r in ranks if (r["size"], r["least"], r["most"]) == (RANKS, 3.0, 3.0)]
+    node.expect(
+        len(ranks) == RANKS and right == ranks and len({rank["host"] for rank in ranks}) == hosts,
+        f"{question}: {RANKS} ranks should each have 3.0, and say {ranks}",
+        "run role horovod; if that changes nothing, remove the variant first",
+    )
+
+
+def skip_without(node: Node, backend: str) -> None:
+    """Skip where no variant has the backend."""
+    if not having(node, backend):
+        pytest.skip(f"no variant on {node.name} was asked for {backend}")
+
+
+@each_backend
+def test_two_ranks_add_up_on_this_host(node: Node, backend: str) -> None:
+    skip_without(node, backend)
+    for variant in having(node, backend):
+        check_sum(node, f"{variant} {backend} here", hosts=1)
+
+
+@each_backend
+def test_two_ranks_add_up_between_hosts(node: Node, backend: str) -> None:
+    if neighbour(node) is None:
+        pytest.skip(f"no host follows {node.name}; the one before it forms a pair with it")
+    skip_without(node, backend)
+    for variant in having(node, backend):
+        check_sum(node, f"{variant} {backend} pair", hosts=2)

@@ -1,0 +1,39 @@
+"""No second hwloc beside the one inside Open MPI."""
+
+from __future__ import annotations
+
+import re
+
+from tests.node.lab import Node, Question, run
+
+PACKAGES = ["hwloc", "hwloc-nox", "libhwloc-dev", "libhwloc-plugins", "libhwloc5", "libhwloc15"]
+
+
+def asks(node: Node) -> dict[str, Question]:
+    folder = f"{node.wanted['openmpi_prefix']}/current/bin"
+    show = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Abbrev}\\n"]
+    return {
+        "hwloc packages": run([*show, *PACKAGES]),
+        "mpirun libraries": run(["ldd", f"{folder}/mpirun"]),
+        "orted libraries": run(["ldd", f"{folder}/orted"]),
+    }
+
+
+def test_no_package_conflicts(node: Node) -> None:
+    installed = re.findall(r"^(\S+) .i ", node["hwloc packages"]["out"], re.MULTILINE)
+    node.expect(
+        not installed or not node.wanted["hwloc_purge_enabled"],
+        f"installed: {', '.join(installed)}",
+        "run role hwloc_purge; it says what depends on them",
+    )
+
+
+def test_programs_use_their_own(node: Node) -> None:
+    for program in ("mpirun", "orted"):
+        said = node.output(f"{program} libraries", "run role openmpi")
+        foreign = [line.strip() for line in said.splitlines() if "libhwloc" in line]
+        node.expect(
+            not foreign or not node.wanted["hwloc_purge_enabled"],
+            f"{program} uses {'; '.join(foreign)}",
+            "remove that hwloc, and build Open MPI again (--with-hwloc=internal)",
+        )

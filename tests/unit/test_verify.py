@@ -1,0 +1,81 @@
+"""`hvlab verify`: how pytest is called, what outcomes mean, and a run on a machine that is no lab host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hvlab import verify
+from hvlab.cli import cli
+from hvlab.verify import Check
+
+INVENTORY = """---
+all:
+  hosts:
+    here:
+      ansible_host: 192.0.2.1
+      ansible_connection: local
+      ansible_become: false
+  vars:
+    lab_network: 192.0.2.0/24
+    lab_interface: nosuch0
+    lab_user_name: hvlab-nobody
+"""
+
+
+def check(host: str, outcome: str) -> Check:
+    return Check(host, "openmpi", "version is what was asked", outcome, "seen", "do")
+
+
+def test_command_is_plain_pytest() -> None:
+    argv = verify.command(Path("/x/inventory"), "/dev/fd/7", limit="n1,n2", junit=Path("/x/junit.xml"))
+    assert argv[1:3] == ["-m", "pytest"]
+    assert "--hosts=ansible://n1,n2" in argv
+    assert "--ansible-inventory=/x/inventory" in argv
+    assert "--hvlab-report=/dev/fd/7" in argv
+    assert "--junitxml=/x/junit.xml" in argv
+    assert "--hosts=ansible://all" in verify.command(Path("/x/inventory"), "f")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        (["passed", "skipped"], 0),
+        (["passed", "failed"], 1),
+        (["passed", "error"], 1),
+        (["failed", "unreachable", "skipped"], 3),
+    ],
+)
+def test_verdict_has_the_exit_code(outcomes: list[str], code: int) -> None:
+    error = verify.verdict([check(f"n{number}", outcome) for number, outcome in enumerate(outcomes)])
+    assert (error.exit_code if error else 0) == code
+
+
+def test_verdict_names_the_hosts() -> None:
+    error = verify.verdict([check("n1", "passed"), check("n3", "failed"), check("n2", "failed")])
+    assert error is not None
+    assert "n2, n3" in str(error)
+
+
+def test_a_machine_that_is_no_lab_host_fails(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(INVENTORY, encoding="utf-8")
+    junit = tmp_path / "junit.xml"
+    done = CliRunner().invoke(
+        cli,
+        ["verify", "-i", str(inventory), "--format", "json", "--junit", str(junit)],
+        standalone_mode=False,
+    )
+    assert getattr(done.exception, "exit_code", None) == 1
+    checks = json.loads(done.stdout)
+    assert {row["host"] for row in checks} == {"here"}
+    outcomes = {(row["role"], row["check"]): row["outcome"] for row in checks}
+    assert outcomes["host", "answers"] == "passed"
+    assert outcomes["lab_user", "is there"] == "failed"
+    assert outcomes["openmpi", "version is what was asked"] == "failed"
+    assert all(row["seen"] and row["remedy"] for row in checks if row["outcome"] == "failed")
+    assert not [row for row in checks if row["outcome"] == "error"]
+    assert junit.is_file()
