@@ -1,0 +1,114 @@
+"""Run one case of a benchmark on its first host and fetch its files, over one connection."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import shutil
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from hvlab.launchers.command import SSH_OPTIONS
+from hvlab.stack import not_built
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """See the module of the same name for what it takes and gives."""
+
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the task's result."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = self._task.args
+        path = Path(arguments["plan"])
+        plan = json.loads(path.read_text("utf-8"))
+        if arguments.get("state") == "checked":
+            return result | self._check(plan, path.parent, task_vars or {})
+        return result | self._run_case(plan, plan["cases"][arguments["case"]], path.parent)
+
+    def _check(self, plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
+        hostvars = task_vars["hostvars"]
+        facts = {host: _plain(hostvars[host].get("ansible_facts", {})) for host in plan["hosts"]}
+        _write(folder / "facts.json", facts)
+        kept, refused = [], {}
+        for name, case in plan["cases"].items():
+            found = {host: facts[host] for host in case["hosts"]}
+            reason = not_built(case["backend"], case["variant"], found)
+            if reason is None:
+                kept.append(name)
+            elif case["asked"]:
+                refused[case["backend"]] = reason
+            else:
+                (folder / name).mkdir(exist_ok=True)
+                _write(folder / name / "case.json", {"skipped": reason, "started_at": time.time()})
+        if refused:
+            _write(folder / "refused.json", refused)
+            return {"failed": True, "msg": "; ".join(refused.values())}
+        return {"cases": kept}
+
+    def _run_case(self, plan: dict[str, Any], case: dict[str, Any], folder: Path) -> dict[str, Any]:
+        host = case["hosts"][0]
+        program = f"{plan['programs']}/case.py"
+        job = {
+            "case": case["mark"],
+            "argv": case["argv"],
+            "env": case["env"],
+            "hosts": case["hosts"],
+            "self": host,
+            "timeout": case["timeout"],
+            "certificate": plan["certificate"],
+            "ssh": ["ssh", *shlex.split(SSH_OPTIONS)],
+        }
+        command = f"HVLAB_CASE={shlex.quote(case['mark'])} exec python3 {shlex.quote(program)}"
+        try:
+            status, out, err = self._connection.exec_command(
+                command, in_data=json.dumps(job).encode(), sudoable=False
+            )
+        except AnsibleConnectionFailure as error:
+            return {
+                "failed": True,
+                "stop": True,
+                "lost": True,
+                "msg": f"the connection to {host} broke: {error}",
+            }
+        if status:
+            told = err.decode(errors="replace").strip().splitlines()
+            msg = told[-1] if told else f"{program} ended with exit status {status} and said nothing"
+            return {"failed": True, "stop": True, "msg": msg}
+        if not Path("/proc", str(plan["driver"])).exists():
+            return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}
+        _unpack(out, folder / case["id"])
+        return {"changed": True}
+
+
+def _unpack(data: bytes, folder: Path) -> None:
+    """Write the files of a flat tar into ``folder``, which is whole or not there."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for entry in tar:
+            content = tar.extractfile(entry)
+            if content is None or Path(entry.name).name != entry.name:
+                continue
+            (part / entry.name).write_bytes(content.read())
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
+
+
+def _write(path: Path, data: object) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(data, indent=1, default=str), "utf-8")
+    part.replace(path)
+
+
+def _plain(value: Any) -> Any:
+    """Return a copy without Ansible's own types."""
+    return json.loads(json.dumps(value, default=str))

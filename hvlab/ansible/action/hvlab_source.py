@@ -1,0 +1,224 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""The controller's part of hvlab_source: the ways in order, checksums, cache and the memory of the choice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.urls import open_url
+from ansible.plugins.action import ActionBase
+from packaging.version import Version
+
+from hvlab.ansible.action.hvlab_pack import file_sha256, pack_key
+from hvlab.ansible.action.hvlab_wheels import pip_download
+from hvlab.paths import cache_dir
+
+CONNECT_SECONDS = 10
+WAYS = ("file", "url", "pip", "distro")
+SUFFIXES = ("bz2", "gz", "xz")
+
+
+class NotThisWay(Exception):  # noqa: N818 - not an error: the next way is tried
+    """This way has nothing for us; the text says why, in one line."""
+
+
+class Source(NamedTuple):
+    """A source archive on the controller."""
+
+    version: str
+    path: Path
+    sha256: str
+    way: str
+
+
+def local_archives(folder: Path, name: str, version: str) -> list[Path]:
+    """Return the files of a folder that by their name are this version's source."""
+    names = [f"{name}-{version}.tar.{suffix}" for suffix in SUFFIXES]
+    names += [f"{name}_{version}.orig.tar.{suffix}" for suffix in SUFFIXES]
+    return [folder / entry for entry in names if (folder / entry).is_file()]
+
+
+def check_sum(path: Path, wanted: str) -> str:
+    """Return the sha256 of a file; raise AnsibleActionFail when another one is known for it."""
+    found = file_sha256(path)
+    if wanted and found != wanted:
+        raise AnsibleActionFail(
+            f"{path} is not what it should be: its sha256 is {found}, expected {wanted}.\n"
+            "Nothing was built from it. To go on: delete it and get it again, or correct the checksum."
+        )
+    return found
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Find a source archive for the whole lab."""
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        """Run the task."""
+        super().run(tmp, task_vars)
+        self.vars = task_vars
+        _, self.args = self.validate_argument_spec(
+            argument_spec={
+                "name": {"required": True},
+                "version": {"required": True},
+                "ways": {
+                    "type": "list",
+                    "elements": "str",
+                    "choices": list(WAYS),
+                    "required": True,
+                },
+                "folder": {"type": "path"},
+                "url": {},
+                "checksum": {"default": ""},
+                "avoid": {"type": "dict", "default": {}},
+                "at_least": {"default": "0"},
+                "below": {"default": "9999"},
+                "platform": {"default": ""},
+                "refresh": {"type": "bool", "default": False},
+            }
+        )
+        self.name, self.version = self.args["name"], self.args["version"]
+        if self.version in self.args["avoid"]:
+            raise AnsibleActionFail(
+                f"{self.name} {self.version} must not be used: {self.args['avoid'][self.version]}.\n"
+                f"To go on: set {self.name}_version to another version."
+            )
+        self.cache = cache_dir() / "sources"
+        told = {name: self.args[name] for name in ("version", "ways", "url", "platform", "at_least", "below")}
+        self.memory = self.cache / f"{self.name}-{pack_key(self.name, told)}.json"
+        self.tried: list[str] = []
+        found = self._find()
+        return {"changed": False, **found._asdict(), "path": str(found.path), "tried": self.tried}
+
+    def _find(self) -> Source:
+        remembered = None if self.args["refresh"] else self._remembered()
+        for way in self.args["ways"]:
+            if remembered and way != "file":
+                return remembered
+            try:
+                found: Source = getattr(self, f"_from_{way}")()
+            except NotThisWay as why:
+                self.tried.append(f"{self.name} {self.version}: {way}: {why}")
+                if not remembered:
+                    self._display.display(self.tried[-1])
+                continue
+            self._remember(found)
+            if found.version != self.version:
+                self._display.warning(
+                    f"{self.name} {found.version} ({found.way}) stands in for {self.version}"
+                )
+            return found
+        lines = "".join(f"\n  {line}" for line in self.tried)
+        raise AnsibleActionFail(
+            f"{self.vars['inventory_hostname']}: no source of {self.name} {self.version} was found:{lines}\n"
+            f"To go on: put {self.name}-{self.version}.tar.bz2 into {self.args['folder']} on the controller "
+            "and run again."
+        )
+
+    def _remembered(self) -> Source | None:
+        try:
+            kept = json.loads(self.memory.read_text(encoding="utf-8"))
+            source = Source(kept["version"], self.cache / kept["file"], kept["sha256"], kept["way"])
+            return source if file_sha256(source.path) == source.sha256 else None
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _remember(self, found: Source) -> None:
+        if found.way == "file" or self._task.check_mode:
+            return
+        kept = {"version": found.version, "file": found.path.name, "sha256": found.sha256, "way": found.way}
+        self.memory.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+    def _from_file(self) -> Source:
+        folder = Path(self.args["folder"] or "")
+        found = local_archives(folder, self.name, self.version)
+        if not found:
+            raise NotThisWay(f"no {self.name}-{self.version}.tar.* in {folder}")
+        pinned = found[0].name == (self.args["url"] or "").rpartition("/")[2]
+        return Source(
+            self.version, found[0], check_sum(found[0], self.args["checksum"] if pinned else ""), "file"
+        )
+
+    def _from_url(self) -> Source:
+        url, wanted = self.args["url"], self.args["checksum"]
+        if not wanted:
+            raise NotThisWay("no sha256 is known for this version")
+        path = self.cache / url.rpartition("/")[2]
+        if path.is_file():
+            return Source(self.version, path, check_sum(path, wanted), "url")
+        if self._task.check_mode:
+            return Source(self.version, path, wanted, "url")
+        self.cache.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.cache)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                shutil.copyfileobj(open_url(url, timeout=CONNECT_SECONDS), file)
+            sha256 = check_sum(Path(name), wanted)
+            Path(name).replace(path)
+        except OSError as error:
+            raise NotThisWay(f"{url}: {getattr(error, 'reason', None) or error}") from error
+        finally:
+            Path(name).unlink(missing_ok=True)
+        return Source(self.version, path, sha256, "url")
+
+    def _from_pip(self) -> Source:
+        path = self.cache / f"{self.name}-{self.version}.tar.gz"
+        if not path.is_file():
+            if self._task.check_mode:
+                return Source(self.version, path, self.args["checksum"], "pip")
+            self.cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".incoming-", dir=self.cache) as folder:
+                wanted = Path(folder, "requirements.txt")
+                pin = f" --hash=sha256:{self.args['checksum']}" if self.args["checksum"] else ""
+                wanted.write_text(f"{self.name}=={self.version}{pin}\n", encoding="utf-8")
+                problem = pip_download(
+                    ["--no-deps", "--no-binary", self.name, "--dest", folder, "--requirement", str(wanted)]
+                )
+                if "DO NOT MATCH THE HASHES" in problem:
+                    raise AnsibleActionFail(
+                        f"{self.name} {self.version} is not what it should be.\n{problem}"
+                    )
+                if problem:
+                    raise NotThisWay(problem)
+                found = local_archives(Path(folder), self.name, self.version)[0]
+                found.replace(path)
+        return Source(self.version, path, check_sum(path, self.args["checksum"]), "pip")
+
+    def _from_distro(self) -> Source:
+        if self._task.check_mode:
+            return Source(self.version, self.cache, "", "distro")
+        reader = self._get_remote_user() or "root"
+        made = self._module(package=self.name, reader=reader)
+        if "problem" in made:
+            raise NotThisWay(f"{self.vars['inventory_hostname']}: {made['problem']}")
+        try:
+            self._acceptable(made["version"])
+            self.cache.mkdir(parents=True, exist_ok=True)
+            suffix = made["archive"].rpartition(".tar.")[2]
+            path = self.cache / f"{self.name}-{made['version']}.tar.{suffix}"
+            self._connection.fetch_file(made["archive"], str(path))
+            return Source(made["version"], path, check_sum(path, made["sha256"]), "distro")
+        finally:
+            self._module(forget=made["archive"])
+
+    def _acceptable(self, version: str) -> None:
+        if version == self.version:
+            return
+        if version in self.args["avoid"]:
+            raise NotThisWay(f"the source package is {version}: {self.args['avoid'][version]}")
+        low, high = self.args["at_least"], self.args["below"]
+        if not Version(low) <= Version(version) < Version(high):
+            raise NotThisWay(f"the source package is {version}, supported are {low} up to below {high}")
+
+    def _module(self, **args: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._execute_module(
+            module_name="hvlab_source", module_args=args, task_vars=self.vars
+        )
+        if result.get("failed"):
+            raise AnsibleActionFail(f"{self.vars['inventory_hostname']}: {result.get('msg')}", result=result)
+        return result

@@ -1,0 +1,196 @@
+#!/usr/bin/python
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Run the stages of a long build so that it can be interrupted at any point and goes on from there."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: hvlab_build
+short_description: Run the stages of a long build, each once
+description:
+  - Stages run in order in one folder, their output goes to the file C(log) there. A stage that ended well
+    is not run again, unless it or one before it has changed.
+  - One build runs in a folder at a time. A build whose controller went away goes on; the next call waits.
+  - A failure shows the last lines of the log and what to do about it.
+options:
+  path: {description: The folder. It is made., type: path, required: true}
+  stages:
+    description: The stages.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {description: One word., type: str, required: true}
+      argv: {description: The command., type: list, elements: str, required: true}
+      chdir: {description: Folder to run in, below C(path)., type: str, default: "."}
+  env: {description: Added to the environment of every stage., type: dict, default: {}}
+  timeout: {description: Most seconds to wait for another build and for one stage., type: int, default: 7200}
+author: [the hvlab authors]
+"""
+
+EXAMPLES = """
+- name: Build it
+  hvlab_build:
+    path: /var/tmp/hvlab-build/thing
+    stages:
+      - {name: configure, argv: [./configure, --prefix=/opt/thing], chdir: thing-1.0}
+      - {name: make, argv: [make, -j4], chdir: thing-1.0}
+"""
+
+RETURN = """
+ran: {description: The stages that ran now., type: list, elements: str, returned: success}
+log: {description: Path of the log., type: str, returned: always}
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+REMEDIES = (
+    ("No space left on device", "free space on the file system of {path}"),
+    (
+        "Killed|out of memory|virtual memory exhausted|Cannot allocate memory",
+        "give the host more memory, or build with fewer jobs at a time",
+    ),
+    ("Connection timed out|Temporary failure resolving", "see that the host reaches its package source"),
+)
+LAST_LINES = 12
+
+
+def tail(path, count):
+    """Return the last lines of a text file that are not empty."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - 32768))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    return [line[:300] for line in lines if line.strip()][-count:]
+
+
+def remedy(text, path):
+    """Return what to do about the failure that ``text`` shows."""
+    for pattern, advice in REMEDIES:
+        if re.search(pattern, text):
+            return advice.format(path=path)
+    return "read the log"
+
+
+class Build:
+    """One folder with its lock, log and stamps."""
+
+    def __init__(self, module):
+        self.module, self.path, self.timeout = module, module.params["path"], module.params["timeout"]
+        self.log = os.path.join(self.path, "log")
+        self.env = dict(os.environ, LC_ALL="C.UTF-8", **{k: str(v) for k, v in module.params["env"].items()})
+        self.lock = None
+
+    def fail(self, message, last=()):
+        """End the module; the next run takes the finished stages as they are."""
+        lines = "".join("\n  " + line for line in last)
+        self.module.fail_json(
+            msg="{}: {}{}\nLog: {}\nTo go on: {}, then run again; finished stages are not repeated.".format(
+                socket.gethostname(), message, lines, self.log, remedy(message + lines, self.path)
+            ),
+            log=self.log,
+        )
+
+    def hold(self):
+        """Take the folder's lock, which the stages inherit; wait for a build that holds it."""
+        os.makedirs(self.path, mode=0o755, exist_ok=True)
+        self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        until = time.monotonic() + self.timeout
+        while True:
+            try:
+                return fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    self.fail("another build still runs in {} after {} s".format(self.path, self.timeout))
+                time.sleep(1)
+
+    def run(self, stage):
+        """Run one stage in a session of its own, so that nothing but its end ends it."""
+        with open(self.log, "ab") as log:
+            log.write("== {}: {}\n".format(stage["name"], " ".join(stage["argv"])).encode())
+            log.flush()
+            process = subprocess.Popen(
+                stage["argv"],
+                cwd=os.path.join(self.path, stage["chdir"]),
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=[self.lock],
+            )
+        try:
+            status = process.wait(self.timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            self.fail(
+                "stage {} ran for more than {} s".format(stage["name"], self.timeout),
+                tail(self.log, LAST_LINES),
+            )
+        if status:
+            how = "signal {} (Killed)".format(-status) if status < 0 else "status {}".format(status)
+            self.fail("stage {} ended with {}:".format(stage["name"], how), tail(self.log, LAST_LINES))
+
+    def stages(self):
+        """Run the stages that have no stamp of this content; return their names."""
+        ran, chain = [], json.dumps(self.module.params["env"], sort_keys=True)
+        for stage in self.module.params["stages"]:
+            chain = hashlib.sha256(json.dumps([chain, stage], sort_keys=True).encode()).hexdigest()
+            stamp = os.path.join(self.path, "done-" + stage["name"])
+            if os.path.exists(stamp):
+                with open(stamp) as file:
+                    if file.read() == chain:
+                        continue
+            self.run(stage)
+            with open(stamp, "w") as file:
+                file.write(chain)
+            ran.append(stage["name"])
+        return ran
+
+
+def main():
+    """Build."""
+    text = {"type": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "stages": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": text,
+                    "argv": {"type": "list", "elements": "str", "required": True},
+                    "chdir": {"type": "str", "default": "."},
+                },
+            },
+            "env": {"type": "dict", "default": {}},
+            "timeout": {"type": "int", "default": 7200},
+        },
+        supports_check_mode=True,
+    )
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    build = Build(module)
+    if module.check_mode:
+        module.exit_json(
+            changed=True, ran=[stage["name"] for stage in module.params["stages"]], log=build.log
+        )
+    try:
+        build.hold()
+        ran = build.stages()
+    except OSError as error:
+        build.fail(str(error))
+    module.exit_json(changed=True, ran=ran, log=build.log)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Packs: the key, the way from one folder to another, and what damage looks like."""
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from hvlab.ansible.action import hvlab_pack as action
+
+ROOT = Path(__file__).parents[2]
+
+
+def node_module(name: str) -> ModuleType:
+    """Import one of the modules that run on the nodes."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "hvlab/ansible/modules" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pack = node_module("hvlab_pack")
+
+
+def names(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small tree with what real ones have: links, byte code, an empty file."""
+    root = tmp_path / "built"
+    (root / "bin").mkdir(parents=True)
+    (root / "bin/tool").write_text("#!/bin/sh\n")
+    (root / "bin/tool").chmod(0o755)
+    (root / "bin/python").symlink_to("/usr/bin/python3")
+    (root / "current").symlink_to("bin")
+    (root / "lib/__pycache__").mkdir(parents=True)
+    (root / "lib/__pycache__/x.pyc").write_bytes(b"code")
+    (root / "lib/x.py").touch()
+    return root
+
+
+def saved(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(pack.tempfile, "mkdtemp", lambda **_: str(tmp_path))
+    monkeypatch.setattr(pack.shutil, "chown", lambda *_: None)
+    archive, digest = pack.save(str(folder), {"name": "tool", "key": "k"}, "root")
+    monkeypatch.undo()
+    assert hashlib.sha256(Path(archive).read_bytes()).hexdigest() == digest
+    return archive
+
+
+def test_key_stands_for_everything_that_goes_in() -> None:
+    inputs = {"version": "4.1.8", "flags": ["-a", "-b"]}
+    key = action.pack_key("openmpi", inputs)
+    assert len(key) == 16
+    assert key == action.pack_key("openmpi", dict(reversed(inputs.items())))
+    others = [
+        ("openmpi", {**inputs, "flags": ["-b", "-a"]}),
+        ("openmpi", {**inputs, "os": ""}),
+        ("other", inputs),
+    ]
+    assert len({key, *(action.pack_key(name, given) for name, given in others)}) == 4
+
+
+def test_round_trip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = saved(folder, tmp_path, monkeypatch)
+    target = tmp_path / "there" / "tool"
+    (target / "old").mkdir(parents=True)
+    (tmp_path / "there" / ".tool.new-killed").mkdir()
+    pack.unpack(archive, str(target), "k")
+    assert not (target / "old").exists()
+    assert names(tmp_path / "there") == ["tool"]
+    assert (target / "bin/python").readlink() == Path("/usr/bin/python3")
+    assert (target / "bin/tool").stat().st_mode & 0o111
+    assert (target / "lib/__pycache__/x.pyc").exists()
+    marker = json.loads((target / pack.MARKER).read_text())
+    assert (marker["files"], marker["bytes"]) == pack.measure(str(target)) == (4, 10)
+
+
+def test_byte_code_does_not_count_but_files_do(folder: Path) -> None:
+    before = pack.measure(str(folder))
+    (folder / "lib/__pycache__/y.pyc").write_bytes(b"more")
+    assert pack.measure(str(folder)) == before
+    (folder / "bin/tool").unlink()
+    assert pack.measure(str(folder)) != before
+
+
+@pytest.mark.parametrize(
+    ("harm", "seen"), [("cut", "Unexpected EOF|unexpected end"), ("other key", "marker")]
+)
+def test_a_bad_pack_leaves_the_old_folder(
+    harm: str, seen: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Path(saved(folder, tmp_path, monkeypatch))
+    if harm == "cut":
+        archive.write_bytes(archive.read_bytes()[:200])
+    target = tmp_path / "there" / "tool"
+    (target / "old").mkdir(parents=True)
+    with pytest.raises(ValueError, match=seen):
+        pack.unpack(str(archive), str(target), "other" if harm == "other key" else "k")
+    assert (target / "old").is_dir()
+    assert names(tmp_path / "there") == ["tool"]
+
+
+def test_needs_are_named_by_their_keys(folder: Path, tmp_path: Path) -> None:
+    (folder / pack.MARKER).write_text('{"key": "k1"}')
+    bare, absent = str(tmp_path), str(tmp_path / "absent")
+    found = pack.describe(absent, [str(folder), bare, absent])
+    assert found["needs"] == {str(folder): "k1", bare: "unpacked", absent: None}
+    assert found["marker"] == {}
+    assert found["free"] > 0
+
+
+def test_damage_in_the_cache_names_the_file_and_the_remedy(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
+    archive = action.Archive("tool", "k")
+    assert not archive.cached()
+    made = Path(saved(folder, tmp_path, monkeypatch))
+    with archive.incoming() as file:
+        made.replace(file)
+        archive.take(file, action.file_sha256(file))
+    assert archive.cached()
+    assert archive.marker()["name"] == "tool"
+    assert names(archive.path.parent) == ["tool-k.tar.gz", "tool-k.tar.gz.sha256"]
+    with archive.path.open("ab") as more:
+        more.write(b"x")
+    with pytest.raises(AnsibleActionFail, match=rf"(?s)damaged.*rm {archive.path}"):
+        archive.marker()

@@ -1,0 +1,79 @@
+"""A build goes on where it was, and says what is wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODULE = Path(__file__).parents[2] / "hvlab/ansible/modules/hvlab_build.py"
+
+
+def build(path: Path, *stages: tuple[str, ...], **more: Any) -> dict[str, Any]:
+    """Run the module as a host would."""
+    wanted = [{"name": name, "argv": list(argv)} for name, *argv in stages]
+    arguments = {"ANSIBLE_MODULE_ARGS": {"path": str(path), "stages": wanted, **more}}
+    done = subprocess.run(
+        [sys.executable, str(MODULE)],
+        input=json.dumps(arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_finished_stages_are_not_repeated(tmp_path: Path) -> None:
+    one, two = ("one", "tee", "-a", "out"), ("two", "test", "-e", "ready")
+    assert "ended with status 1" in build(tmp_path, one, two)["msg"]
+    (tmp_path / "ready").touch()
+    assert build(tmp_path, one, two)["ran"] == ["two"]
+    assert build(tmp_path, one, two)["ran"] == []
+    assert build(tmp_path, (*one, "other"), two)["ran"] == ["one", "two"]
+    assert build(tmp_path, (*one, "other"), two, env={"A": "b"})["ran"] == ["one", "two"]
+
+
+def test_check_mode_only_tells(tmp_path: Path) -> None:
+    result = build(tmp_path / "new", ("one", "true"), _ansible_check_mode=True)
+    assert result["changed"]
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("cc1: error: write error: No space left on device", "free space on the file system of"),
+        ("g++: fatal error: Killed signal terminated program cc1plus", "fewer jobs"),
+        ("configure: error: no acceptable C compiler found", "read the log"),
+    ],
+)
+def test_a_failure_shows_log_and_remedy(tmp_path: Path, line: str, remedy: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"print({line!r}); raise SystemExit(2)")
+    message = build(tmp_path / "work", ("compile", sys.executable, str(script)))["msg"]
+    assert "stage compile ended with status 2" in message
+    assert line in message
+    assert f"Log: {tmp_path}/work/log" in message
+    assert remedy in message
+
+
+def test_a_second_build_waits_for_the_first(tmp_path: Path) -> None:
+    arguments = {"path": str(tmp_path), "stages": [{"name": "slow", "argv": ["sleep", "1"]}]}
+    text = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    runs = [
+        subprocess.Popen(
+            [sys.executable, str(MODULE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    for run in runs:
+        run.stdin.write(text)
+        run.stdin.close()
+    ran = []
+    for run in runs:
+        with run:
+            ran.append(json.loads(run.stdout.read())["ran"])
+    assert sorted(ran) == [[], ["slow"]]
