@@ -1,4 +1,4 @@
-"""One tree of errors. Each says which host, what was seen and what to do; the CLI turns it into an exit code."""
+"""One tree of errors. Each says which host, what was seen, what to do; the CLI makes it an exit code."""
 
 from __future__ import annotations
 

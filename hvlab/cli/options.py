@@ -24,3 +24,9 @@ output_format = click.option(
     show_default=True,
     help="How to print.",
 )
+results = click.option(
+    "--results",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the results. Default: HVLAB_RESULTS, else ./results.",
+)

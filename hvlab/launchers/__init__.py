@@ -1,0 +1,56 @@
+"""Case and lab in, argv out. Pure: one small module for each launcher, listed in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hvlab.inventory import Lab
+from hvlab.launchers import horovodrun, mpirun
+from hvlab.launchers.command import Command, Job
+from hvlab.matrix import Case
+from hvlab.stack import BACKENDS, folders, variant_for
+
+LAUNCHERS: Mapping[str, Callable[[Job], Command]] = {
+    "mpirun": mpirun.command,
+    "horovodrun": horovodrun.command,
+}
+__all__ = ["LAUNCHERS", "Command", "Job", "command", "job"]
+
+# A rank ends itself this long after the watchdog should have ended it.
+_DEADLINE_MARGIN = 15
+
+
+def command(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Command:
+    """Return what starts ``case`` on its first host; ``program`` is a workload's file name and arguments."""
+    return LAUNCHERS[case.launcher](job(case, lab, run_id, program))
+
+
+def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
+    """Return the case with each rank's argv and environment."""
+    backend = BACKENDS[case.backend]
+    hosts = [lab.host(name) for name in case.hosts]
+    where = folders(lab)
+    prefix = f"{where.horovod}/{variant_for(case.backend, hosts)}"
+    env = {
+        "HVLAB_CASE": f"{run_id}/{case.id}",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
+        "HOROVOD_TIMELINE": "DYNAMIC",
+        "OMP_NUM_THREADS": "1",
+    }
+    env |= {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
+    argv = (
+        *("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN)),
+        *(f"{prefix}/bin/python", f"{where.workloads}/{program[0]}", *program[1:]),
+        *("--output", f"~/.hvlab/runs/{run_id}/{case.id}/result.json"),
+    )
+    return Job(
+        case=case,
+        program=argv,
+        env=env,
+        network=lab.network,
+        interface=lab.interface,
+        horovod=prefix,
+        openmpi=where.openmpi,
+        gpu=all(host.gpu for host in hosts),
+    )

@@ -54,7 +54,7 @@ def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) ->
     interface = node.wanted["lab_interface"]
     case = Case(
         id="check", workload="allreduce", backend=backend, launcher="", hosts=hosts,
-        slots=RANKS // len(hosts), repeat=1, sizes=(), iterations=1, warmup=0, dtype="float32", timeout=60,
+        slots=RANKS // len(hosts), repeat=1, sizes=(), iterations=1, warmup=0, dtype="float32", timeout=180,
     )  # fmt: skip
     job = Job(
         case=case,
@@ -66,7 +66,7 @@ def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) ->
         openmpi=f"{node.wanted['openmpi_prefix']}/current",
     )
     command = LAUNCHERS[backend](job)
-    return run(list(command.argv), user=node.user, env=dict(command.env), timeout=60, alone=True)
+    return run(list(command.argv), user=node.user, env=dict(command.env), timeout=180, alone=True)
 
 
 def asks(node: Node) -> dict[str, Question]:
@@ -74,7 +74,7 @@ def asks(node: Node) -> dict[str, Question]:
     other = neighbour(node)
     for variant in variants(node):
         program = f"{prefix(node, variant)}/bin/horovodrun"
-        questions[f"{variant} build"] = run([program, "--check-build"], user=node.user, timeout=60)
+        questions[f"{variant} build"] = run([program, "--check-build"], user=node.user, timeout=180)
         library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib_v2*.so"]
         questions[f"{variant} libraries"] = run([*library, "-exec", "ldd", "{}", "+"])
     for backend in LAUNCHERS:

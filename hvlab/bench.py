@@ -1,0 +1,237 @@
+"""Measure: run the cases that lack, and put each into the store as its files arrive."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hvlab import probe, stack
+from hvlab.display import Display
+from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.inventory import Lab
+from hvlab.matrix import Case
+from hvlab.plan import Plan
+from hvlab.results import Record, Store, new_run_id, utc
+from hvlab.runner import Login, Play, reap
+from hvlab.trust import lab_trust
+from hvlab.workloads import Outcome, outcome
+
+_TICK_S = 0.1
+# How long beyond a case's time Ansible may give no word: it reaches hosts and ends ranks meanwhile.
+_PATIENCE_S = 120.0
+
+
+def measure(plan: Plan, store: Store, *, fresh: bool = False) -> str:
+    """Run every case that lacks and return the run's id.
+
+    Raises UnreachableError, UsageError (a backend is not built) and InterruptedRunError; a case that fails
+    is a record, not an error.
+    """
+    login = _login(plan.lab)
+    with _alone(store, plan.lab):
+        left_off = None if fresh else store.unfinished(plan.spec.key(plan.lab))
+        done = store.done(left_off.run_id) if left_off else set()
+        lacking = [case for case in plan.cases if case.id not in done]
+        display = Display(len(plan.cases), done=len(plan.cases) - len(lacking))
+        if left_off:
+            display.note(
+                f"resuming run {left_off.run_id}: {display.done} of {len(plan.cases)} cases are done"
+            )
+        probe.probe([plan.lab.host(name) for name in plan.hosts], known_hosts=login.trust.known_hosts)
+        run = _Run(left_off.run_id if left_off else new_run_id(), plan, store, login, display, lacking)
+        for dead in store.runs():
+            if dead.lab == plan.lab.name and dead.state == "running":
+                run.reap(dead.run_id)
+                store.enter(dead.run_id, "interrupted")
+        if left_off:
+            run.take_in()
+            store.enter(run.run_id, "running")
+        else:
+            store.create(
+                run.run_id,
+                lab=plan.lab.name,
+                spec_key=plan.spec.key(plan.lab),
+                spec=asdict(plan.spec),
+                cases=[case.id for case in plan.cases],
+            )
+        run.go_on()
+    return run.run_id
+
+
+@dataclass
+class _Run:
+    """A run in progress; ``lacking`` shrinks as the cases' files come."""
+
+    run_id: str
+    plan: Plan
+    store: Store
+    login: Login
+    display: Display
+    lacking: list[Case]
+    folder: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder = self.store.run_folder(self.run_id)
+
+    def go_on(self) -> None:
+        """Run what lacks; note in the store how it ended."""
+        try:
+            self._play()
+        except UsageError:
+            self.store.enter(self.run_id, "refused")
+            raise
+        except KeyboardInterrupt as error:
+            self.store.enter(self.run_id, "interrupted")
+            self.display.note("interrupted: ending what still runs on the hosts")
+            self.reap(self.run_id)
+            done = f"{self.display.done} of {len(self.plan.cases)} cases"
+            raise InterruptedRunError(
+                f"interrupted; run {self.run_id} keeps what is done, {done}",
+                remedy="the same command again goes on from there (--fresh starts anew)",
+            ) from error
+        except BaseException:
+            self.store.enter(self.run_id, "interrupted")
+            raise
+        self.store.enter(self.run_id, "finished")
+
+    def reap(self, run_id: str) -> None:
+        """End what a run left on the hosts; say where that could not be done."""
+        for fault in reap(self.login, run_id, self.plan.hosts):
+            self.display.note(f"{fault.host}: what the run left could not be ended: {fault.message}")
+
+    def _play(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "refused.json").unlink(missing_ok=True)
+        content = self.plan.content(self.lacking, self.run_id)
+        content["certificate"] = self.login.trust.certificate.read_text("utf-8")
+        content["driver"] = os.getpid()
+        (self.folder / "plan.json").write_text(json.dumps(content, indent=1), "utf-8")
+        variables = {
+            "hvlab_plan": str(self.folder / "plan.json"),
+            "hvlab_hosts": ",".join(self.plan.hosts),
+            "hvlab_head": self.plan.hosts[0],
+        }
+        with self.display, Play("run-cases.yml", self.login, variables) as play:
+            heard = time.monotonic()
+            while not play.wait(_TICK_S):
+                heard = time.monotonic() if self.take_in() else heard
+                self._show()
+                if time.monotonic() - heard > self.plan.spec.timeout + _PATIENCE_S:
+                    play.stop()
+                    raise HvlabError(f"Ansible fell silent:\n{play.last_words()}")
+            self.take_in()
+            self._judge(play)
+
+    def _show(self) -> None:
+        if not (self.folder / "facts.json").exists():
+            self.display.step("reaching the hosts")
+        elif self.lacking:
+            self.display.step(f"{self.lacking[0].id} on {','.join(self.lacking[0].hosts)}")
+
+    def take_in(self) -> int:
+        """Put every case whose files have come into the store; return how many did."""
+        before = len(self.lacking)
+        for case in list(self.lacking):
+            folder = self.folder / case.id
+            if not folder.is_dir():
+                break
+            found = outcome(case, folder)
+            self.store.add(self._records(case, found))
+            self.lacking.remove(case)
+            told = "ok" if found.error is None else f"{_status(found)}: {found.error}"
+            self.display.finished(case.id, case.hosts, found.seconds, told)
+        return before - len(self.lacking)
+
+    def _records(self, case: Case, found: Outcome) -> Iterator[Record]:
+        facts = json.loads((self.folder / "facts.json").read_text("utf-8"))
+        used = {host: facts[host] for host in case.hosts}
+        versions = {**stack.summary(used, self.plan.variant(case)), **found.versions}
+        whole = {"dtype": case.dtype, "sizes": list(case.sizes), "iterations": case.iterations}
+        rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in found.figures]
+        for params, metric, value, unit in rows or [(whole, None, None, None)]:
+            yield Record(
+                run_id=self.run_id,
+                case_id=case.id,
+                started_at=utc(found.started_at),
+                workload=case.workload,
+                launcher=case.launcher,
+                backend=case.backend,
+                proved_backend=found.proved_backend,
+                hosts=case.hosts,
+                slots_per_host=case.slots,
+                world_size=found.world_size,
+                params=params,
+                repeat=case.repeat,
+                metric=metric,
+                value=value,
+                unit=unit,
+                status=_status(found),
+                error=found.error,
+                stack=versions,
+                raw_path=f"runs/{self.run_id}/{case.id}",
+            )
+
+    def _judge(self, play: Play) -> None:
+        """Raise what ended the playbook before its end."""
+        refused = self.folder / "refused.json"
+        if refused.exists():
+            told = json.loads(refused.read_text("utf-8"))
+            remedy = f"build it (`hvlab provision`), or leave {', '.join(told)} out"
+            raise UsageError("; ".join(told.values()), remedy=remedy)
+        text = "\n".join(f"  {fault.host}: {fault.message.strip()}" for fault in play.faults)
+        if any(fault.unreachable for fault in play.faults):
+            remedy = "bring it back; the same command goes on from there"
+            raise UnreachableError(f"a host was lost:\n{text}", remedy=remedy)
+        if play.faults:
+            raise CheckError(f"the playbook failed:\n{text}", remedy="run `hvlab provision`, then this again")
+        if self.lacking:
+            seen = f"Ansible ended with {play.rc}, {len(self.lacking)} cases were not run"
+            raise HvlabError(f"{seen}:\n{play.last_words()}")
+
+
+def _status(found: Outcome) -> str:
+    if found.error is None:
+        return "ok"
+    return "skipped" if found.skipped else "failed"
+
+
+def _login(lab: Lab) -> Login:
+    """Return the keys the driver logs in with, the certificate good for days."""
+    user = str(lab.vars.get("lab_user_name", "hvlab"))
+    trust = lab_trust(lab.name)
+    if trust is None or not trust.known_hosts.is_file():
+        seen = f"the hosts of lab {lab.name} do not know this machine yet"
+        raise CheckError(seen, remedy="run `hvlab provision` first")
+    trust.renew_user_certificate(user)
+    return Login(lab, trust, user)
+
+
+@contextmanager
+def _alone(store: Store, lab: Lab) -> Iterator[None]:
+    """Hold the lab for one measurement at a time."""
+    try:
+        store.folder.mkdir(parents=True, exist_ok=True)
+        file = (store.folder / f".{lab.name}.lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        seen = f"the results folder {store.folder} cannot be written: {error.strerror}"
+        raise UsageError(seen, remedy="choose another with --results") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            seen = f"lab {lab.name} is being measured by process {file.read().strip() or '?'}"
+            raise UsageError(
+                seen, remedy="wait for its end: two at once would spoil each other's figures"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,66 @@
+"""``hvlab provision``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from hvlab import probe
+from hvlab.cli import options
+from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.inventory import load
+from hvlab.paths import project_dir
+
+# ansible-playbook's own exit statuses; 4 also stands for a playbook that does not parse.
+_UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
+
+
+@click.command("provision")
+@options.inventory
+@options.limit
+@click.option("-t", "--tags", help="Only these parts, by tag (a role's name); several with commas.")
+@click.option("-C", "--check", is_flag=True, help="Change nothing, say what would change.")
+@click.option("-D", "--diff", is_flag=True, help="Show the changes in files.")
+def command(*, inventory: Path, limit: str | None, tags: str | None, check: bool, diff: bool) -> int:
+    """Bring every host to the stack that the inventory asks for: runs site.yml."""
+    lab = load(inventory, limit=limit)
+    probe.probe(lab.hosts)
+    argv = [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml", "-i", str(lab.source)]
+    argv += ["--limit", limit] if limit else []
+    argv += ["--tags", tags] if tags else []
+    argv += ["--check"] if check else []
+    argv += ["--diff"] if diff else []
+    status = _call(argv)
+    if status == 0:
+        return 0
+    if status == _UNREACHABLE:
+        raise UnreachableError(
+            "a host was lost, or the playbook does not parse (see above)",
+            remedy="bring the host back and run this again: it goes on from there",
+        )
+    if status == _USAGE:
+        raise UsageError("ansible-playbook was called wrongly (see above)")
+    if status in _INTERRUPTED:
+        raise InterruptedRunError("interrupted", remedy="run this again: it goes on from there")
+    raise CheckError(f"provisioning failed (see above; ansible-playbook ended with {status})")
+
+
+def _call(argv: list[str]) -> int:
+    """Run Ansible on this terminal and return its status; Ctrl-C reaches it too, so wait for its end."""
+    python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    env = os.environ | {
+        "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
+        "PYTHONPATH": python_path,
+        "PATH": path,
+    }
+    with subprocess.Popen(argv, cwd=project_dir(), env=env) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.wait()
+            return 130

@@ -1,0 +1,74 @@
+"""Show long work: a live line on a terminal, one plain line a case elsewhere. Always on standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+
+class Display:
+    """What is running, how many cases are done, how much time is left. A context manager."""
+
+    def __init__(self, total: int, *, done: int = 0) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._total, self.done, self._before = total, done, done
+        self._started = self._last = time.monotonic()
+        self._progress = Progress(
+            SpinnerColumn(),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._progress.add_task("reaching the hosts", total=total, completed=done, left="")
+
+    def __enter__(self) -> Display:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._progress.stop()
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        self.console.print(text, markup=False)
+
+    def step(self, text: str) -> None:
+        """Say what is going on now."""
+        left = self._left()
+        told = f"about {timedelta(seconds=round(left))} left" if left is not None else ""
+        self._progress.update(self._task, description=text, left=told)
+
+    def finished(self, case: str, hosts: Sequence[str], seconds: float, status: str) -> None:
+        """Count a case and say how it ended."""
+        self.done += 1
+        self._last = time.monotonic()
+        self._progress.update(self._task, completed=self.done)
+        left = self._left()
+        told = f", about {left:.0f} s left" if left else ""
+        self.note(
+            f"[{self.done}/{self._total}] {case} on {','.join(hosts)}: {status} ({seconds:.1f} s{told})"
+        )
+
+    def _left(self) -> float | None:
+        """Return the seconds left, judged by the cases done in this call; None before the first."""
+        measured = self.done - self._before
+        if not measured:
+            return None
+        expected = (self._last - self._started) / measured * (self._total - self.done)
+        return max(0.0, expected - (time.monotonic() - self._last))

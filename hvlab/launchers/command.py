@@ -1,0 +1,50 @@
+"""What a launcher gets and gives."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hvlab.matrix import Case
+
+SSH_OPTIONS = (
+    "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=10 "
+    "-o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A case with everything a launcher needs to know.
+
+    ``program`` is each rank's argv, ``env`` its environment; ``network`` is the ranks' network (CIDR) and
+    ``interface`` its name; ``horovod`` and ``openmpi`` are the folders of the variant and of Open MPI.
+    """
+
+    case: Case
+    program: tuple[str, ...]
+    env: Mapping[str, str]
+    network: str
+    interface: str
+    horovod: str
+    openmpi: str
+    gpu: bool = False
+
+    @property
+    def slots(self) -> str:
+        """Return the hosts as both launchers want them: ``h1:2,h2:2``."""
+        return ",".join(f"{host}:{self.case.slots}" for host in self.case.hosts)
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run on the first host of the case."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Return it as one line for a shell."""
+        given = [f"{name}={value}" for name, value in self.env.items()]
+        return shlex.join([*(["env", *given] if given else []), *self.argv])

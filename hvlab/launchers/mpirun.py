@@ -1,0 +1,25 @@
+"""Open MPI's mpirun (4.0 and 4.1)."""
+
+from __future__ import annotations
+
+from hvlab.launchers.command import SSH_OPTIONS, Command, Job
+
+
+def command(job: Job) -> Command:
+    """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
+    parameters = {
+        "pml": "ob1",
+        "btl": "^openib",
+        "btl_tcp_if_include": job.network,
+        "oob_tcp_if_include": job.network,
+        "plm_rsh_agent": f"ssh {SSH_OPTIONS}",
+    }
+    if not job.gpu:
+        parameters["opal_warn_on_missing_libcuda"] = "0"
+    argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots]
+    argv += ["--bind-to", "none", "--map-by", "slot"]
+    for name, value in parameters.items():
+        argv += ["-mca", name, value]
+    for name, value in job.env.items():
+        argv += ["-x", f"{name}={value}"]
+    return Command((*argv, *job.program))

@@ -1,0 +1,150 @@
+"""Ask each host's SSH endpoint who it is, before any playbook runs."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import socket
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+from paramiko.hostkeys import HostKeyEntry
+
+from hvlab.errors import UnreachableError
+from hvlab.inventory import Host
+
+TIMEOUT_S = 8.0
+_SYSTEM_KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A host that cannot be used: what was seen there, what to do."""
+
+    host: str
+    seen: str
+    remedy: str
+
+
+def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
+    """Reach every host at once; raise one UnreachableError that names those that fail.
+
+    ``known_hosts`` is the file in force; by default what the inventory's ssh options name, else the user's.
+    """
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    with ThreadPoolExecutor(max_workers=min(32, len(hosts))) as pool:
+        answers = pool.map(lambda host: _ask(host, known_hosts), hosts)
+        faults = [fault for fault in answers if fault is not None]
+    if faults:
+        lines = [f"  {fault.host}: {fault.seen}\n    what to do: {fault.remedy}" for fault in faults]
+        raise UnreachableError("\n".join([f"{len(faults)} of {len(hosts)} hosts cannot be used:", *lines]))
+
+
+def known_hosts_files(host: Host) -> list[Path]:
+    """Return the known_hosts files that ssh would read for this host, as the inventory has it."""
+    options = [host.text(f"ansible_ssh_{kind}_args") or "" for kind in ("common", "extra")]
+    words = shlex.split(" ".join(options))
+    for index, word in enumerate(words):
+        option = words[index + 1] if word == "-o" and index + 1 < len(words) else word.removeprefix("-o")
+        name, _, value = option.partition("=")
+        if name.lower() == "userknownhostsfile" and "{{" not in value:
+            return [Path(part).expanduser() for part in value.split()]
+    return [path.expanduser() for path in _SYSTEM_KNOWN_HOSTS]
+
+
+def _ask(host: Host, known_hosts: Path | None) -> Fault | None:
+    if _behind_proxy(host):
+        return None
+    files = [known_hosts] if known_hosts else known_hosts_files(host)
+    keys, by_authority = _known(host, files)
+    try:
+        with socket.create_connection((host.address, host.port), timeout=TIMEOUT_S) as link:
+            if by_authority and not keys:
+                # Only ssh itself can check a host certificate; here it is enough that sshd answers.
+                return _greeting(host, link)
+            return _judge(host, link, keys, files=files)
+    except OSError as error:
+        return _unreached(host, error)
+
+
+def _unreached(host: Host, error: OSError) -> Fault:
+    where = f"{host.address}:{host.port}"
+    look = "look at its power, its network and ansible_host"
+    if isinstance(error, ConnectionRefusedError):
+        return Fault(
+            host.name, f"{where} refuses the connection", "start sshd there, or correct ansible_port"
+        )
+    if isinstance(error, socket.gaierror):
+        seen = f"the name {host.address} does not resolve: {error.strerror}"
+        return Fault(host.name, seen, "set ansible_host to its address")
+    if isinstance(error, TimeoutError):
+        seen = f"{where} does not answer within {TIMEOUT_S:.0f} s"
+    else:
+        seen = f"{where}: {error.strerror or error}"
+    return Fault(host.name, seen, "boot the virtual machines: `hvlab lab up`" if host.virtual else look)
+
+
+def _judge(
+    host: Host, link: socket.socket, keys: dict[str, paramiko.PKey], *, files: Iterable[Path]
+) -> Fault | None:
+    transport = paramiko.Transport(link)
+    transport.banner_timeout = TIMEOUT_S
+    if keys:
+        # Ask for the kinds of key that are known, as ssh does.
+        preferred = [kind for kind in transport.get_security_options().key_types if kind in keys]
+        transport.get_security_options().key_types = preferred or list(keys)
+    try:
+        transport.start_client(timeout=TIMEOUT_S)
+        key = transport.get_remote_server_key()
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        return _mute(host, str(error) or "it hung up")
+    finally:
+        transport.close()
+    known = keys.get(key.get_name())
+    if known == key:
+        return None
+    told = ", ".join(map(str, files))
+    seen = f"{key.get_name()} {key.fingerprint}"
+    if known is None:
+        remedy = f"compare it with the host's own (ssh-keygen -lf), then add it to {told}"
+        return Fault(host.name, f"its host key {seen} is unknown", remedy)
+    remedy = f"if the host was installed anew, replace its line in {told}; else find out who answers there"
+    return Fault(host.name, f"its host key has changed: known {known.fingerprint}, seen {seen}", remedy)
+
+
+def _greeting(host: Host, link: socket.socket) -> Fault | None:
+    greeting = link.makefile("rb").readline(256)
+    return None if greeting.startswith(b"SSH-2.0-") else _mute(host, f"it says {greeting[:40]!r}")
+
+
+def _mute(host: Host, seen: str) -> Fault:
+    told = f"{host.address}:{host.port} does not speak SSH as it should: {seen}"
+    return Fault(host.name, told, "look at sshd there (journalctl -u ssh)")
+
+
+def _known(host: Host, files: Iterable[Path]) -> tuple[dict[str, paramiko.PKey], bool]:
+    """Return the host's known keys by kind, and whether a certificate authority vouches for it."""
+    name = host.address if host.port == paramiko.config.SSH_PORT else f"[{host.address}]:{host.port}"
+    entries = paramiko.HostKeys()
+    by_authority = False
+    for path in files:
+        for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+            if line.startswith("@cert-authority"):
+                trusted = line.split()[1].split(",")
+                by_authority |= name in trusted or host.name in trusted
+                continue
+            with suppress(paramiko.SSHException):
+                entry = None if line.startswith(("@", "#")) else HostKeyEntry.from_line(line)
+                if entry is not None:
+                    for alias in entry.hostnames:
+                        entries.add(alias, entry.key.get_name(), entry.key)
+    return {**dict(entries.lookup(host.name) or {}), **dict(entries.lookup(name) or {})}, by_authority
+
+
+def _behind_proxy(host: Host) -> bool:
+    options = " ".join(host.text(f"ansible_ssh_{kind}_args") or "" for kind in ("common", "extra")).lower()
+    return "proxy" in options or host.vars.get("ansible_connection", "ssh") not in ("ssh", "smart")

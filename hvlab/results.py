@@ -1,0 +1,248 @@
+"""The store of what was measured: SQLite, append-only, with the raw files beside it.
+
+``<results>/hvlab.db`` holds the tables; ``<results>/runs/<run>/<case>/`` the files of each case. Rows are
+only ever added: triggers refuse changes and deletions, and how a run goes on is a row of its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hvlab.errors import HvlabError, UsageError
+
+SCHEMA = 1
+_TABLES = """
+CREATE TABLE runs (
+  run_id TEXT PRIMARY KEY, started_at TEXT NOT NULL, lab TEXT NOT NULL, spec_key TEXT NOT NULL,
+  spec TEXT NOT NULL, cases TEXT NOT NULL) STRICT;
+CREATE TABLE states (
+  run_id TEXT NOT NULL REFERENCES runs, at TEXT NOT NULL, state TEXT NOT NULL) STRICT;
+CREATE TABLE records (
+  run_id TEXT NOT NULL REFERENCES runs, case_id TEXT NOT NULL, started_at TEXT NOT NULL,
+  workload TEXT NOT NULL, launcher TEXT NOT NULL, backend TEXT NOT NULL, proved_backend TEXT,
+  hosts TEXT NOT NULL, slots_per_host INTEGER NOT NULL, world_size INTEGER, params TEXT NOT NULL,
+  repeat INTEGER NOT NULL, metric TEXT, value REAL, unit TEXT, status TEXT NOT NULL, error TEXT,
+  stack TEXT NOT NULL, raw_path TEXT NOT NULL) STRICT;
+CREATE INDEX records_case ON records (run_id, case_id);
+"""
+_APPEND_ONLY = """
+CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
+BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+"""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One value. ``status`` is ok, failed or skipped; a case that has no figures is one record.
+
+    ``started_at`` is UTC (ISO 8601); ``raw_path`` is relative to the results folder.
+    """
+
+    run_id: str
+    case_id: str
+    started_at: str
+    workload: str
+    launcher: str
+    backend: str
+    proved_backend: str | None
+    hosts: tuple[str, ...]
+    slots_per_host: int
+    world_size: int | None
+    params: Mapping[str, Any]
+    repeat: int
+    metric: str | None
+    value: float | None
+    unit: str | None
+    status: str
+    error: str | None
+    stack: Mapping[str, Any]
+    raw_path: str
+
+
+FIELDS = tuple(field.name for field in fields(Record))
+_AS_JSON = ("hosts", "params", "stack")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One command's worth of cases; ``state`` is running, interrupted, finished or refused."""
+
+    run_id: str
+    started_at: str
+    lab: str
+    state: str
+    planned: tuple[str, ...]
+
+
+def utc(seconds: float | None = None) -> str:
+    """Return a time (default: now) as UTC ISO 8601 with milliseconds."""
+    when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time, such as 20261120T155301Z-ab12."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+
+
+class Store:
+    """The results under one folder; opened for each use, so that several may read while one writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = folder / "hvlab.db"
+
+    def run_folder(self, run_id: str) -> Path:
+        """Return where the raw files of a run lie."""
+        return self.folder / "runs" / run_id
+
+    def create(
+        self, run_id: str, *, lab: str, spec_key: str, spec: Mapping[str, Any], cases: list[str]
+    ) -> None:
+        """Add a run, with the ids of all its cases."""
+        with self._open(write=True) as database:
+            row = (run_id, utc(), lab, spec_key, json.dumps(spec), json.dumps(cases))
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)", row)
+            database.execute("INSERT INTO states VALUES (?, ?, 'running')", (run_id, utc()))
+
+    def enter(self, run_id: str, state: str) -> None:
+        """Note that a run is now ``state``."""
+        with self._open(write=True) as database:
+            database.execute("INSERT INTO states VALUES (?, ?, ?)", (run_id, utc(), state))
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records, all or none."""
+        marks = ", ".join("?" * len(FIELDS))
+        with self._open(write=True) as database:
+            database.executemany(f"INSERT INTO records VALUES ({marks})", map(_row, records))  # noqa: S608
+
+    def done(self, run_id: str) -> set[str]:
+        """Return the ids of the cases that have records."""
+        with self._open() as database:
+            rows = database.execute("SELECT DISTINCT case_id FROM records WHERE run_id = ?", (run_id,))
+            return {row[0] for row in rows}
+
+    def unfinished(self, spec_key: str) -> Run | None:
+        """Return the last run of that specification if it did not come to its end."""
+        with self._open() as database:
+            query = "SELECT run_id FROM runs WHERE spec_key = ? ORDER BY started_at DESC, rowid DESC LIMIT 1"
+            row = database.execute(query, (spec_key,)).fetchone()
+        run = self.run(row[0]) if row else None
+        return run if run and run.state in ("running", "interrupted") else None
+
+    def runs(self) -> list[Run]:
+        """Return every run, the oldest first."""
+        query = """
+            SELECT run_id, started_at, lab, cases,
+              (SELECT state FROM states WHERE states.run_id = runs.run_id ORDER BY rowid DESC LIMIT 1)
+            FROM runs ORDER BY started_at, rowid"""
+        with self._open() as database:
+            return [
+                Run(row[0], row[1], row[2], row[4], tuple(json.loads(row[3])))
+                for row in database.execute(query)
+            ]
+
+    def run(self, run_id: str | None = None) -> Run:
+        """Return one run, by default the last. Raises UsageError where there is none."""
+        runs = self.runs()
+        if not runs:
+            raise UsageError(f"there are no results in {self.folder}", remedy="run `hvlab bench` first")
+        if run_id is None:
+            return runs[-1]
+        for run in runs:
+            if run.run_id == run_id:
+                return run
+        names = [run.run_id for run in runs]
+        near = difflib.get_close_matches(run_id, names, n=3, cutoff=0.5) or names[-3:]
+        raise UsageError(f"there is no run {run_id!r}", remedy=f"near ones: {', '.join(near)}")
+
+    def records(self, run_id: str) -> list[Record]:
+        """Return a run's records in the order they were measured."""
+        query = f"SELECT {', '.join(FIELDS)} FROM records WHERE run_id = ? ORDER BY rowid"  # noqa: S608
+        with self._open() as database:
+            return [_record(row) for row in database.execute(query, (run_id,))]
+
+    def overview(self) -> list[dict[str, Any]]:
+        """Return for each run, the newest first, how many of its cases went well (all their records did)."""
+        query = """
+            SELECT run_id, sum(worst = 0), sum(worst = 2), sum(worst = 1) FROM (
+              SELECT run_id, case_id,
+                max(CASE status WHEN 'ok' THEN 0 WHEN 'skipped' THEN 1 ELSE 2 END) AS worst
+              FROM records GROUP BY run_id, case_id) GROUP BY run_id"""
+        with self._open() as database:
+            counts = {row[0]: row[1:] for row in database.execute(query)}
+        rows = []
+        for run in reversed(self.runs()):
+            ok, failed, skipped = counts.get(run.run_id, (0, 0, 0))
+            rows.append(
+                {
+                    "run_id": run.run_id,
+                    "started_at": run.started_at,
+                    "cases": len(run.planned) - skipped,
+                    "ok": ok,
+                    "failed": failed,
+                    "state": run.state,
+                    "lab": run.lab,
+                }
+            )
+        return rows
+
+    @contextmanager
+    def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        """Yield the database in a transaction that is closed with it; reading makes no file."""
+        try:
+            with closing(self._connect(write=write)) as database, database:
+                yield database
+        except (OSError, sqlite3.Error) as error:
+            verb = "written" if write else "read"
+            raise HvlabError(
+                f"the results in {self._file} cannot be {verb}: {error}",
+                remedy="free the disk or correct its rights, or choose another folder with --results",
+            ) from error
+
+    def _connect(self, *, write: bool) -> sqlite3.Connection:
+        if not write and not self._file.is_file():
+            return _made(sqlite3.connect(":memory:"))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self._file, timeout=30)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, SCHEMA):
+            database.close()
+            raise UsageError(
+                f"{self._file} has schema version {version}, this hvlab knows {SCHEMA}",
+                remedy="use the hvlab that wrote it, or another folder with --results",
+            )
+        return _made(database) if version == 0 else database
+
+
+def _made(database: sqlite3.Connection) -> sqlite3.Connection:
+    triggers = "".join(
+        _APPEND_ONLY.format(table=table, verb=verb)
+        for table in ("runs", "states", "records")
+        for verb in ("UPDATE", "DELETE")
+    )
+    database.executescript(f"BEGIN IMMEDIATE;{_TABLES}{triggers}PRAGMA user_version = {SCHEMA};COMMIT;")
+    return database
+
+
+def _row(record: Record) -> tuple[Any, ...]:
+    values = dict(zip(FIELDS, astuple(record), strict=True))
+    return tuple(json.dumps(value) if name in _AS_JSON else value for name, value in values.items())
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    values = dict(zip(FIELDS, row, strict=True))
+    values |= {name: json.loads(values[name]) for name in _AS_JSON}
+    values["hosts"] = tuple(values["hosts"])
+    return Record(**values)

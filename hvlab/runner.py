@@ -1,0 +1,188 @@
+"""Run a playbook through ansible-runner, from its own private folder. The only importer of ansible_runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ansible_runner
+
+from hvlab.errors import HvlabError
+from hvlab.inventory import Lab
+from hvlab.paths import project_dir
+from hvlab.stack import folders
+from hvlab.trust import Trust
+
+_SSH = (
+    "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
+    "-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o IdentitiesOnly=yes"
+)
+_STOP_S = 10.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What went wrong on a host, as Ansible tells it."""
+
+    host: str
+    message: str
+    unreachable: bool
+
+
+@dataclass(frozen=True)
+class Login:
+    """How the driver reaches a lab: as the unprivileged user that runs the ranks."""
+
+    lab: Lab
+    trust: Trust
+    user: str
+
+    def variables(self) -> dict[str, Any]:
+        """Return the connection variables, which go before the inventory's."""
+        return {
+            "ansible_user": self.user,
+            "ansible_become": False,
+            "ansible_ssh_private_key_file": str(self.trust.identity),
+            "ansible_ssh_args": f"{_SSH} -o UserKnownHostsFile={self.trust.known_hosts}",
+        }
+
+
+class Play:
+    """One run of a playbook, in the background; a context manager.
+
+    ``faults`` grows as they happen; ``rc`` is None until the end. The private folder, which holds the whole
+    environment in clear, is gone afterwards.
+    """
+
+    def __init__(self, playbook: str, login: Login, variables: Mapping[str, Any]) -> None:
+        self.faults: list[Fault] = []
+        self.rc: int | None = None
+        self._playbook = playbook
+        self._source = login.lab.source
+        self._variables = {**variables, **login.variables()}
+        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._pid: int | None = None
+        self._cancelled = False
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Play:
+        self._folder = Path(tempfile.mkdtemp(prefix="hvlab-"))
+        self._write_settings()
+        threading.Thread(target=self._work, daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if not self._ended.is_set():
+            self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, at most so long; return whether it has come."""
+        ended = self._ended.wait(seconds)
+        self._drain()
+        return ended
+
+    def stop(self) -> None:
+        """End Ansible and its workers. What runs on the hosts goes on: reap it."""
+        self._drain()
+        if self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+            self._ended.wait(_STOP_S)
+        self._cancelled = True
+        self._ended.wait(_STOP_S)
+
+    def _work(self) -> None:
+        try:
+            command, *arguments = self._command()
+            _, _, self.rc = ansible_runner.run_command(
+                command,
+                arguments,
+                private_data_dir=str(self._folder),
+                ident="run",
+                host_cwd=str(project_dir()),
+                quiet=True,
+                event_handler=self._enqueue,
+                cancel_callback=lambda: self._cancelled,
+            )
+        finally:
+            self._ended.set()
+
+    def last_words(self, lines: int = 15) -> str:
+        """Return the end of what Ansible printed."""
+        file = self._folder / "artifacts/run/stdout"
+        text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+        return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
+
+    def _command(self) -> list[str]:
+        """Return Ansible's argv; it ends with us, even when we are killed."""
+        wrapper = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+        program = str(Path(sys.executable).parent / "ansible-playbook")
+        variables = f"@{self._folder}/env/extravars"
+        return [*wrapper, program, "-i", str(self._source), "-e", variables, f"playbooks/{self._playbook}"]
+
+    def _write_settings(self) -> None:
+        env = self._folder / "env"
+        env.mkdir(mode=0o700)
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        python = [str(project_dir()), *filter(None, [os.environ.get("PYTHONPATH")])]
+        files = {
+            "settings": {"pexpect_timeout": 1, "suppress_ansible_output": True},
+            "envvars": {
+                "PATH": path,
+                "PYTHONPATH": os.pathsep.join(python),
+                "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
+                "ANSIBLE_HOST_KEY_CHECKING": "True",
+                "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.minimal",
+                "ANSIBLE_NOCOLOR": "1",
+            },
+            "extravars": self._variables,
+        }
+        for name, data in files.items():
+            descriptor = os.open(env / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(data, file)
+
+    def _enqueue(self, event: dict[str, Any]) -> bool:
+        """Take an event from the runner's thread; False keeps no file of it."""
+        self._events.put(event)
+        return False
+
+    def _drain(self) -> None:
+        while not self._events.empty():
+            event = self._events.get()
+            # Later events may come from a worker.
+            self._pid = self._pid or event.get("pid")
+            data = event.get("event_data") or {}
+            result = data.get("res")
+            unreachable = event.get("event") == "runner_on_unreachable"
+            failed = event.get("event") in ("runner_on_failed", "runner_item_on_failed")
+            if not (unreachable or failed) or data.get("ignore_errors") or not isinstance(result, dict):
+                continue
+            message = str(result.get("msg") or result.get("stderr") or result)
+            if not (result.get("results") and self.faults):
+                lost = unreachable or bool(result.get("lost"))
+                self.faults.append(Fault(str(data.get("host")), message, lost))
+
+
+def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[Fault]:
+    """End what ``run_id`` left on these hosts; return what could not be done."""
+    program = f"{folders(login.lab).workloads}/reap.py"
+    variables = {"hvlab_run": run_id, "hvlab_hosts": ",".join(hosts), "hvlab_reap": program}
+    with Play("reap-cases.yml", login, variables) as play:
+        while not play.wait(0.2):
+            pass
+        if play.rc and not play.faults:
+            raise HvlabError(f"the run's processes could not be ended:\n{play.last_words()}")
+        return play.faults

@@ -1,0 +1,208 @@
+"""What a host can run: the table of backends, a lab's Horovod variants, and what facts say of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hvlab.errors import UsageError
+from hvlab.inventory import Host, Lab
+
+# As the role horovod has it.
+DEFAULT_VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "cpu": {"mpi": True, "gloo": True, "ccl": True, "gpu_operations": ""}
+}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A data plane: who may start its ranks (the first by default), and how the ranks are told to use it.
+
+    ``env`` may hold ``{interface}``. ``proof`` is the activity that Horovod's timeline shows
+    when this backend, and no other, carried an allreduce.
+    """
+
+    name: str
+    launchers: tuple[str, ...]
+    proof: str
+    gpu: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+BACKENDS: Mapping[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend(
+            "mpi",
+            ("mpirun",),
+            proof="MPI_ALLREDUCE",
+            env={"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
+        ),
+        Backend(
+            "gloo",
+            ("horovodrun",),
+            proof="GLOO_ALLREDUCE",
+            env={"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
+        ),
+        Backend(
+            "nccl",
+            ("mpirun",),
+            proof="NCCL_ALLREDUCE",
+            gpu=True,
+            env={"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "{interface}"},
+        ),
+        Backend(
+            "ccl",
+            ("mpirun",),
+            proof="CCL_ALLREDUCE",
+            env={
+                "HOROVOD_CONTROLLER": "mpi",
+                "HOROVOD_CPU_OPERATIONS": "CCL",
+                "CCL_ATL_TRANSPORT": "ofi",
+                "FI_PROVIDER": "tcp",
+                "FI_TCP_IFACE": "{interface}",
+                "CCL_KVS_IFACE": "{interface}",
+                "CCL_OFI_LIBRARY_PATH": "libfabric.so.1",
+                "CCL_LOG_LEVEL": "error",
+            },
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the roles put things on the hosts."""
+
+    openmpi: str
+    horovod: str
+    workloads: str
+
+
+def folders(lab: Lab) -> Folders:
+    """Return the folders, the inventory's own where it names some."""
+    return Folders(
+        openmpi=lab.text("openmpi_prefix", "/opt/hvlab/openmpi") + "/current",
+        horovod=lab.text("horovod_prefix", "/opt/hvlab/horovod"),
+        workloads=lab.text("workloads_dir", "/opt/hvlab/workloads"),
+    )
+
+
+def variants(host: Host) -> dict[str, frozenset[str]]:
+    """Return the Horovod variants the inventory asks for on this host, with the backends of each."""
+    wanted: Mapping[str, Mapping[str, Any]] = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
+    return {
+        name: frozenset(
+            backend
+            for backend in BACKENDS
+            if item.get(backend) is True or item.get("gpu_operations") == backend == "nccl"
+        )
+        for name, item in wanted.items()
+    }
+
+
+def variant_for(backend: str, hosts: Iterable[Host]) -> str | None:
+    """Return the variant that has ``backend`` on every one of ``hosts``; None where there is none."""
+    for host in hosts:
+        if BACKENDS[backend].gpu and not host.gpu:
+            return None
+    common = [variants(host) for host in hosts]
+    for name in common[0] if common else ():
+        if all(backend in found.get(name, ()) for found in common):
+            return name
+    return None
+
+
+def available(hosts: Sequence[Host]) -> list[str]:
+    """Return the backends that all of ``hosts`` can run, as the inventory has it."""
+    return [name for name in BACKENDS if variant_for(name, hosts)]
+
+
+def choose(wanted: Sequence[str], lab: Lab) -> list[str]:
+    """Return the backends to measure: those wanted, or all that the hosts can run.
+
+    Raises UsageError for an unknown backend and for one that some host cannot run.
+    """
+    usable = available(lab.hosts)
+    works = f"these would work here: {', '.join(usable) or 'none'}"
+    for name in wanted:
+        if name not in BACKENDS:
+            near = difflib.get_close_matches(name, BACKENDS, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise UsageError(
+                f"unknown backend {name!r}", remedy=f"{hint}the backends are {', '.join(BACKENDS)}"
+            )
+        if name in usable:
+            continue
+        lacking = [host.name for host in lab.hosts if not variant_for(name, [host])]
+        without = [host.name for host in lab.hosts if BACKENDS[name].gpu and not host.gpu]
+        if without:
+            raise UsageError(
+                f"backend {name} needs an NVIDIA GPU, and these hosts have none: {', '.join(without)}",
+                remedy=f"{works}; hosts that do have GPUs belong in the inventory's group gpu",
+            )
+        raise UsageError(
+            f"no Horovod variant of the inventory has {name} on {', '.join(lacking) or 'all hosts alike'}",
+            remedy=f"{works}; or add it to horovod_variants and run `hvlab provision`",
+        )
+    if not usable:
+        raise UsageError("these hosts can run no backend", remedy="look at horovod_variants in the inventory")
+    return list(dict.fromkeys(wanted)) or usable
+
+
+def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return why these hosts cannot run ``backend``, from what the role recorded there; None if they can."""
+    absent, lacking = [], []
+    for host, found in facts.items():
+        operations = built(found).get(variant)
+        if operations is None:
+            absent.append(host)
+        elif backend not in operations:
+            lacking.append(host)
+    told = []
+    if absent:
+        told.append(f"Horovod's variant {variant} is not installed on {', '.join(absent)}")
+    if lacking:
+        told.append(f"Horovod's variant {variant} was built without {backend} on {', '.join(lacking)}")
+    return "; ".join(told) or None
+
+
+def built(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Return the backends of each Horovod variant installed on a host, from its facts."""
+    recorded = (facts.get("ansible_local") or {}).get("hvlab_horovod") or {}
+    return {
+        name: frozenset(map(str.lower, item.get("operations", ())))
+        for name, item in (recorded.get("variants") or {}).items()
+    }
+
+
+def summary(facts: Mapping[str, Mapping[str, Any]], variant: str) -> dict[str, Any]:
+    """Return the stack that a record keeps: versions that are the same everywhere, by host where not."""
+    rows = {host: _versions(found, variant) for host, found in facts.items()}
+    keys = dict.fromkeys(key for row in rows.values() for key in row)
+    told: dict[str, Any] = {}
+    for key in keys:
+        values = {host: row.get(key) for host, row in rows.items()}
+        distinct = set(values.values())
+        told[key] = distinct.pop() if len(distinct) == 1 else values
+    return told
+
+
+def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
+    local = facts.get("ansible_local") or {}
+    horovod = ((local.get("hvlab_horovod") or {}).get("variants") or {}).get(variant) or {}
+    packages = (facts.get("hvlab") or {}).get("packages") or {}
+    found = {
+        "os": f"{facts.get('distribution')} {facts.get('distribution_version')}",
+        "kernel": facts.get("kernel"),
+        "architecture": facts.get("architecture"),
+        "cpus": facts.get("processor_vcpus"),
+        "gcc": (facts.get("hvlab") or {}).get("gcc"),
+        "openmpi": (local.get("hvlab_openmpi") or {}).get("version"),
+        "horovod": horovod.get("version") or (local.get("hvlab_horovod") or {}).get("version"),
+        "torch": horovod.get("torch") or (local.get("hvlab_python_env") or {}).get("torch"),
+        "libfabric": packages.get("libfabric1"),
+    }
+    return {key: value for key, value in found.items() if value is not None}

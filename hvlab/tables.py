@@ -1,0 +1,64 @@
+"""Rows as a table for people, JSON or CSV for machines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+_LIMITS = {"hosts": 30, "params": 60, "error": 60}
+_UNLIMITED = 10_000
+
+
+def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_format: str) -> str:
+    """Return ``rows`` as table, json or csv, with these columns in this order and no newline at the end."""
+    if output_format == "json":
+        return json.dumps([{name: row.get(name) for name in columns} for row in rows], indent=1)
+    if output_format == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_flat(row.get(name)) for name in columns] for row in rows)
+        return text.getvalue().rstrip("\n")
+    return as_text(table(rows, columns))
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, title: str | None = None) -> Table:
+    """Return a rich table; numbers stand at the right."""
+    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in columns:
+        numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
+        align: JustifyMethod = "right" if numbers else "left"
+        made.add_column(name, justify=align, overflow="fold", max_width=_LIMITS.get(name))
+    for row in rows:
+        made.add_row(*(_shown(row.get(name)) for name in columns))
+    return made
+
+
+def as_text(made: Table) -> str:
+    """Return a rich table as text without colours, as wide as it is: a row stays on its line."""
+    text = io.StringIO()
+    Console(file=text, no_color=True, width=_UNLIMITED).print(made)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip())
+
+
+def _flat(value: object) -> object:
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else value
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_shown(inner)}" for name, inner in value.items())
+    return str(value)

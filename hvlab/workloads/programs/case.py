@@ -1,0 +1,186 @@
+"""Run one case on its first host: start the launcher, watch the time, end what is left, hand over the files.
+
+Reads a JSON object from standard input: {"case": "RUN/CASE", "argv", "env", "hosts", "self", "timeout" (s),
+"ssh" (argv before a host's name), "certificate" (of the key that reaches the other hosts)}.
+Writes a tar of the case's folder ~/.hvlab/runs/RUN/CASE to standard output; case.json in it says how it
+ended. The launcher's output goes to files. Needs Python 3.8+ and no package.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GRACE_S = 5.0
+LOCK_WAIT_S = 10.0
+BUSY = 75
+LIMIT = 16 * 2**20
+
+
+def main() -> int:
+    """Return 0 however the case ended, BUSY where the host measures another."""
+    job = json.load(sys.stdin)
+    folder = os.path.join(os.path.expanduser("~/.hvlab/runs"), job["case"])
+    os.makedirs(folder, exist_ok=True)
+    outcome: dict[str, Any] = {
+        "started_at": time.time(),
+        "rc": None,
+        "timed_out": False,
+        "error": None,
+        "reaped": {},
+    }
+    with open(os.path.expanduser("~/.hvlab/lock"), "a+") as lock:
+        holder = take(lock, job["case"])
+        if holder is not None:
+            sys.stderr.write("this host is measuring another case, {}\n".format(holder))
+            return BUSY
+        for left in os.listdir(folder):
+            os.unlink(os.path.join(folder, left))
+        write(folder, "argv.json", job["argv"])
+        write(folder, "env.json", job["env"])
+        renew(job["certificate"])
+        supervise(job, folder, outcome)
+    outcome["ended_at"] = time.time()
+    write(folder, "case.json", outcome)
+    sys.stdout.buffer.write(packed(folder))
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def take(lock: Any, case: str) -> str | None:
+    """Take the host's lock, waiting a little; return who holds it where it stays taken."""
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                lock.seek(0)
+                return str(lock.read().strip()) or "unknown"
+            time.sleep(0.1)
+        else:
+            lock.truncate(0)
+            lock.write(case)
+            lock.flush()
+            return None
+
+
+def renew(certificate: str) -> None:
+    """Put the certificate in place where the host has an older one."""
+    path = os.path.expanduser("~/.ssh/id_ed25519-cert.pub")
+    try:
+        with open(path) as file:
+            if file.read() == certificate:
+                return
+    except FileNotFoundError:
+        pass
+    with open(path + ".part", "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(certificate)
+    os.replace(path + ".part", path)
+
+
+def supervise(job: dict[str, Any], folder: str, outcome: dict[str, Any]) -> None:
+    """Run the launcher to its end or to the end of its time; fill in ``outcome``."""
+    env = {**os.environ, **job["env"], "HVLAB_CASE": job["case"]}
+    with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
+        try:
+            launcher = subprocess.Popen(
+                job["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=folder,
+                env=env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            outcome["error"] = "{}: {}".format(job["argv"][0], error.strerror)
+            return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(stop(launcher)))
+    try:
+        outcome["rc"] = launcher.wait(timeout=job["timeout"])
+    except subprocess.TimeoutExpired:
+        outcome["timed_out"] = True
+        outcome["rc"] = stop(launcher)
+    if outcome["rc"] != 0:
+        outcome["reaped"] = reap(job)
+
+
+def stop(launcher: subprocess.Popen[bytes]) -> int:
+    """End the launcher's session: TERM, a grace, KILL. Return its exit status."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(launcher.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            return launcher.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return launcher.wait()
+
+
+def reap(job: dict[str, Any]) -> dict[str, Any]:
+    """End what the case left on each of its hosts; return, for each host, what that was."""
+    argv = ["python3", os.path.join(HERE, "reap.py"), job["case"]]
+    unmarked = {name: value for name, value in os.environ.items() if name != "HVLAB_CASE"}
+    started = {
+        host: subprocess.Popen(
+            argv if host == job["self"] else [*job["ssh"], host, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=unmarked,
+        )
+        for host in job["hosts"]
+    }
+    told: dict[str, Any] = {}
+    for host, process in started.items():
+        try:
+            out, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            told[host] = "no answer within 30 s"
+            continue
+        try:
+            told[host] = json.loads(out)
+        except ValueError:
+            told[host] = err.decode(errors="replace").strip()[-500:]
+    return told
+
+
+def write(folder: str, name: str, data: object) -> None:
+    """Write a JSON file that is whole or not there."""
+    path = os.path.join(folder, name)
+    with open(path + ".part", "w") as file:
+        json.dump(data, file, indent=1)
+    os.replace(path + ".part", path)
+
+
+def packed(folder: str) -> bytes:
+    """Return a tar of the folder's files, of each at most the last ``LIMIT`` bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                file.seek(max(0, os.path.getsize(path) - LIMIT))
+                content = file.read()
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(content), int(os.path.getmtime(path))
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

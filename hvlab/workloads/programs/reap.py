@@ -1,0 +1,128 @@
+"""End the processes of a case (RUN/CASE) or of a whole run (RUN) on this host: TERM, then KILL.
+
+A process belongs to it when it is ours and HVLAB_CASE in its environment says so, or when it is the Open MPI
+daemon above such a process. Nobody else's process is touched. Prints a JSON list of what was ended.
+Needs Python 3.8+ and no package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+GRACE_S = 3.0
+DAEMONS = ("orted", "mpirun")
+
+
+def main() -> int:
+    """Return the exit status: 2 where no run is named."""
+    wanted = "/".join(sys.argv[1:]).strip("/")
+    if not wanted:
+        sys.stderr.write("usage: reap.py RUN[/CASE]\n")
+        return 2
+    print(json.dumps(reap(wanted)))
+    return 0
+
+
+def reap(wanted: str) -> list[dict[str, Any]]:
+    """Return ``{"pid", "argv", "signal"}`` of each process that was ended."""
+    ended: dict[int, dict[str, Any]] = {}
+    deadline = time.monotonic() + GRACE_S
+    sent = signal.SIGTERM
+    while True:
+        found = [pid for pid in processes(wanted) if alive(pid)]
+        for pid in found:
+            if ended.get(pid, {}).get("signal") == sent.name:
+                continue
+            ended[pid] = {"pid": pid, "argv": arguments(pid), "signal": sent.name}
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sent)
+        if not found:
+            return list(ended.values())
+        if time.monotonic() > deadline:
+            if sent is signal.SIGKILL:
+                return list(ended.values())
+            sent, deadline = signal.SIGKILL, time.monotonic() + GRACE_S
+        time.sleep(0.05)
+
+
+def processes(wanted: str) -> list[int]:
+    """Return the pids of the case or run ``wanted``, our own ancestors not among them."""
+    spared = lineage(os.getpid())
+    found = set()
+    for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        if pid in spared or not belongs(pid, wanted):
+            continue
+        found.add(pid)
+        found.update(up for up in lineage(pid) if up not in spared and name(up) in DAEMONS and ours(up))
+    return sorted(found)
+
+
+def belongs(pid: int, wanted: str) -> bool:
+    """Whether a process is ours and marked with the case, or with a case of the run."""
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            environment = file.read().split(b"\0")
+    except OSError:
+        return False
+    marks = [item[len(b"HVLAB_CASE=") :].decode() for item in environment if item.startswith(b"HVLAB_CASE=")]
+    return any(mark == wanted or mark.startswith(wanted.rstrip("/") + "/") for mark in marks) and ours(pid)
+
+
+def ours(pid: int) -> bool:
+    """Whether a process runs as we do."""
+    try:
+        return os.stat("/proc/{}".format(pid)).st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def status(pid: int) -> tuple[str, int]:
+    """Return (state, parent's pid) of a process; ("", 0) where it is gone."""
+    try:
+        with open("/proc/{}/stat".format(pid)) as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return "", 0
+    return fields[0], int(fields[1])
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that waits for its parent does not."""
+    return status(pid)[0] not in ("", "Z", "X")
+
+
+def name(pid: int) -> str:
+    """Return the name of a process's program."""
+    try:
+        with open("/proc/{}/comm".format(pid)) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def lineage(pid: int) -> list[int]:
+    """Return a process and its ancestors, init left out."""
+    line = []
+    while pid > 1:
+        line.append(pid)
+        pid = status(pid)[1]
+    return line
+
+
+def arguments(pid: int) -> list[str]:
+    """Return the first words of a process's argv."""
+    try:
+        with open("/proc/{}/cmdline".format(pid), "rb") as file:
+            return [part.decode(errors="replace") for part in file.read().split(b"\0")[:-1]][:8]
+    except OSError:
+        return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Launchers: case in, argv out. Parametrised from the registries: a new entry needs an expectation."""
+
+import re
+import shlex
+
+import pytest
+
+from hvlab.launchers import LAUNCHERS, command
+from hvlab.stack import BACKENDS
+from tests.unit.labs import case, lab
+
+PROGRAM = ("allreduce.py", "--x", "1")
+RANK = (
+    "timeout --kill-after=5 315 {prefix}/bin/python /opt/hvlab/workloads/allreduce.py --x 1 "
+    "--output '~/.hvlab/runs/R/{id}/result.json'"
+)
+SSH = (
+    "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=10 "
+    "-o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+)
+MPIRUN = (
+    "/opt/hvlab/openmpi/current/bin/mpirun -np 2 -H n1:1,n2:1 --bind-to none --map-by slot "
+    "-mca pml ob1 -mca btl ^openib -mca btl_tcp_if_include 10.0.0.0/24 -mca oob_tcp_if_include 10.0.0.0/24 "
+    f"-mca plm_rsh_agent '{SSH}'"
+)
+NO_CUDA = " -mca opal_warn_on_missing_libcuda 0"
+COMMON = {
+    "HVLAB_CASE": "R/{id}",
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
+    "HOROVOD_TIMELINE": "DYNAMIC",
+    "OMP_NUM_THREADS": "1",
+}
+GPU_VARIANTS = {"nccl": {"gpu_operations": "nccl"}}
+ENV = {
+    "mpi": {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
+    "gloo": {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
+    "nccl": {"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "eth0"},
+    "ccl": {
+        "HOROVOD_CONTROLLER": "mpi",
+        "HOROVOD_CPU_OPERATIONS": "CCL",
+        "CCL_ATL_TRANSPORT": "ofi",
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "eth0",
+        "CCL_KVS_IFACE": "eth0",
+        "CCL_OFI_LIBRARY_PATH": "libfabric.so.1",
+        "CCL_LOG_LEVEL": "error",
+    },
+}
+START = {
+    ("mpi", "mpirun"): MPIRUN + NO_CUDA,
+    ("ccl", "mpirun"): MPIRUN + NO_CUDA,
+    ("nccl", "mpirun"): MPIRUN,
+    ("gloo", "horovodrun"): "/opt/hvlab/horovod/cpu/bin/horovodrun --gloo --disable-cache "
+    "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1",
+}
+PAIRS = [(backend.name, launcher) for backend in BACKENDS.values() for launcher in backend.launchers]
+
+
+@pytest.mark.parametrize(("backend", "launcher"), PAIRS)
+def test_argv_and_environment(backend, launcher):
+    gpu = BACKENDS[backend].gpu
+    there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if gpu else lab()
+    one = case(backend)
+    made = command(one, there, "R", PROGRAM)
+    env = {name: value.format(id=one.id) for name, value in (COMMON | ENV[backend]).items()}
+    rank = RANK.format(prefix=f"/opt/hvlab/horovod/{'nccl' if gpu else 'cpu'}", id=one.id)
+    start = shlex.split(START[backend, launcher])
+    if launcher == "mpirun":
+        start += [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
+        assert made.env == {}
+    else:
+        assert made.env == env
+    assert list(made.argv) == start + shlex.split(rank)
+
+
+def test_every_launcher_is_used_and_every_pair_expected():
+    assert {launcher for _, launcher in PAIRS} == set(LAUNCHERS)
+    assert set(START) == set(PAIRS)
+
+
+def test_gloo_on_one_host_names_no_interface():
+    assert "--network-interfaces" not in command(case("gloo", hosts=(1,)), lab(), "R", PROGRAM).argv
+
+
+def test_slots_and_hosts():
+    argv = command(case("mpi", hosts=(3,), slots=(2,)), lab(), "R", PROGRAM).argv
+    assert argv[argv.index("-np") + 1] == "6"
+    assert argv[argv.index("-H") + 1] == "n1:2,n2:2,n3:2"
+
+
+def test_the_line_is_for_a_shell():
+    made = command(case("gloo"), lab(), "R", PROGRAM)
+    words = shlex.split(made.line())
+    assert words[0] == "env"
+    assert tuple(words[-len(made.argv) :]) == made.argv
+    assert set(words[1 : -len(made.argv)]) == {f"{k}={v}" for k, v in made.env.items()}
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_no_command_weakens_ssh_or_carries_a_key(backend):
+    there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if BACKENDS[backend].gpu else lab()
+    line = command(case(backend), there, "R", PROGRAM).line()
+    assert set(re.findall(r"StrictHostKeyChecking=(\w+)", line)) <= {"yes"}
+    assert "known_hosts" not in line.lower()

@@ -1,0 +1,59 @@
+"""What ansible-runner is given, and what is made of its events."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from hvlab.runner import Fault, Login, Play
+from hvlab.trust import Trust
+from tests.unit.labs import lab
+
+
+@pytest.fixture
+def play(tmp_path):
+    made = Play("x.yml", Login(lab(), Trust("t", Path("/trust")), "hvlab"), {"hvlab_plan": "/plan.json"})
+    made._folder = tmp_path
+    made._write_settings()
+    return made
+
+
+def test_settings_are_private_and_strict(play, tmp_path):
+    for path in (tmp_path / "env").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    variables = json.loads((tmp_path / "env/extravars").read_text())
+    assert variables["ansible_user"] == "hvlab"
+    assert variables["ansible_become"] is False
+    assert "StrictHostKeyChecking=yes" in variables["ansible_ssh_args"]
+    assert "UserKnownHostsFile=/trust/known_hosts" in variables["ansible_ssh_args"]
+    assert json.loads((tmp_path / "env/envvars").read_text())["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+
+
+def test_nothing_but_names_of_files_stands_in_argv(play, tmp_path):
+    command = play._command()
+    assert command[-5:] == ["-i", "/nowhere", "-e", f"@{tmp_path}/env/extravars", "playbooks/x.yml"]
+
+
+def event(kind: str, pid: int = 1, **result: object) -> dict:
+    return {"event": kind, "pid": pid, "event_data": {"host": "n1", "res": result}}
+
+
+def test_faults_come_from_events(play):
+    for one in (
+        {"event": "playbook_on_start", "pid": 7},
+        event("runner_on_ok", pid=8),
+        event("runner_item_on_failed", msg="broken", lost=True),
+        event("runner_on_failed", msg="One or more items failed", results=[{}]),
+        event("runner_on_unreachable", msg="no route"),
+    ):
+        assert play._enqueue(one) is False
+    play._drain()
+    assert play.faults == [Fault("n1", "broken", unreachable=True), Fault("n1", "no route", unreachable=True)]
+    assert play._pid == 7
+
+
+def test_an_ignored_failure_is_none(play):
+    play._enqueue({"event": "runner_on_failed", "event_data": {"res": {"msg": "x"}, "ignore_errors": True}})
+    play._drain()
+    assert play.faults == []

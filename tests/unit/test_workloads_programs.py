@@ -1,0 +1,119 @@
+"""The programs that run on the nodes and need no Horovod: the reaper and the supervisor of a case."""
+
+import ast
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[2] / "hvlab/workloads/programs"
+STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+WRITES = (
+    "import os, sys; print(os.environ['X'], os.environ['HVLAB_CASE']); open('result.json', 'w').write('{}'); "
+    "sys.exit(3)"
+)
+
+
+def sleeper(
+    mark: str, code: str = "import time; print('up', flush=True); time.sleep(60)"
+) -> subprocess.Popen:
+    started = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"HVLAB_CASE": mark}, stdout=subprocess.PIPE
+    )
+    assert started.stdout is not None
+    started.stdout.readline()
+    started.stdout.close()
+    return started
+
+
+def reap(mark: str) -> list[dict]:
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / "reap.py", mark], capture_output=True, check=True, text=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("mark", "ended"), [("T1/a", True), ("T1", True), ("T1/ab", False), ("T", False)])
+def test_only_what_belongs_to_the_case_or_run_is_ended(mark, ended):
+    mine = sleeper("T1/a")
+    try:
+        assert [item["pid"] for item in reap(mark)] == ([mine.pid] if ended else [])
+        assert (mine.poll() is None) is not ended
+    finally:
+        mine.kill()
+        mine.wait()
+
+
+def test_what_does_not_listen_is_killed():
+    mine = sleeper("T2/a", STUBBORN)
+    assert reap("T2/a")[0]["signal"] == "SIGKILL"
+    assert mine.wait(timeout=5) == -9
+
+
+def test_the_reaper_needs_a_name():
+    done = subprocess.run([sys.executable, PROGRAMS / "reap.py", "/"], capture_output=True, check=False)
+    assert done.returncode == 2
+
+
+def run_case(home: Path, argv: list[str], *, timeout: float = 30, case: str = "T3/a") -> dict[str, bytes]:
+    job = {
+        "case": case,
+        "argv": argv,
+        "env": {"X": "1"},
+        "hosts": ["here"],
+        "self": "here",
+        "timeout": timeout,
+        "ssh": ["ssh"],
+        "certificate": "c\n",
+    }
+    (home / ".ssh").mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / "case.py"],
+        input=json.dumps(job).encode(),
+        capture_output=True,
+        check=True,
+        env=os.environ | {"HOME": str(home)},
+    )
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+        return {entry.name: tar.extractfile(entry).read() for entry in tar}  # type: ignore[union-attr]
+
+
+def test_a_case_hands_over_its_files(tmp_path):
+    files = run_case(tmp_path, [sys.executable, "-c", WRITES])
+    assert set(files) == {"argv.json", "env.json", "case.json", "stdout", "stderr", "result.json"}
+    assert files["stdout"] == b"1 T3/a\n"
+    ended = json.loads(files["case.json"])
+    assert (ended["rc"], ended["timed_out"], ended["error"]) == (3, False, None)
+    assert (tmp_path / ".ssh/id_ed25519-cert.pub").read_text() == "c\n"
+
+
+def test_what_was_left_of_an_earlier_try_is_gone(tmp_path):
+    run_case(tmp_path, [sys.executable, "-c", "open('result.json', 'w')"])
+    assert "result.json" not in run_case(tmp_path, ["true"])
+
+
+def test_a_case_over_its_time_is_ended_with_its_children(tmp_path):
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STUBBORN!r}])"
+    before = time.monotonic()
+    ended = json.loads(
+        run_case(tmp_path, [sys.executable, "-c", child], timeout=0.5, case="T4/a")["case.json"]
+    )
+    assert ended["timed_out"]
+    assert time.monotonic() - before < 20
+    assert reap("T4/a") == []
+
+
+def test_a_launcher_that_is_not_there(tmp_path):
+    ended = json.loads(run_case(tmp_path, ["/no/such/mpirun"])["case.json"])
+    assert ended["error"] == "/no/such/mpirun: No such file or directory"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PROGRAMS.glob("*.py")))
+def test_programs_are_written_for_old_pythons(name):
+    assert ast.parse((PROGRAMS / name).read_text(), feature_version=(3, 8)).body

@@ -1,0 +1,65 @@
+"""A lab of the tests, driven the way a person drives it: by command lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """An inventory and where its commands keep what they find."""
+
+    inventory: Path
+    results: Path
+    data: Path
+
+    @property
+    def environment(self):
+        return os.environ | {"HVLAB_RESULTS": str(self.results), "HVLAB_DATA": str(self.data)}
+
+    def argv(self, verb, *words):
+        """Return a command line of hvlab on this lab; ``lab up`` counts as one verb."""
+        return [sys.executable, "-m", "hvlab", *verb.split(), "-i", str(self.inventory), *words]
+
+    def hvlab(self, verb, *words, expect=0):
+        return self.run(self.argv(verb, *words), expect)
+
+    def results_of(self, *words):
+        """Return what ``hvlab results`` prints as JSON."""
+        argv = [sys.executable, "-m", "hvlab", "results", *words, "--format", "json"]
+        return json.loads(self.run(argv, 0).stdout)
+
+    def site(self, *words, expect=0):
+        """Run site.yml and return, for each host, how much it changed."""
+        playbook = [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml"]
+        done = self.run([*playbook, "-i", str(self.inventory), *words], expect)
+        return {host: int(changed) for host, changed, _, _ in RECAP.findall(done.stdout)}
+
+    def on(self, host, command, expect=0):
+        """Run a command line on a node, as root, and return what it printed."""
+        return self.hvlab("lab ssh", host, "--", command, expect=expect).stdout
+
+    def run(self, argv, expect):
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=PROJECT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            timeout=2400,
+        )
+        assert done.returncode == expect, (
+            f"{argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        )
+        return done

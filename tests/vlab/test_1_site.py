@@ -1,0 +1,55 @@
+"""site.yml on bare machines: what it changes, what it leaves, what it repairs."""
+
+import json
+
+HOSTS = ("t1", "t2", "t3")
+
+
+def test_check_mode_changes_nothing(bare):
+    before = [
+        bare.on(host, "ls /opt /etc/ansible /etc/ssh; cat /etc/hosts; id hvlab 2>&1 || true")
+        for host in HOSTS
+    ]
+    assert set(bare.site("--check")) == set(HOSTS)
+    after = [
+        bare.on(host, "ls /opt /etc/ansible /etc/ssh; cat /etc/hosts; id hvlab 2>&1 || true")
+        for host in HOSTS
+    ]
+    assert after == before
+
+
+def test_a_problem_stops_every_host_before_the_first_change(bare):
+    bare.on("t2", "chmod 0755 /tmp")
+    done = bare.run([*bare.argv("provision")], 1)
+    assert "t2: /tmp has mode 0755" in done.stdout
+    assert "chmod 1777 /tmp" in done.stdout
+    assert "/opt/hvlab" not in bare.on("t1", "ls -d /opt/*")
+    bare.on("t2", "chmod 1777 /tmp")
+
+
+def test_only_one_machine_compiled(lab):
+    compilers = [lab.on(host, "command -v gcc || true").strip() for host in HOSTS]
+    assert len([path for path in compilers if path]) <= 1
+    keys = {
+        lab.on(host, "cat /opt/hvlab/*/.hvlab-pack.json /opt/hvlab/*/*/.hvlab-pack.json") for host in HOSTS
+    }
+    assert len(keys) == 1
+
+
+def test_a_second_run_changes_nothing(lab):
+    assert lab.site() == dict.fromkeys(HOSTS, 0)
+
+
+def test_what_was_damaged_is_repaired(lab):
+    lab.on("t3", "rm /opt/hvlab/openmpi/current/bin/orted && sed -i /t1/d /etc/hosts")
+    changed = lab.site()
+    assert (changed["t1"], changed["t2"], changed["t3"] > 0) == (0, 0, True)
+    assert (
+        lab.on("t3", "ls /opt/hvlab/openmpi/current/bin/orted && getent hosts t1").split()[1]
+        == "198.18.251.11"
+    )
+
+
+def test_the_facts_tell_what_is_there(lab):
+    facts = json.loads(lab.on("t1", "cat /etc/ansible/facts.d/hvlab_horovod.fact"))
+    assert facts["version"] == "0.28.1"

@@ -1,0 +1,102 @@
+"""`hvlab bench` across machines: right figures, refusals, and what goes wrong while it runs."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+SMALL = ("--sizes", "1K:256K:16", "--iterations", "5", "--warmup", "2", "--slots", "1")
+
+
+def ranks(lab):
+    """Return the ranks that run anywhere in the lab."""
+    return [lab.on(host, "pgrep -af [a]llreduce.py || true") for host in ("t1", "t2", "t3")]
+
+
+@pytest.mark.parametrize("backend", ["mpi", "gloo", "ccl"])
+def test_each_backend_carries_what_it_says(lab, backend):
+    lab.hvlab("bench", "--fresh", "--backend", backend, "--hosts", "1,3", *SMALL)
+    records = lab.results_of("show")
+    assert {row["proved_backend"] for row in records} == {backend}
+    assert {row["world_size"] for row in records} == {1, 3}
+    assert {row["status"] for row in records} == {"ok"}
+    for row in records:
+        if row["metric"] == "busbw" and row["world_size"] == 3:
+            algbw = next(
+                other["value"]
+                for other in records
+                if other["metric"] == "algbw"
+                and (other["case_id"], other["params"]) == (row["case_id"], row["params"])
+            )
+            assert row["value"] == pytest.approx(algbw * 2 * 2 / 3)
+
+
+def test_nccl_is_refused_before_anything_runs(lab):
+    before = lab.results_of("list")
+    told = lab.hvlab("bench", "--backend", "nccl", expect=2).stderr
+    assert "t1, t2, t3" in told
+    assert "mpi, gloo, ccl" in told
+    assert lab.results_of("list") == before
+
+
+def test_a_dry_run_writes_nothing(lab):
+    before = lab.results_of("list")
+    rows = json.loads(
+        lab.hvlab("bench", "--dry-run", "--format", "json", "--backend", "mpi,gloo", *SMALL).stdout
+    )
+    assert {row["argv"][0].rpartition("/")[2] for row in rows} == {"mpirun", "horovodrun"}
+    assert lab.results_of("list") == before
+
+
+def test_an_interrupted_run_goes_on_where_it_was(lab):
+    words = ("--backend", "gloo", "--hosts", "1,2,3", *SMALL)
+    argv = lab.argv("bench", "--fresh", *words)
+    with subprocess.Popen(argv, env=lab.environment, stderr=subprocess.PIPE, text=True) as bench:
+        assert any(line.startswith("[1/3]") for line in bench.stderr)
+        bench.send_signal(signal.SIGINT)
+        bench.communicate(timeout=120)
+    assert bench.returncode == 130
+    assert ranks(lab) == ["", "", ""]
+    first = lab.results_of("list")[0]
+    lab.hvlab("bench", *words)
+    last = lab.results_of("list")[0]
+    assert (last["run_id"], last["cases"], last["ok"]) == (first["run_id"], 3, 3)
+
+
+def test_ranks_that_hang_are_ended_everywhere(lab):
+    argv = lab.argv(
+        "bench",
+        "--fresh",
+        "--backend",
+        "mpi",
+        "--hosts",
+        "3",
+        "--timeout",
+        "20",
+        *SMALL,
+        "--iterations",
+        "100000",
+    )
+    with subprocess.Popen(
+        argv, env=lab.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as bench:
+        deadline = time.monotonic() + 60
+        while not ranks(lab)[1] and time.monotonic() < deadline:
+            time.sleep(0.2)
+        lab.on("t2", "pkill -STOP -f [a]llreduce.py")
+        bench.communicate(timeout=180)
+    assert bench.returncode == 1
+    assert ranks(lab) == ["", "", ""]
+    (record,) = lab.results_of("show")
+    assert record["status"] == "failed"
+
+
+def test_a_host_that_is_down_is_named(lab):
+    lab.on("t3", "systemctl stop ssh.socket ssh.service 2>/dev/null || true")
+    try:
+        told = lab.hvlab("bench", "--fresh", "--backend", "mpi", *SMALL, expect=3).stderr
+        assert "t3" in told
+    finally:
+        lab.hvlab("lab up")
