@@ -51,6 +51,7 @@ import signal
 import socket
 import subprocess
 import time
+from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -65,7 +66,7 @@ REMEDIES = (
 LAST_LINES = 12
 
 
-def tail(path, count):
+def tail(path: str, count: int) -> list[str]:
     """Return the last lines of a text file that are not empty."""
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 32768))
@@ -73,7 +74,7 @@ def tail(path, count):
     return [line[:300] for line in lines if line.strip()][-count:]
 
 
-def remedy(text, path):
+def remedy(text: str, path: str) -> str:
     """Return what to do about the failure that ``text`` shows."""
     for pattern, advice in REMEDIES:
         if re.search(pattern, text):
@@ -84,13 +85,13 @@ def remedy(text, path):
 class Build:
     """One folder with its lock, log and stamps."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module, self.path, self.timeout = module, module.params["path"], module.params["timeout"]
         self.log = os.path.join(self.path, "log")
         self.env = dict(os.environ, LC_ALL="C.UTF-8", **{k: str(v) for k, v in module.params["env"].items()})
-        self.lock = None
+        self.lock = -1
 
-    def fail(self, message, last=()):
+    def fail(self, message: str, last: Sequence[str] = ()) -> None:
         """End the module; the next run takes the finished stages as they are."""
         lines = "".join("\n  " + line for line in last)
         self.module.fail_json(
@@ -100,7 +101,7 @@ class Build:
             log=self.log,
         )
 
-    def hold(self):
+    def hold(self) -> None:
         """Take the folder's lock, which the stages inherit; wait for a build that holds it."""
         os.makedirs(self.path, mode=0o755, exist_ok=True)
         self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -113,7 +114,7 @@ class Build:
                     self.fail("another build still runs in {} after {} s".format(self.path, self.timeout))
                 time.sleep(1)
 
-    def run(self, stage):
+    def run(self, stage: dict[str, Any]) -> None:
         """Run one stage in a session of its own, so that nothing but its end ends it."""
         with open(self.log, "ab") as log:
             log.write("== {}: {}\n".format(stage["name"], " ".join(stage["argv"])).encode())
@@ -140,7 +141,7 @@ class Build:
             how = "signal {} (Killed)".format(-status) if status < 0 else "status {}".format(status)
             self.fail("stage {} ended with {}:".format(stage["name"], how), tail(self.log, LAST_LINES))
 
-    def stages(self):
+    def stages(self) -> list[str]:
         """Run the stages that have no stamp of this content; return their names."""
         ran, chain = [], json.dumps(self.module.params["env"], sort_keys=True)
         for stage in self.module.params["stages"]:
@@ -157,7 +158,7 @@ class Build:
         return ran
 
 
-def main():
+def main() -> None:
     """Build."""
     text = {"type": "str", "required": True}
     module = AnsibleModule(

@@ -46,13 +46,14 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 MARKER = ".hvlab-pack.json"
 
 
-def measure(root):
+def measure(root: str) -> tuple[int, int]:
     """Return ``(files, bytes)`` below ``root``; byte code and the marker do not count, they come and go."""
     files = size = 0
     for folder, folders, names in os.walk(root):
@@ -68,7 +69,7 @@ def measure(root):
     return files, size
 
 
-def read_marker(root):
+def read_marker(root: str) -> dict[str, Any]:
     """Return the marker of a packed folder, ``{}`` when there is none that can be read."""
     try:
         with open(os.path.join(root, MARKER)) as file:
@@ -78,7 +79,7 @@ def read_marker(root):
     return marker if isinstance(marker, dict) else {}
 
 
-def describe(root, needs):
+def describe(root: str, needs: list[str]) -> dict[str, Any]:
     """Return the marker, what is really there, and the keys of what it is built on (None: not there)."""
     keys = {path: read_marker(path).get("key", "unpacked") if os.path.isdir(path) else None for path in needs}
     files, size = measure(root)
@@ -91,7 +92,7 @@ def describe(root, needs):
     }
 
 
-def free_bytes(path):
+def free_bytes(path: str) -> int:
     """Return the free space of the file system that holds ``path``, which need not exist yet."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -99,21 +100,21 @@ def free_bytes(path):
     return state.f_bavail * state.f_frsize
 
 
-def check(root, key):
+def check(root: str, key: str) -> None:
     """Raise ValueError unless the folder holds this key and all that its marker says."""
     marker = read_marker(root)
     if marker.get("key") != key or (marker.get("files"), marker.get("bytes")) != measure(root):
         raise ValueError("the pack does not hold what its marker says")
 
 
-def as_root(member):
+def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Make a tar member root's."""
     member.uid = member.gid = 0
     member.uname = member.gname = "root"
     return member
 
 
-def save(root, marker, reader):
+def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
     """Write the marker, pack the folder for user ``reader`` to fetch; return path and sha256."""
     marker["files"], marker["bytes"] = measure(root)
     with open(os.path.join(root, MARKER), "w") as file:
@@ -131,13 +132,13 @@ def save(root, marker, reader):
         shutil.rmtree(folder, ignore_errors=True)
         raise ValueError("writing {}: {}".format(archive, error)) from error
     digest = hashlib.sha256()
-    with open(archive, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
+    with open(archive, "rb") as packed:
+        for block in iter(lambda: packed.read(1 << 20), b""):
             digest.update(block)
     return archive, digest.hexdigest()
 
 
-def extract(archive, folder):
+def extract(archive: str, folder: str) -> None:
     """Unpack with tar, in half the time that tarfile takes; raise ValueError when it fails."""
     done = subprocess.run(
         ["tar", "--extract", "--gzip", "--file", archive, "--directory", folder],
@@ -151,7 +152,7 @@ def extract(archive, folder):
         raise ValueError(done.stderr.decode("utf-8", "replace").strip()[:500])
 
 
-def unpack(archive, root, key):
+def unpack(archive: str, root: str, key: str) -> None:
     """Unpack beside ``root`` and put it in its place; what was there goes."""
     parent, name = os.path.split(root)
     os.makedirs(parent, mode=0o755, exist_ok=True)
@@ -173,7 +174,7 @@ def unpack(archive, root, key):
         raise
 
 
-def main():
+def main() -> None:
     """Do one step for the action plugin."""
     module = AnsibleModule(
         argument_spec={
@@ -188,7 +189,7 @@ def main():
         supports_check_mode=True,
     )
     step, path, archive = module.params["step"], module.params["path"], module.params["archive"]
-    result = {"changed": False}
+    result: dict[str, Any] = {"changed": False}
     try:
         if step == "check":
             result.update(describe(path, module.params["needs"]))

@@ -57,7 +57,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 
-def source_lines():
+def source_lines() -> dict[str, str]:
     """Return the host's own package sources as sources of source packages: ``{file name: text}``."""
     found = {}
     for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]:
@@ -76,7 +76,7 @@ def source_lines():
     return found
 
 
-def with_sources(folder):
+def with_sources(folder: str) -> list[str]:
     """Return apt options for a configuration of source packages that lies in ``folder`` alone."""
     parts, lists = os.path.join(folder, "parts"), os.path.join(folder, "lists")
     os.mkdir(parts)
@@ -92,7 +92,7 @@ def with_sources(folder):
     return [part for item in options.items() for part in ("-o", "=".join(item))]
 
 
-def download(module, package, folder):
+def download(module: AnsibleModule, package: str, folder: str) -> None:
     """Download a source package into ``folder`` with apt, which checks the signatures."""
     source = ["apt-get", "-q", "source", "--download-only", package]
     status, _, _ = module.run_command(source, cwd=folder)
@@ -107,7 +107,7 @@ def download(module, package, folder):
             )
 
 
-def describe(folder):
+def describe(folder: str) -> dict[str, str]:
     """Return path, upstream version and sha256 of the archive that the package names."""
     found = sorted(glob.glob(os.path.join(folder, "*.dsc")))
     archives = sorted(glob.glob(os.path.join(folder, "*.orig.tar.*[!c]")))
@@ -115,12 +115,12 @@ def describe(folder):
         raise ValueError("the source package has no .dsc and .orig.tar file")
     with open(found[0]) as file:
         match = re.search(r"(?m)^Version: (?:\d+:)?(\d+(?:\.\d+)+)", file.read())
-    with open(archives[0], "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
+    with open(archives[0], "rb") as archive:
+        digest = hashlib.sha256(archive.read()).hexdigest()
     return {"archive": archives[0], "version": match.group(1) if match else "0", "sha256": digest}
 
 
-def main():
+def main() -> None:
     """Download the source package, or forget what was downloaded."""
     module = AnsibleModule(
         argument_spec={
