@@ -1,0 +1,136 @@
+"""Allreduce through hvlab and Horovod against plain MPI, on the same Open MPI and hosts, in the same run.
+
+The plain side is mpi4py, timed as osu_allreduce does: no barrier between iterations, the mean of the
+ranks' mean times, the wrapped MPI_Allreduce alone. Both sides are run in turn, so that a busy machine
+hurts both; the ratio is that of the medians. Needs a provisioned lab.
+
+    python -m benchmarks.bench_allreduce -i inventory/lab [--hosts 2] [--slots 1] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from hvlab.cli import options
+from hvlab.inventory import Lab, load
+from hvlab.launchers import command
+from hvlab.matrix import Case, Spec, expand, parse_sizes
+from hvlab.trust import Trust, lab_trust
+from hvlab.workloads import allreduce
+
+MPI4PY = "mpi4py==4.1.2"
+FOLDER = "/tmp/hvlab-mpi4py"  # noqa: S108 - on the nodes, as the lab user, removed afterwards
+PLAIN = """
+import sys, numpy
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+for size in map(int, sys.argv[1].split(",")):
+    send = numpy.ones(size // 4, dtype=numpy.float32)
+    receive = numpy.empty_like(send)
+    for iteration in range(25):
+        if iteration == 5:
+            world.Barrier()
+            start = MPI.Wtime()
+        world.Allreduce(send, receive)
+    mean = world.allreduce((MPI.Wtime() - start) / 20) / world.size
+    assert receive[-1] == world.size
+    if world.rank == 0:
+        print(size, mean * 1e6, flush=True)
+"""
+
+
+def ssh(lab: Lab, trust: Trust, user: str, host: str) -> list[str]:
+    """Return the argv before a command on a host, as the lab user."""
+    return [
+        *("ssh", "-i", str(trust.identity), "-o", f"UserKnownHostsFile={trust.known_hosts}"),
+        *("-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"),
+        f"{user}@{lab.host(host).address}",
+    ]
+
+
+def plain(lab: Lab, case: Case, login: list[str]) -> dict[int, float]:
+    """Return microseconds by size of MPI_Allreduce, started with the very command of the bench."""
+    made = command(case, lab, "plain", ("none", *allreduce.command(case)[1:]))
+    argv = list(made.argv)
+    program = next(index for index, word in enumerate(argv) if word.endswith("/bin/python"))
+    sizes = ",".join(map(str, case.sizes))
+    argv[program + 1 :] = [f"{FOLDER}/plain.py", sizes]
+    argv[program:program] = ["env", f"PYTHONPATH={FOLDER}", f"LD_LIBRARY_PATH={Path(argv[0]).parents[1]}/lib"]
+    done = subprocess.run([*login, shlex.join(argv)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise click.ClickException(f"the plain side ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {int(size): float(micros) for size, micros in rows}
+
+
+def measured(inventory: Path, spec: Spec, folder: Path) -> dict[int, float]:
+    """Return microseconds by size as ``hvlab bench`` records them."""
+    argv = [sys.executable, "-m", "hvlab", "bench", "-i", str(inventory), "--backend", "mpi", "--fresh"]
+    argv += ["--hosts", str(spec.hosts[0]), "--slots", str(spec.slots[0])]
+    argv += ["--sizes", ",".join(map(str, spec.sizes)), "--results", str(folder), "--format", "json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise click.ClickException(f"hvlab bench ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    rows = [row for row in json.loads(done.stdout) if row["metric"] == "time"]
+    return {row["params"]["size_bytes"]: row["value"] for row in rows}
+
+
+def copy_mpi4py(lab: Lab, case: Case, trust: Trust, user: str, folder: Path) -> None:
+    """Put mpi4py and the program on every host of the case."""
+    python = str(lab.vars.get("ansible_python_interpreter", "python3"))
+    asked = [
+        *ssh(lab, trust, user, case.hosts[0]),
+        f"{python} -c 'import sys; print(*sys.version_info[:2], sep=\".\")'",
+    ]
+    version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--no-deps", "--only-binary=:all:"]
+    subprocess.run([*pip, "--python-version", version, "--target", str(folder), MPI4PY], check=True)
+    (folder / "plain.py").write_text(PLAIN)
+    packed = subprocess.run(["tar", "-C", str(folder), "-cz", "."], capture_output=True, check=True).stdout
+    for host in case.hosts:
+        unpack = f"rm -rf {FOLDER} && mkdir {FOLDER} && tar -C {FOLDER} -xz"
+        subprocess.run([*ssh(lab, trust, user, host), unpack], input=packed, check=True)
+
+
+@click.command(help=__doc__)
+@options.inventory
+@click.option("--hosts", default=2, show_default=True)
+@click.option("--slots", default=1, show_default=True)
+@click.option("--sizes", default="4M:64M:4", show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+def main(inventory: Path, hosts: int, slots: int, sizes: str, rounds: int) -> None:
+    lab = load(inventory)
+    trust = lab_trust(lab.name)
+    if trust is None:
+        raise click.ClickException("the lab is not provisioned")
+    user = str(lab.vars.get("lab_user_name", "hvlab"))
+    spec = Spec(backends=("mpi",), hosts=(hosts,), slots=(slots,), sizes=parse_sizes(sizes, item=4))
+    case = expand(spec, lab)[0][0]
+    both: list[tuple[dict[int, float], dict[int, float]]] = []
+    with tempfile.TemporaryDirectory(prefix="hvlab-bench-") as name:
+        target = Path(name) / "mpi4py"
+        target.mkdir()
+        copy_mpi4py(lab, case, trust, user, target)
+        login = ssh(lab, trust, user, case.hosts[0])
+        try:
+            for _ in range(rounds):
+                both.append((plain(lab, case, login), measured(inventory, spec, Path(name) / "results")))
+        finally:
+            for host in case.hosts:
+                subprocess.run([*ssh(lab, trust, user, host), f"rm -rf {FOLDER}"], check=False)
+    for size in spec.sizes:
+        mpi, horovod = (statistics.median(side[i][size] for side in both) for i in (0, 1))
+        row = {"hosts": hosts, "slots": slots, "size": size, "mpi_us": round(mpi), "hvlab_us": round(horovod)}
+        click.echo(json.dumps(row | {"ratio": round(horovod / mpi, 2)}))
+
+
+if __name__ == "__main__":
+    main()
