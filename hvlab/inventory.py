@@ -94,14 +94,17 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
         )
     source = path.absolute()
     found = file_problems(source)
-    if found:
-        raise InventoryError(report(source, found))
-    listing = _ansible_inventory(source)
+    try:
+        listing = _ansible_inventory(source)
+    except InventoryError:
+        if found:
+            raise InventoryError(report(source, found)) from None
+        raise
     groups = _groups(listing)
     hostvars: dict[str, dict[str, Any]] = {
         name: listing["_meta"]["hostvars"].get(name, {}) for name in groups["all"]
     }
-    found = problems(hostvars, groups, project_dir() / "roles")
+    found += problems(hostvars, groups, project_dir() / "roles")
     if found:
         raise InventoryError(report(source, found))
     names = groups["all"]

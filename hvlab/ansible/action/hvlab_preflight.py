@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from hvlab.inventory_rules import problems
-from hvlab.paths import project_dir
 from hvlab.preflight import Limits, Node, check, lab_hosts, missing, report
 
 
@@ -27,24 +24,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         hostvars, groups = variables["hostvars"], variables["groups"]
         present = variables["ansible_play_hosts"]
 
-        wrong = problems(
-            {name: hostvars.raw_get(name) for name in groups["all"]}, groups, project_dir() / "roles"
-        )
-        wrong += missing(variables["ansible_play_hosts_all"], present)
-        with contextlib.suppress(KeyError, ValueError):  # lab_network or lab_interface, told already
-            nodes = [as_node(name, hostvars[name]) for name in present]
-            addresses = {name: as_address(name, hostvars[name]) for name in groups["all"]}
-            hosts = lab_hosts(nodes, addresses)
-            errors, warnings = check(nodes, hosts, Limits(**self._task.args))
-            wrong += errors
-            result["ansible_facts"] = {"hvlab_hosts": hosts}
-            if warnings:
-                result["warnings"] = [f"preflight:\n{report(warnings)}"]
+        nodes = [as_node(name, hostvars[name]) for name in present]
+        addresses = {name: as_address(name, hostvars[name]) for name in groups["all"]}
+        hosts = lab_hosts(nodes, addresses)
+        errors, warnings = check(nodes, hosts, Limits(**self._task.args))
+        wrong = missing(variables["ansible_play_hosts_all"], present) + errors
+        if warnings:
+            result["warnings"] = [f"preflight:\n{report(warnings)}"]
         if not wrong:
-            return result
+            return result | {"ansible_facts": {"hvlab_hosts": hosts}}
         count = len({(problem.seen, problem.remedy) for problem in wrong})
         head = f"preflight found {count} problem{'s' if count > 1 else ''}; nothing was changed."
-        result.pop("ansible_facts", None)
         return result | {"failed": True, "msg": head, "problems": report(wrong)}
 
 

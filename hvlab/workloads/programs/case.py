@@ -84,7 +84,7 @@ def renew(certificate: str) -> None:
     except FileNotFoundError:
         pass
     with open(path + ".part", "w") as file:
-        os.fchmod(file.fileno(), 0o600)
+        os.fchmod(file.fileno(), 0o644)
         file.write(certificate)
     os.replace(path + ".part", path)
 
