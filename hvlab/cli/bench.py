@@ -28,9 +28,9 @@ from hvlab.matrix import (
 from hvlab.paths import results_dir
 from hvlab.plan import Plan
 from hvlab.results import FIELDS, Record, Store
+from hvlab.summary import COLUMNS, failures, summary
 from hvlab.workloads import WORKLOADS
 
-COLUMNS = ("backend", "hosts", "slots", "size", "time us", "min..max", "busbw GB/s", "proved", "status")
 _LAUNCHERS = sorted({name for backend in stack.BACKENDS.values() for name in backend.launchers})
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -110,7 +110,7 @@ def command(
     run_id = measure(plan, store, fresh=fresh)
     records = store.records(run_id)
     _print_results(records, output_format)
-    failed = {record.case_id: record.error for record in records if record.status == "failed"}
+    failed = failures(records)
     for case, error in failed.items():
         click.echo(f"failed: {case}: {error}", err=True)
     click.echo(
@@ -166,40 +166,4 @@ def _print_results(records: Sequence[Record], output_format: str) -> None:
     if output_format != "table":
         click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
         return
-    click.echo(tables.render(_summary(records), COLUMNS, "table"))
-
-
-def _summary(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return one row for each size of each case, one for a case without figures."""
-    rows: dict[tuple[str, int], dict[str, Record]] = {}
-    for record in records:
-        key = (record.case_id, int(record.params.get("size_bytes", 0)))
-        rows.setdefault(key, {})[record.metric or ""] = record
-    return [_summary_row(size, found) for (_, size), found in rows.items()]
-
-
-def _summary_row(size: int, found: dict[str, Record]) -> dict[str, Any]:
-    first = next(iter(found.values()))
-    value = {metric: record.value or 0.0 for metric, record in found.items()}
-    row: dict[str, Any] = {
-        "backend": first.backend,
-        "hosts": len(first.hosts),
-        "slots": first.slots_per_host,
-        "proved": first.proved_backend,
-        "status": first.status,
-    }
-    if "time" in value:
-        row |= {
-            "size": _size(size),
-            "time us": f"{value['time']:.0f}",
-            "min..max": f"{value['time_min']:.0f}..{value['time_max']:.0f}",
-            "busbw GB/s": f"{value['busbw']:.3f}",
-        }
-    return row
-
-
-def _size(size: int) -> str:
-    for unit, factor in (("G", 2**30), ("M", 2**20), ("K", 2**10)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return str(size)
+    click.echo(tables.render(summary(records), COLUMNS, "table"))

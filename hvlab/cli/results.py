@@ -10,9 +10,9 @@ from hvlab import tables
 from hvlab.cli import options
 from hvlab.paths import results_dir
 from hvlab.results import FIELDS, Store
+from hvlab.summary import COLUMNS, failures, summary
 
 RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
-_SHORT = ("case_id", "proved_backend", "world_size", "params", "metric", "value", "unit", "status", "error")
 
 
 @click.group("results")
@@ -38,16 +38,18 @@ def list_runs(*, folder: Path | None, output_format: str) -> int:
 @options.results
 @options.output_format
 def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int:
-    """Show the records of RUN, by default of the last run."""
+    """Show RUN, by default the last: a short table, or every record with all fields as json or csv."""
     store = _store(folder)
     chosen = store.run(run)
-    rows = [vars(record) for record in store.records(chosen.run_id)]
-    if output_format == "table":
-        click.echo(f"run {chosen.run_id} of {chosen.started_at} on {chosen.lab}: {chosen.state}")
-        click.echo(tables.render(rows, _SHORT, output_format))
-        click.echo(f"raw files: {store.run_folder(chosen.run_id)}")
+    records = store.records(chosen.run_id)
+    if output_format != "table":
+        click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
         return 0
-    click.echo(tables.render(rows, FIELDS, output_format))
+    click.echo(f"run {chosen.run_id} of {chosen.started_at} on {chosen.lab}: {chosen.state}")
+    click.echo(tables.render(summary(records), COLUMNS, "table"))
+    for case, error in failures(records).items():
+        click.echo(f"failed: {case}: {error}")
+    click.echo(f"raw files: {store.run_folder(chosen.run_id)}; all fields: --format json or csv")
     return 0
 
 

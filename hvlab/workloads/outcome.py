@@ -21,8 +21,10 @@ _FRAME = re.compile(
     r"|mpirun detected that one or more processes exited|the job to be terminated\. The first process"
     r"|RuntimeError: Horovod detected that one or more processes exited"
 )
-# What tells most, the first kind that is there: the end of a rank, an exception, a rank that horovodrun lost.
+# What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
+# a rank that horovodrun lost.
 _TELLING = (
+    re.compile(r"what\(\):\s*(.*)"),
     re.compile(r"mpirun noticed that process rank .*"),
     re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)\b.*)"),
     re.compile(r"Process \d+ exit with status code .*"),

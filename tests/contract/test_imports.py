@@ -13,7 +13,7 @@ from tests.contract import tree
 # From the bottom to the top; a module may import those of its own line and of the lines above it here.
 LEVELS = [
     {"errors", "paths", "display", "tables"},
-    {"inventory", "inventory_files", "inventory_rules", "stack", "matrix", "results"},
+    {"inventory", "inventory_files", "inventory_rules", "stack", "matrix", "results", "summary"},
     {"launchers", "workloads", "preflight", "plan"},
     {"runner", "trust", "vlab", "probe"},
     {"bench", "doctor", "report", "verify"},

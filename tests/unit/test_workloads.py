@@ -139,6 +139,13 @@ def test_a_case_left_out_is_no_failure(tmp_path):
             "Process 1 exit with status code 255.\n",
             "Process 1 exit with status code 255.",
         ),
+        (
+            "terminate called after throwing an instance of 'ccl::v1::exception'\n"
+            "  what():  oneCCL: could not initialize any transport library\n"
+            "mpirun noticed that process rank 0 with PID 0 on node n1 exited on signal 6 (Aborted).\n",
+            "",
+            "oneCCL: could not initialize any transport library",
+        ),
         ("one\ntwo\n\n", "", "one | two"),
         ("", "", ""),
     ],
