@@ -53,4 +53,5 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         horovod=prefix,
         openmpi=where.openmpi,
         gpu=all(host.gpu for host in hosts),
+        shared=sum(host.virtual for host in hosts) > 1,
     )

@@ -20,6 +20,7 @@ class Job:
 
     ``program`` is each rank's argv, ``env`` its environment; ``network`` is the ranks' network (CIDR) and
     ``interface`` its name; ``horovod`` and ``openmpi`` are the folders of the variant and of Open MPI.
+    ``shared`` tells that several of the hosts are virtual, and so share one machine's cores.
     """
 
     case: Case
@@ -30,6 +31,7 @@ class Job:
     horovod: str
     openmpi: str
     gpu: bool = False
+    shared: bool = False
 
     @property
     def slots(self) -> str:

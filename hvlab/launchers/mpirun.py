@@ -16,6 +16,9 @@ def command(job: Job) -> Command:
     }
     if not job.gpu:
         parameters["opal_warn_on_missing_libcuda"] = "0"
+    if job.shared:
+        # Open MPI cannot see that the hosts share cores, and a rank that spins keeps the others from working.
+        parameters["mpi_yield_when_idle"] = "1"
     argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots]
     argv += ["--bind-to", "none", "--map-by", "slot"]
     for name, value in parameters.items():

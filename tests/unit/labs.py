@@ -7,7 +7,9 @@ from hvlab.inventory import Host, Lab
 from hvlab.matrix import Case, Spec, expand
 
 
-def lab(count: int = 3, *, slots: int = 2, gpu: tuple[str, ...] = (), **variables: Any) -> Lab:
+def lab(
+    count: int = 3, *, slots: int = 2, gpu: tuple[str, ...] = (), virtual: bool = False, **variables: Any
+) -> Lab:
     """Return a lab n1..nN."""
     hosts = tuple(
         Host(
@@ -16,7 +18,7 @@ def lab(count: int = 3, *, slots: int = 2, gpu: tuple[str, ...] = (), **variable
             port=22,
             user="root",
             slots=slots,
-            groups=frozenset({"all", "gpu"} if f"n{i}" in gpu else {"all"}),
+            groups=frozenset(["all", *["gpu"] * (f"n{i}" in gpu), *["virtual"] * virtual]),
             vars=variables,
         )
         for i in range(1, count + 1)

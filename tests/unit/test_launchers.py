@@ -83,6 +83,12 @@ def test_gloo_on_one_host_names_no_interface():
     assert "--network-interfaces" not in command(case("gloo", hosts=(1,)), lab(), "R", PROGRAM).argv
 
 
+@pytest.mark.parametrize(("hosts", "expected"), [(1, False), (2, True)])
+def test_ranks_of_virtual_hosts_yield_to_one_another(hosts, expected):
+    argv = command(case("mpi", hosts=(hosts,)), lab(virtual=True), "R", PROGRAM).argv
+    assert ("mpi_yield_when_idle" in argv) is expected
+
+
 def test_slots_and_hosts():
     argv = command(case("mpi", hosts=(3,), slots=(2,)), lab(), "R", PROGRAM).argv
     assert argv[argv.index("-np") + 1] == "6"
