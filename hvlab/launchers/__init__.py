@@ -53,5 +53,5 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         horovod=prefix,
         openmpi=where.openmpi,
         gpu=all(host.gpu for host in hosts),
-        shared=sum(host.virtual for host in hosts) > 1,
+        shared=any(host.virtual for host in hosts),
     )

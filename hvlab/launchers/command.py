@@ -20,7 +20,7 @@ class Job:
 
     ``program`` is each rank's argv, ``env`` its environment; ``network`` is the ranks' network (CIDR) and
     ``interface`` its name; ``horovod`` and ``openmpi`` are the folders of the variant and of Open MPI.
-    ``shared`` tells that several of the hosts are virtual, and so share one machine's cores.
+    ``shared`` tells that hosts are virtual, and so share their machine's cores.
     """
 
     case: Case
