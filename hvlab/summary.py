@@ -35,12 +35,11 @@ def _summary_row(size: int, found: dict[str, Record]) -> dict[str, Any]:
         "status": first.status,
     }
     if "time" in value:
-        row |= {
-            "size": _size(size),
-            "time us": f"{value['time']:.0f}",
-            "min..max": f"{value['time_min']:.0f}..{value['time_max']:.0f}",
-            "busbw GB/s": f"{value['busbw']:.3f}",
-        }
+        row |= {"size": _size(size), "time us": f"{value['time']:.0f}"}
+    if {"time_min", "time_max"} <= value.keys():
+        row["min..max"] = f"{value['time_min']:.0f}..{value['time_max']:.0f}"
+    if "busbw" in value:
+        row["busbw GB/s"] = f"{value['busbw']:.3f}"
     return row
 
 
