@@ -35,12 +35,16 @@ def _summary_row(size: int, found: dict[str, Record]) -> dict[str, Any]:
         "status": first.status,
     }
     if "time" in value:
-        row |= {"size": _size(size), "time us": f"{value['time']:.0f}"}
+        row |= {"size": _size(size), "time us": _digits(value["time"])}
     if {"time_min", "time_max"} <= value.keys():
-        row["min..max"] = f"{value['time_min']:.0f}..{value['time_max']:.0f}"
+        row["min..max"] = f"{_digits(value['time_min'])}..{_digits(value['time_max'])}"
     if "busbw" in value:
         row["busbw GB/s"] = f"{value['busbw']:.3f}"
     return row
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
 
 
 def _size(size: int) -> str:
