@@ -27,6 +27,7 @@ from hvlab.matrix import (
 )
 from hvlab.paths import results_dir
 from hvlab.plan import Plan
+from hvlab.report import write_page
 from hvlab.results import FIELDS, Record, Store
 from hvlab.summary import COLUMNS, failures, summary
 from hvlab.workloads import WORKLOADS
@@ -113,9 +114,7 @@ def command(
     failed = failures(records)
     for case, error in failed.items():
         click.echo(f"failed: {case}: {error}", err=True)
-    click.echo(
-        f"run {run_id}; raw files: {store.run_folder(run_id)}; again: hvlab results show {run_id}", err=True
-    )
+    click.echo(f"run {run_id}; summary: {write_page(store, run_id)}; raw files beside it", err=True)
     return 1 if failed else 0
 
 

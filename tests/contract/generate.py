@@ -15,15 +15,18 @@ from tests.contract import tree
 WIDTH = 100
 
 
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command, click.Context]]:
+def commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[tuple[str, click.Command, click.Context]]:
     """Every command of a command line, parents first."""
-    context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    context = click.Context(command, info_name=name.rpartition(" ")[2], parent=parent, **settings)
     yield name, command, context
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):
             found = command.get_command(context, sub)
             if found:
-                yield from commands(found, f"{name} {sub}")
+                yield from commands(found, f"{name} {sub}", context)
 
 
 def cli_page() -> str:
