@@ -1,5 +1,5 @@
-# `make help` lists what there is. Everything that touches virtual machines runs as root, through sudo where
-# that is needed.
+# `make help` lists what there is. Only what boots or removes virtual machines runs as root, through sudo
+# where that is needed.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -83,6 +83,8 @@ contract: install  ## tests that hold the tree to its rules
 vlab: install  ## tests on virtual machines (root)
 	$(call say,tests on virtual machines)
 	@$(AS_ROOT) pytest tests/vlab -m vlab -v --durations=10
+	@test -z "$(SUDO)" || (cd "$${HVLAB_CACHE:-$$HOME/.cache/hvlab}" && \
+		$(SUDO) chown -R "$$(id -u):$$(id -g)" packs sources wheels)
 
 test: check unit contract vlab  ## all of the above
 
@@ -90,13 +92,13 @@ demo: install  ## a lab from nothing: boot, provision, check, measure, show
 	$(call say,three virtual machines)
 	@$(AS_ROOT) hvlab lab up
 	$(call say,provision them)
-	@$(AS_ROOT) ansible-playbook site.yml
+	@ansible-playbook site.yml
 	$(call say,check them)
-	@$(AS_ROOT) hvlab verify
+	@hvlab verify
 	$(call say,measure: hvlab bench $(DEMO_BENCH))
-	@$(AS_ROOT) hvlab bench $(DEMO_BENCH)
+	@hvlab bench $(DEMO_BENCH)
 	$(call say,results)
-	@$(AS_ROOT) hvlab results show
+	@hvlab results show
 	@echo
 	@echo "Records and raw output: $${HVLAB_RESULTS:-$(CURDIR)/results}"
 	@echo "The lab is still up: see it with \`hvlab lab status\`, take it down with \`make down\`."
