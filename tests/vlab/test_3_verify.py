@@ -6,12 +6,12 @@ import sys
 import pytest
 
 LIBRARY = "/opt/hvlab/openmpi/current/lib/libopen-pal.so.40"
-# What is done to t2, and a word of the check that must see it.
+# What is done to t2, and the role whose checks must see it.
 BREAKAGES = {
     "chmod 0644 /home/hvlab/.ssh/id_ed25519": "ssh_trust",
-    "apt-get -qq update && apt-get -qq install -y libhwloc15 >/dev/null 2>&1": "hwloc",
-    f"cp -L {LIBRARY} /root/ && echo broken > $(readlink -f {LIBRARY})": "openmpi",
-    "sed -i 's/^198.18.251.11 /198.18.251.99 /' /etc/hosts": "common",
+    "apt-get -qq update && apt-get -qq install -y libhwloc15 >/dev/null 2>&1": "hwloc_purge",
+    f"cp -L {LIBRARY} /root/ : "openmpi",
+    "sed -i /^198.18.251.11/d /etc/hosts": "common",
 }
 
 
@@ -38,7 +38,7 @@ def broken(lab):
 
 @pytest.mark.parametrize("command", BREAKAGES)
 def test_what_is_wrong_is_named_with_its_host(broken, command):
-    assert any(row["host"] == "t2" and BREAKAGES[command] in row["check"] for row in broken), broken
+    assert ("t2", BREAKAGES[command]) in {(row["host"], row["role"]) for row in broken}
 
 
 def test_the_playbook_mends_it(lab, broken):
