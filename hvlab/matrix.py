@@ -30,7 +30,7 @@ class Spec:
     iterations: int = 20
     warmup: int = 5
     dtype: str = "float32"
-    timeout: int = 300
+    timeout: int = 900
 
     def key(self, lab: Lab) -> str:
         """Return a hash of all that makes two commands ask for the same measurements."""

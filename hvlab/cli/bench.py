@@ -66,7 +66,7 @@ def _number(name: str, default: int, told: str, *, least: int = 1) -> Callable[[
 @click.option(
     "--dtype", type=click.Choice(list(DTYPES)), default="float32", show_default=True, help="Of the elements."
 )
-@_number("--timeout", 300, "Seconds a case may take.")
+@_number("--timeout", 900, "Seconds a case may take.")
 @click.option("--dry-run", is_flag=True, help="Print every command line; contact no host, run nothing.")
 @options.results
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")

@@ -11,7 +11,7 @@ from tests.unit.labs import case, lab
 
 PROGRAM = ("allreduce.py", "--x", "1")
 RANK = (
-    "timeout --kill-after=5 315 {prefix}/bin/python /opt/hvlab/workloads/allreduce.py --x 1 "
+    "timeout --kill-after=5 915 {prefix}/bin/python /opt/hvlab/workloads/allreduce.py --x 1 "
     "--output '~/.hvlab/runs/R/{id}/result.json'"
 )
 SSH = (
