@@ -207,6 +207,7 @@ def _login(lab: Lab) -> Login:
     user = str(lab.vars.get("lab_user_name", "hvlab"))
     trust = lab_trust(lab.name)
     if trust is None or not trust.known_hosts.is_file():
+        probe.probe(lab.hosts)  # a host that does not answer is the nearer reason
         seen = f"the hosts of lab {lab.name} do not know this machine yet"
         raise CheckError(seen, remedy="run `hvlab provision` first")
     trust.renew_user_certificate(user)

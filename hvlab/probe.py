@@ -123,7 +123,8 @@ def _greeting(host: Host, link: socket.socket) -> Fault | None:
 
 def _mute(host: Host, seen: str) -> Fault:
     told = f"{host.address}:{host.port} does not speak SSH as it should: {seen}"
-    return Fault(host.name, told, "look at sshd there (journalctl -u ssh)")
+    look = "boot it (`hvlab lab up`), or" if host.virtual else ""
+    return Fault(host.name, told, f"{look} look at sshd there (journalctl -u ssh)".strip())
 
 
 def _known(host: Host, files: Iterable[Path]) -> tuple[dict[str, paramiko.PKey], bool]:

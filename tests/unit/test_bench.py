@@ -183,9 +183,20 @@ def test_two_at_once_are_refused(world, store):
 
 def test_a_lab_without_keys(monkeypatch, store):
     monkeypatch.setattr(bench, "lab_trust", lambda name: None)
+    monkeypatch.setattr(bench.probe, "probe", lambda hosts: None)
     with pytest.raises(CheckError, match="do not know this machine"):
         bench.measure(plan(), store)
     assert store.runs() == []
+
+
+def test_a_lab_without_keys_whose_hosts_are_down(monkeypatch, store):
+    def fail(hosts):
+        raise UnreachableError("n1 is off")
+
+    monkeypatch.setattr(bench, "lab_trust", lambda name: None)
+    monkeypatch.setattr(bench.probe, "probe", fail)
+    with pytest.raises(UnreachableError, match="n1 is off"):
+        bench.measure(plan(), store)
 
 
 def test_an_unreachable_host_leaves_no_run(world, store, monkeypatch):

@@ -99,7 +99,8 @@ def test_a_wrong_inventory_is_exit_code_2(tmp_path, capsys):
     assert "'a' stands twice" in capsys.readouterr().err
 
 
-def test_a_lab_that_was_not_provisioned(inventory, capsys):
+def test_a_lab_that_was_not_provisioned(inventory, capsys, monkeypatch):
+    monkeypatch.setattr("hvlab.bench.probe.probe", lambda hosts: None)
     assert run(["bench", "-i", inventory, "--backend", "mpi"]) == 1
     assert "hvlab provision" in capsys.readouterr().err
 
