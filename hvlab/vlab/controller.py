@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvlab.vlab import packages
+from hvlab.vlab import names, packages
 from hvlab.vlab.command import environment, run
 
 _APT = Path("/etc/apt")
@@ -40,8 +40,8 @@ class NodeConfig:
 
 
 def image_config(release: str) -> ImageConfig:
-    """Return what the base image of a Debian release inherits from this machine."""
-    sources = tuple(_sources(release))
+    """Return what the base image of a release inherits from this machine."""
+    sources = tuple(_sources(names.debian(release)))
     dump = run(["apt-config", "dump"]) if shutil.which("apt-config") else ""
     settings = packages.apt_settings(dump)
     named = [Path(name) for name in packages.files_named(sources, settings)]
@@ -58,7 +58,7 @@ def image_config(release: str) -> ImageConfig:
 def node_config(release: str) -> NodeConfig:
     """Return what each node inherits from this machine when it starts."""
     settings = packages.pip_settings(_pip_listing())
-    shared = packages.pip_paths(settings) + packages.source_paths(_sources(release))
+    shared = packages.pip_paths(settings) + packages.source_paths(_sources(names.debian(release)))
     proxies = [
         f'{name}="{os.environ[name]}"\n'
         for variable in _PROXIES

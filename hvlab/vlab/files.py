@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from hvlab.vlab.command import run
@@ -54,8 +54,8 @@ def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> It
     The holder may remove the directory: who waits for it then makes a new one.
     """
     while True:
-        directory.mkdir(parents=True, exist_ok=True)
         try:
+            directory.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
             continue
@@ -65,12 +65,19 @@ def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> It
             except BlockingIOError:
                 waiting()
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), directory.stat()):
-                    yield
-                    return
+            if _is_at(descriptor, directory):
+                yield
+                return
         finally:
             os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open directory still has this name: it may have been removed, and made again by others."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def discard(tree: Path) -> None:

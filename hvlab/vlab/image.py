@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hvlab.errors import HvlabError
 from hvlab.paths import cache_dir
-from hvlab.vlab import packages
+from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
 from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.files import discard, link, locked, make_dir, write
@@ -38,7 +38,13 @@ def key(config: ImageConfig) -> str:
     inputs = [RECIPE, PACKAGES, _OPTIONS, _MASKED, config.release, config.apt_settings, config.ca_bundle]
     inputs.append(packages.render(config.sources, types="deb deb-src"))
     inputs += [[path, mode, hashlib.sha256(content).hexdigest()] for path, mode, content in config.files]
+    if config.release in names.REDHAT:
+        inputs += [_sha256(Path(redhat.__file__))]
     return f"{config.release}-{hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]}"
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
@@ -89,9 +95,10 @@ def _argv(config: ImageConfig, work: Path, tree: Path) -> list[str]:
     if config.sources:
         sources = [str(work / "deb.sources")]
         write(work / "deb.sources", packages.render(config.sources, types="deb"))
-    include = f"--include={','.join(PACKAGES)}"
+    wanted = PACKAGES + (redhat.PACKAGES if config.release in names.REDHAT else ())
+    include = f"--include={','.join(wanted)}"
     build = ["mmdebstrap", "--mode=root", "--format=directory", *_OPTIONS, include]
-    return [*contained, *build, *hooks, config.release, str(tree), *sources]
+    return [*contained, *build, *hooks, names.debian(config.release), str(tree), *sources]
 
 
 def _finish(config: ImageConfig, tree: Path) -> None:
@@ -113,6 +120,8 @@ def _finish(config: ImageConfig, tree: Path) -> None:
         link(tree / "etc/systemd/system" / name, "/dev/null")
     networkd = "/lib/systemd/system/systemd-networkd.service"
     link(tree / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service", networkd)
+    if config.release in names.REDHAT:
+        redhat.turn(tree, config.release)
     for path in (tree / "etc/ssh").glob("ssh_host_*"):
         path.unlink()
     for name in ("etc/hostname", "etc/machine-id", "var/lib/dbus/machine-id", "etc/resolv.conf"):
@@ -135,13 +144,13 @@ def _remedy(config: ImageConfig) -> str:
 
 
 def release_of(root: Path) -> str:
-    """Return the code name of the Debian release in a directory tree; empty when there is none."""
+    """Return the name of the release in a directory tree; empty when there is none."""
     try:
         text = (root / "usr/lib/os-release").read_text(encoding="utf-8")
     except OSError:
         return ""
-    names = [line.partition("=")[2] for line in text.splitlines() if line.startswith("VERSION_CODENAME=")]
-    return names[0].strip('"') if names else ""
+    found = [line.partition("=")[2] for line in text.splitlines() if line.startswith("VERSION_CODENAME=")]
+    return found[0].strip('"') if found else redhat.release_of(text)
 
 
 def check_path(image: Path) -> None:

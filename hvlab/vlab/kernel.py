@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hvlab.vlab.files import write
+from hvlab.vlab.files import locked, write
 
 # At least these. Each node's systemd takes about eight inotify instances; Linux grants root 128 in all.
 LEAST = {"net/ipv4/ip_forward": 1, "fs/inotify/max_user_instances": 8192}
@@ -31,14 +29,19 @@ def prepare(runtime: Path, *, settings: Path = _SETTINGS) -> None:
 
 
 def restore(runtime: Path, *, settings: Path = _SETTINGS) -> None:
-    """Put the settings back when no lab is left in ``runtime``, apart from those changed by others since."""
+    """When no lab is left in ``runtime``, put the settings back, apart from those changed by others since.
+
+    The directory goes with them: nothing is left of the labs.
+    """
     with _record(runtime) as record:
-        if not record.exists() or any(path.is_dir() for path in runtime.iterdir()):
+        if any(path.is_dir() for path in runtime.iterdir()):
             return
         for name, value in _read(record).items():
             if int((settings / name).read_text(encoding="ascii")) == LEAST[name]:
                 (settings / name).write_text(str(value), encoding="ascii")
-        record.unlink()
+        record.unlink(missing_ok=True)
+        with suppress(OSError):
+            runtime.rmdir()
 
 
 def _read(record: Path) -> dict[str, int]:
@@ -52,9 +55,5 @@ def _read(record: Path) -> dict[str, int]:
 @contextmanager
 def _record(runtime: Path) -> Iterator[Path]:
     """Hold the record for oneself; labs come and go at the same time."""
-    descriptor = os.open(runtime, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(runtime):
         yield runtime / "kernel.json"
-    finally:
-        os.close(descriptor)

@@ -63,8 +63,6 @@ def down(lab: Lab, plan: Plan, *, report: Report) -> bool:
                 (hierarchy / "hvlab").rmdir()
         discard(plan.runtime)
         kernel.restore(plan.runtime.parent)
-    with suppress(OSError):
-        plan.runtime.parent.rmdir()
     if all(host.virtual for host in lab.hosts):
         shutil.rmtree(trust_dir(plan.lab), ignore_errors=True)
     return found

@@ -9,6 +9,8 @@ from ipaddress import IPv4Network
 from hvlab.errors import UsageError
 
 RELEASES = {"11": "bullseye", "12": "bookworm", "13": "trixie"}
+# Systems of the Red Hat family: a Debian root with their package manager, files and names.
+REDHAT = ("el7", "el8", "el9", "el10", "amzn2023")
 DEFAULT_RELEASE = "bookworm"
 _LINK_NAME_MAX = 15
 _MACHINE_NAME_MAX = 64
@@ -55,14 +57,19 @@ def mac(lab: str) -> str:
 
 
 def release(wanted: str) -> str:
-    """Return the code name of a Debian release given by name or number; raises UsageError."""
+    """Return the name of a release: a Debian by name or number, or one of REDHAT; raises UsageError."""
     name = RELEASES.get(wanted, wanted).lower()
-    if name not in RELEASES.values():
-        known = ", ".join(f"{name} ({number})" for number, name in RELEASES.items())
+    if name not in (*RELEASES.values(), *REDHAT):
+        known = ", ".join([*(f"{name} ({number})" for number, name in RELEASES.items()), *REDHAT])
         raise UsageError(
             f"the virtual lab has no image of release {wanted!r}", remedy=f"choose one of {known}"
         )
     return name
+
+
+def debian(release: str) -> str:
+    """Return the Debian release whose programs a release runs: its own, but for REDHAT."""
+    return DEFAULT_RELEASE if release in REDHAT else release
 
 
 def rate(wanted: str) -> int:

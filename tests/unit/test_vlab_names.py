@@ -41,6 +41,9 @@ def test_a_lab_name_that_cannot_name_files_is_refused(lab):
         ("13", "trixie"),
         ("bookworm", "bookworm"),
         ("Trixie", "trixie"),
+        ("el9", "el9"),
+        ("EL10", "el10"),
+        ("amzn2023", "amzn2023"),
     ],
 )
 def test_releases(wanted, expected):
@@ -51,6 +54,12 @@ def test_an_unknown_release_names_the_known_ones():
     with pytest.raises(UsageError) as caught:
         names.release("jammy")
     assert "bookworm (12)" in str(caught.value.remedy)
+    assert "el9" in str(caught.value.remedy)
+
+
+def test_the_red_hat_family_stands_on_a_debian():
+    assert {names.debian(release) for release in names.REDHAT} == {names.DEFAULT_RELEASE}
+    assert names.debian("trixie") == "trixie"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """The lab's network: what collides with it, its firewall table, its rates, the kernel's settings."""
 
 import json
+from concurrent.futures import ProcessPoolExecutor
 from ipaddress import IPv4Network
 
 import pytest
 
 from hvlab.vlab import kernel, network
+from hvlab.vlab.files import locked
 
 LAB = IPv4Network("198.18.0.0/24")
 
@@ -75,7 +77,7 @@ def test_kernel_settings_come_back_with_the_last_lab(tmp_path, settings):
     (runtime / "two").rmdir()
     kernel.restore(runtime, settings=settings)
     assert values(settings) == [0, 128]
-    assert list(runtime.iterdir()) == []
+    assert not runtime.exists()
 
 
 def test_kernel_settings_that_suffice_or_were_changed_since_stay(tmp_path, settings):
@@ -86,3 +88,25 @@ def test_kernel_settings_that_suffice_or_were_changed_since_stay(tmp_path, setti
     settings.rename(tmp_path.with_name("elsewhere"))
     kernel.restore(tmp_path, settings=tmp_path.with_name("elsewhere"))
     assert values(tmp_path.with_name("elsewhere")) == [1, 65536]
+
+
+def come_and_go(runtime, settings, name):
+    for _ in range(200):
+        with locked(runtime / name):
+            kernel.prepare(runtime, settings=settings)
+            (runtime / name).rmdir()
+            kernel.restore(runtime, settings=settings)
+
+
+def test_labs_may_come_and_go_at_the_same_time(tmp_path, settings):
+    runtime = tmp_path / "labs"
+    with ProcessPoolExecutor(max_workers=2) as pool:
+        for lab in [pool.submit(come_and_go, runtime, settings, name) for name in ("one", "two")]:
+            lab.result()
+    assert values(settings) == [0, 128]
+    assert not runtime.exists()
+
+
+def test_an_error_under_a_lock_is_told_as_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError, match="gone"), locked(tmp_path / "lab"):
+        raise FileNotFoundError("gone")
