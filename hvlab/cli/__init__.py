@@ -11,6 +11,7 @@ from hvlab.errors import HvlabError
 
 VERBS = {
     "lab": "boot and remove virtual machines",
+    "plan": "choose the versions of every host, and say why",
     "provision": "bring every host to the stack (runs site.yml)",
     "verify": "check the state of every host",
     "bench": "run benchmarks on the hosts",

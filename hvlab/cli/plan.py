@@ -1,0 +1,197 @@
+"""``hvlab plan``: which versions every host gets, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from hvlab import inventory as inventories
+from hvlab.cli import options
+from hvlab.errors import InventoryError, UsageError
+from hvlab.inventory import Lab
+from hvlab.resolver import Plan, Refusal, Wanted, plan, render
+from hvlab.resolver import facts as resolver_facts
+from hvlab.resolver.facts import Host
+from hvlab.resolver.pins import parse, replaced
+from hvlab.resolver.wanted import wanted
+
+
+@click.command("plan")
+@options.inventory
+@options.limit
+@click.option(
+    "--facts",
+    "recorded",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Recorded facts, JSON by host: no host is contacted.",
+)
+@click.option("--pin", "pins", multiple=True, metavar="NAME=VERSION", help="Add to the inventory's pins.")
+@click.option(
+    "--what-if", "instead", multiple=True, metavar="NAME=VERSION", help="Show what this pin would change."
+)
+@click.option("--explain", is_flag=True, help="Say why each version was chosen.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+@click.option(
+    "--write-facts",
+    "written",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep the facts, for --facts.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    inventory: Path,
+    limit: str | None,
+    recorded: Path | None,
+    pins: tuple[str, ...],
+    instead: tuple[str, ...],
+    explain: bool,
+    output_format: str,
+    written: Path | None,
+) -> int:
+    """Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
+
+    The inventory's pins and the hosts' facts go in. Changes nothing. Ends with code 1 where nothing fits:
+    it names the wishes and facts that exclude each other, and what would work.
+    """
+    asked, other = [parse(text) for text in pins], [parse(text) for text in instead]
+    if recorded:
+        named = context.get_parameter_source("inventory") == ParameterSource.COMMANDLINE
+        lab = _recorded(recorded, inventory if named else None, inventory, limit)
+    else:
+        lab = _live(inventory, limit)
+    if written:
+        _write(written, lab)
+    found = plan(lab, asked)
+    if not other:
+        return _print(found, explain=explain, output_format=output_format)
+    names = {pin.name for pin in other}
+    changed = [Wanted(w.host, tuple(p for p in w.pins if p.name not in names), w.methods) for w in lab]
+    after = plan(changed, replaced(asked, other))
+    return _print_change(found, after, explain=explain, output_format=output_format)
+
+
+def _live(inventory: Path, limit: str | None) -> list[Wanted]:
+    from hvlab import gather  # noqa: PLC0415 - it takes long, and recorded facts have no use for it
+
+    lab = inventories.load(inventory, limit=limit)
+    seen = gather.facts(lab)
+    return [
+        wanted(resolver_facts.from_ansible(host.name, seen[host.name]), host.vars, gpu=host.gpu)
+        for host in lab.hosts
+        if host.name in seen
+    ]
+
+
+def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[Wanted]:
+    hosts = _read(file)
+    if named:
+        lab = inventories.load(named, limit=limit)
+        missing = [host.name for host in lab.hosts if host.name not in hosts]
+        if missing:
+            raise UsageError(
+                f"{file} has no facts of {', '.join(missing)}",
+                remedy="record them, or leave the hosts out with -l",
+            )
+        if limit:
+            hosts = {host.name: hosts[host.name] for host in lab.hosts}
+        return [wanted(host, _variables(lab, name)) for name, host in hosts.items()]
+    # Nobody named this inventory: it may be of another lab, so how it installs things says nothing here.
+    usual = _usual(default)
+    chosen = _limited(hosts, limit)
+    return [wanted(host, _variables(usual, name), only_pins=True) for name, host in chosen.items()]
+
+
+def _usual(inventory: Path) -> Lab | None:
+    try:
+        return inventories.load(inventory)
+    except InventoryError:
+        return None
+
+
+def _variables(lab: Lab | None, name: str) -> Mapping[str, Any]:
+    return next((host.vars for host in lab.hosts if host.name == name), {}) if lab else {}
+
+
+def _limited(hosts: dict[str, Host], limit: str | None) -> dict[str, Host]:
+    if not limit:
+        return hosts
+    parts = [part.strip() for part in limit.replace(":", ",").split(",") if part.strip()]
+    wished = [part for part in parts if not part.startswith("!")] or ["*"]
+    barred = [part[1:] for part in parts if part.startswith("!")]
+
+    def fits(name: str, patterns: list[str]) -> bool:
+        return any(pattern == "all" or fnmatch(name, pattern) for pattern in patterns)
+
+    chosen = {name: host for name, host in hosts.items() if fits(name, wished) and not fits(name, barred)}
+    if not chosen:
+        raise UsageError(
+            f"no host of the facts matches --limit {limit}", remedy=f"they are {', '.join(hosts)}"
+        )
+    return chosen
+
+
+def _read(file: Path) -> dict[str, Host]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
+    except OSError as error:
+        raise UsageError(
+            f"{file}: {error.strerror}", remedy="--facts takes what --write-facts has written"
+        ) from error
+    except ValueError as error:
+        raise UsageError(
+            f"{file} is not JSON: {error}", remedy='write {"n1": {"distribution": ...}, ...}'
+        ) from error
+    return resolver_facts.from_file(data)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"the facts have {name!r} twice", remedy="keep one: only the last would count")
+        found[name] = value
+    return found
+
+
+def _write(file: Path, lab: list[Wanted]) -> None:
+    text = json.dumps({one.host.name: one.host.as_json() for one in lab}, indent=1)
+    try:
+        file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", remedy="name a file that can be written") from error
+
+
+def _print(found: Plan | Refusal, *, explain: bool, output_format: str) -> int:
+    if output_format == "json":
+        click.echo(json.dumps(found.as_json(), indent=1))
+    elif isinstance(found, Plan):
+        click.echo(render.plan(found, explain=explain))
+    else:
+        click.echo(f"hvlab: {render.refusal(found)}", err=True)
+    return 0 if isinstance(found, Plan) else 1
+
+
+def _print_change(before: Plan | Refusal, after: Plan | Refusal, *, explain: bool, output_format: str) -> int:
+    if output_format == "json":
+        click.echo(json.dumps({**after.as_json(), "now": before.as_json()}, indent=1))
+        return 0 if isinstance(after, Plan) else 1
+    if isinstance(after, Plan):
+        click.echo(render.changes(before, after) + "\n")
+    return _print(after, explain=explain, output_format=output_format)

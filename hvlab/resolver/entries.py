@@ -1,0 +1,171 @@
+"""What the catalogue knows of each version: frozen objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Limits = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True)
+class System:
+    """An operating system: what its package manager and NVIDIA's repository for it have."""
+
+    name: str
+    distributions: tuple[str, ...]
+    version: str
+    family: str
+    manager: str
+    repository: Mapping[str, str]
+    python: tuple[str, ...]
+    gcc: tuple[str, ...]
+    cuda: tuple[str, ...]
+    glibc: str
+    drivers: tuple[str, ...]
+    cudnn: Limits | None
+    nccl: Limits | None
+    python_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gcc_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gcc_path: Mapping[str, str] = field(default_factory=dict)
+    distro: Mapping[str, Any] = field(default_factory=dict)
+    distro_packages: Mapping[str, Any] = field(default_factory=dict)
+    elrepo: Mapping[str, Any] = field(default_factory=dict)
+    naming: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """A CUDA release: the driver it was made for, and the host compilers (majors) its nvcc takes."""
+
+    version: str
+    driver: str
+    gcc: int
+    gcc_min: int = 0
+    points: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Capability:
+    """A compute capability: the CUDA releases with code for it, the drivers that run it."""
+
+    name: str
+    architecture: str
+    cuda: Limits
+    driver: Limits
+    open_modules: str = "no"
+    tegra: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A driver branch with the compute capabilities it runs."""
+
+    name: str
+    first: str
+    latest: str
+    kind: str
+    capabilities: Limits
+
+
+@dataclass(frozen=True)
+class Model:
+    """A GPU by a part of its name."""
+
+    match: str
+    capability: str
+
+
+@dataclass(frozen=True)
+class Library:
+    """A release of cuDNN or NCCL.
+
+    ``builds`` are the CUDA releases its packages are made for, none where one package serves a whole
+    major of ``majors``; ``capability`` is the lowest it runs on; ``wheels`` are the majors of its wheels.
+    """
+
+    version: str
+    majors: tuple[int, ...]
+    builds: tuple[str, ...] = ()
+    wheels: tuple[int, ...] = ()
+    capability: str | None = None
+
+
+@dataclass(frozen=True)
+class Torch:
+    """A PyTorch release: its wheels' CUDA releases, and the code in each."""
+
+    version: str
+    cuda: tuple[str, ...]
+    python: Limits
+    gcc: int
+    capabilities: Mapping[str, tuple[str, ...]]
+    ptx: tuple[str, ...] = ()
+    cudnn: Mapping[str, str] = field(default_factory=dict)
+    nccl: Mapping[str, str] = field(default_factory=dict)
+    glibc: str = "2.17"
+    aarch64: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def codes(self, architecture: str) -> Mapping[str, tuple[str, ...]]:
+        """Return CUDA release -> compute capabilities of the wheels for an architecture."""
+        if architecture == "aarch64":
+            return self.aarch64
+        return {build: self.capabilities.get(build, ()) for build in self.cuda}
+
+
+@dataclass(frozen=True)
+class Tensorflow:
+    """A TensorFlow release: the CUDA and cuDNN its GPU build was compiled with."""
+
+    version: str
+    cuda: str
+    cudnn: str
+    python: Limits
+    gcc: int = 0
+    keras: int = 2
+    capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Horovod:
+    """A Horovod release: the frameworks and Pythons it builds with here (our patches counted in)."""
+
+    version: str
+    torch: Limits
+    tensorflow: Limits
+    python: Limits
+    patched: bool = False
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class OpenMpi:
+    """An Open MPI release; ``avoid`` says why it is refused, ``warnings`` what to know."""
+
+    version: str
+    avoid: str | None = None
+    warnings: tuple[str, ...] = ()
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that is known of versions. Mappings go from the version's text to what is known of it."""
+
+    systems: tuple[System, ...]
+    cuda: Mapping[str, Cuda]
+    minor_compatibility: Mapping[int, str]
+    cuda_wheels: tuple[str, ...]
+    capabilities: Mapping[str, Capability]
+    branches: Mapping[str, Branch]
+    models: tuple[Model, ...]
+    cudnn: Mapping[str, Library]
+    nccl: Mapping[str, Library]
+    torch: Mapping[str, Torch]
+    tensorflow: Mapping[str, Tensorflow]
+    horovod: Mapping[str, Horovod]
+    openmpi: Mapping[str, OpenMpi]
+    defaults: Mapping[str, str]
+    # The release of torch that Horovod was built on, by its build: cpu or a CUDA release.
+    proven: Mapping[str, str] = field(default_factory=dict)

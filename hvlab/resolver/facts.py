@@ -1,0 +1,247 @@
+"""What a host is: its facts from a file or from Ansible, in one shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hvlab.errors import UsageError
+from hvlab.resolver import versions
+from hvlab.resolver.entries import Catalogue, System
+
+# What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
+_ALIASES = {
+    "redhatenterpriselinux": "redhat",
+    "redhatenterpriselinuxserver": "redhat",
+    "rhel": "redhat",
+    "centoslinux": "centos",
+    "centosstream": "centos",
+    "rockylinux": "rocky",
+    "oraclelinuxserver": "oraclelinux",
+    "oracle": "oraclelinux",
+    "ol": "oraclelinux",
+    "alma": "almalinux",
+    "amazonlinux": "amazon",
+    "amzn": "amazon",
+    "debiangnulinux": "debian",
+}
+_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "distribution": (str,),
+    "distribution_version": (str, int, float),
+    "kernel": (str,),
+    "architecture": (str,),
+    "python": (str, int, float),
+    "gcc": (str, int, float),
+    "driver": (str, int, float),
+    "gpus": (list,),
+}
+_VERSIONS = ("python", "gcc", "driver")
+_FIRST_TWO_DIGITS = 20
+REQUIRED = ("distribution", "distribution_version")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU; the capability is None until it is known."""
+
+    name: str
+    capability: str | None = None
+    memory_mib: int | None = None
+
+    @property
+    def sm(self) -> str:
+        """Its code's name, such as sm_52."""
+        return "sm_" + (self.capability or "?").replace(".", "")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as facts have it."""
+        return {"name": self.name, "compute_capability": self.capability, "memory_mib": self.memory_mib}
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host's facts. ``declared``: its GPUs were told by the inventory (``lab_gpus``), not seen."""
+
+    name: str
+    distribution: str
+    version: str
+    kernel: str | None = None
+    architecture: str = "x86_64"
+    python: str | None = None
+    gcc: str | None = None
+    driver: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    declared: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a facts file has of a host."""
+        return {
+            "distribution": self.distribution,
+            "distribution_version": self.version,
+            "kernel": self.kernel,
+            "architecture": self.architecture,
+            "python": self.python,
+            "gcc": self.gcc,
+            "driver": self.driver,
+            "gpus": [gpu.as_json() for gpu in self.gpus],
+        }
+
+
+def from_file(data: object) -> dict[str, Host]:
+    """Return the hosts of a facts file's JSON. Raises UsageError that names every wrong host and field."""
+    if not isinstance(data, Mapping) or not data:
+        raise UsageError(
+            "the facts are not a JSON object by host",
+            remedy='write {"n1": {"distribution": "Debian", ...}, ...}',
+        )
+    wrong, hosts = [], {}
+    for name, facts in data.items():
+        if not str(name).strip():
+            wrong.append("a host has no name")
+            continue
+        if not isinstance(facts, Mapping):
+            wrong.append(f"{name}: its facts are {facts!r}, not an object")
+            continue
+        found = _problems(facts)
+        wrong += [f"{name}: {problem}" for problem in found]
+        if not found:
+            hosts[name] = _host(name, facts)
+    if wrong:
+        text = "\n".join(f"  {line}" for line in wrong)
+        needed = ", ".join(_TYPES)
+        raise UsageError(f"the facts cannot be used:\n{text}", remedy=f"a host's facts are {needed}")
+    return hosts
+
+
+def from_ansible(name: str, facts: Mapping[str, Any]) -> Host:
+    """Return a host from what Ansible's facts and hvlab_facts say of it."""
+    own = facts.get("hvlab") or {}
+    gpus = [item for item in own.get("gpus") or () if isinstance(item, Mapping)]
+    seen = {
+        "distribution": facts.get("distribution") or "unknown",
+        "distribution_version": facts.get("distribution_version") or "unknown",
+        "kernel": facts.get("kernel"),
+        "architecture": facts.get("architecture"),
+        "python": facts.get("python_version"),
+        "gcc": own.get("gcc"),
+        "driver": own.get("driver") or own.get("driver_installed"),
+        "gpus": gpus,
+    }
+    return from_file({name: seen})[name]
+
+
+def with_gpus(host: Host, declared: Sequence[Mapping[str, Any]]) -> Host:
+    """Return the host with the GPUs that the inventory tells of it (``lab_gpus``)."""
+    gpus = _gpu_problems(declared)
+    if gpus:
+        raise UsageError(f"{host.name}: lab_gpus: {'; '.join(gpus)}", remedy="each needs at least a name")
+    return replace(host, gpus=tuple(_gpu(item) for item in declared), declared=True)
+
+
+def system_of(host: Host, catalogue: Catalogue) -> System | None:
+    """Return the operating system of a host; None where the catalogue does not have it."""
+    distribution = _plain(host.distribution)
+    own = versions.numbers(host.version)
+    for system in catalogue.systems:
+        wanted = versions.numbers(system.version)
+        if distribution in map(_plain, system.distributions) and own[: len(wanted)] == wanted:
+            return system
+    return None
+
+
+def supported(catalogue: Catalogue) -> str:
+    """Return the supported systems for the reader."""
+    names: dict[str, list[str]] = {}
+    for system in catalogue.systems:
+        names.setdefault("/".join(system.distributions), []).append(system.version)
+    return ", ".join(
+        f"{name} {' '.join(sorted(found, key=versions.numbers))}" for name, found in names.items()
+    )
+
+
+def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:
+    """Return a GPU's compute capability, from its name where the facts lack it; None where unknown."""
+    if gpu.capability:
+        return gpu.capability
+    name = _plain(gpu.name)
+    fits = [model for model in catalogue.models if _plain(model.match) in name]
+    return max(fits, key=lambda model: len(model.match)).capability if fits else None
+
+
+def _plain(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    return _ALIASES.get(plain, plain)
+
+
+def _problems(facts: Mapping[str, Any]) -> list[str]:
+    wrong = [f"{field} is missing" for field in REQUIRED if facts.get(field) in (None, "")]
+    for field, types in _TYPES.items():
+        value = facts.get(field)
+        if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+            wrong.append(f"{field} is {value!r}")
+        elif field in _VERSIONS and str(value or "").strip() and not versions.numbers(str(value).strip()):
+            wrong.append(f"{field} is {value!r}, not a version")
+    if isinstance(facts.get("python"), float):
+        # 3.10 without quotes is 3.1.
+        wrong.append(f"python is the number {facts['python']}: write it in quotes")
+    return wrong + (_gpu_problems(facts["gpus"]) if isinstance(facts.get("gpus"), list) else [])
+
+
+def _gpu_problems(gpus: object) -> list[str]:
+    wrong = []
+    for number, item in enumerate(
+        gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus]
+    ):
+        if not isinstance(item, Mapping) or not (item.get("name") or item.get("compute_capability")):
+            wrong.append(f"gpus[{number}] is {item!r}, without a name")
+        elif item.get("compute_capability") is not None and _capability(item["compute_capability"]) is None:
+            wrong.append(f"gpus[{number}].compute_capability is {item['compute_capability']!r}")
+        elif not _is_memory(item.get("memory_mib")):
+            wrong.append(f"gpus[{number}].memory_mib is {item['memory_mib']!r}")
+    return wrong
+
+
+def _is_memory(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (number and 0 <= float(str(value)) < float("inf"))
+
+
+def _capability(value: object) -> str | None:
+    """Return 5.2 of 5.2, "5.2", "52", "sm_52" or "compute_52"; None where it is none of them."""
+    found = re.fullmatch(r"(?:sm_|compute_)?(\d{1,3})(?:\.(\d))?[a-f]?", str(value).strip())
+    if isinstance(value, bool) or not found:
+        return None
+    whole, dotted = found.groups()
+    if dotted is not None:
+        return f"{int(whole)}.{dotted}"
+    # 52 is 5.2 and 120 is 12.0, but 9, 10, 11 and 12 are whole: no GPU of 1.x is left.
+    return f"{int(whole)}.0" if int(whole) < _FIRST_TWO_DIGITS else f"{int(whole[:-1])}.{whole[-1]}"
+
+
+def _gpu(item: Mapping[str, Any]) -> Gpu:
+    value, memory = item.get("compute_capability"), item.get("memory_mib")
+    capability = None if value is None else _capability(value)
+    name = str(item.get("name") or f"GPU of compute capability {capability}")
+    return Gpu(name, capability, None if memory is None else int(memory))
+
+
+def _host(name: str, facts: Mapping[str, Any]) -> Host:
+    def text(field: str) -> str | None:
+        value = facts.get(field)
+        return None if value is None or not str(value).strip() else str(value).strip()
+
+    architecture = text("architecture") or "x86_64"
+    return Host(
+        name=name,
+        distribution=str(facts["distribution"]).strip(),
+        version=str(facts["distribution_version"]).strip(),
+        kernel=text("kernel"),
+        architecture=_ARCHITECTURES.get(architecture, architecture),
+        python=text("python"),
+        gcc=text("gcc"),
+        driver=text("driver"),
+        gpus=tuple(_gpu(item) for item in facts.get("gpus") or ()),
+    )

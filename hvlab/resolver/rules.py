@@ -1,0 +1,198 @@
+"""What fits what: pure predicates over the catalogue, each with the sentence for what does not.
+
+The sources of the figures are named in the catalogue's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hvlab.resolver import versions
+from hvlab.resolver.entries import Branch, Catalogue, Cuda, Library, System, Tensorflow, Torch
+from hvlab.resolver.facts import Gpu
+from hvlab.resolver.model import Candidate
+
+# From here on libraries of one major work together whatever their minor.
+# Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+FIRST_COMPATIBLE_MAJOR = 11
+
+
+def listed(candidates: Iterable[Candidate], among: Iterable[str] = ()) -> str:
+    """Return the versions of candidates for the reader."""
+    return versions.spans((candidate.version for candidate in candidates), among)
+
+
+def runs(codes: Sequence[str], ptx: bool, capability: str) -> bool:
+    """Whether a GPU runs a program with code for these capabilities (and PTX of the highest one).
+
+    Code for X.Y runs on X.Z with Z >= Y. Source:
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
+    """
+    if not codes:
+        return True
+    own = versions.numbers(capability)
+    has = [versions.numbers(code) for code in codes]
+    return any(code[0] == own[0] and code <= own for code in has) or (ptx and max(has) <= own)
+
+
+def cuda_has_code(cuda: str, capability: str, catalogue: Catalogue) -> bool:
+    """Whether a CUDA release makes code for a compute capability."""
+    return versions.within(versions.minor(cuda), catalogue.capabilities[capability].cuda)
+
+
+def driver_runs(driver: str, branch: Branch | None, capability: str, catalogue: Catalogue) -> bool:
+    """Whether a driver runs GPUs of a compute capability."""
+    if driver == "none":
+        return True
+    lowest, last = catalogue.capabilities[capability].driver
+    inside = branch is None or versions.within(capability, branch.capabilities)
+    return inside and versions.within(driver, (lowest, last))
+
+
+def torch_builds(torch: Torch, cuda: str, architecture: str, *, exact: bool) -> list[str]:
+    """Return the wheels of a torch release that a CUDA toolkit can build for, the best first.
+
+    The same minor, or from CUDA 11 on any of the same major (torch itself only warns of that).
+    """
+    minor, major = versions.minor(cuda), versions.major(cuda)
+    wheels = torch.codes(architecture)
+    same = [minor] if minor in wheels else []
+    if exact or major < FIRST_COMPATIBLE_MAJOR:
+        return same
+    others = [build for build in wheels if versions.major(build) == major and build != minor]
+    return [*same, *sorted(others, key=lambda build: _distance(build, minor))]
+
+
+def _distance(build: str, cuda: str) -> tuple[int, int]:
+    """Return how far a build is from a CUDA release of its major: the same minor, an older, a newer one."""
+    apart = versions.numbers(versions.minor(cuda))[1] - versions.numbers(build)[1]
+    return (0 if apart == 0 else 1 if apart > 0 else 2, abs(apart))
+
+
+def torch_fits(
+    torch: Torch, cuda: str, capabilities: Iterable[str], architecture: str, *, exact: bool
+) -> list[str]:
+    """Return the builds of a torch release for a toolkit that have code for all these capabilities."""
+    codes, wanted = torch.codes(architecture), list(capabilities)
+    return [
+        build
+        for build in torch_builds(torch, cuda, architecture, exact=exact)
+        if all(runs(codes[build], build in torch.ptx, capability) for capability in wanted)
+    ]
+
+
+def cudnn_serves(cudnn: Library, cuda: str) -> bool:
+    """Whether a cuDNN release is made for a CUDA release."""
+    if versions.major(cuda) not in cudnn.majors:
+        return False
+    return not cudnn.builds or cudnn_build(cudnn, cuda) is not None
+
+
+def cudnn_build(cudnn: Library, cuda: str) -> str | None:
+    """Return the CUDA release in the name of the cuDNN package for a toolkit; None where there is none."""
+    minor, major = versions.minor(cuda), versions.major(cuda)
+    if minor in cudnn.builds or major < FIRST_COMPATIBLE_MAJOR:
+        return minor if minor in cudnn.builds else None
+    return next((build for build in reversed(cudnn.builds) if versions.major(build) == major), None)
+
+
+def tensorflow_takes(tensorflow: Tensorflow, cudnn: str) -> bool:
+    """Whether TensorFlow runs with a cuDNN: the major it was compiled with, at least its minor."""
+    same = versions.major(cudnn) == versions.major(tensorflow.cudnn)
+    return same and versions.at_least(cudnn, tensorflow.cudnn)
+
+
+def nccl_build(version: str) -> str | None:
+    """Return the CUDA release an NCCL package is built for; None of a wheel."""
+    return version.partition("+cuda")[2] or None
+
+
+def nccl_serves(version: str, nccl: Library, cuda: str) -> bool:
+    """Whether an NCCL build runs with a CUDA release: the same major; before CUDA 11 the same minor."""
+    build, major = nccl_build(version), versions.major(cuda)
+    if build is None:
+        return major in nccl.wheels
+    if major < FIRST_COMPATIBLE_MAJOR:
+        return build == versions.minor(cuda)
+    return versions.major(build) == major
+
+
+def nccl_distance(version: str, cuda: str) -> tuple[int, int]:
+    """Return how far an NCCL build is from a CUDA release: the same minor, an older one, a newer one."""
+    build = nccl_build(version)
+    return (0, 0) if build is None else _distance(build, cuda)
+
+
+def release_distance(nccl: Library, cuda: str) -> tuple[int, int]:
+    """Return how far the best build of an NCCL release is from a CUDA release."""
+    same = [build for build in nccl.builds if versions.major(build) == versions.major(cuda)]
+    return min((nccl_distance(f"+cuda{build}", cuda) for build in same), default=(3, 0))
+
+
+def gcc_fits(cuda: Cuda, gcc: str) -> bool:
+    """Whether nvcc takes a host compiler."""
+    return cuda.gcc_min <= int(gcc) <= cuda.gcc
+
+
+def driver_offered(
+    driver: str, branch: Branch | None, system: System, method: str, architecture: str
+) -> bool:
+    """Whether a driver can be had on a system by a method."""
+    if branch is None:
+        return False
+    if method == "distro":
+        told = [str(version) for version in system.distro.get("driver") or ()]
+        return driver in told or (branch.name in told and "." not in branch.name)
+    if method == "elrepo":
+        return branch.name in map(str, system.elrepo.get("branches", ()))
+    if method != "repo":
+        return True
+    named = any(versions.within(branch.name, (rule["from"], rule["to"])) for rule in system.naming["driver"])
+    return named and branch.name in system.drivers and architecture in system.repository
+
+
+def has_drivers(system: System, method: str) -> bool:
+    """Whether a system has drivers of its own (``distro``), or ELRepo has some for it."""
+    return bool(system.distro.get("driver") if method == "distro" else system.elrepo.get("branches"))
+
+
+def cuda_offered(cuda: str, system: System, method: str, architecture: str, catalogue: Catalogue) -> bool:
+    """Whether a CUDA release can be had on a system by a method."""
+    release = versions.minor(cuda)
+    distro, repo = (
+        release == system.distro.get("cuda"),
+        release in system.cuda and architecture in system.repository,
+    )
+    if method == "wheel":
+        return release in catalogue.cuda_wheels
+    return {"distro": distro, "repo": repo, "auto": repo or distro}.get(method, True)
+
+
+def library_offered(
+    candidate: Candidate, limits: Sequence[str | None] | None, *, method: str, distro: str | None
+) -> bool:
+    """Whether a cuDNN or NCCL release can be had; without packages in the repository it is a wheel."""
+    library: Library | None = candidate.data
+    if library is None:
+        return True
+    wheel = bool(library.wheels)
+    if method == "distro":
+        return bool(distro) and versions.prefix(str(distro), candidate.version)
+    if method == "wheel" or (method == "repo" and limits is None):
+        return wheel and nccl_build(candidate.version) is None
+    if method == "none":
+        return True
+    release = candidate.version.partition("-")[0]
+    packaged = candidate.key[0] == "cudnn" or nccl_build(candidate.version) is not None
+    return packaged and versions.within(release, limits or (None, None))
+
+
+def runs_library(library: Library | None, capabilities: Iterable[str]) -> bool:
+    """Whether cuDNN or NCCL has code for these capabilities."""
+    least = library.capability if library else None
+    return least is None or all(versions.at_least(capability, least) for capability in capabilities)
+
+
+def told_gpu(gpu: Gpu, hosts: str) -> str:
+    """Return a GPU model for the reader: (Tesla M40 on n3)."""
+    return f"({gpu.name} on {hosts})"

@@ -1,0 +1,85 @@
+"""Versions as tuples of numbers: compare them, match a prefix, find the nearest. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+
+@lru_cache(maxsize=100_000)
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version up to its first ``-`` or ``+``: 2.21.5-1+cuda12.4 is (2, 21, 5)."""
+    found = re.match(r"[\d.]*", version)
+    return tuple(int(part) for part in (found[0] if found else "").split(".") if part)
+
+
+@lru_cache(maxsize=100_000)
+def minor(version: str) -> str:
+    """Return the first two numbers of a version: 3.10.12 is 3.10."""
+    return ".".join(map(str, numbers(version)[:2]))
+
+
+@lru_cache(maxsize=100_000)
+def major(version: str) -> int:
+    """Return the first number of a version; 0 where it has none."""
+    return next(iter(numbers(version)), 0)
+
+
+@lru_cache(maxsize=100_000)
+def at_least(version: str, least: str) -> bool:
+    """Whether ``version`` is ``least`` or newer; what a short version leaves open counts for it."""
+    own = numbers(version)
+    return own >= numbers(least)[: len(own)]
+
+
+@lru_cache(maxsize=100_000)
+def at_most(version: str, most: str) -> bool:
+    """Whether ``version`` is ``most`` or older; every patch level of ``most`` counts."""
+    limit = numbers(most)
+    return numbers(version)[: len(limit)] <= limit
+
+
+def within(version: str, limits: Sequence[str | None]) -> bool:
+    """Whether ``version`` lies in ``[lowest, highest]``, both included, None being no limit."""
+    lowest, highest = limits
+    return (lowest is None or at_least(version, lowest)) and (highest is None or at_most(version, highest))
+
+
+def prefix(asked: str, version: str) -> bool:
+    """Whether ``version`` is ``asked`` or goes on from it after a ``.``, ``-`` or ``+``."""
+    return version == asked or version.startswith((f"{asked}.", f"{asked}-", f"{asked}+"))
+
+
+def nearest(asked: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """Return the ``count`` known versions nearest to ``asked``, in ascending order."""
+    ordered = sorted(set(known), key=lambda version: (numbers(version), version))
+    place = sum(numbers(version) < numbers(asked) for version in ordered)
+    first = max(0, min(place - (count + 1) // 2, len(ordered) - count))
+    return ordered[first : first + count]
+
+
+def by_distance(asked: str, known: Iterable[str]) -> list[str]:
+    """Return the known versions, the nearest to ``asked`` first; of two as near, the older one."""
+    ordered = sorted(set(known), key=lambda version: (numbers(version), version))
+    place = sum(numbers(version) < numbers(asked) for version in ordered)
+    return sorted(ordered, key=lambda version: abs(ordered.index(version) + 0.5 - place))
+
+
+def spans(versions: Iterable[str], among: Iterable[str]) -> str:
+    """Return versions for the reader, runs of neighbours ``among`` the known ones as ``A to B``."""
+    wanted = set(versions)
+    ordered = sorted(set(among) | wanted, key=numbers)
+    runs: list[list[str]] = []
+    previous = False
+    for version in ordered:
+        if version in wanted:
+            if previous:
+                runs[-1].append(version)
+            else:
+                runs.append([version])
+        previous = version in wanted
+    told = []
+    for run in runs:
+        told += run if len(run) <= 2 else [f"{run[0]} to {run[-1]}"]  # noqa: PLR2004 - two need no span
+    return ", ".join(told)

@@ -1,0 +1,187 @@
+"""``hvlab plan``: what it prints where, exit codes, and how facts, inventory and pins meet."""
+
+import json
+
+import pytest
+
+from hvlab import gather
+from hvlab.cli import run
+from hvlab.errors import UnreachableError
+
+A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}
+M40 = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945}
+
+
+def host(**changes):
+    return {
+        "distribution": "Ubuntu",
+        "distribution_version": "22.04",
+        "kernel": "5.15.0-100-generic",
+        "architecture": "x86_64",
+        "python": "3.10.12",
+        "gcc": "11.4.0",
+        "driver": None,
+        "gpus": [A100],
+        **changes,
+    }
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps({"n1": host(), "n2": host(), "n3": host(gpus=[M40])}))
+    return str(file)
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    def write(names, **variables):
+        folder = tmp_path / "lab"
+        (folder / "group_vars").mkdir(parents=True)
+        hosts = {name: {"ansible_host": f"192.0.2.{i}"} for i, name in enumerate(names, start=1)}
+        (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+        common = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0", "lab_name": "plan", **variables}
+        (folder / "group_vars/all.json").write_text(json.dumps(common))
+        return str(folder)
+
+    return write
+
+
+def test_a_table(recorded, capsys):
+    assert run(["plan", "--facts", recorded]) == 0
+    out = capsys.readouterr().out
+    assert "n1, n2" in out
+    assert "branch 580 is the last one for Tesla M40" in out
+
+
+def test_json(recorded, capsys):
+    assert run(["plan", "--facts", recorded, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["resolved"] is True
+    assert list(found["hosts"]) == ["n1", "n2", "n3"]
+    assert set(found["hosts"]["n1"]) >= {
+        *("host", "system", "gpus", "versions", "methods", "packages", "compute_capabilities"),
+        *("open_modules", "backends", "torch_index", "reasons", "notes"),
+    }
+    assert found["hosts"]["n3"]["gpus"][0]["memory_mib"] == 22945
+
+
+def test_a_refusal_names_the_conflict_and_what_would_work(recorded, capsys):
+    assert run(["plan", "--facts", recorded, "--pin", "cuda=13.0"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    message = "CUDA 13.0 has no code for sm_52 (Tesla M40 on n3); with CUDA 12.9 or without n3 it resolves"
+    assert message in told.err
+    assert run(["plan", "--facts", recorded, "--pin", "cuda=13.0", "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["resolved"], found["message"]) == (False, message)
+    assert [item["text"] for item in found["nearest"]] == ["with CUDA 12.9", "without n3"]
+
+
+def test_explain(recorded, capsys):
+    assert run(["plan", "--facts", recorded, "--pin", "cuda=12.6", "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "n3: Ubuntu 22.04 x86_64, 1x Tesla M40" in out
+    assert "asked for (cuda=12.6)" in out
+    assert "packages: cuda-toolkit-12-6" in out
+
+
+def test_what_if(recorded, capsys):
+    assert run(["plan", "--facts", recorded, "--pin", "cuda=12.6", "--what-if", "cuda=12.4"]) == 0
+    out = capsys.readouterr().out
+    row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["cuda"])
+    assert row[:3] == ["cuda", "12.6", "12.4"]
+    assert run(["plan", "--facts", recorded, "--what-if", "cuda=13.0"]) == 1
+    assert run(["plan", "--facts", recorded, "--pin", "cuda=13.0", "--what-if", "cuda=12.9"]) == 0
+    assert "as it is, it does not resolve" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--pin", "cdua=12"], "did you mean cuda"),
+        (["--pin", "cuda"], "is not NAME=VERSION"),
+        (["--what-if", "cuda=x"], "'x' is not a version"),
+        (["--limit", "n9"], "n1, n2, n3"),
+        (["--frobnicate"], "No such option"),
+    ],
+)
+def test_usage(recorded, capsys, options, told):
+    assert run(["plan", "--facts", recorded, *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"n1": {"distribution": "Debian"}}', "n1: distribution_version"),
+        ('{"n1": {"distribution": "Debian"}, "n1": {}}', "the facts have 'n1' twice"),
+    ],
+)
+def test_bad_facts(tmp_path, capsys, text, told):
+    (tmp_path / "bad.json").write_text(text)
+    assert run(["plan", "--facts", str(tmp_path / "bad.json")]) == 2
+    assert told in capsys.readouterr().err
+    assert run(["plan", "--facts", str(tmp_path / "none.json")]) == 2
+
+
+def test_limit(recorded, capsys):
+    assert (
+        run(["plan", "--facts", recorded, "--limit", "all:!n3", "--pin", "cuda=13.0", "--format", "json"])
+        == 0
+    )
+    assert list(json.loads(capsys.readouterr().out)["hosts"]) == ["n1", "n2"]
+
+
+def test_the_inventory_adds_its_pins(recorded, inventory, capsys):
+    named = inventory(["n1", "n2"], lab_cuda="12.4", openmpi_version="4.1.6", cuda_version="{{ nothing }}")
+    assert run(["plan", "-i", named, "--facts", recorded, "--format", "json"]) == 0
+    hosts = json.loads(capsys.readouterr().out)["hosts"]
+    assert hosts["n1"]["versions"]["cuda"] == "12.4"
+    assert {stack["versions"]["openmpi"] for stack in hosts.values()} == {"4.1.6"}
+    assert run(["plan", "-i", named, "--facts", recorded, "--pin", "cuda=12.6"]) == 1
+    assert "cuda=12.4 (n1, n2)" in capsys.readouterr().err
+
+
+def test_a_named_inventory_has_to_be_in_the_facts(recorded, inventory, capsys):
+    assert run(["plan", "-i", inventory(["n1", "n8", "n9"]), "--facts", recorded]) == 2
+    assert "has no facts of n8, n9" in capsys.readouterr().err
+
+
+def test_the_usual_inventory_counts_by_name_only(recorded, inventory, capsys, monkeypatch):
+    monkeypatch.setenv(
+        "ANSIBLE_INVENTORY", inventory(["n1", "other"], lab_openmpi="4.1.6", nvidia_driver_method="none")
+    )
+    assert run(["plan", "--facts", recorded, "--format", "json"]) == 0
+    hosts = json.loads(capsys.readouterr().out)["hosts"]
+    assert hosts["n1"]["versions"]["openmpi"] == "4.1.6"
+    assert hosts["n1"]["methods"]["driver"] == "repo"
+    monkeypatch.setenv("ANSIBLE_INVENTORY", "/nowhere")
+    assert run(["plan", "--facts", recorded]) == 0
+
+
+def ansible(name):
+    seen = host(distribution="Debian", distribution_version="12.5", python_version="3.11.2")
+    return {**seen, "hvlab": {"gcc": "12.2.0", "driver": None, "gpus": [A100] if name == "n1" else []}}
+
+
+def test_facts_are_gathered_and_kept(inventory, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(gather, "facts", lambda lab: {one.name: ansible(one.name) for one in lab.hosts})
+    named, kept = inventory(["n1", "n2"], lab_gpus=[A100]), tmp_path / "kept.json"
+    assert run(["plan", "-i", named, "--write-facts", str(kept), "--format", "json"]) == 0
+    hosts = json.loads(capsys.readouterr().out)["hosts"]
+    # Hosts outside group gpu do not get the GPU stack.
+    assert hosts["n1"]["versions"]["cuda"] is None
+    assert set(json.loads(kept.read_text())) == {"n1", "n2"}
+    assert run(["plan", "--facts", str(kept)]) == 0
+
+
+def test_a_host_that_does_not_answer(inventory, capsys, monkeypatch):
+    def silent(lab):
+        raise UnreachableError("n2: no answer")
+
+    monkeypatch.setattr(gather, "facts", silent)
+    assert run(["plan", "-i", inventory(["n1", "n2"])]) == 3
+    assert "n2: no answer" in capsys.readouterr().err

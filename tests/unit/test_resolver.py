@@ -1,0 +1,364 @@
+"""The resolver's parts: versions, wishes, facts, the search, and what a big lab costs."""
+
+import copy
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvlab.errors import UsageError
+from hvlab.resolver import Plan, Refusal, Wanted, facts, pins, plan, rules, versions
+from hvlab.resolver.catalogue import FOLDER, CatalogueError, build, load
+from hvlab.resolver.model import Limit, Problem, Relation, Scope
+from hvlab.resolver.provider import search
+from hvlab.resolver.prune import prune
+from hvlab.resolver.wanted import wanted
+
+A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}
+M40 = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945}
+UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "python": "3.10.12", "gcc": "11.4.0"}
+
+
+def lab(*names, **changes):
+    hosts = facts.from_file({name: {**UBUNTU, "gpus": [A100], **changes} for name in names})
+    return [Wanted(host) for host in hosts.values()]
+
+
+@pytest.mark.parametrize(
+    ("version", "numbers"),
+    [("12.4", (12, 4)), ("2.21.5-1+cuda12.4", (2, 21, 5)), ("2.4.1+cu121", (2, 4, 1)), ("none", ())],
+)
+def test_numbers(version, numbers):
+    assert versions.numbers(version) == numbers
+
+
+def test_a_short_version_counts_for_what_it_leaves_open():
+    assert versions.at_least("450", "450.80.02")
+    assert not versions.at_least("450.36", "450.80.02")
+    assert versions.at_most("580.95.05", "580")
+    assert not versions.at_most("590.1", "580")
+
+
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=3), st.lists(st.integers(0, 30), min_size=1, max_size=3)
+)
+def test_at_least_and_at_most_agree(one, other):
+    first, second = ".".join(map(str, one)), ".".join(map(str, other))
+    assert versions.at_least(first, second) or versions.at_most(first, second)
+
+
+def test_prefixes_end_at_a_number():
+    assert versions.prefix("12", "12.4")
+    assert not versions.prefix("12.1", "12.10")
+    assert versions.prefix("2.4.1", "2.4.1+cu121")
+
+
+def test_neighbours_are_told_as_a_span():
+    known = ["12.0", "12.1", "12.2", "12.3", "13.0"]
+    assert versions.spans(["12.0", "12.1", "12.2", "13.0"], known) == "12.0 to 12.2, 13.0"
+    assert versions.nearest("12.25", known, 2) == ["12.3", "13.0"]
+    assert versions.by_distance("12.2", known)[:2] == ["12.1", "12.2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "fits"),
+    [
+        ("cuda=12", "12.4", True),
+        ("cuda=12.4", "12.4.1", True),
+        ("cuda=12.4.1", "12.4", False),
+        ("driver=550", "550.54.14", True),
+        ("nccl=2.21.5", "2.21.5-1+cuda12.4", True),
+        ("nccl=2.21.5+cuda12.4", "2.21.5-1+cuda12.4", True),
+        ("nccl=2.21.5-1+cuda12.2", "2.21.5-1+cuda12.4", False),
+        ("nccl=2.2", "2.21.5-1+cuda12.4", False),
+        ("nccl=2.21.5+cuda12", "2.21.5-1+cuda12.4", True),
+        ("cudnn=8.9.7.29-1+cuda12.2", "8.9.7.29", True),
+        ("driver=550.54.15-0ubuntu1", "550.54.15", True),
+        ("gcc=12.2.0", "12", True),
+        ("python=3.10.12", "3.10", True),
+        ("torch=2.4.1+cu121", "2.4.1", True),
+        ("torch=2.4", "2.4.1", True),
+    ],
+)
+def test_what_meets_a_wish(text, version, fits):
+    assert pins.meets(pins.parse(text), version) is fits
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cdua=12", "did you mean cuda"),
+        ("cuda", "write it as cuda=12.4"),
+        ("cuda=", "write it as cuda=12.4"),
+        ("cuda=new", "write it as"),
+        ("torch=2.4+rocm6", "write it as"),
+        ("backend=ncl", "did you mean nccl"),
+        ("=12", "it can be"),
+    ],
+)
+def test_malformed_wishes(text, told):
+    with pytest.raises(UsageError) as raised:
+        pins.parse(text)
+    assert told in str(raised.value.remedy)
+
+
+def test_wishes_of_the_inventory():
+    variables = {
+        "lab_cuda": 12.4,
+        "cuda_version": "{{ ansible_facts.hvlab_stacks }}",
+        "openmpi_version": "4.1.6",
+        "lab_torch": None,
+        "lab_driver": "",
+        "nvidia_driver_version": 580,
+    }
+    assert {pin.text for pin in pins.of_host("n1", variables)} == {"cuda=12.4", "openmpi=4.1.6", "driver=580"}
+    with pytest.raises(UsageError, match="lab_python is the number"):
+        pins.of_host("n1", {"lab_python": 3.10})
+    with pytest.raises(UsageError, match="lab_cudnn is the number"):
+        pins.of_host("n1", {"lab_cudnn": 9.10})
+    with pytest.raises(UsageError, match="n1: cuda_method is 'apt'"):
+        pins.methods_of("n1", {"cuda_method": "apt"})
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("5.2", "5.2"),
+        (5.2, "5.2"),
+        ("sm_52", "5.2"),
+        ("compute_90", "9.0"),
+        (9, "9.0"),
+        ("sm_120", "12.0"),
+        (12.0, "12.0"),
+    ],
+)
+def test_capabilities_are_read_as_they_are_written(written, read):
+    host = facts.from_file({"n1": {**UBUNTU, "gpus": [{"name": "x", "compute_capability": written}]}})["n1"]
+    assert host.gpus[0].capability == read
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "system"),
+    [
+        ("CentOS", "7.9.2009", "rhel7"),
+        ("CentOS", "7", "rhel7"),
+        ("Red Hat Enterprise Linux", "8.10", "rhel8"),
+        ("RedHat", 9.4, "rhel9"),
+        ("Rocky", "9", "rhel9"),
+        ("Rocky Linux", "9.5", "rhel9"),
+        ("AlmaLinux", "10.0", "rhel10"),
+        ("OracleLinux", "8.9", "rhel8"),
+        ("Debian", "12.5", "debian12"),
+        ("Debian GNU/Linux", "11", "debian11"),
+        ("ubuntu", "18.04", "ubuntu1804"),
+        ("Amazon Linux", "2023", "amzn2023"),
+        ("Amazon", "2", "amzn2"),
+        ("Debian", "1", None),
+        ("Ubuntu", "23.10", None),
+    ],
+)
+def test_systems(distribution, version, system):
+    host = facts.from_file({"n1": {"distribution": distribution, "distribution_version": version}})["n1"]
+    found = facts.system_of(host, load())
+    assert (found.name if found else None) == system
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ([], "not a JSON object by host"),
+        ({}, "not a JSON object by host"),
+        ({"n1": []}, "n1: its facts are []"),
+        ({"n1": {"distribution": "Debian"}}, "n1: distribution_version is missing"),
+        ({"n1": {**UBUNTU, "gpus": "A100"}}, "n1: gpus is 'A100'"),
+        ({"n1": {**UBUNTU, "gpus": [{}]}}, "gpus[0] is {}"),
+        (
+            {"n1": {**UBUNTU, "gpus": [{"name": "x", "compute_capability": "new"}]}},
+            "compute_capability is 'new'",
+        ),
+        ({"n1": {**UBUNTU, "driver": "yes"}}, "driver is 'yes', not a version"),
+        ({"n1": {**UBUNTU, "gcc": ["11"]}}, "gcc is ['11']"),
+        ({"n1": {**UBUNTU, "gcc": -12}}, "gcc is -12, not a version"),
+        ({"n1": {**UBUNTU, "python": 3.1}}, "python is the number 3.1: write it in quotes"),
+        ({" ": UBUNTU}, "a host has no name"),
+        ({"n1": {**UBUNTU, "gpus": [{**A100, "memory_mib": -1}]}}, "gpus[0].memory_mib is -1"),
+        ({"n1": {**UBUNTU, "gpus": [{**A100, "memory_mib": float("inf")}]}}, "gpus[0].memory_mib is inf"),
+        ({"n1": {**UBUNTU, "gpus": [{**A100, "memory_mib": float("nan")}]}}, "gpus[0].memory_mib is nan"),
+        ({"n1": {**UBUNTU, "gpus": [{**A100, "memory_mib": "much"}]}}, "gpus[0].memory_mib is 'much'"),
+    ],
+)
+def test_bad_facts(data, told):
+    with pytest.raises(UsageError) as raised:
+        facts.from_file(data)
+    assert told in str(raised.value)
+
+
+def test_facts_survive_being_written():
+    host = lab("n1")[0].host
+    assert facts.from_file({"n1": host.as_json()})["n1"] == host
+
+
+def test_ansible_facts():
+    gpu = {"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15360, "pci": "0000:00:1e.0"}
+    seen = {
+        "distribution": "Ubuntu",
+        "distribution_version": "22.04",
+        "python_version": "3.10.12",
+        "architecture": "x86_64",
+        "kernel": "5.15",
+        "hvlab": {"gcc": "11.4.0", "driver": None, "driver_installed": "535.104.05", "gpus": [gpu]},
+    }
+    host = facts.from_ansible("n1", seen)
+    assert (host.driver, host.gcc, host.python) == ("535.104.05", "11.4.0", "3.10.12")
+    assert host.gpus == (facts.Gpu("Tesla T4", "7.5", 15360),)
+
+
+def test_a_remedy_has_one_order_whatever_the_hash_seed():
+    builds = {f"2.21.5-1+cuda{build}" for build in ("11.0", "12.2", "12.4", "12.5")}
+    assert versions.by_distance("2.21.5", builds) == sorted(builds)
+
+
+def test_code_runs_on_later_gpus_of_its_major():
+    assert rules.runs(["8.0"], ptx=False, capability="8.6")
+    assert not rules.runs(["8.6"], ptx=False, capability="8.0")
+    assert not rules.runs(["9.0"], ptx=False, capability="10.0")
+    assert rules.runs(["9.0"], ptx=True, capability="10.0")
+
+
+def test_nccl_builds_by_distance():
+    assert rules.nccl_distance("2.10.3-1+cuda11.1", "11.1") < rules.nccl_distance("2.10.3-1+cuda11.0", "11.1")
+    assert rules.nccl_distance("2.10.3-1+cuda11.0", "11.1") < rules.nccl_distance("2.10.3-1+cuda11.4", "11.1")
+
+
+def test_a_release_of_the_catalogue_in_numbers_is_refused():
+    data = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in Path(FOLDER).glob("*.yml")}
+    broken = copy.deepcopy(data)
+    broken["cuda"]["releases"][12.4] = broken["cuda"]["releases"].pop("12.4")
+    with pytest.raises(CatalogueError, match=r"cuda.yml, 12.4: write the version in quotes"):
+        build(broken)
+    broken = copy.deepcopy(data)
+    del broken["torch"]["releases"]["2.4.1"]["python"]
+    with pytest.raises(CatalogueError, match=r"torch.yml, 2.4.1: KeyError 'python'"):
+        build(broken)
+
+
+def small():
+    """a and b in 1..3, b not below a; b may be 2 at most."""
+    problem = Problem()
+    problem.domain(("a", None), [("3", None), ("2", None), ("1", None)])
+    problem.domain(("b", None), [("1", None), ("2", None), ("3", None)])
+    assumed = problem.assume("wish", "b", "2", "b=2", [0])
+    problem.limits.append(Limit(("b", None), lambda c: int(c.version) <= 2, assumptions=(assumed,)))
+    problem.relations.append(
+        Relation(("a", None), ("b", None), lambda a, b: int(a.version) <= int(b.version))
+    )
+    return problem
+
+
+def test_the_search_takes_the_preferred_that_fits():
+    problem = small()
+    found = search(problem, Scope())
+    assert {key[0]: c.version for key, c in found.items()} == {"a": "2", "b": "2"}
+    free = search(problem, Scope(frozenset()))
+    assert free["a", None].version == "3"
+    assert prune(problem, Scope(only={("a", None): 1})).empty is not None
+    assert search(problem, Scope(only={("a", None): 1})) is None
+
+
+def test_wishes_of_one_host_and_of_all():
+    pinned = [Wanted(lab("n1")[0].host, (pins.parse("cuda=12.6"),)), *lab("n2")]
+    found = plan(pinned, [pins.parse("driver=580")])
+    assert isinstance(found, Plan)
+    assert {stack["versions"]["cuda"] for stack in found.hosts.values()} == {"12.6"}
+    clash = plan(pinned, [pins.parse("cuda=12.4")])
+    assert isinstance(clash, Refusal)
+    assert {item["text"] for item in clash.conflict} == {"cuda=12.4", "cuda=12.6 (n1)"}
+
+
+def test_no_driver_and_none_wanted():
+    host = lab("n1")[0].host
+    refused = plan([wanted(host, {"nvidia_driver_method": "none"})])
+    assert isinstance(refused, Refusal)
+    assert refused.message.startswith("n1 has no driver, and nvidia_driver_method is none; with driver 595")
+    declared = plan([wanted(host, {"nvidia_driver_method": "none", "lab_gpus": [A100]})])
+    assert isinstance(declared, Plan)
+    assert declared.hosts["n1"]["versions"]["driver"] is None
+    assert any("told, not seen" in note for note in declared.hosts["n1"]["notes"])
+    kept = lab("n1", driver="535.104.05")[0].host
+    fixed = plan([wanted(kept, {"nvidia_driver_method": "none"})], [pins.parse("cuda=13.0")])
+    assert isinstance(fixed, Refusal)
+    assert "driver 535.104.05 on n1 is too old for CUDA 13.0, which needs 580.65.06 or newer" in fixed.message
+    assert fixed.nearest[0].text.startswith("with CUDA 12")
+
+
+def test_a_toolkit_of_wheels_without_a_driver():
+    variables = {
+        "lab_gpus": [{"name": "NVIDIA H200", "compute_capability": "9.0", "memory_mib": 143771}],
+        "lab_driver": "580",
+        "lab_cuda": "13.0",
+        "lab_torch": "2.12.1",
+        "nvidia_driver_method": "none",
+        **dict.fromkeys(["cuda_method", "cudnn_method", "nccl_method"], "wheel"),
+    }
+    host = facts.from_file(
+        {"n1": {"distribution": "Debian", "distribution_version": "12", "python": "3.11"}}
+    )["n1"]
+    found = plan([wanted(host, variables)])
+    assert isinstance(found, Plan), found.message
+    stack = found.hosts["n1"]
+    assert stack["versions"]["cuda"] == "13.0"
+    assert stack["versions"]["driver"].startswith("580.")
+    assert stack["torch_index"] == "cu130"
+    assert set(stack["methods"].values()) == {"none", "wheel"}
+    assert not any(stack["packages"][name] for name in ("driver", "cuda", "cudnn", "nccl"))
+
+
+def test_packages_are_called_as_the_system_calls_them():
+    asked = [pins.parse(text) for text in ("driver=550", "cuda=12.4", "nccl=2.21.5", "cudnn=8.9.7")]
+    ubuntu = plan(lab("n1"), asked).hosts["n1"]["packages"]
+    assert ubuntu["cuda"] == [{"name": "cuda-toolkit-12-4", "version": None}]
+    assert ubuntu["nccl"] == [
+        {"name": "libnccl2", "version": "2.21.5-1+cuda12.4"},
+        {"name": "libnccl-dev", "version": "2.21.5-1+cuda12.4"},
+    ]
+    assert ubuntu["cudnn"][0] == {"name": "libcudnn8", "version": "8.9.7.29-1+cuda12.2"}
+    assert ubuntu["driver"][0]["name"] == "cuda-drivers-550"
+    rocky = lab("n1", distribution="Rocky", distribution_version="9.4", python="3.9")
+    stack = plan(rocky, asked[:3]).hosts["n1"]
+    assert stack["packages"]["nccl"][1] == {"name": "libnccl-devel", "version": "2.21.5-1+cuda12.4"}
+    assert stack["driver_stream"] == "nvidia-driver:550-dkms"
+    exact = plan(lab("n1"), [pins.parse("driver=580.95.05")]).hosts["n1"]
+    assert exact["driver_wanted"] == "580.95.05"
+    assert exact["open_modules"] is True
+
+
+def test_a_thousand_hosts_cost_as_one():
+    hosts = lab(*(f"n{i}" for i in range(1000)))
+    started = time.perf_counter()
+    found = plan(hosts)
+    assert isinstance(found, Plan)
+    assert len(found.hosts) == 1000
+    old = lab("old", gpus=[M40])
+    refused = plan([*hosts, *old], [pins.parse("cuda=13.0")])
+    assert time.perf_counter() - started < 15
+    assert refused.message == (
+        "CUDA 13.0 has no code for sm_52 (Tesla M40 on old); with CUDA 12.9 or without old it resolves"
+    )
+
+
+def test_many_kinds_of_hosts():
+    hosts = []
+    for i, (driver, gpu) in enumerate(
+        (d, g) for d in (None, "535.104.05", "570.86.10", "580.65.06") for g in (A100, M40)
+    ):
+        hosts += lab(f"n{i}", driver=driver, gpus=[gpu])
+    started = time.perf_counter()
+    found = plan(hosts)
+    assert time.perf_counter() - started < 15
+    assert isinstance(found, Plan)
+    assert len({stack["versions"]["cuda"] for stack in found.hosts.values()}) == 1
+    kept = [found.hosts[f"n{i}"]["versions"]["driver"] for i in (2, 4, 6)]
+    assert kept == ["535.104.05", "570.86.10", "580.65.06"]

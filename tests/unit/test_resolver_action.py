@@ -1,0 +1,65 @@
+"""The action plugin that the play runs: raw variables in, a stack for every host or a failure out."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hvlab.ansible.action import hvlab_resolve
+from hvlab.errors import UsageError
+
+GPU = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945, "pci": "0000:00:05.0"}
+
+
+class HostVars(dict):
+    """Like Ansible's: templates are filled in on the way out, unless asked for raw."""
+
+    def raw_get(self, name):
+        return self[name]["raw"]
+
+
+def task_vars(**raw):
+    facts = {
+        "distribution": "Ubuntu",
+        "distribution_version": "22.04",
+        "architecture": "x86_64",
+        "python_version": "3.10.12",
+        "hvlab": {"gcc": "11.4.0", "driver": None, "gpus": [GPU]},
+    }
+    hosts = {name: {"ansible_facts": facts, "raw": raw} for name in ("n1", "n2")}
+    return {
+        "hostvars": HostVars(hosts),
+        "groups": {"all": ["n1", "n2"], "gpu": ["n1"]},
+        "ansible_play_hosts": ["n1", "n2"],
+    }
+
+
+@pytest.fixture
+def action():
+    task = SimpleNamespace(args={}, async_val=0, check_mode=False, diff=False)
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    return hvlab_resolve.ActionModule(task, connection, SimpleNamespace(check_mode=False), None, None, None)
+
+
+def test_every_host_gets_its_stack(action):
+    result = action.run(task_vars=task_vars(cuda_version="{{ hvlab_stacks }}", lab_cuda="12.6"))
+    stacks = result["ansible_facts"]["hvlab_stacks"]
+    assert stacks["n1"]["versions"]["cuda"] == "12.6"
+    assert stacks["n2"]["versions"]["cuda"] is None
+    assert not result.get("failed")
+
+
+def test_a_refusal_fails_with_the_text_of_the_cli(action):
+    result = action.run(task_vars=task_vars(lab_cuda="13.0"))
+    assert result["failed"]
+    message = "CUDA 13.0 has no code for sm_52 (Tesla M40 on n1); with CUDA 12.9 or without n1 it resolves"
+    assert message in result["msg"]
+    assert result["refusal"]["message"] == message
+
+
+def test_a_malformed_wish_fails_with_what_to_write(action):
+    result = action.run(task_vars=task_vars(lab_cuda="new"))
+    assert result["failed"]
+    assert "n1: lab_cuda: new: 'new' is not a version" in result["msg"]
+    assert "what to do: write it as cuda=12.4" in result["msg"]
+    with pytest.raises(UsageError):
+        hvlab_resolve.lab(task_vars(cuda_method="apt"))
