@@ -15,7 +15,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from hvlab.launchers.command import SSH_OPTIONS
-from hvlab.stack import not_built
+from hvlab.refusal import refusal
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -40,17 +40,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         kept, refused = [], {}
         for name, case in plan["cases"].items():
             found = {host: facts[host] for host in case["hosts"]}
-            reason = not_built(case["backend"], case["variant"], found)
+            reason = refusal(case, found)
             if reason is None:
                 kept.append(name)
             elif case["asked"]:
-                refused[case["backend"]] = reason
+                refused[case["backend"]] = {"seen": reason.seen, "remedy": reason.remedy}
             else:
                 (folder / name).mkdir(exist_ok=True)
-                _write(folder / name / "case.json", {"skipped": reason, "started_at": time.time()})
+                _write(folder / name / "case.json", {"skipped": reason.seen, "started_at": time.time()})
         if refused:
             _write(folder / "refused.json", refused)
-            return {"failed": True, "msg": "; ".join(refused.values())}
+            return {"failed": True, "msg": "; ".join(told["seen"] for told in refused.values())}
         return {"cases": kept}
 
     def _run_case(self, plan: dict[str, Any], case: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -64,9 +64,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "self": host,
             "timeout": case["timeout"],
             "certificate": plan["certificate"],
-            "ssh": ["ssh", *shlex.split(SSH_OPTIONS)],
+            "ssh": ["ssh", *shlex.split(SSH_OPTIONS), *_port(case["ssh_port"])],
         }
-        command = f"HVLAB_CASE={shlex.quote(case['mark'])} exec python3 {shlex.quote(program)}"
+        words = ["env", f"HVLAB_CASE={case['mark']}", "python3", program]
+        if plan["as_user"]:
+            words = ["runuser", "--login", plan["as_user"], "--command", shlex.join(words)]
+        command = f"exec {shlex.join(words)}"
         try:
             status, out, err = self._connection.exec_command(
                 command, in_data=json.dumps(job).encode(), sudoable=False
@@ -86,6 +89,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}
         _unpack(out, folder / case["id"])
         return {"changed": True}
+
+
+def _port(number: int) -> list[str]:
+    return ["-p", str(number)] if number else []
 
 
 def _unpack(data: bytes, folder: Path) -> None:

@@ -47,6 +47,8 @@ def as_node(name: str, variables: Mapping[str, Any]) -> Node:
         network=str(ipaddress.ip_network(str(variables["lab_network"]), strict=False)),
         interface=str(variables["lab_interface"]),
         port=int(variables.get("ansible_port") or 22),
+        alone=len(variables["groups"]["all"]) == 1
+        and str(variables.get("ansible_connection", "ssh")).endswith("local"),
     )
 
 

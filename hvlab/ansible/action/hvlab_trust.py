@@ -13,6 +13,7 @@ from hvlab.trust import Trust, ensure_lab_trust, lab_trust, public
 
 HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+SSHD_CONFIG = "/etc/ssh/sshd_config"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -65,12 +66,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return [
             {"path": HOST_CERTIFICATE, "content": certificate + "\n", "mode": "0644"},
             {"path": args["user_ca_path"], "content": public(trust.user_ca) + "\n", "mode": "0644"},
-            {
-                "path": args["sshd_config_path"],
-                "content": args["sshd_config"],
-                "mode": "0644",
-                "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"],
-            },
+            {**sshd_config(args), "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
             {"path": KNOWN_HOSTS, "block": known_hosts, "mode": "0644"},
             {"path": ssh, "state": "directory", "mode": "0700", **home},
             {
@@ -89,3 +85,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             {"path": f"{ssh}/config", "block": args["ssh_config"], "mode": "0600", **home},
             {"path": args["fact_path"], "content": args["fact"], "mode": "0644"},
         ]
+
+
+def sshd_config(args: Mapping[str, Any]) -> dict[str, str]:
+    """Return the file with sshd's lines: one of its own, or a block in the one an old sshd reads."""
+    path, text = args["sshd_config_path"], args["sshd_config"]
+    if path == SSHD_CONFIG:
+        return {"path": path, "block": text}
+    return {"path": path, "content": text, "mode": "0644"}

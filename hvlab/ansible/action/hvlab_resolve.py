@@ -1,0 +1,47 @@
+"""Choose the versions of all hosts of the play, on the controller: what `hvlab plan` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from hvlab.errors import HvlabError
+from hvlab.resolver import Refusal, Wanted, plan, render
+from hvlab.resolver.facts import from_ansible
+from hvlab.resolver.wanted import wanted
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Run once for all hosts, after their facts were gathered; needs no connection."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the fact ``hvlab_stacks`` (host -> stack), or fail with why there is none."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        try:
+            found = plan(lab(variables))
+        except HvlabError as error:
+            remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
+            return result | {"failed": True, "msg": f"{error}{remedy}"}
+        if isinstance(found, Refusal):
+            return result | {"failed": True, "msg": render.refusal(found), "refusal": found.as_json()}
+        return result | {"ansible_facts": {"hvlab_stacks": found.hosts}, "notes": found.notes}
+
+
+def lab(variables: Mapping[str, Any]) -> list[Wanted]:
+    """Return the hosts of the play with their raw variables: a template is no wish, and is not evaluated."""
+    hostvars = variables["hostvars"]
+    gpus = set(variables["groups"].get("gpu", ()))
+    return [
+        wanted(
+            from_ansible(name, hostvars[name].get("ansible_facts", {})),
+            hostvars.raw_get(name),
+            gpu=name in gpus,
+        )
+        for name in variables["ansible_play_hosts"]
+    ]

@@ -1,0 +1,140 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""The NVIDIA GPUs of a host and their driver. ``root`` is where its files begin, "" on the host itself."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any
+
+from ansible.module_utils import hvlab_pci, hvlab_topology
+from ansible.module_utils.hvlab_probe import SECONDS, read, said
+
+FIELDS = ("name", "compute_cap", "memory.total", "pci.bus_id", "uuid")
+_NOTHING = ("n/a", "not supported", "not available", "unknown error", "err!", "unknown", "")
+_BUS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$")
+_VERSION = re.compile(r"\b\d{3,}(?:\.\d+){1,2}\b|\b\d{2}\.\d+\b")
+_LIBRARY = "libnvidia-ml.so.1"
+_FOLDERS = (
+    "/usr/lib/*-linux-gnu*",
+    "/usr/lib/*-linux-gnu*/nvidia/current",
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib64",
+)
+
+
+def nvidia(root: str = "") -> dict[str, Any]:
+    """Return ``{gpus, driver_error, topology}``; without a working driver the GPUs of the bus."""
+    seen = [
+        row for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA) if row["class"].startswith(hvlab_pci.DISPLAY)
+    ]
+    try:
+        found, error = ask_driver()
+    except FileNotFoundError:
+        found, error = [], None
+    ids = {row["address"]: row["device"] for row in seen}
+    if found:
+        gpus = [dict(gpu, pci_device=ids.get(gpu["pci"])) for gpu in found]
+        topology = hvlab_topology.parse(said("nvidia-smi", "topo", "-m")[1])
+    else:
+        known = hvlab_pci.names([(row["vendor"], row["device"]) for row in seen], root)
+        gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in seen]
+        topology = None
+    return {"gpus": gpus, "driver_error": error, "topology": topology}
+
+
+def ask_driver() -> tuple[list[dict[str, Any]], str | None]:
+    """Return the GPUs that the driver shows, and what nvidia-smi complained of."""
+    rows: list[dict[str, Any]] = []
+    error = None
+    # Drivers before 510 have no compute_cap.
+    for fields in (FIELDS, tuple(field for field in FIELDS if field != "compute_cap")):
+        query = "--query-gpu=" + ",".join(fields)
+        status, text = said("nvidia-smi", query, "--format=csv,noheader,nounits")
+        if status is None:
+            return [], "nvidia-smi did not end within {} s".format(SECONDS)
+        rows, error = parse_query(text, fields)
+        if "is not a valid field" not in text:
+            break
+    return rows, error
+
+
+def parse_query(text: str, fields: tuple[str, ...] = FIELDS) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the GPUs of nvidia-smi's CSV, and the lines that are none as one text (None without any)."""
+    rows, other = [], []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        cells = [cell.strip() for cell in line.split(",")]
+        row = dict(zip(fields, map(value, cells)))  # noqa: B905
+        bus = address(row.get("pci.bus_id"))
+        if len(cells) != len(fields) or bus is None:
+            other.append(line)
+            continue
+        rows.append(
+            {
+                "name": row["name"],
+                "compute_capability": row.get("compute_cap"),
+                "memory_mib": int(float(row["memory.total"] or 0)) or None,
+                "pci": bus,
+                "uuid": row["uuid"],
+            }
+        )
+    return rows, " ".join(other)[:300] or None
+
+
+def value(cell: str) -> str | None:
+    """Return a cell's text; None for what nvidia-smi prints in place of a value."""
+    plain = cell.strip("[] ")
+    return None if plain.lower() in _NOTHING else plain
+
+
+def address(bus: str | None) -> str | None:
+    """Return a PCI address as the kernel writes it: nvidia-smi's domain has eight digits."""
+    match = _BUS.match((bus or "").lower())
+    return "{:04x}:{}".format(int(match.group(1), 16), match.group(2)) if match else None
+
+
+def on_bus(row: dict[str, str], name: str | None) -> dict[str, Any]:
+    """Return a GPU of which only the PCI bus tells."""
+    return {
+        "name": name,
+        "compute_capability": None,
+        "memory_mib": None,
+        "pci": row["address"],
+        "uuid": None,
+        "pci_device": row["device"],
+    }
+
+
+def driver(root: str = "") -> str | None:
+    """Return the version of the loaded driver."""
+    return parse_driver(read(root + "/proc/driver/nvidia/version") or "")
+
+
+def parse_driver(text: str) -> str | None:
+    """Return the version in /proc/driver/nvidia/version, of the proprietary or the open modules."""
+    line = next((line for line in text.splitlines() if line.startswith("NVRM version:")), "")
+    match = _VERSION.search(line)
+    return match.group() if match else None
+
+
+def open_modules(root: str = "") -> bool | None:
+    """Return whether the loaded driver is the open one; None when none is loaded."""
+    text = read(root + "/proc/driver/nvidia/version")
+    return None if text is None else "Open Kernel Module" in text
+
+
+def driver_installed(root: str = "") -> str | None:
+    """Return the version of the driver's libraries on disk."""
+    for folder in _FOLDERS:
+        for path in sorted(glob.glob(os.path.join(root + folder, _LIBRARY))):
+            match = _VERSION.search(os.path.basename(os.path.realpath(path)))
+            if match:
+                return match.group()
+    return None
+
+
+def nvswitches(root: str = "") -> int:
+    """Return how many NVSwitches the PCI bus shows."""
+    return sum(row["class"].startswith(hvlab_pci.BRIDGE) for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA))

@@ -1,0 +1,57 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""What runs a host: kernel, modules, Secure Boot. ``root`` is where its files begin, "" on the host."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+
+from ansible.module_utils.hvlab_probe import read
+
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_CONTAINER_FILES = ("/run/systemd/container", "/.dockerenv", "/run/.containerenv")
+
+
+def kernel_headers(root: str = "") -> bool:
+    """Return whether modules can be built for the running kernel."""
+    return os.path.exists("{}/lib/modules/{}/build/Makefile".format(root, platform.release()))
+
+
+def loaded(root: str = "") -> set[str]:
+    """Return the names of the loaded modules."""
+    return {line.split()[0] for line in (read(root + "/proc/modules") or "").splitlines()}
+
+
+def nouveau(root: str = "") -> bool:
+    """Return whether the driver that keeps NVIDIA's out is loaded."""
+    return "nouveau" in loaded(root)
+
+
+def on_disk(name: str, root: str = "") -> bool:
+    """Return whether the running kernel has a module of that name to load."""
+    pattern = re.escape(name).replace("_", "[_-]").replace("\\-", "[_-]")
+    folder = "{}/lib/modules/{}".format(root, platform.release())
+    return bool(re.search(r"(?m)(^|/){}\.ko(\.\w+)?:".format(pattern), read(folder + "/modules.dep") or ""))
+
+
+def secure_boot(root: str = "") -> bool | None:
+    """Return whether the firmware lets only signed modules in; None without EFI.
+
+    The variable is four bytes of attributes and one of value (UEFI specification, 8.2 and 32.3).
+    """
+    try:
+        with open(root + _SECURE_BOOT, "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    return content[4:5] == b"\x01"
+
+
+def container(root: str = "") -> bool:
+    """Return whether this is a container, which shares its machine's kernel."""
+    if any(os.path.exists(root + path) for path in _CONTAINER_FILES):
+        return True
+    if any(entry.startswith("container=") for entry in (read(root + "/proc/1/environ") or "").split("\0")):
+        return True
+    return bool(re.search(r"docker|kubepods|containerd|lxc", read(root + "/proc/1/cgroup") or ""))

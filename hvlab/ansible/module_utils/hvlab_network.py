@@ -1,0 +1,91 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""How a host is connected: interfaces, cards, default route, names."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+from ansible.module_utils import hvlab_pci
+from ansible.module_utils.hvlab_probe import read, run
+
+RESOLVE_SECONDS = 1.5
+
+
+def interfaces() -> dict[str, Any]:
+    """Return ``{name: {mac, cidrs, up}}``, loopback left out."""
+    found = {}
+    for link in json.loads(run("ip", "-j", "addr", "show")):
+        if "LOOPBACK" in link["flags"]:
+            continue
+        addresses = [a for a in link.get("addr_info", []) if a.get("scope") == "global" and "local" in a]
+        found[link["ifname"]] = {
+            "mac": link.get("address"),
+            "cidrs": ["{}/{}".format(a["local"], a["prefixlen"]) for a in addresses],
+            "up": "UP" in link["flags"] and link.get("operstate") in ("UP", "UNKNOWN"),
+            "mtu": link.get("mtu"),
+        }
+    return found
+
+
+def default_ipv4() -> dict[str, Any]:
+    """Return address, gateway and interface of the default route; an empty dict when there is none."""
+    routes = json.loads(run("ip", "-j", "-4", "route", "get", "192.0.2.1"))
+    if not routes:
+        return {}
+    route = routes[0]
+    return {"address": route.get("prefsrc"), "gateway": route.get("gateway"), "interface": route.get("dev")}
+
+
+def resolves(names: list[str]) -> dict[str, Any]:
+    """Return ``{name: [IPv4 addresses]}``: empty when unknown, None when nothing answered in time."""
+    answers: dict[str, Any] = dict.fromkeys(names)
+
+    def ask(name: str) -> None:
+        try:
+            infos = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+            answers[name] = sorted({info[4][0] for info in infos})
+        except OSError:
+            answers[name] = []
+
+    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + RESOLVE_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return dict(answers)
+
+
+def nics(root: str = "") -> list[dict[str, Any]]:
+    """Return the interfaces that have a card; ``speed_mbit`` is None without a link."""
+    found = []
+    for path in sorted(glob.glob(root + "/sys/class/net/*/device")):
+        name = os.path.basename(os.path.dirname(path))
+        speed = read(os.path.join(os.path.dirname(path), "speed")) or ""
+        driver = (
+            os.path.basename(os.path.realpath(path + "/driver")) if os.path.exists(path + "/driver") else None
+        )
+        # A virtio device stands below the PCI device that carries it.
+        card = next(
+            (part for part in reversed(os.path.realpath(path).split("/")) if part.count(":") == 2), None
+        )
+        found.append(
+            {
+                "name": name,
+                "driver": driver,
+                "driver_version": read("{}/sys/module/{}/version".format(root, driver)),
+                "speed_mbit": int(speed) if speed.isdigit() else None,
+                "pci": card,
+            }
+        )
+    on_bus = (
+        {row["address"]: (row["vendor"], row["device"]) for row in hvlab_pci.devices(root)} if found else {}
+    )
+    models = hvlab_pci.names([on_bus[nic["pci"]] for nic in found if nic["pci"] in on_bus], root)
+    return [dict(nic, model=models.get(on_bus.get(nic["pci"], ("", "")))) for nic in found]

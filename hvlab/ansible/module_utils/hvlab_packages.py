@@ -1,0 +1,79 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""What is installed on a host."""
+
+from __future__ import annotations
+
+import configparser
+import glob
+import json
+import os
+import re
+from typing import Any
+
+from ansible.module_utils.hvlab_probe import read, run
+
+DPKG = "/var/lib/dpkg/status"
+HELD_OWN = "/etc/hvlab/held.json"
+LOCKS = (
+    "/etc/dnf/plugins/versionlock.list",
+    "/etc/yum/pluginconf.d/versionlock.list",
+    "/etc/dnf/versionlock.toml",
+)
+# dnf: name-0:1.2-3.*; yum: 0:name-1.2-3.*; dnf 5: name = "name"
+LOCK = re.compile(
+    r"(?P<dnf>[^\s#!:]+)-\d+:[^-]+-[^-]+$|\d+:(?P<yum>[^\s:]+)-[^-]+-[^-]+$|name\s*=\s*\"(?P<dnf5>[^\"]+)\"$"
+)
+
+
+def packages() -> dict[str, str]:
+    """Return ``{name: version}`` of the installed packages of dpkg or rpm."""
+    if os.path.exists(DPKG):
+        lines = run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n").splitlines()
+        return {name: version for state, name, version in map(str.split, lines) if state == "installed"}
+    lines = run("rpm", "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n").splitlines()
+    return {name: version for name, version in map(str.split, lines) if name != "gpg-pubkey"}
+
+
+def held() -> list[str]:
+    """Return the names of the packages that stay at their version: dpkg's selection, dnf's or yum's locks."""
+    if os.path.exists(DPKG):
+        lines = run("dpkg-query", "-W", "-f", "${db:Status-Want} ${Package}\\n").splitlines()
+        return sorted(name for want, name in map(str.split, lines) if want == "hold")
+    names = set()
+    for path in LOCKS:
+        for line in (read(path) or "").splitlines():
+            match = LOCK.match(line.strip())
+            if match:
+                names.add(match.group("dnf") or match.group("yum") or match.group("dnf5"))
+    return sorted(names)
+
+
+def held_own() -> list[str]:
+    """Return the names of those held packages that hvlab itself holds, as hvlab_packages wrote them down."""
+    return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(held()))
+
+
+def module_streams() -> dict[str, str]:
+    """Return ``{name: stream}`` of dnf's enabled module streams."""
+    found = {}
+    for path in glob.glob("/etc/dnf/modules.d/*.module"):
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(read(path) or "")
+        for name in parser.sections():
+            if parser.get(name, "state", fallback="") == "enabled":
+                found[name] = parser.get(name, "stream", fallback="")
+    return found
+
+
+def gcc() -> str:
+    """Return the version of the C compiler; raise FileNotFoundError when there is none."""
+    return str(run("gcc", "-dumpfullversion", "-dumpversion")).strip()
+
+
+def packs(root: str) -> dict[str, Any]:
+    """Return ``{folder: marker}`` of the packed software at most three folders below ``root``."""
+    found = {}
+    for depth in ("*", "*/*", "*/*/*"):
+        for path in glob.glob(os.path.join(root, depth, ".hvlab-pack.json")):
+            found[os.path.dirname(path)] = json.loads(read(path) or "null")
+    return found

@@ -1,0 +1,115 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""RDMA devices, and whether GPU memory can be sent through them without a copy (GPUDirect RDMA).
+
+``root`` is where the host's files begin, "" on the host itself.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+from typing import Any
+
+from ansible.module_utils import hvlab_gpu, hvlab_kernel, hvlab_pci
+from ansible.module_utils.hvlab_probe import read
+
+MODULES = ("nvidia_peermem", "nv_peer_mem")
+# What peer modules register with: the ib_core of the card maker's drivers has it, the kernel's own does not.
+_PEER_API = "ib_register_peer_memory_client"
+
+
+def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
+    """Return the RDMA devices, and how GPUDirect stands: ``way`` is peer_memory, dma_buf or None."""
+    cards = devices(root)
+    present = {"devices": cards, "peer_memory": peer_memory(root), "dma_buf": dma_buf(root)}
+    if not cards or not gpus:
+        return dict(present, way=None, gdr_reason=reason(gpus, cards, None, present))
+    addresses = [gpu["pci"] for gpu in gpus] + [card["pci"] for card in cards]
+    seen = {
+        "peer_api": any(_PEER_API in line for line in _symbols(root)),
+        "iommu": iommu([gpu["pci"] for gpu in gpus], root),
+        "acs": hvlab_pci.redirecting(addresses, root),
+    }
+    present = dict(present, **seen)
+    why = reason(gpus, cards, hvlab_gpu.driver(root), present)
+    return dict(present, way=None if why else way(present), gdr_reason=why)
+
+
+def way(seen: dict[str, Any]) -> str | None:
+    """Return how GPU memory can be registered: the kernel's DMA-BUF needs no module of its own."""
+    if seen["dma_buf"]:
+        return "dma_buf"
+    return "peer_memory" if seen["peer_memory"] == "loaded" or _loadable(seen) else None
+
+
+def reason(
+    gpus: list[dict[str, Any]] | None, cards: list[dict[str, Any]], driver: str | None, seen: dict[str, Any]
+) -> str | None:
+    """Return why GPUDirect RDMA is not available, the nearest reason first; None when it is."""
+    lacks_module = "driver {} has no nvidia_peermem, and its modules are not the open ones".format(driver)
+    lacks_api = "the RDMA drivers have no {}, which nvidia_peermem needs".format(_PEER_API)
+    iommu_kind, bridges = seen.get("iommu"), seen.get("acs") or []
+    faults = (
+        (not gpus, "no NVIDIA GPU"),
+        (not cards, "no RDMA NIC"),
+        (all(card["state"] != "ACTIVE" for card in cards), "no port of an RDMA NIC is active"),
+        (driver is None, "the NVIDIA driver is not loaded"),
+        (not way(seen), lacks_api if seen["peer_memory"] else lacks_module),
+        (iommu_kind, "the IOMMU translates addresses ({}): boot with iommu=pt".format(iommu_kind)),
+        (bridges, "ACS redirects peer traffic at {}: switch it off there".format(", ".join(bridges))),
+    )
+    return next((told for wrong, told in faults if wrong), None)
+
+
+def devices(root: str = "") -> list[dict[str, Any]]:
+    """Return the RDMA devices with the state of their first port."""
+    found = []
+    for path in sorted(glob.glob(root + "/sys/class/infiniband/*")):
+        port = path + "/ports/1/"
+        interfaces = sorted(os.listdir(path + "/device/net")) if os.path.isdir(path + "/device/net") else []
+        found.append(
+            {
+                "name": os.path.basename(path),
+                "netdev": interfaces[0] if interfaces else None,
+                "link_layer": read(port + "link_layer"),
+                "state": (read(port + "state") or "").partition(":")[2].strip() or None,
+                "rate": read(port + "rate"),
+                "pci": os.path.basename(os.path.realpath(path + "/device")),
+            }
+        )
+    return found
+
+
+def peer_memory(root: str = "") -> str | None:
+    """Return ``loaded``, ``available`` or None: the module that lends GPU memory to RDMA NICs."""
+    running = hvlab_kernel.loaded(root)
+    if any(name in running for name in MODULES):
+        return "loaded"
+    if "nvidia" not in running:
+        return None
+    return "available" if any(hvlab_kernel.on_disk(name, root) for name in MODULES) else None
+
+
+def dma_buf(root: str = "") -> bool:
+    """Return whether kernel (5.12) and driver (open modules, 515) can share GPU memory as DMA-BUF."""
+    release = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+    return release >= (5, 12) and hvlab_gpu.open_modules(root) is True
+
+
+def iommu(addresses: list[str], root: str = "") -> str | None:
+    """Return the kind of address translation these devices are behind; None for none (or iommu=pt)."""
+    for address in addresses:
+        kind = read("{}/sys/bus/pci/devices/{}/iommu_group/type".format(root, address))
+        if kind not in (None, "identity"):
+            return str(kind)
+    return None
+
+
+def _loadable(seen: dict[str, Any]) -> bool:
+    return seen["peer_memory"] == "available" and bool(seen.get("peer_api"))
+
+
+def _symbols(root: str) -> list[str]:
+    return (read(root + "/proc/kallsyms") or "").splitlines()

@@ -1,0 +1,40 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Who can log in to a host, and the key it shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.module_utils.hvlab_probe import read
+
+
+def users() -> dict[str, Any]:
+    """Return the users of /etc/passwd that can log in, with their groups and whether they are locked."""
+    members: dict[str, list[str]] = {}
+    primary = {}
+    for line in (read("/etc/group") or "").splitlines():
+        group, _, gid, listed = line.split(":")[:4]
+        primary[gid] = group
+        for user in filter(None, listed.split(",")):
+            members.setdefault(user, []).append(group)
+    shadow = dict(line.split(":")[:2] for line in (read("/etc/shadow") or "").splitlines() if ":" in line)
+    found = {}
+    for line in (read("/etc/passwd") or "").splitlines():
+        if line.count(":") != 6 or line.endswith(("/nologin", "/false", "/sync")):
+            continue
+        name, _, uid, gid, _, home, shell = line.split(":")
+        found[name] = {
+            "uid": int(uid),
+            "group": primary.get(gid),
+            "groups": sorted(members.get(name, [])),
+            "home": home,
+            "shell": shell,
+            "locked": shadow.get(name, "").startswith("!"),
+        }
+    return found
+
+
+def host_key() -> str | None:
+    """Return type and key of the Ed25519 host key, without its comment."""
+    key = read("/etc/ssh/ssh_host_ed25519_key.pub")
+    return " ".join(key.split()[:2]) if key else None

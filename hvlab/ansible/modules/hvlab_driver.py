@@ -1,0 +1,329 @@
+#!/usr/bin/python
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Look at what a host has of NVIDIA's driver, build its modules for a kernel, load and unload them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import subprocess
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: hvlab_driver
+short_description: Look at NVIDIA's driver on a host, build its modules for a kernel, load and unload them
+description:
+  - C(seen) changes nothing. It asks the package manager which versions of C(packages) can be had; for those
+    it does not know the lists are fetched again, but not in check mode.
+  - C(built) has DKMS build and install what it knows of NVIDIA for C(kernel) and has not built yet.
+  - C(loaded) loads the modules, after unloading those of another version; C(unloaded) only unloads. Services
+    that hold the GPU are stopped meanwhile.
+options:
+  state: {description: What to do., type: str, choices: [seen, built, loaded, unloaded], default: seen}
+  kernel: {description: Release of the kernel the modules are for., type: str, required: true}
+  packages: {description: Names of packages to look up., type: list, elements: str, default: []}
+  services: {description: Services that hold the GPU., type: list, elements: str, default: []}
+author: [the hvlab authors]
+"""
+
+RETURN = """
+seen: {description: What was found., type: dict, returned: for C(seen)}
+done: {description: What was built; whether modules were loaded or unloaded., type: list, returned: otherwise}
+"""
+
+MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")
+BLACKLIST = "/etc/modprobe.d/hvlab-nvidia.conf"
+LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
+# "nvidia/550.54.14, 6.1.0-9-amd64, x86_64: installed", or with a comma in front of the version.
+DKMS = re.compile(
+    r"^(?P<name>[^,/]+)[/,]\s*(?P<version>[^,:]+)(?:,\s*(?P<kernel>[^,]+),[^:]*)?:\s*(?P<state>\w+)"
+)
+LAST_LINES = 15
+
+
+def run(module: AnsibleModule, *argv: str) -> tuple[int, str, str]:
+    """Return exit code, output and errors of a command; code 127 where there is none of that name."""
+    if not module.get_bin_path(argv[0]):
+        return 127, "", "there is no " + argv[0]
+    code, out, err = module.run_command(
+        list(argv), environ_update={"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    )
+    return int(code), out, err
+
+
+def read(path: str) -> str:
+    """Return the text of a file, empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def dkms(module: AnsibleModule) -> list[dict[str, str]]:
+    """Return what DKMS knows of NVIDIA: name, version, kernel (empty: not built for any) and state."""
+    found = []
+    for line in run(module, "dkms", "status")[1].splitlines():
+        match = DKMS.match(line.strip())
+        if match and match["name"].startswith("nvidia"):
+            found.append({key: value or "" for key, value in match.groupdict().items()})
+    return found
+
+
+def headers() -> list[str]:
+    """Return the kernels a module can be built for."""
+    built = [path.split("/")[3] for path in glob.glob("/lib/modules/*/build/Makefile")]
+    return sorted({*built, *(path.split("/")[4] for path in glob.glob("/usr/src/kernels/*/Makefile"))})
+
+
+def library() -> str | None:
+    """Return the version of the installed driver library, None when there is none."""
+    for folder in LIBRARIES:
+        for path in sorted(glob.glob(folder + "/libnvidia-ml.so.*.*"), reverse=True):
+            return path.rpartition(".so.")[2]
+    return None
+
+
+def loaded() -> str | None:
+    """Return the version of the module that the kernel runs, None when there is none."""
+    match = re.search(r"Module[^\n]*?\s(\d+\.\d+(?:\.\d+)?)\s", read("/proc/driver/nvidia/version"))
+    return match[1] if match else None
+
+
+def compiler(kernel: str) -> str | None:
+    """Return the major version of the gcc a kernel was built with, None when its headers do not tell."""
+    for folder in ("/lib/modules/{}/build".format(kernel), "/usr/src/kernels/" + kernel):
+        match = re.search(r"^CONFIG_GCC_VERSION=(\d+)", read(folder + "/.config"), re.MULTILINE)
+        if match and int(match[1]):
+            return str(int(match[1]) // 10000)
+    return None
+
+
+def gpu_users() -> list[dict[str, str]]:
+    """Return process id and name of all that hold a device of NVIDIA open."""
+    found = []
+    for folder in glob.glob("/proc/[0-9]*/fd"):
+        try:
+            targets = {os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)}
+        except OSError:
+            continue
+        if any(target.startswith("/dev/nvidia") for target in targets):
+            pid = folder.split("/")[2]
+            found.append({"pid": pid, "name": read("/proc/{}/comm".format(pid)).strip()})
+    return found
+
+
+def service(module: AnsibleModule, name: str) -> dict[str, bool]:
+    """Return whether a service is there, enabled and active."""
+    out = run(module, "systemctl", "show", "--property=LoadState,UnitFileState,ActiveState", name)[1]
+    state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    return {
+        "there": state.get("LoadState") == "loaded",
+        "enabled": state.get("UnitFileState") in ("enabled", "static", "enabled-runtime"),
+        "active": state.get("ActiveState") == "active",
+    }
+
+
+def candidates(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
+    """Return the versions that can be had of each package, the newest first."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    if not names:
+        return found
+    if module.get_bin_path("apt-cache"):
+        for line in run(module, "apt-cache", "madison", *names)[1].splitlines():
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) == 3 and cells[2].endswith("Packages") and cells[1] not in found.get(cells[0], []):
+                found.setdefault(cells[0], []).append(cells[1])
+        return found
+    tool, query = "dnf", ["repoquery", "--quiet", "--queryformat", "%{name} %{epoch}:%{version}-%{release}\n"]
+    if not module.get_bin_path("dnf"):
+        tool, query = "yum", ["list", "--quiet", "--showduplicates", "available"]
+    for line in reversed(run(module, tool, *query, *names)[1].splitlines()):
+        words = line.split()
+        if len(words) < 2 or not re.match(r"(\d+:)?\d", words[1]):
+            continue
+        name = words[0] if tool == "dnf" else words[0].rpartition(".")[0]
+        version = words[1][2:] if words[1].startswith("0:") else words[1]
+        for asked in names:
+            spelt = "{}-{}".format(name, version.partition(":")[2] or version)
+            if (asked == name or spelt.startswith(asked + ".") or spelt == asked) and version not in found[
+                asked
+            ]:
+                found[asked].append(version)
+    return found
+
+
+def look_up(module: AnsibleModule, names: list[str]) -> tuple[dict[str, list[str]], str]:
+    """Return the candidates, and what went wrong when the lists were fetched again."""
+    found = candidates(module, names)
+    if all(found.values()) or module.check_mode:
+        return found, ""
+    fresh = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"]
+    if not module.get_bin_path("apt-get"):
+        fresh = ["dnf" if module.get_bin_path("dnf") else "yum", "-q", "makecache"]
+    code, _, error = run(module, *fresh)
+    return candidates(module, names), error.strip()[-600:] if code else ""
+
+
+def one_line(path: str) -> list[dict[str, Any]]:
+    """Return the entries of a file of one-line sources."""
+    found = []
+    for line in read(path).splitlines():
+        match = re.match(
+            r"\s*deb\s+(?:\[(?P<options>[^]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s*(?P<parts>[^#]*)", line
+        )
+        if match:
+            options = dict(
+                option.split("=", 1) for option in (match["options"] or "").split() if "=" in option
+            )
+            entry = {"file": path, "uris": [match["uri"]], "suites": [match["suite"]]}
+            found.append(
+                {**entry, "components": match["parts"].split(), "signed_by": options.get("signed-by", "")}
+            )
+    return found
+
+
+def sources() -> list[dict[str, Any]]:
+    """Return apt's sources of binary packages: file, uris, suites, components, signed_by."""
+    found = []
+    for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*.list"))]:
+        found += one_line(path)
+    for path in sorted(glob.glob("/etc/apt/sources.list.d/*.sources")):
+        text = re.sub(r"(?m)^#.*\n?", "", read(path))
+        for paragraph in re.split(r"\n\s*\n", text):
+            fields = re.findall(r"(?m)^([\w-]+):[ \t]*(.*(?:\n[ \t].*)*)", paragraph)
+            entry = {key.lower(): value.strip() for key, value in fields}
+            if "deb" in entry.get("types", "").split() and entry.get("enabled", "yes") != "no":
+                lists = {key: entry.get(key, "").split() for key in ("uris", "suites", "components")}
+                found.append({"file": path, **lists, "signed_by": entry.get("signed-by", "")})
+    return found
+
+
+def look(module: AnsibleModule) -> dict[str, Any]:
+    """Return everything that is asked of a host."""
+    kernel = module.params["kernel"]
+    found, trouble = look_up(module, module.params["packages"])
+    modules = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
+    return {
+        "headers": headers(),
+        "kernels": sorted(path.partition("vmlinuz-")[2] for path in glob.glob("/boot/vmlinuz-*")),
+        "compiler": compiler(kernel),
+        "dkms": dkms(module),
+        "modules": sorted({os.path.basename(path).partition(".")[0] for path in modules}),
+        "loaded": loaded(),
+        "nouveau": os.path.isdir("/sys/module/nouveau"),
+        "library": library(),
+        "uninstaller": os.path.exists("/usr/bin/nvidia-uninstall"),
+        "smi": module.get_bin_path("nvidia-smi"),
+        "users": gpu_users(),
+        "services": {name: service(module, name) for name in module.params["services"]},
+        "initramfs": [
+            p
+            for p in ("/boot/initrd.img-" + kernel, "/boot/initramfs-{}.img".format(kernel))
+            if os.path.exists(p)
+        ],
+        "versions": found,
+        "trouble": trouble,
+        "unsure": module.check_mode,
+        "blacklist": read(BLACKLIST),
+        "own_sources": read("/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"),
+        "pin": read("/etc/apt/preferences.d/hvlab-nvidia-driver"),
+        "sources": sources(),
+    }
+
+
+def build(module: AnsibleModule) -> list[str]:
+    """Have DKMS build for the kernel what it has not built yet; return what."""
+    kernel, done = module.params["kernel"], []
+    known = dkms(module)
+    for name, version in sorted({(entry["name"], entry["version"]) for entry in known}):
+        states = [
+            e["state"] for e in known if (e["name"], e["version"], e["kernel"]) == (name, version, kernel)
+        ]
+        if "installed" in states:
+            continue
+        done.append("{}/{}".format(name, version))
+        if module.check_mode:
+            continue
+        code, out, err = run(module, "dkms", "install", "--force", done[-1], "-k", kernel)
+        if code:
+            log = "/var/lib/dkms/{}/build/make.log".format(done[-1])
+            lines = [line for line in (read(log) or out + err).splitlines() if line.strip()][-LAST_LINES:]
+            module.fail_json(
+                msg="DKMS could not build {} for kernel {}:{}".format(
+                    done[-1], kernel, "".join("\n  " + line[:300] for line in lines)
+                ),
+                log=log,
+            )
+    return done
+
+
+def unload(module: AnsibleModule) -> list[str]:
+    """Unload NVIDIA's modules; return those that were loaded. Fails when one is in use."""
+    present = [name for name in MODULES if os.path.isdir("/sys/module/" + name)]
+    if present and not module.check_mode:
+        code, _, error = run(module, "modprobe", "-r", *present)
+        if code:
+            module.fail_json(msg="the modules cannot be unloaded: " + error.strip(), in_use=True)
+    return present
+
+
+def load(module: AnsibleModule) -> list[str]:
+    """Load the modules that programs need, after unloading those of another version."""
+    done = unload(module)
+    if not module.check_mode:
+        code, _, error = run(module, "modprobe", "nvidia")
+        if code:
+            module.fail_json(msg="modprobe nvidia: " + error.strip())
+        run(module, "modprobe", "nvidia_uvm")
+    return done or ["nvidia"]
+
+
+def without_services(module: AnsibleModule) -> list[str]:
+    """Load or unload while the services that hold the GPU are stopped; unloaded, they stay so."""
+    if module.check_mode:
+        return load(module) if module.params["state"] == "loaded" else unload(module)
+    running = [name for name in module.params["services"] if service(module, name)["active"]]
+    for name in running:
+        run(module, "systemctl", "stop", name)
+    unloaded: list[str] | None = None
+    try:
+        if module.params["state"] == "unloaded":
+            unloaded = unload(module)
+            return unloaded
+        return load(module)
+    finally:
+        for name in running if unloaded is None else []:
+            run(module, "systemctl", "start", name)
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    names = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["seen", "built", "loaded", "unloaded"], "default": "seen"},
+            "kernel": {"type": "str", "required": True},
+            "packages": names,
+            "services": names,
+        },
+        supports_check_mode=True,
+    )
+    state = module.params["state"]
+    try:
+        if state == "seen":
+            module.exit_json(changed=False, seen=look(module))
+        if state == "built":
+            done = build(module)
+            module.exit_json(changed=bool(done), done=done)
+        done = without_services(module)
+        module.exit_json(changed=bool(done), done=done)
+    except (OSError, subprocess.SubprocessError) as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+#!/usr/bin/python
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Make one folder, shaped like an installed toolkit, out of NVIDIA's wheels."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: hvlab_toolkit
+short_description: Make one folder, shaped like an installed toolkit, out of NVIDIA's wheels
+description:
+  - Takes what the wheels hold below C(nvidia/<name>/) and lays it out as C(bin), C(include), C(lib64)
+    and C(nvvm).
+  - Libraries get the name without number that linkers look for, programs can be run, C(lib) leads to
+    C(lib64).
+  - C(version.json) tells the version, as in NVIDIA's own toolkits.
+options:
+  src: {description: Tar file on the host with the wheels., type: path, required: true}
+  path: {description: The folder. What was there is replaced., type: path, required: true}
+  name: {description: What it is called in C(version.json)., type: str, required: true}
+  version: {description: What is there., type: str, required: true}
+  stubs:
+    description:
+      - Whether C(lib64/stubs/libcuda.so) is made, to link against where there is no driver.
+      - Needs a C compiler.
+    type: bool
+    default: false
+author: [the hvlab authors]
+"""
+
+EXAMPLES = """
+- name: Unpack CUDA
+  hvlab_toolkit:
+    src: /var/tmp/hvlab-build/cuda/wheels.tar
+    path: /opt/hvlab/cuda/13.0
+    name: cuda
+    version: 13.0.2
+    stubs: true
+"""
+
+RETURN = """
+files: {description: How many files there are now., type: int, returned: success}
+"""
+
+import json
+import os
+import re
+import shutil
+import tarfile
+import zipfile
+from typing import Any, Iterator
+
+from ansible.module_utils.basic import AnsibleModule
+
+HELD = re.compile(r"nvidia/[^/]+/(?P<place>(?:bin|include|lib|nvvm)/.+[^/])$")
+LICENSE = re.compile(r"(?P<name>[^/]+)[.]dist-info/(?:licenses/)?(?P<file>Licen[sc]e[^/]*)$", re.IGNORECASE)
+NUMBERED = re.compile(r"(?P<link>lib[^/]+?[.]so)[.][0-9.]+$")
+FUNCTION = re.compile(r"\bCUDAAPI\s+(cu\w+)\s*\(|^#define\s+cu\w+\s+(cu\w+)$", re.MULTILINE)
+STUB_ERROR = 34  # CUDA_ERROR_STUB_LIBRARY
+
+
+def place(name: str) -> str | None:
+    """Return where a file of a wheel belongs below the folder, None when it is not wanted.
+
+    >>> place("nvidia/cu13/lib/libcudart.so.13"), place("nvidia/cu13/lib/libnvvm.so.4")
+    ('lib64/libcudart.so.13', 'nvvm/lib64/libnvvm.so.4')
+    """
+    held, license_text = HELD.match(name), LICENSE.match(name)
+    if held:
+        where = re.sub("^lib/", "lib64/", held["place"])
+        return re.sub("^lib64/(?=libnvvm[.])", "nvvm/lib64/", where)
+    if license_text:
+        return "share/doc/{}/{}".format(license_text["name"], license_text["file"])
+    return None
+
+
+def stub_source(header: str) -> str:
+    """Return C code with every function that cuda.h declares, each telling that it is none."""
+    names = {first or second for first, second in FUNCTION.findall(header)}
+    return "".join("int {}(void) {{ return {}; }}\n".format(name, STUB_ERROR) for name in sorted(names))
+
+
+class Toolkit:
+    """The folder, made beside its place and put there when it is whole."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module = module
+        self.path = module.params["path"].rstrip("/")
+        self.work = self.path + ".incoming"
+
+    def files(self) -> Iterator[str]:
+        """Write each wanted file of each wheel; return where, below the folder."""
+        with tarfile.open(self.module.params["src"]) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                if file is None or not member.name.endswith(".whl"):
+                    continue
+                with zipfile.ZipFile(file) as wheel:
+                    for name in wheel.namelist():
+                        where = place(name)
+                        if where and ".." not in where.split("/"):
+                            self.write(where, wheel, name)
+                            yield where
+
+    def write(self, where: str, wheel: zipfile.ZipFile, name: str) -> None:
+        """Write one file of a wheel."""
+        path = os.path.join(self.work, where)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with wheel.open(name) as source, open(path, "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        os.chmod(path, 0o755 if re.match("(nvvm/)?bin/", where) else 0o644)
+
+    def link(self, where: str) -> None:
+        """Give a library the name that linkers look for."""
+        numbered = NUMBERED.match(os.path.basename(where))
+        if numbered:
+            beside = os.path.join(self.work, os.path.dirname(where), numbered["link"])
+            if not os.path.lexists(beside):
+                os.symlink(os.path.basename(where), beside)
+
+    def stubs(self) -> None:
+        """Compile the stand-in for the driver's library."""
+        folder = os.path.join(self.work, "lib64/stubs")
+        os.makedirs(folder)
+        with open(os.path.join(self.work, "include/cuda.h"), encoding="utf-8") as file:
+            code = stub_source(file.read())
+        argv = ["cc", "-x", "c", "-shared", "-fPIC", "-nostdlib", "-w", "-Wl,-soname,libcuda.so.1"]
+        done = self.module.run_command([*argv, "-o", os.path.join(folder, "libcuda.so"), "-"], data=code)
+        if done[0]:
+            self.fail("cc does not make a library: {}".format(done[2].strip()[-500:]), "install a C compiler")
+
+    def fail(self, seen: str, remedy: str) -> None:
+        """End with what was seen and what to do."""
+        self.module.fail_json(msg="{}: {}.\nTo go on: {}, and run again.".format(self.path, seen, remedy))
+
+    def make(self) -> int:
+        """Make the folder; return how many files it has."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        os.makedirs(self.work, mode=0o755)
+        written = list(self.files())
+        if not written:
+            self.fail("the wheels hold nothing for it", "see which wheels are asked for")
+        for where in written:
+            self.link(where)
+        os.symlink("lib64", os.path.join(self.work, "lib"))
+        about: dict[str, Any] = {self.module.params["name"]: {"version": self.module.params["version"]}}
+        with open(os.path.join(self.work, "version.json"), "w") as file:
+            json.dump(about, file, indent=4)
+        if self.module.params["stubs"]:
+            self.stubs()
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.rename(self.work, self.path)
+        return len(written)
+
+
+def main() -> None:
+    """Make it."""
+    module = AnsibleModule(
+        argument_spec={
+            "src": {"type": "path", "required": True},
+            "path": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "version": {"type": "str", "required": True},
+            "stubs": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    if module.check_mode:
+        module.exit_json(changed=True, files=0)
+    toolkit = Toolkit(module)
+    try:
+        files = toolkit.make()
+    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        toolkit.fail(str(error), "see that the file system has room")
+    module.exit_json(changed=True, files=files)
+
+
+if __name__ == "__main__":
+    main()

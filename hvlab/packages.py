@@ -1,0 +1,170 @@
+"""What a host's packages lack, and what its package manager says it would do about it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hvlab.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A package, and the version it shall have: exact, ending in ``*``, or None for any."""
+
+    name: str
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}" if self.version else self.name
+
+    def is_met(self, installed: Mapping[str, str]) -> bool:
+        """Return whether it is there; an rpm's version may be given without its release or with an epoch."""
+        there = installed.get(self.name)
+        if there is None or self.version is None:
+            return there is not None
+        versions = [there, there.rpartition("-")[0]] if "-" not in self.version else [there]
+        wanted = {self.version, self.version.partition(":")[2] or self.version}
+        if self.version.endswith("*"):
+            return any(there.startswith(text.removesuffix("*")) for text in wanted)
+        return bool(wanted & set(versions))
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Names of packages that a simulated call would install, bring to another version, or remove."""
+
+    added: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """Return the installed packages that would not stay as they are."""
+        return self.changed | self.removed
+
+    def __or__(self, other: Transaction) -> Transaction:
+        return Transaction(
+            self.added | other.added, self.changed | other.changed, self.removed | other.removed
+        )
+
+
+def as_wanted(items: Iterable[str | Mapping[str, Any]]) -> list[Wanted]:
+    """Return the packages of a task; raises UsageError for what is neither name nor name and version."""
+    found = []
+    for item in items:
+        if isinstance(item, str):
+            found.append(Wanted(item))
+            continue
+        name, version = item.get("name"), item.get("version")
+        if not name or set(item) - {"name", "version"}:
+            raise UsageError(f"{dict(item)} is no package: write a name, or {{name: ..., version: ...}}")
+        if version is not None and not isinstance(version, str):
+            raise UsageError(
+                f"version {version} of {name} is a number: write it in quotes, as YAML drops zeros"
+            )
+        found.append(Wanted(name, version or None))
+    return found
+
+
+def matching(patterns: Iterable[str], installed: Iterable[str], *, but: Iterable[str]) -> list[str]:
+    """Return the installed packages whose name matches one of the patterns, without those in ``but``."""
+    globs, kept = list(patterns), set(but)
+    return sorted(
+        {name for name in installed if name not in kept and any(fnmatchcase(name, glob) for glob in globs)}
+    )
+
+
+def apt_transaction(text: str) -> Transaction:
+    """Read what ``apt-get --simulate`` printed."""
+    found = re.findall(r"^(Inst|Remv|Purg) ([^\s:]+)(?::\S+)?( \[)?", text, re.MULTILINE)
+    return Transaction(
+        added=frozenset(name for verb, name, old in found if verb == "Inst" and not old),
+        changed=frozenset(name for verb, name, old in found if verb == "Inst" and old),
+        removed=frozenset(name for verb, name, _ in found if verb != "Inst"),
+    )
+
+
+def rpm_transaction(text: str) -> Transaction:
+    """Read the table of ``dnf --assumeno`` or ``yum --assumeno``."""
+    sections: dict[str, set[str]] = {"added": set(), "changed": set(), "removed": set()}
+    kinds = {
+        "Install": "added", "Upgrad": "changed", "Updat": "changed", "Downgrad": "changed",
+        "Reinstall": "changed", "Remov": "removed", "Eras": "removed",
+    }  # fmt: skip
+    kind = None
+    for line in text.splitlines():
+        if re.match(r"[A-Z][^:]*:$", line.rstrip()):
+            kind = next((kinds[start] for start in kinds if line.startswith(start)), None)
+        elif line.startswith("Transaction Summary"):
+            kind = None
+        elif kind and (match := re.match(r" (\S+)", line)):
+            sections[kind].add(match[1])
+        elif match := re.match(r" {5}replacing +(\S+)\.\S+ ", line):
+            sections["removed"].add(match[1])
+    return Transaction(**{name: frozenset(names) for name, names in sections.items()})
+
+
+def apt_versions(madison: str, name: str) -> list[str]:
+    """Return the versions of a package that ``apt-cache madison`` printed, as they stand there."""
+    rows = [[cell.strip() for cell in line.split("|")] for line in madison.splitlines()]
+    return list(dict.fromkeys(row[1] for row in rows if len(row) > 1 and row[0] == name))
+
+
+def rpm_versions(listing: str, name: str) -> list[str]:
+    """Return the versions of a package that ``dnf list --showduplicates`` has in its repositories.
+
+    Long lines are wrapped by yum, so words are read and not lines.
+    """
+    words = re.findall(r"(\S+)\.(?:\w+)\s+(\d\S*)\s+([@\w]\S*)", listing)
+    return list(dict.fromkeys(version for found, version, repo in words if found == name and repo[0] != "@"))
+
+
+_REMEDIES = (
+    (
+        r"NO_PUBKEY|cannot be authenticated|unauthenticated|GPG|is not signed|Public key|BADSIG|signature",
+        "its key is not known there, or is not the one that signed: install the key the repository names now",
+    ),
+    (
+        r"valid baseurl|metadata for repo|repomd|Failed to fetch|Could not resolve|Could not connect|"
+        r"Cannot retrieve|All mirrors|Release file|404 +Not Found|No more mirrors|enabled repositories",
+        "a repository does not answer or has changed: see its address, the network and the proxy there",
+    ),
+    (
+        r"Version '|Unable to locate|no installation candidate|No match for|find a match|No package ",
+        "ask for a version that is there, or add the repository that has it",
+    ),
+    (
+        r"lock|another app|already running",
+        "another package manager runs there: wait for it to end, then run this again",
+    ),
+    (r"No space left|enough free space|At least .* more space", "free some space there"),
+    (
+        r"unmet|Problem|conflict|requires|Depends|protected|broken",
+        "take versions that fit together; what has to go for them belongs in `replaces`",
+    ),
+)
+
+
+def remedy(text: str) -> str:
+    """Return what to do about a package manager's error."""
+    return next(
+        (advice for pattern, advice in _REMEDIES if re.search(pattern, text)),
+        "run the package manager there yourself: it says more",
+    )
+
+
+def complaint(text: str) -> str:
+    """Return the lines of a package manager's output that say what went wrong, at most twelve."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    noise = r"Last metadata|Operation aborted|Exiting on user|Nothing to do|Complete!|Reading |Building |W: "
+    marks = (
+        r"E: |W: (Failed to fetch|GPG)|Error|\s*Problem|  - |No match|No package|GPG|Public key|"
+        r"Package .* is not signed|.* Depends: "
+    )
+    telling = [line for line in lines if re.match(marks, line) and "Operation aborted" not in line]
+    kept = telling or [line for line in lines if not re.match(noise, line)]
+    return "\n".join(f"  {line.strip()}" for line in kept[:12])

@@ -1,0 +1,62 @@
+"""The Python packages of an environment: its lock file, or as few pins as will do. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+# Needed beside a framework to build and start Horovod; their pins are those of the lock file for this Python.
+_TOOLS = re.compile(r"(pip|wheel|cffi|cloudpickle|packaging|psutil|pycparser|pyyaml)==")
+# What releases without a lock file want besides: below which version, and what. From their release notes.
+_BESIDE = {
+    "torch": (((2, 3), "numpy<2"), ((9999,), "numpy"), ((9999,), "setuptools<82")),
+    "tensorflow": (((2, 18), "numpy<2"), ((9999,), "setuptools<82")),
+}
+
+
+def requirements(asked: Mapping[str, str], files: Path, *, python: str, architecture: str) -> str:
+    """Return the text of a requirements file for an environment.
+
+    ``asked`` has ``framework``, ``version`` (empty: the locked one) and ``build`` (cpu or, say, cu130);
+    ``python`` is a minor version such as 3.11. Raises ValueError where this Python is unknown.
+    """
+    framework, version, build = asked["framework"], asked.get("version") or "", asked.get("build") or "cpu"
+    for name in (f"{framework}-{build}-{python}-{architecture}.txt", f"{framework}-{build}-{python}.txt"):
+        lock = files / name
+        if lock.is_file():
+            text = lock.read_text(encoding="utf-8")
+            if version in ("", locked(text)):
+                return text.rstrip("\n")
+    if not version:
+        raise ValueError(
+            f"there is no lock file for {framework} ({build}) on Python {python}: say which version"
+        )
+    return _open(framework, version, build, files / f"torch-cpu-{python}.txt")
+
+
+def locked(text: str) -> str:
+    """Return the version of the framework that a requirements text pins, without its build."""
+    found = re.search(r"(?m)^(?:torch|tensorflow|tensorflow-cpu)(?:\[\S*\])?==([^\s;+]+)", text)
+    return found[1] if found else ""
+
+
+def _open(framework: str, version: str, build: str, tools: Path) -> str:
+    if not tools.is_file():
+        known = sorted(path.stem.rpartition("-")[2] for path in tools.parent.glob("torch-cpu-3.*.txt"))
+        raise ValueError(
+            f"no packages are known for Python {tools.stem.rpartition('-')[2]}; they are for {known}"
+        )
+    pins = [line for line in tools.read_text(encoding="utf-8").splitlines() if _TOOLS.match(line)]
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    beside: dict[str, str] = {}
+    for below, wish in _BESIDE[framework]:
+        if numbers < below:
+            beside.setdefault(re.split(r"[<=>]", wish)[0], wish)
+    return "\n".join([*pins, *beside.values(), _wish(framework, version, build)])
+
+
+def _wish(framework: str, version: str, build: str) -> str:
+    if framework == "torch":
+        return f"torch=={version}+{build}"
+    return f"tensorflow-cpu=={version}" if build == "cpu" else f"tensorflow[and-cuda]=={version}"
