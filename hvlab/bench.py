@@ -8,18 +8,18 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab import probe, stack
+from hvlab import containers, probe, stack
 from hvlab.display import Display
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.inventory import Lab
 from hvlab.matrix import Case
-from hvlab.plan import Plan
 from hvlab.results import Record, Store, new_run_id, utc
 from hvlab.runner import Login, Play, reap
+from hvlab.schedule import Schedule
 from hvlab.trust import lab_trust
 from hvlab.workloads import Outcome, outcome
 
@@ -28,7 +28,7 @@ _TICK_S = 0.1
 _PATIENCE_S = 120.0
 
 
-def measure(plan: Plan, store: Store, *, fresh: bool = False) -> str:
+def measure(plan: Schedule, store: Store, *, fresh: bool = False) -> str:
     """Run every case that lacks and return the run's id.
 
     Raises UnreachableError, UsageError (a backend is not built) and InterruptedRunError; a case that fails
@@ -44,7 +44,8 @@ def measure(plan: Plan, store: Store, *, fresh: bool = False) -> str:
             display.note(
                 f"resuming run {left_off.run_id}: {display.done} of {len(plan.cases)} cases are done"
             )
-        probe.probe([plan.lab.host(name) for name in plan.hosts], known_hosts=login.trust.known_hosts)
+        known_hosts = login.trust.known_hosts if login.trust else None
+        probe.probe([plan.lab.host(name) for name in plan.hosts], known_hosts=known_hosts)
         run = _Run(left_off.run_id if left_off else new_run_id(), plan, store, login, display, lacking)
         for dead in store.runs():
             if dead.lab == plan.lab.name and dead.state == "running":
@@ -70,7 +71,7 @@ class _Run:
     """A run in progress; ``lacking`` shrinks as the cases' files come."""
 
     run_id: str
-    plan: Plan
+    plan: Schedule
     store: Store
     login: Login
     display: Display
@@ -103,14 +104,16 @@ class _Run:
 
     def reap(self, run_id: str) -> None:
         """End what a run left on the hosts; say where that could not be done."""
-        for fault in reap(self.login, run_id, self.plan.hosts):
+        faults = reap(self.login, run_id, self.plan.hosts)
+        for fault in faults + containers.remove(self.plan.lab, run_id, self.store.run_folder(run_id)):
             self.display.note(f"{fault.host}: what the run left could not be ended: {fault.message}")
 
     def _play(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "refused.json").unlink(missing_ok=True)
         content = self.plan.content(self.lacking, self.run_id)
-        content["certificate"] = self.login.trust.certificate.read_text("utf-8")
+        content["certificate"] = self.login.certificate
+        content["as_user"] = self.login.user if self.login.trust is None and os.geteuid() == 0 else None
         content["driver"] = os.getpid()
         (self.folder / "plan.json").write_text(json.dumps(content, indent=1), "utf-8")
         variables = {
@@ -118,7 +121,12 @@ class _Run:
             "hvlab_hosts": ",".join(self.plan.hosts),
             "hvlab_head": self.plan.hosts[0],
         }
-        with self.display, Play("run-cases.yml", self.login, variables) as play:
+        login = replace(self.login, port=self.plan.spec.ssh_port) if self.plan.spec.container else self.login
+        with (
+            self.display,
+            containers.running(self.plan, self.run_id, self.folder, tell=self.display.note),
+            Play("run-cases.yml", login, variables) as play,
+        ):
             heard = time.monotonic()
             while not play.wait(_TICK_S):
                 heard = time.monotonic() if self.take_in() else heard
@@ -153,6 +161,9 @@ class _Run:
         facts = json.loads((self.folder / "facts.json").read_text("utf-8"))
         used = {host: facts[host] for host in case.hosts}
         versions = {**stack.summary(used, self.plan.variant(case)), **found.versions}
+        where = {"container": case.container} if case.container else {}
+        if case.container:
+            versions["image"] = containers.images(self.folder)[case.hosts[0]]
         whole = {"dtype": case.dtype, "sizes": list(case.sizes), "iterations": case.iterations}
         rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in found.figures]
         for params, metric, value, unit in rows or [(whole, None, None, None)]:
@@ -167,7 +178,7 @@ class _Run:
                 hosts=case.hosts,
                 slots_per_host=case.slots,
                 world_size=found.world_size,
-                params=params,
+                params={**params, **where},
                 repeat=case.repeat,
                 metric=metric,
                 value=value,
@@ -183,8 +194,9 @@ class _Run:
         refused = self.folder / "refused.json"
         if refused.exists():
             told = json.loads(refused.read_text("utf-8"))
-            remedy = f"build it (`hvlab provision`), or leave {', '.join(told)} out"
-            raise UsageError("; ".join(told.values()), remedy=remedy)
+            remedies = dict.fromkeys(why["remedy"] for why in told.values())
+            remedy = f"{'; '.join(remedies)}; or leave {', '.join(told)} out"
+            raise UsageError("; ".join(why["seen"] for why in told.values()), remedy=remedy)
         text = "\n".join(f"  {fault.host}: {fault.message.strip()}" for fault in play.faults)
         if any(fault.unreachable for fault in play.faults):
             remedy = "bring it back; the same command goes on from there"
@@ -205,6 +217,8 @@ def _status(found: Outcome) -> str:
 def _login(lab: Lab) -> Login:
     """Return the keys the driver logs in with, the certificate good for days."""
     user = str(lab.vars.get("lab_user_name", "hvlab"))
+    if lab.local:
+        return Login(lab, None, user)
     trust = lab_trust(lab.name)
     if trust is None or not trust.known_hosts.is_file():
         probe.probe(lab.hosts)  # a host that does not answer is the nearer reason

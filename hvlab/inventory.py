@@ -40,6 +40,11 @@ class Host:
         return "virtual" in self.groups
 
     @property
+    def local(self) -> bool:
+        """Whether it is the machine hvlab runs on, reached without ssh."""
+        return self.vars.get("ansible_connection") in ("local", "ansible.builtin.local")
+
+    @property
     def gpu(self) -> bool:
         """Whether the inventory says it has NVIDIA GPUs."""
         return "gpu" in self.groups
@@ -64,6 +69,11 @@ class Lab:
     def text(self, name: str, default: str) -> str:
         """Return a variable of the whole lab as text with plain ``{{ name }}`` placeholders filled in."""
         return expand(str(self.vars.get(name, default)), self.vars)
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine alone: then nothing goes over ssh."""
+        return all(host.local for host in self.hosts)
 
     def host(self, name: str) -> Host:
         """Return the host of that name; KeyError where there is none."""

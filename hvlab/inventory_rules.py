@@ -12,9 +12,17 @@ from typing import Any
 
 import yaml
 
-LAB_VARIABLES = frozenset(
-    {"lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate"}
+# What a lab may wish for: each is a version or the first part of one (lab_backend: a backend's name).
+WISHES = frozenset(
+    f"lab_{name}"
+    for name in (
+        *("driver", "cuda", "cudnn", "nccl", "openmpi", "python"),
+        *("gcc", "torch", "tensorflow", "horovod", "backend"),
+    )
 )
+LAB_VARIABLES = WISHES | {
+    *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus")
+}
 _SAME_EVERYWHERE = ("lab_name", "lab_network", "lab_interface")
 _REQUIRED = {
     "lab_network": "set it in group_vars/all to the ranks' network, such as 10.0.0.0/24",

@@ -18,7 +18,10 @@ _ALL_COUNTS_UP_TO = 4
 
 @dataclass(frozen=True)
 class Spec:
-    """What was asked for. ``hosts`` and ``slots`` are counts; ``timeout`` is seconds a case may take."""
+    """What was asked for. ``hosts`` and ``slots`` are counts; ``timeout`` is seconds a case may take.
+
+    ``container`` is the image the ranks run in, with an sshd on ``ssh_port``; None: on the hosts themselves.
+    """
 
     backends: tuple[str, ...]
     hosts: tuple[int, ...]
@@ -31,6 +34,9 @@ class Spec:
     warmup: int = 5
     dtype: str = "float32"
     timeout: int = 900
+    container: str | None = None
+    ssh_port: int = 9435
+    container_options: tuple[str, ...] = ()
 
     def key(self, lab: Lab) -> str:
         """Return a hash of all that makes two commands ask for the same measurements."""
@@ -40,7 +46,10 @@ class Spec:
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: ``slots`` ranks on each of ``hosts``; the first of them starts it."""
+    """One launch: ``slots`` ranks on each of ``hosts``; the first of them starts it.
+
+    ``container`` and ``ssh_port`` are empty and 0 where the ranks run on the hosts themselves.
+    """
 
     id: str
     workload: str
@@ -54,6 +63,8 @@ class Case:
     warmup: int
     dtype: str
     timeout: int
+    container: str = ""
+    ssh_port: int = 0
 
     @property
     def world_size(self) -> int:
@@ -150,7 +161,8 @@ def _bytes(text: str) -> int:
 
 def _case(spec: Spec, lab: Lab, *, backend: str, count: int, slots: int, repeat: int) -> Case:
     launcher = spec.launcher or BACKENDS[backend].launchers[0]
-    named = [spec.workload, backend, *([launcher] if spec.launcher else []), f"{count}x{slots}", f"r{repeat}"]
+    chosen = [*([launcher] if spec.launcher else []), *(["container"] if spec.container else [])]
+    named = [spec.workload, backend, *chosen, f"{count}x{slots}", f"r{repeat}"]
     return Case(
         id="-".join(named),
         workload=spec.workload,
@@ -164,6 +176,8 @@ def _case(spec: Spec, lab: Lab, *, backend: str, count: int, slots: int, repeat:
         warmup=spec.warmup,
         dtype=spec.dtype,
         timeout=spec.timeout,
+        container=spec.container or "",
+        ssh_port=spec.ssh_port if spec.container else 0,
     )
 
 

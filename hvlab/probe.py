@@ -57,7 +57,7 @@ def known_hosts_files(host: Host) -> list[Path]:
 
 
 def _ask(host: Host, known_hosts: Path | None) -> Fault | None:
-    if _behind_proxy(host):
+    if host.local or _behind_proxy(host):
         return None
     files = [known_hosts] if known_hosts else known_hosts_files(host)
     keys, by_authority = _known(host, files)

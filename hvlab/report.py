@@ -1,4 +1,4 @@
-"""A run as a page to read: its stack, its figures, every command."""
+"""A run as a page to read: its machines, its stack, its figures, every command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import jinja2
 
+from hvlab import environment
 from hvlab.paths import project_dir
 from hvlab.results import Record, Store
 from hvlab.summary import COLUMNS, failures, summary
@@ -20,20 +21,29 @@ def write_page(store: Store, run_id: str) -> Path:
     folder = store.run_folder(run_id)
     row = next(row for row in store.overview() if row["run_id"] == run_id)
     commands = {path.parent.name: json.loads(path.read_text("utf-8")) for path in folder.glob("*/argv.json")}
+    facts = folder / "facts.json"
+    machines = environment.table(json.loads(facts.read_text("utf-8"))) if facts.exists() else ()
     page = folder / "summary.md"
-    page.write_text(run_page(row, store.records(run_id), dict(sorted(commands.items()))), "utf-8")
+    text = run_page(row, store.records(run_id), dict(sorted(commands.items())), machines)
+    page.write_text(text, "utf-8")
     return page
 
 
-def run_page(run: Mapping[str, Any], records: Sequence[Record], commands: Mapping[str, Sequence[str]]) -> str:
+def run_page(
+    run: Mapping[str, Any],
+    records: Sequence[Record],
+    commands: Mapping[str, Sequence[str]],
+    machines: Sequence[environment.Row] = (),
+) -> str:
     """Return the Markdown page of a run.
 
-    ``run`` is its row of ``hvlab results list``; ``commands`` holds the argv of each case that was started.
+    ``run`` is its row of ``hvlab results list``; ``commands`` holds the argv of each case that was started,
+    ``machines`` the rows of the environment table.
     """
     stack: dict[str, Any] = {}
     for record in records:
         stack |= record.stack
-    environment = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_dir() / "templates"),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701 - Markdown; cells are escaped by the filter `cell`
@@ -41,9 +51,10 @@ def run_page(run: Mapping[str, Any], records: Sequence[Record], commands: Mappin
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["cell"] = _cell
-    return environment.get_template("run.md.j2").render(
+    templates.filters["cell"] = _cell
+    return templates.get_template("run.md.j2").render(
         run=run,
+        machines=machines,
         stack=stack,
         columns=COLUMNS,
         rows=summary(records),

@@ -42,20 +42,46 @@ class Fault:
 
 @dataclass(frozen=True)
 class Login:
-    """How the driver reaches a lab: as the unprivileged user that runs the ranks."""
+    """How the driver reaches a lab: as the unprivileged user that runs the ranks.
+
+    ``trust`` is None where the lab is this machine alone; then that user is whoever runs hvlab, unless that
+    is root. ``port`` is that of the ranks' containers; 0 is each host's own.
+    """
 
     lab: Lab
-    trust: Trust
+    trust: Trust | None
     user: str
+    port: int = 0
+
+    @property
+    def certificate(self) -> str:
+        """Return the certificate of the key that reaches the hosts; empty where none is needed."""
+        return self.trust.certificate.read_text("utf-8") if self.trust else ""
 
     def variables(self) -> dict[str, Any]:
         """Return the connection variables, which go before the inventory's."""
+        if self.trust is None:
+            become = {"ansible_become_user": self.user, "ansible_become_method": "ansible.builtin.su"}
+            return {"ansible_become": True, **become} if os.geteuid() == 0 else {"ansible_become": False}
         return {
+            "ansible_connection": "ssh",
             "ansible_user": self.user,
             "ansible_become": False,
             "ansible_ssh_private_key_file": str(self.trust.identity),
             "ansible_ssh_args": f"{_SSH} -o UserKnownHostsFile={self.trust.known_hosts}",
+            **({"ansible_port": self.port} if self.port else {}),
         }
+
+
+@dataclass(frozen=True)
+class Owner:
+    """How the inventory itself reaches a lab, with the rights that provisioning has."""
+
+    lab: Lab
+
+    def variables(self) -> dict[str, Any]:
+        """Return no connection variables: the inventory's hold."""
+        return {}
 
 
 class Play:
@@ -65,7 +91,7 @@ class Play:
     environment in clear, is gone afterwards.
     """
 
-    def __init__(self, playbook: str, login: Login, variables: Mapping[str, Any]) -> None:
+    def __init__(self, playbook: str, login: Login | Owner, variables: Mapping[str, Any]) -> None:
         self.faults: list[Fault] = []
         self.rc: int | None = None
         self._playbook = playbook

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hvlab import environment
 from hvlab.errors import UsageError
 from hvlab.inventory import Host, Lab
 
@@ -97,22 +98,57 @@ def variants(host: Host) -> dict[str, frozenset[str]]:
         name: frozenset(
             backend
             for backend in BACKENDS
-            if item.get(backend) is True or item.get("gpu_operations") == backend == "nccl"
+            if item.get(backend) is True
+            # Its ranks are started, and find one another, by MPI.
+            or (backend == "nccl" == _gpu_plane(item) and item.get("mpi") is not False)
         )
         for name, item in wanted.items()
     }
 
 
-def variant_for(backend: str, hosts: Iterable[Host]) -> str | None:
-    """Return the variant that has ``backend`` on every one of ``hosts``; None where there is none."""
+def device(backend: str, hosts: Sequence[Host]) -> str:
+    """Return where the ranks' tensors have to be for ``backend`` to carry them: cpu or cuda."""
+    if BACKENDS[backend].gpu:
+        return "cuda"
+    variant = variant_for(backend, hosts)
+    return "cuda" if variant and _on_gpu(backend, variant, hosts) else "cpu"
+
+
+def _on_gpu(backend: str, variant: str, hosts: Iterable[Host]) -> bool:
+    """Return whether ``backend`` carries GPU memory there; a host cannot use GPUs that ``lab_gpus`` names."""
     for host in hosts:
-        if BACKENDS[backend].gpu and not host.gpu:
-            return None
+        wanted = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
+        if (
+            not host.gpu
+            or host.virtual
+            or host.vars.get("lab_gpus")
+            or _gpu_plane(wanted[variant]) != backend
+        ):
+            return False
+    return True
+
+
+def _gpu_plane(variant: Mapping[str, Any]) -> str:
+    """Return what carries an allreduce of tensors in GPU memory; an empty text for nothing."""
+    operations = variant.get("gpu_operations") or ""
+    return str(operations.get("allreduce", "") if isinstance(operations, Mapping) else operations)
+
+
+def variant_for(backend: str, hosts: Iterable[Host]) -> str | None:
+    """Return the variant that has ``backend`` on every one of ``hosts``; None where there is none.
+
+    Where several have it: one with which ``backend`` carries GPU memory, else the first.
+    """
+    hosts = list(hosts)
+    if BACKENDS[backend].gpu and not all(host.gpu for host in hosts):
+        return None
     common = [variants(host) for host in hosts]
-    for name in common[0] if common else ():
-        if all(backend in found.get(name, ()) for found in common):
-            return name
-    return None
+    having = [
+        name
+        for name in (common[0] if common else ())
+        if all(backend in found.get(name, ()) for found in common)
+    ]
+    return next((name for name in having if _on_gpu(backend, name, hosts)), having[0] if having else None)
 
 
 def available(hosts: Sequence[Host]) -> list[str]:
@@ -152,32 +188,6 @@ def choose(wanted: Sequence[str], lab: Lab) -> list[str]:
     return list(dict.fromkeys(wanted)) or usable
 
 
-def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return why these hosts cannot run ``backend``, from what the role recorded there; None if they can."""
-    absent, lacking = [], []
-    for host, found in facts.items():
-        operations = built(found).get(variant)
-        if operations is None:
-            absent.append(host)
-        elif backend not in operations:
-            lacking.append(host)
-    told = []
-    if absent:
-        told.append(f"Horovod's variant {variant} is not installed on {', '.join(absent)}")
-    if lacking:
-        told.append(f"Horovod's variant {variant} was built without {backend} on {', '.join(lacking)}")
-    return "; ".join(told) or None
-
-
-def built(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """Return the backends of each Horovod variant installed on a host, from its facts."""
-    recorded = (facts.get("ansible_local") or {}).get("hvlab_horovod") or {}
-    return {
-        name: frozenset(map(str.lower, item.get("operations", ())))
-        for name, item in (recorded.get("variants") or {}).items()
-    }
-
-
 def summary(facts: Mapping[str, Mapping[str, Any]], variant: str) -> dict[str, Any]:
     """Return the stack that a record keeps: versions that are the same everywhere, by host where not."""
     rows = {host: _versions(found, variant) for host, found in facts.items()}
@@ -194,6 +204,7 @@ def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
     local = facts.get("ansible_local") or {}
     horovod = ((local.get("hvlab_horovod") or {}).get("variants") or {}).get(variant) or {}
     packages = (facts.get("hvlab") or {}).get("packages") or {}
+    environments = (local.get("hvlab_python_env") or {}).get("environments") or {}
     found = {
         "os": f"{facts.get('distribution')} {facts.get('distribution_version')}",
         "kernel": facts.get("kernel"),
@@ -202,7 +213,8 @@ def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
         "gcc": (facts.get("hvlab") or {}).get("gcc"),
         "openmpi": (local.get("hvlab_openmpi") or {}).get("version"),
         "horovod": horovod.get("version") or (local.get("hvlab_horovod") or {}).get("version"),
-        "torch": horovod.get("torch") or (local.get("hvlab_python_env") or {}).get("torch"),
+        **{item["framework"]: item["version"] for item in environments.values()},
         "libfabric": packages.get("libfabric1"),
+        **environment.hardware(facts),
     }
     return {key: value for key, value in found.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +27,9 @@ from hvlab.matrix import (
     parse_sizes,
 )
 from hvlab.paths import results_dir
-from hvlab.plan import Plan
 from hvlab.report import write_page
 from hvlab.results import FIELDS, Record, Store
+from hvlab.schedule import Schedule
 from hvlab.summary import COLUMNS, failures, summary
 from hvlab.workloads import WORKLOADS
 
@@ -67,6 +68,15 @@ def _number(name: str, default: int, told: str, *, least: int = 1) -> Callable[[
     "--dtype", type=click.Choice(list(DTYPES)), default="float32", show_default=True, help="Of the elements."
 )
 @_number("--timeout", 900, "Seconds a case may take.")
+@click.option("--container", metavar="IMAGE", help="Run the ranks in containers of this image.")
+@_number("--ssh-port", 9435, "Where the containers' sshd listens.")
+@click.option(
+    "--container-option",
+    "container_options",
+    multiple=True,
+    metavar="OPTION",
+    help="One more option of docker run, such as --volume=/data:/data; may be given again.",
+)
 @click.option("--dry-run", is_flag=True, help="Print every command line; contact no host, run nothing.")
 @options.results
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
@@ -127,13 +137,13 @@ def _names(backends: str | None) -> list[str]:
     return named
 
 
-def _plan(spec: Spec, lab: Lab, *, asked: bool) -> Plan:
+def _plan(spec: Spec, lab: Lab, *, asked: bool) -> Schedule:
     cases, impossible = expand(spec, lab)
     for left_out in impossible:
         click.echo(f"left out: {left_out.case}: {left_out.reason}", err=True)
     if not cases:
         raise UsageError("no case is left to run", remedy=_advice(impossible, lab))
-    return Plan(spec, lab, tuple(cases), asked)
+    return Schedule(spec, lab, tuple(cases), asked)
 
 
 def _advice(impossible: Sequence[Impossible], lab: Lab) -> str:
@@ -149,9 +159,12 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _print_dry_run(plan: Plan, output_format: str) -> None:
+def _print_dry_run(plan: Schedule, output_format: str) -> None:
+    starts = plan.containers()
     made = [(case, plan.command(case)) for case in plan.cases]
     if output_format == "table":
+        for host, argv in starts.items():
+            click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
         for case, command in made:
             click.echo(f"# {case.id}\n{command.line()}")
         return

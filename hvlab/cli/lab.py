@@ -22,7 +22,7 @@ from hvlab.cli import options
 from hvlab.inventory import load
 from hvlab.vlab import lab as virtual
 from hvlab.vlab.command import PATH
-from hvlab.vlab.names import RELEASES
+from hvlab.vlab.names import REDHAT, RELEASES
 from hvlab.vlab.plan import check_machine, make_plan
 
 output_format = click.option(
@@ -42,7 +42,7 @@ def command() -> None:
 @click.option(
     "--release",
     metavar="NAME",
-    help=f"Debian release: {', '.join(RELEASES.values())} or {', '.join(RELEASES)}. "
+    help=f"Debian {', '.join(RELEASES.values())} or {', '.join(RELEASES)}, or {', '.join(REDHAT)}. "
     "Default: lab_release of the inventory, or bookworm.",
 )
 @click.option("--rate", metavar="RATE", help="Limit each node's link, both ways, for example 1gbit.")

@@ -8,7 +8,7 @@ from hvlab.inventory import Lab
 from hvlab.launchers import horovodrun, mpirun
 from hvlab.launchers.command import Command, Job
 from hvlab.matrix import Case
-from hvlab.stack import BACKENDS, folders, variant_for
+from hvlab.stack import BACKENDS, device, folders, variant_for
 
 LAUNCHERS: Mapping[str, Callable[[Job], Command]] = {
     "mpirun": mpirun.command,
@@ -39,6 +39,8 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         "OMP_NUM_THREADS": "1",
     }
     env |= {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
+    if device(case.backend, hosts) == "cuda":
+        env["HVLAB_DEVICE"] = "cuda"
     argv = (
         *("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN)),
         *(f"{prefix}/bin/python", f"{where.workloads}/{program[0]}", *program[1:]),
@@ -54,4 +56,6 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         openmpi=where.openmpi,
         gpu=all(host.gpu for host in hosts),
         shared=any(host.virtual for host in hosts),
+        port=case.ssh_port,
+        local=lab.local,
     )

@@ -20,7 +20,9 @@ class Job:
 
     ``program`` is each rank's argv, ``env`` its environment; ``network`` is the ranks' network (CIDR) and
     ``interface`` its name; ``horovod`` and ``openmpi`` are the folders of the variant and of Open MPI.
-    ``shared`` tells that hosts are virtual, and so share their machine's cores.
+    ``shared`` tells that hosts are virtual, and so share their machine's cores. ``port`` is where ssh reaches
+    the ranks' containers; 0 where they run on the hosts themselves. ``local`` tells that the only host is the
+    machine hvlab runs on, whatever the inventory calls it.
     """
 
     case: Case
@@ -32,10 +34,14 @@ class Job:
     openmpi: str
     gpu: bool = False
     shared: bool = False
+    port: int = 0
+    local: bool = False
 
     @property
     def slots(self) -> str:
         """Return the hosts as both launchers want them: ``h1:2,h2:2``."""
+        if self.local:
+            return f"localhost:{self.case.slots}"
         return ",".join(f"{host}:{self.case.slots}" for host in self.case.hosts)
 
 

@@ -16,5 +16,7 @@ def command(job: Job) -> Command:
     argv = [f"{job.horovod}/bin/horovodrun", "--gloo", "--disable-cache"]
     if len(job.case.hosts) > 1:
         argv += ["--network-interfaces", job.interface]
+    if job.port:
+        argv += ["-p", str(job.port)]
     argv += ["--start-timeout", str(START_TIMEOUT), "-np", str(job.case.world_size), "-H", job.slots]
     return Command((*argv, *job.program), job.env)

@@ -14,6 +14,8 @@ def command(job: Job) -> Command:
         "oob_tcp_if_include": job.network,
         "plm_rsh_agent": f"ssh {SSH_OPTIONS}",
     }
+    if job.port:
+        parameters["plm_rsh_args"] = f"-p {job.port}"
     if not job.gpu:
         parameters["opal_warn_on_missing_libcuda"] = "0"
     if job.shared:

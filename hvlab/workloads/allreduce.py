@@ -42,7 +42,9 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     error = "; ".join(result.get("checks") or []) or failed or _unproved(case, found, result)
     if error:
         return replace(found, error=error)
-    return replace(found, figures=tuple(figure for row in result["sizes"] for figure in _figures(case, row)))
+    device = result.get("device", "cpu")
+    figures = (figure for row in result["sizes"] for figure in _figures(case, row, device))
+    return replace(found, figures=tuple(figures))
 
 
 def proved(result: Mapping[str, Any]) -> str | None:
@@ -66,11 +68,17 @@ def _unproved(case: Case, found: Outcome, result: Mapping[str, Any]) -> str | No
     return None if sizes == case.sizes else f"asked for the sizes {case.sizes}, measured {sizes}"
 
 
-def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
+def _figures(case: Case, row: Mapping[str, Any], device: str) -> Iterator[Figure]:
     size = row["size_bytes"]
     times = row["mean_s"]
     mean = statistics.fmean(times)
-    params = {"size_bytes": size, "dtype": case.dtype, "op": "sum", "iterations": len(times)}
+    params = {
+        "size_bytes": size,
+        "dtype": case.dtype,
+        "op": "sum",
+        "iterations": len(times),
+        "device": device,
+    }
     microseconds = {
         "time": mean,
         "time_min": min(times),

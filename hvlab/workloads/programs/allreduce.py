@@ -6,7 +6,8 @@ Conventions are those of nccl-tests: S is the size in bytes of one rank's buffer
 busbw = algbw * 2(n-1)/n. As in nccl-tests and osu_allreduce, t of one iteration is the mean over the ranks,
 the ranks meet in a barrier before each iteration, and warm-up is not counted.
 Every timed result is compared with the sum it must have: elements hold small whole numbers, which every
-dtype holds exactly.
+dtype holds exactly. With --device cuda the buffers are in GPU memory: a host's ranks take its GPUs in turn,
+and the clock is read when the GPU has done its work.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import platform
 import sys
 import tempfile
 import time
-from typing import Any
+from typing import Any, Callable
 
 import horovod
 import horovod.torch as hvd
@@ -36,9 +37,11 @@ def main() -> int:
     started = time.time()
     result["world"] = check_world(options, result["checks"])
     if not result["checks"]:
+        device = place(options.device)
+        result["device"] = device
         for size in options.sizes:
-            result["sizes"].append(measure(size, options, result["checks"]))
-        result["proof"] = prove(options)
+            result["sizes"].append(measure(size, options, device, result["checks"]))
+        result["proof"] = prove(options, device)
     result["state"] = state()
     result["measured_s"] = time.time() - started
     if hvd.rank() == 0:
@@ -57,8 +60,39 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=os.environ.get("HVLAB_DEVICE", "cpu"))
     parser.add_argument("--output", required=True)
     return parser.parse_args()
+
+
+def place(kind: str) -> str:
+    """Return the device of this rank's buffers. Raises RuntimeError where torch can use no GPU."""
+    if kind == "cpu":
+        return kind
+    count = torch.cuda.device_count()
+    if not count:
+        told = "rank {} on {} can use no GPU: torch {} was built for CUDA {}"
+        built = torch.version.cuda or "none"
+        raise RuntimeError(told.format(hvd.rank(), platform.node(), torch.__version__, built))
+    index = hvd.local_rank() % count
+    torch.cuda.set_device(index)
+    return "{}:{}".format(kind, index)
+
+
+def timed(operation: Callable[[], Any], device: str) -> float:
+    """Return the seconds from the moment all ranks are ready until ``operation`` is done on the device."""
+    wait(device)
+    hvd.barrier()
+    start = time.perf_counter()
+    operation()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def wait(device: str) -> None:
+    """Return when all that was given to a GPU is done."""
+    if device != "cpu":
+        torch.cuda.synchronize()
 
 
 def check_world(options: argparse.Namespace, checks: list[str]) -> dict[str, Any]:
@@ -86,23 +120,20 @@ def check_world(options: argparse.Namespace, checks: list[str]) -> dict[str, Any
     return {"size": counted, "placement": [list(rank) for rank in sorted(ranks)]}
 
 
-def measure(size: int, options: argparse.Namespace, checks: list[str]) -> dict[str, Any]:
+def measure(size: int, options: argparse.Namespace, device: str, checks: list[str]) -> dict[str, Any]:
     """Return the times of one size in seconds, for each iteration the mean and the longest of the ranks."""
     dtype = getattr(torch, options.dtype)
     count = size // torch.empty(0, dtype=dtype).element_size()
     steps = torch.arange(count) % PATTERN
-    mine = (steps + hvd.rank() + 1).to(dtype)
+    mine = (steps + hvd.rank() + 1).to(dtype).to(device)
     ranks = hvd.size()
-    wanted = (steps * ranks + ranks * (ranks + 1) // 2).to(dtype)
+    wanted = (steps * ranks + ranks * (ranks + 1) // 2).to(dtype).to(device)
     buffer = torch.empty_like(mine)
     name = "allreduce.{}.{}".format(options.dtype, size)
     times, wrong = [], 0
     for iteration in range(options.warmup + options.iterations):
         buffer.copy_(mine)
-        hvd.barrier()
-        start = time.perf_counter()
-        hvd.allreduce_(buffer, op=hvd.Sum, name=name)
-        elapsed = time.perf_counter() - start
+        elapsed = timed(lambda: hvd.allreduce_(buffer, op=hvd.Sum, name=name), device)
         wrong += int((buffer != wanted).sum())
         if iteration >= options.warmup:
             times.append(elapsed)
@@ -120,13 +151,13 @@ def measure(size: int, options: argparse.Namespace, checks: list[str]) -> dict[s
     }
 
 
-def prove(options: argparse.Namespace) -> dict[str, Any] | None:
+def prove(options: argparse.Namespace, device: str) -> dict[str, Any] | None:
     """Return the activities Horovod's timeline shows for one allreduce, outside the timed part."""
     path = os.path.join(os.path.dirname(os.path.expanduser(options.output)), "timeline.json")
     if hvd.rank() == 0:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     hvd.start_timeline(path)
-    buffer = torch.ones(PROOF_ELEMENTS, dtype=getattr(torch, options.dtype))
+    buffer = torch.ones(PROOF_ELEMENTS, dtype=getattr(torch, options.dtype), device=device)
     for step in range(3):
         hvd.allreduce_(buffer, op=hvd.Sum, name="proof.{}".format(step))
     hvd.stop_timeline()

@@ -47,7 +47,8 @@ def main() -> int:
             os.unlink(os.path.join(folder, left))
         write(folder, "argv.json", job["argv"])
         write(folder, "env.json", job["env"])
-        renew(job["certificate"])
+        if job["certificate"]:
+            renew(job["certificate"])
         supervise(job, folder, outcome)
     outcome["ended_at"] = time.time()
     write(folder, "case.json", outcome)

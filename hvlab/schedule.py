@@ -9,6 +9,7 @@ from typing import Any
 from hvlab import launchers, stack
 from hvlab.errors import UsageError
 from hvlab.inventory import Lab
+from hvlab.launchers import container
 from hvlab.matrix import Case, Spec
 from hvlab.workloads import WORKLOADS
 
@@ -16,7 +17,7 @@ DRY_RUN_ID = "RUN"
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """What is asked of a lab; ``asked`` tells that the backends were named, not chosen."""
 
     spec: Spec
@@ -41,6 +42,19 @@ class Plan:
         """Return the command that starts a case."""
         return launchers.command(case, self.lab, run_id, WORKLOADS[case.workload].command(case))
 
+    def containers(self, run_id: str = DRY_RUN_ID) -> dict[str, tuple[str, ...]]:
+        """Return the command that starts the run's container on each host; none where none is asked for."""
+        image = self.spec.container
+        if image is None:
+            return {}
+        port, options = self.spec.ssh_port, self.spec.container_options
+        return {
+            name: container.argv(
+                self.lab.host(name), self.lab, run_id, image=image, port=port, options=options
+            )
+            for name in self.hosts
+        }
+
     def content(self, cases: Sequence[Case], run_id: str) -> dict[str, Any]:
         """Return what the playbook works from, JSON-ready."""
         rows = {}
@@ -51,11 +65,14 @@ class Plan:
                 "mark": f"{run_id}/{case.id}",
                 "backend": case.backend,
                 "variant": self.variant(case),
+                "device": stack.device(case.backend, [self.lab.host(name) for name in case.hosts]),
+                "slots": case.slots,
                 "asked": self.asked,
                 "hosts": list(case.hosts),
                 "argv": list(ready.argv),
                 "env": dict(ready.env),
                 "timeout": case.timeout,
+                "ssh_port": case.ssh_port,
             }
         return {
             "run_id": run_id,

@@ -1,0 +1,185 @@
+"""The environment table of a report: what the hosts are, from their facts. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NONE = "none"
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: each value with the hosts that have it."""
+
+    name: str
+    values: Mapping[str, tuple[str, ...]]
+
+    @property
+    def text(self) -> str:
+        """Return the value once when all hosts have it, else each with its hosts."""
+        if len(self.values) == 1:
+            return next(iter(self.values))
+        return "; ".join(f"{value} ({', '.join(hosts)})" for value, hosts in self.values.items())
+
+
+def table(facts: Mapping[str, Facts]) -> tuple[Row, ...]:
+    """Return the rows, in the order of a report; what a host does not have is "none" there."""
+    rows = [Row("Servers", {str(len(facts)): tuple(facts)})]
+    for name, ask in CELLS.items():
+        values: dict[str, tuple[str, ...]] = {}
+        for host, found in facts.items():
+            value = ask(found) or NONE
+            values[value] = (*values.get(value, ()), host)
+        rows.append(Row(name, values))
+    return tuple(rows)
+
+
+def hardware(facts: Facts) -> dict[str, str | None]:
+    """Return what a record keeps of a host's hardware, its drivers and NVIDIA's libraries."""
+    return {
+        "nics": nics(facts),
+        "nic_driver": nic_driver(facts),
+        "gpus": gpus(facts),
+        "link": link(facts),
+        "driver": driver(facts),
+        "cuda": _seen(facts).get("cuda"),
+        "cudnn": _seen(facts).get("cudnn"),
+        "nccl": nccl(facts),
+        "mpi_cuda": mpi_cuda(facts),
+        "gpudirect": (_seen(facts).get("rdma") or {}).get("way"),
+    }
+
+
+def nics(facts: Facts) -> str | None:
+    """Return model, number and speed of the network cards."""
+    return _counted(
+        f"{nic.get('model') or nic.get('driver') or 'unknown model'}, {speed(nic.get('speed_mbit'))}"
+        for nic in _seen(facts).get("nics") or []
+    )
+
+
+def speed(megabits: int | None) -> str:
+    """Return a speed in words."""
+    if megabits is None:
+        return "no link speed"
+    return f"{megabits / 1000:g} Gbit/s" if megabits >= 1000 else f"{megabits} Mbit/s"  # noqa: PLR2004
+
+
+def nic_driver(facts: Facts) -> str | None:
+    """Return the network cards' drivers, with their version where that is not the kernel's."""
+    found = [nic for nic in _seen(facts).get("nics") or [] if nic.get("driver")]
+    return _joined(f"{nic['driver']} {nic.get('driver_version') or ''}".strip() for nic in found)
+
+
+def gpus(facts: Facts) -> str | None:
+    """Return model, number and memory of the GPUs."""
+    return _counted(map(_gpu, _seen(facts).get("gpus") or []))
+
+
+def link(facts: Facts) -> str | None:
+    """Return how the GPUs of one host are connected; None for one GPU or none."""
+    return (_seen(facts).get("topology") or {}).get("link")
+
+
+def driver(facts: Facts) -> str | None:
+    """Return the version of the loaded GPU driver."""
+    version = _seen(facts).get("driver")
+    return f"{version} (open modules)" if version and _seen(facts).get("open_modules") else version
+
+
+def nccl(facts: Facts) -> str | None:
+    """Return NCCL's version, with the CUDA release it was built for where a package tells."""
+    packages = _seen(facts).get("packages") or {}
+    found: str | None = packages.get("libnccl2") or packages.get("libnccl") or _seen(facts).get("nccl")
+    return found
+
+
+def mpi(facts: Facts) -> str | None:
+    """Return Open MPI's version and its CUDA flag."""
+    found = _recorded(facts, "openmpi")
+    if not found.get("version"):
+        return None
+    return f"Open MPI {found['version']}, {'with' if found.get('cuda') else 'without'} CUDA"
+
+
+def mpi_cuda(facts: Facts) -> str | None:
+    """Return yes or no: whether Open MPI takes GPU memory; None without Open MPI."""
+    found = _recorded(facts, "openmpi")
+    return ("yes" if found.get("cuda") else "no") if found.get("version") else None
+
+
+def frameworks(facts: Facts) -> str | None:
+    """Return the frameworks with their versions and builds, and Python's."""
+    found = _recorded(facts, "python_env")
+    told = [
+        f"{item['framework']} {item.get('version')}" + (f" ({item['build']})" if item.get("build") else "")
+        for item in (found.get("environments") or {}).values()
+    ]
+    if found.get("torch"):
+        told.append(f"torch {found['torch']}")
+    return _joined([*told, *([f"Python {found['python']}"] if found.get("python") else [])])
+
+
+def horovod(facts: Facts) -> str | None:
+    """Return Horovod's version and what each of its builds can use."""
+    found = _recorded(facts, "horovod")
+    builds = (
+        f"{name}: {', '.join(item.get('operations') or [])}"
+        for name, item in (found.get("variants") or {}).items()
+    )
+    return f"{found['version']} ({'; '.join(builds)})" if found.get("version") else None
+
+
+def gpudirect(facts: Facts) -> str | None:
+    """Return how GPU memory reaches the network without a copy; the reason where it does not."""
+    found = _seen(facts).get("rdma") or {}
+    why = found.get("gdr_reason")
+    return found.get("way") or (f"{NONE}: {why}" if why else None)
+
+
+def _gpu(gpu: Mapping[str, Any]) -> str:
+    name = gpu.get("name") or f"NVIDIA device {gpu.get('pci_device')}"
+    return f"{name}, {gpu['memory_mib'] / 1024:.0f} GiB" if gpu.get("memory_mib") else str(name)
+
+
+def _system(facts: Facts) -> str:
+    name = f"{facts.get('distribution')} {facts.get('distribution_version')}"
+    return f"{name}, Linux {facts.get('kernel')}"
+
+
+def _seen(facts: Facts) -> Mapping[str, Any]:
+    return facts.get("hvlab") or {}
+
+
+def _recorded(facts: Facts, role: str) -> Mapping[str, Any]:
+    found = (facts.get("ansible_local") or {}).get(f"hvlab_{role}")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _counted(items: Iterable[str]) -> str | None:
+    return "; ".join(f"{count} x {item}" for item, count in Counter(items).items()) or None
+
+
+def _joined(items: Iterable[str]) -> str | None:
+    return "; ".join(dict.fromkeys(items)) or None
+
+
+CELLS: Mapping[str, Callable[[Facts], str | None]] = {
+    "NIC": nics,
+    "GPU": gpus,
+    "GPU link": link,
+    "OS": _system,
+    "GPU driver": driver,
+    "NIC driver": nic_driver,
+    "Frameworks": frameworks,
+    "CUDA": lambda facts: _seen(facts).get("cuda"),
+    "cuDNN": lambda facts: _seen(facts).get("cudnn"),
+    "NCCL": nccl,
+    "MPI": mpi,
+    "Horovod": horovod,
+    "GPUDirect RDMA": gpudirect,
+}
