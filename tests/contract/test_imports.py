@@ -12,11 +12,11 @@ from tests.contract import tree
 
 # From the bottom to the top; a module may import those of its own line and of the lines above it here.
 LEVELS = [
-    {"errors", "paths", "display", "tables"},
+    {"errors", "paths", "display", "tables", "requirements", "packages", "environment", "refusal"},
     {"inventory", "inventory_files", "inventory_rules", "stack", "matrix", "results", "summary"},
-    {"launchers", "workloads", "preflight", "plan"},
-    {"runner", "trust", "vlab", "probe"},
-    {"bench", "doctor", "report", "verify"},
+    {"launchers", "workloads", "preflight", "schedule", "resolver", "driver"},
+    {"runner", "containers", "trust", "vlab", "probe"},
+    {"bench", "gather", "doctor", "report", "verify"},
     {"ansible"},
     {"cli"},
 ]

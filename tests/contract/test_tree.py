@@ -89,3 +89,9 @@ def test_programs_are_executable() -> None:
         executable = bool(path.stat().st_mode & stat.S_IXUSR)
         place = path.relative_to(tree.ROOT)
         assert program == executable, f"{place}: a first line #! and mode +x go together"
+
+
+def test_every_inventory_wires_the_roles_alike() -> None:
+    wirings = sorted((tree.ROOT / "inventory").glob("*/group_vars/all/roles.yml"))
+    assert len(wirings) == len(list((tree.ROOT / "inventory").iterdir()))
+    assert len({path.read_text(encoding="utf-8") for path in wirings}) == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from tests.node.lab import Inventory, Node, UnreachableHostError, WrongNodeError
 
 INVENTORY = pytest.StashKey[Inventory]()
 BROKEN = pytest.StashKey[dict[tuple[str, str], Exception]]()
+
+
+NOT_PROVISIONED = ("no stack is recorded on it", "run `hvlab provision` first")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,21 +56,29 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
     inventory = request.config.stash[INVENTORY]
     everywhere = {name: str(inventory.wanted(name).get("ansible_host", name)) for name in inventory.names()}
     modules = {item.module: None for item in request.session.items if hasattr(item.module, "asks")}
-    pairs = []
-    for host in testinfra.get_hosts(
+    hosts = testinfra.get_hosts(
         request.config.option.hosts.split(","), ansible_inventory=request.config.option.ansible_inventory
-    ):
+    )
+    plain = []
+    for host in hosts:
         name = host.backend.get_hostname()
         peers = {peer: address for peer, address in everywhere.items() if peer != name}
-        node = Node(name, host, inventory.wanted(name), peers)
+        plain.append((Node(name, host, inventory.wanted(name), peers), {}))
+    pairs, silent = [], {}
+    for found in lab.ask_all(plain).values():
+        if found.silence:
+            silent[found.name] = found
+            continue
+        node = replace(found, wanted=inventory.wanted(found.name, found.stack))
         questions: dict[str, lab.Question] = {}
         for module in modules:
             try:
                 questions.update(module.asks(node))
             except Exception as error:  # only that module's checks are to fail
-                request.config.stash[BROKEN][name, module.__name__] = error
+                broken = error if node.stack else WrongNodeError(node.name, *NOT_PROVISIONED)
+                request.config.stash[BROKEN][node.name, module.__name__] = broken
         pairs.append((node, questions))
-    return lab.ask_all(pairs)
+    return silent | lab.ask_all(pairs)
 
 
 @pytest.fixture

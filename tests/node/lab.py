@@ -115,10 +115,11 @@ class Inventory:
         """Return the hosts of an Ansible pattern, in the order of the inventory."""
         return [str(host) for host in self._manager.list_hosts(pattern)]
 
-    def wanted(self, name: str) -> Wanted:
-        """Return the variables of a host."""
+    def wanted(self, name: str, stack: dict[str, Any] | None = None) -> Wanted:
+        """Return the variables of a host; ``stack`` is what was resolved for it, which some of them need."""
         host = self._manager.get_host(name)
-        return Wanted(self._loader, self._variables.get_vars(host=host), self._defaults)
+        facts = {"ansible_facts": {"hvlab_stacks": {name: stack}}} if stack else {}
+        return Wanted(self._loader, {**self._variables.get_vars(host=host), **facts}, self._defaults)
 
     def hand_to_testinfra(self) -> None:
         """Give testinfra the hosts with their templates filled in; it reads only plain values itself."""
@@ -150,6 +151,15 @@ class Node:
     def user(self) -> str:
         """The user the ranks run as."""
         return str(self.wanted["lab_user_name"])
+
+    @property
+    def stack(self) -> dict[str, Any]:
+        """What was resolved for this host and recorded on it; empty where it was never provisioned."""
+        try:
+            recorded = json.loads(self.answers["facts"][f"{FACTS}/hvlab_common.fact"])
+        except (KeyError, ValueError):
+            return {}
+        return dict(recorded.get("stack") or {}) if isinstance(recorded, dict) else {}
 
     def fact(self, role: str) -> dict[str, Any]:
         """Return what a role recorded on this host."""

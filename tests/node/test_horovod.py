@@ -17,7 +17,8 @@ from tests.node.lab import Node, Question, run
 LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
 RANKS = 2
-PROGRAM = """
+PROGRAMS = {
+    "torch": """
 import json, socket
 import torch, horovod.torch as hvd
 hvd.init()
@@ -25,7 +26,18 @@ total = hvd.allreduce(torch.full((1024,), float(hvd.rank() + 1)), op=hvd.Sum)
 print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethostname(),
                   "least": total.min().item(), "most": total.max().item()}), flush=True)
 hvd.shutdown()
-"""
+""",
+    "tensorflow": """
+import json, os, socket
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf, horovod.tensorflow as hvd
+hvd.init()
+total = hvd.allreduce(tf.fill((1024,), float(hvd.rank() + 1)), op=hvd.Sum)
+print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethostname(),
+                  "least": float(tf.reduce_min(total)), "most": float(tf.reduce_max(total))}), flush=True)
+hvd.shutdown()
+""",
+}
 each_backend = pytest.mark.parametrize("backend", LAUNCHERS)
 
 
@@ -44,6 +56,12 @@ def having(node: Node, backend: str) -> list[str]:
     return [variant for variant, asked in variants(node).items() if asked.get(backend)]
 
 
+def gpu_planes(asked: dict[str, Any]) -> set[str]:
+    """What a variant is to carry tensors in GPU memory with."""
+    wanted = asked.get("gpu_operations") or ""
+    return set(wanted.values() if isinstance(wanted, dict) else [wanted]) - {""}
+
+
 def neighbour(node: Node) -> str | None:
     """The host whose name follows; none after the last. So every host is in a pair."""
     return min((peer for peer in node.peers if peer > node.name), default=None)
@@ -58,7 +76,11 @@ def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) ->
     )  # fmt: skip
     job = Job(
         case=case,
-        program=(f"{prefix(node, variant)}/bin/python", "-c", PROGRAM),
+        program=(
+            f"{prefix(node, variant)}/bin/python",
+            "-c",
+            PROGRAMS[variants(node)[variant]["frameworks"][0]],
+        ),
         env={name: value.format(interface=interface) for name, value in BACKENDS[backend].env.items()},
         network=node.wanted["lab_network"],
         interface=interface,
@@ -75,7 +97,7 @@ def asks(node: Node) -> dict[str, Question]:
     for variant in variants(node):
         program = f"{prefix(node, variant)}/bin/horovodrun"
         questions[f"{variant} build"] = run([program, "--check-build"], user=node.user, timeout=180)
-        library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib_v2*.so"]
+        library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib*.so"]
         questions[f"{variant} libraries"] = run([*library, "-exec", "ldd", "{}", "+"])
     for backend in LAUNCHERS:
         for variant in having(node, backend):
@@ -117,7 +139,7 @@ def test_build_flags_are_what_was_asked(node: Node) -> None:
         # oneCCL is left out where there is no build of it for the machine; the role records that.
         has_ccl = "CCL" in recorded.get(variant, {}).get("operations", [])
         operations = {"ccl"} if asked.get("ccl") and has_ccl else set()
-        operations |= planes | {asked.get("gpu_operations")} - {"", None}
+        operations |= planes | gpu_planes(asked)
         frameworks = {FRAMEWORKS[name] for name in asked["frameworks"]}
         wanted = {"Frameworks": frameworks, "Controllers": planes, "Tensor Operations": operations}
         lacking = [
@@ -133,10 +155,11 @@ def test_build_flags_are_what_was_asked(node: Node) -> None:
 def test_libraries_are_found(node: Node) -> None:
     for variant, asked in variants(node).items():
         said = node.output(f"{variant} libraries", "run role horovod")
-        node.expect("=>" in said, f"variant {variant} has no library for torch", "run role horovod")
-        # torch's libraries are loaded by `import torch`, which comes first.
-        missing = [line.strip() for line in said.splitlines() if "not found" in line and "torch" not in line]
-        missing = [line for line in missing if not line.startswith("libc10")]
+        node.expect("=>" in said, f"variant {variant} has no library of its own", "run role horovod")
+        # The framework's libraries are loaded by its import, which comes first.
+        missing = [line.strip() for line in said.splitlines() if "not found" in line]
+        missing = [line for line in missing if "torch" not in line and "tensorflow" not in line]
+        missing = [line for line in missing if not line.startswith(("libc10", "libcudart"))]
         node.expect(not missing, f"variant {variant}: {'; '.join(missing)}", "run roles openmpi and horovod")
         if asked.get("mpi"):
             mpi = re.search(r"libmpi\.so\S* => (\S+)", said)

@@ -7,6 +7,7 @@ import re
 from tests.node.lab import Node, Question, run
 
 PACKAGES = ["hwloc", "hwloc-nox", "libhwloc-dev", "libhwloc-plugins", "libhwloc5", "libhwloc15"]
+RPMS = ["hwloc", "hwloc-devel", "hwloc-gui", "hwloc-libs", "hwloc-plugins"]
 
 
 def asks(node: Node) -> dict[str, Question]:
@@ -14,6 +15,7 @@ def asks(node: Node) -> dict[str, Question]:
     show = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Abbrev}\\n"]
     return {
         "hwloc packages": run([*show, *PACKAGES]),
+        "hwloc rpms": run(["rpm", "-q", "--qf", "%{NAME} rpm\\n", *RPMS]),
         "mpirun libraries": run(["ldd", f"{folder}/mpirun"]),
         "orted libraries": run(["ldd", f"{folder}/orted"]),
     }
@@ -21,6 +23,7 @@ def asks(node: Node) -> dict[str, Question]:
 
 def test_no_package_conflicts(node: Node) -> None:
     installed = re.findall(r"^(\S+) .i ", node["hwloc packages"]["out"], re.MULTILINE)
+    installed += re.findall(r"^(\S+) rpm$", node["hwloc rpms"]["out"], re.MULTILINE)
     node.expect(
         not installed or not node.wanted["hwloc_purge_enabled"],
         f"installed: {', '.join(installed)}",

@@ -1,26 +1,42 @@
-"""The base environment has what its lock file says."""
+"""Every environment has what its lock file says."""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
+from hvlab.requirements import locked, requirements
 from tests.node.lab import ROOT, Node, Question, run
 
 AGAIN = "run role python_env"
 PROGRAM = """
-import importlib.metadata, json, platform, torch
-found = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
-print(json.dumps({"python": platform.python_version(), "machine": platform.machine(),
-                  "torch": torch.__version__, "packages": found}))
+import importlib.metadata, json, platform
+found = {{each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}}
+import {framework}
+print(json.dumps({{"python": platform.python_version(), "machine": platform.machine(),
+                   "version": {framework}.__version__, "packages": found}}))
 """
 
 
+def environments(node: Node) -> dict[str, dict[str, Any]]:
+    """The environments asked for."""
+    return dict(node.wanted["python_env_environments"])
+
+
 def asks(node: Node) -> dict[str, Question]:
-    python = f"{node.wanted['python_env_prefix']}/bin/python"
-    return {"base environment": run([python, "-c", PROGRAM], user=node.user, timeout=60)}
+    return {
+        f"environment {name}": run(
+            [
+                f"{node.wanted['python_env_prefix']}/{name}/bin/python",
+                "-c",
+                PROGRAM.format(framework=asked["framework"]),
+            ],
+            user=node.user,
+            timeout=120,
+        )
+        for name, asked in environments(node).items()
+    }
 
 
 def normal(name: str) -> str:
@@ -28,33 +44,25 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def lock_file(node: Node, found: dict[str, Any]) -> Path:
-    """The lock file asked for: the inventory's, or the role's for this Python and machine."""
-    asked = str(node.wanted.raw("python_env_requirements"))
-    if "{{" not in asked:
-        return Path(asked)
-    minor = ".".join(found["python"].split(".")[:2])
-    names = [f"requirements-{minor}-{found['machine']}.txt", f"requirements-{minor}.txt"]
-    paths = [ROOT / "roles/python_env/files" / name for name in names]
-    known = [path for path in paths if path.is_file()]
-    node.expect(
-        known, f"Python is {found['python']}, for which there is no lock file", "add one to roles/python_env"
-    )
-    return known[0]
-
-
 def test_packages_are_those_of_the_lock_file(node: Node) -> None:
-    found = json.loads(node.output("base environment", AGAIN))
-    have = {normal(name): version for name, version in found["packages"].items()}
-    lock = lock_file(node, found)
-    wrong = []
-    for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)\s*$", lock.read_text("utf-8"), re.MULTILINE):
-        if have.get(normal(name)) != version:
-            wrong.append(f"{name} {have.get(normal(name), 'missing')}, locked {version}")
-    node.expect(not wrong, f"not as in {lock.name}: {'; '.join(wrong)}", AGAIN)
+    for name, asked in environments(node).items():
+        found = json.loads(node.output(f"environment {name}", AGAIN))
+        have = {normal(package): version for package, version in found["packages"].items()}
+        minor = ".".join(found["python"].split(".")[:2])
+        text = requirements(
+            asked, ROOT / "roles/python_env/files", python=minor, architecture=found["machine"]
+        )
+        wrong = []
+        for package, version in re.findall(r"^([\w.-]+)(?:\[\S*\])?==([^\s;\\]+)", text, re.MULTILINE):
+            if have.get(normal(package)) != version:
+                wrong.append(f"{package} {have.get(normal(package), 'missing')}, locked {version}")
+        node.expect(not wrong, f"environment {name}: {'; '.join(wrong)}", AGAIN)
+        node.expect(locked(text), f"environment {name} pins no {asked['framework']}", "mend its lock file")
 
 
-def test_torch_is_the_recorded_one(node: Node) -> None:
-    found = json.loads(node.output("base environment", AGAIN))
-    recorded = node.fact("python_env")["torch"]
-    node.expect(found["torch"] == recorded, f"torch is {found['torch']}, recorded {recorded}", AGAIN)
+def test_framework_is_the_recorded_one(node: Node) -> None:
+    recorded = node.fact("python_env")["environments"]
+    for name, asked in environments(node).items():
+        found = json.loads(node.output(f"environment {name}", AGAIN))["version"].split("+")[0]
+        told = recorded[name]["version"].split("+")[0]
+        node.expect(found == told, f"{asked['framework']} is {found}, recorded {told}", AGAIN)

@@ -19,7 +19,7 @@ def asks(node: Node) -> dict[str, Question]:
         f"ssh {target}": run(["ssh", *STRICT, target, "id", "-un"], user=node.user)
         for target in targets(node)
     }
-    questions["ssh config"] = run(["ssh", "-G", next(iter(node.peers), "localhost")], user=node.user)
+    questions["ssh config"] = run(["ssh", "-G", next(iter(node.peers), node.name)], user=node.user)
     questions["ssh files"] = run(["find", ".ssh", "-printf", "%p %u %m\\n"], user=node.user)
     questions["sshd config"] = run(["sshd", "-T", "-C", f"user={node.user},host={node.name},addr=127.0.0.1"])
     questions["host keys"] = stat("/etc/ssh/ssh_host_*_key")

@@ -8,9 +8,9 @@ import pytest
 from hvlab import bench
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.matrix import expand
-from hvlab.plan import Plan
 from hvlab.results import Store
 from hvlab.runner import Fault
+from hvlab.schedule import Schedule
 from tests.unit.labs import lab, spec
 from tests.unit.test_workloads import ENDED, RESULT
 
@@ -87,9 +87,9 @@ def store(tmp_path):
     return Store(tmp_path / "results")
 
 
-def plan(repeats: int = 3, *, asked: bool = True) -> Plan:
+def plan(repeats: int = 3, *, asked: bool = True) -> Schedule:
     wanted = spec("mpi", repeats=repeats)
-    return Plan(wanted, lab(), tuple(expand(wanted, lab())[0]), asked)
+    return Schedule(wanted, lab(), tuple(expand(wanted, lab())[0]), asked)
 
 
 def test_every_case_becomes_records(world, store):
@@ -166,12 +166,14 @@ def test_a_playbook_that_fails(world, store):
 
 def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
     def refuse(self, seconds):
-        (self.folder / "refused.json").write_text(json.dumps({"mpi": "built without mpi on n2"}))
+        refused = {"seen": "built without mpi on n2", "remedy": "build it"}
+        (self.folder / "refused.json").write_text(json.dumps({"mpi": refused}))
         return True
 
     monkeypatch.setattr(FakePlay, "wait", refuse)
-    with pytest.raises(UsageError, match="built without mpi on n2"):
+    with pytest.raises(UsageError, match="built without mpi on n2") as caught:
         bench.measure(plan(), store)
+    assert caught.value.remedy == "build it; or leave mpi out"
     assert store.run().state == "refused"
     assert store.unfinished(plan().spec.key(lab())) is None
 

@@ -1,11 +1,14 @@
 """The probes of hvlab_facts, on recorded output."""
 
+import ast
 import json
 
 import pytest
+from ansible.module_utils import hvlab_disk, hvlab_network, hvlab_packages, hvlab_probe, hvlab_users
 
-from hvlab.ansible.modules import hvlab_facts
+from hvlab.paths import project_dir
 
+MODULES = project_dir() / "hvlab/ansible"
 IP_ADDR = """[
 {"ifname":"lo","flags":["LOOPBACK","UP"],"operstate":"UNKNOWN","addr_info":[{"local":"127.0.0.1","prefixlen":8,"scope":"host"}]},
 {"ifname":"host0","flags":["BROADCAST","UP"],"mtu":1500,"operstate":"UP","address":"8e:4f:ac:16:e0:57","addr_info":[
@@ -26,8 +29,8 @@ FILES = {
 
 
 def test_interfaces(monkeypatch):
-    monkeypatch.setattr(hvlab_facts, "run", lambda *_: IP_ADDR)
-    assert hvlab_facts.interfaces() == {
+    monkeypatch.setattr(hvlab_network, "run", lambda *_: IP_ADDR)
+    assert hvlab_network.interfaces() == {
         "host0": {"mac": "8e:4f:ac:16:e0:57", "cidrs": ["198.18.0.11/24"], "up": True, "mtu": 1500},
         "eth1": {"mac": "aa:bb:cc:dd:ee:ff", "cidrs": [], "up": False, "mtu": 9000},
     }
@@ -35,14 +38,14 @@ def test_interfaces(monkeypatch):
 
 def test_packages_are_those_installed(monkeypatch):
     listing = "installed adduser 3.134\nconfig-files hwloc 2.9.0-1\ninstalled gcc 4:12.2.0-3\n"
-    monkeypatch.setattr(hvlab_facts, "run", lambda *_: listing)
-    monkeypatch.setattr(hvlab_facts.os.path, "exists", lambda _: True)
-    assert hvlab_facts.packages() == {"adduser": "3.134", "gcc": "4:12.2.0-3"}
+    monkeypatch.setattr(hvlab_packages, "run", lambda *_: listing)
+    monkeypatch.setattr(hvlab_packages.os.path, "exists", lambda _: True)
+    assert hvlab_packages.packages() == {"adduser": "3.134", "gcc": "4:12.2.0-3"}
 
 
 def test_users_that_can_log_in(monkeypatch):
-    monkeypatch.setattr(hvlab_facts, "read", FILES.get)
-    users = hvlab_facts.users()
+    monkeypatch.setattr(hvlab_users, "read", FILES.get)
+    users = hvlab_users.users()
     assert list(users) == ["root", "hvlab", "old"]
     assert users["hvlab"] == {
         "uid": 1000,
@@ -56,28 +59,28 @@ def test_users_that_can_log_in(monkeypatch):
 
 
 def test_a_name_nobody_knows_has_no_addresses():
-    assert hvlab_facts.resolves(["localhost", "no-such-host.invalid"]) == {
+    assert hvlab_network.resolves(["localhost", "no-such-host.invalid"]) == {
         "localhost": ["127.0.0.1"],
         "no-such-host.invalid": [],
     }
 
 
 def test_a_name_server_that_hangs_costs_little(monkeypatch):
-    monkeypatch.setattr(hvlab_facts, "RESOLVE_SECONDS", 0.05)
-    monkeypatch.setattr(hvlab_facts.socket, "getaddrinfo", lambda *_: hvlab_facts.time.sleep(0.5) or [])
-    assert hvlab_facts.resolves(["slow"]) == {"slow": None}
+    monkeypatch.setattr(hvlab_network, "RESOLVE_SECONDS", 0.05)
+    monkeypatch.setattr(hvlab_network.socket, "getaddrinfo", lambda *_: hvlab_network.time.sleep(0.5) or [])
+    assert hvlab_network.resolves(["slow"]) == {"slow": None}
 
 
 def test_packs_down_to_three_folders(tmp_path):
     for folder in ("oneccl", "openmpi/4.1.8", "a/b/c", "a/b/c/d"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / ".hvlab-pack.json").write_text(json.dumps({"name": folder}))
-    found = hvlab_facts.packs(str(tmp_path))
+    found = hvlab_packages.packs(str(tmp_path))
     assert {path.removeprefix(f"{tmp_path}/") for path in found} == {"oneccl", "openmpi/4.1.8", "a/b/c"}
 
 
 def test_free_space_of_a_path_that_is_not_there_yet(tmp_path):
-    assert hvlab_facts.free_mb(str(tmp_path / "a/b")) == hvlab_facts.free_mb(str(tmp_path))
+    assert hvlab_disk.free_mb(str(tmp_path / "a/b")) == hvlab_disk.free_mb(str(tmp_path))
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("ip"), ValueError("odd"), OSError("no")])
@@ -86,5 +89,10 @@ def test_a_probe_that_fails_gives_null(error):
         raise error
 
     told = []
-    assert hvlab_facts.probe(told.append, broken) is None
+    assert hvlab_probe.probe(told.append, broken) is None
     assert len(told) == (0 if isinstance(error, FileNotFoundError) else 1)
+
+
+@pytest.mark.parametrize("path", sorted(MODULES.glob("module*/*.py")), ids=lambda path: path.stem)
+def test_what_runs_on_hosts_is_written_for_old_pythons(path):
+    assert ast.parse(path.read_text(), feature_version=(3, 8)).body

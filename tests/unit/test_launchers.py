@@ -35,7 +35,7 @@ GPU_VARIANTS = {"nccl": {"gpu_operations": "nccl"}}
 ENV = {
     "mpi": {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
     "gloo": {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
-    "nccl": {"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "eth0"},
+    "nccl": {"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "eth0", "HVLAB_DEVICE": "cuda"},
     "ccl": {
         "HOROVOD_CONTROLLER": "mpi",
         "HOROVOD_CPU_OPERATIONS": "CCL",
@@ -109,3 +109,10 @@ def test_no_command_weakens_ssh_or_carries_a_key(backend):
     line = command(case(backend), there, "R", PROGRAM).line()
     assert set(re.findall(r"StrictHostKeyChecking=(\w+)", line)) <= {"yes"}
     assert "known_hosts" not in line.lower()
+
+
+@pytest.mark.parametrize("backend", ["mpi", "gloo"])
+def test_a_machine_alone_is_called_localhost(backend):
+    alone = lab(1, ansible_connection="local")
+    argv = command(case(backend, hosts=(1,), slots=(2,)), alone, "R", PROGRAM).argv
+    assert argv[argv.index("-H") + 1] == "localhost:2"

@@ -185,3 +185,11 @@ def test_one_report_names_what_hosts_share_once():
     lines = report(wrong).splitlines()
     assert [line.split(":")[0] for line in lines] == ["n1, n2", "  what to do", "n3, n4", "  what to do"]
     assert "--limit 'all:!n1:!n2'" in lines[1]
+
+
+def test_a_machine_alone_needs_no_name_key_or_network_of_its_own():
+    changes = {"resolves": {"n1": ["198.18.0.11"]}, "interfaces": {}, "ssh_host_key": None}
+    one = replace(make(1, **changes), network="127.0.0.0/8", interface="lo", address="127.0.0.1")
+    hosts = {"n1": {"address": "127.0.0.1"}}
+    assert len(check([one], hosts, replace(LIMITS, names_managed=False))[0]) == 3
+    assert check([replace(one, alone=True)], hosts, replace(LIMITS, names_managed=False)) == ([], [])

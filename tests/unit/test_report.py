@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from hvlab.environment import Row
 from hvlab.report import run_page
 from hvlab.results import Record
 
@@ -30,3 +31,11 @@ def test_a_page_shows_stack_figures_failures_and_commands():
 
 def test_a_run_without_failures_has_no_such_part():
     assert "Failed" not in run_page(RUN, [GOOD], {})
+
+
+def test_the_machines_come_first_where_they_are_known():
+    rows = (Row("GPU", {"4 x T4": ("n1",), "none": ("n2",)}),)
+    lines = run_page(RUN, [GOOD], {}, rows).splitlines()
+    assert "| GPU | 4 x T4 (n1); none (n2) |" in lines
+    assert lines.index("## Environment") < lines.index("## Stack")
+    assert "## Environment" not in run_page(RUN, [GOOD], {})

@@ -5,10 +5,18 @@ import yaml
 
 from hvlab.errors import UsageError
 from hvlab.paths import project_dir
-from hvlab.stack import BACKENDS, choose, folders, not_built, summary, variant_for, variants
+from hvlab.stack import (
+    BACKENDS,
+    choose,
+    device,
+    folders,
+    summary,
+    variant_for,
+    variants,
+)
 from tests.unit.labs import lab
 
-GPU_VARIANTS = {"cpu": {"mpi": True, "gloo": True}, "nccl": {"mpi": False, "gpu_operations": "nccl"}}
+GPU_VARIANTS = {"cpu": {"mpi": True, "gloo": True}, "nccl": {"mpi": True, "gpu_operations": "nccl"}}
 
 
 def facts(*operations: str, **more: object) -> dict:
@@ -55,15 +63,6 @@ def test_a_backend_no_variant_has():
         choose(["ccl"], lab(horovod_variants=GPU_VARIANTS))
 
 
-def test_facts_say_what_was_not_built():
-    found = {"n1": facts("mpi", "gloo"), "n2": facts("gloo"), "n3": {}}
-    assert not_built("gloo", "cpu", {"n1": found["n1"], "n2": found["n2"]}) is None
-    told = not_built("mpi", "cpu", found)
-    assert told is not None
-    assert "not installed on n3" in told
-    assert "without mpi on n2" in told
-
-
 def test_the_summary_tells_hosts_apart_only_where_they_differ():
     found = {"n1": facts("mpi", kernel="6.1"), "n2": facts("mpi", kernel="6.2")}
     told = summary(found, "cpu")
@@ -75,3 +74,68 @@ def test_every_backend_proves_itself_differently():
     proofs = [backend.proof for backend in BACKENDS.values()]
     assert len(set(proofs)) == len(proofs)
     assert not any(a != b and a.startswith(b) for a in proofs for b in proofs)
+
+
+CUDA_MPI = {"mpi": {"mpi": True, "gpu_operations": "mpi"}}
+
+
+@pytest.mark.parametrize(
+    ("backend", "variants_asked", "gpu", "where"),
+    [
+        ("nccl", GPU_VARIANTS, ("n1", "n2"), "cuda"),
+        ("mpi", GPU_VARIANTS, ("n1", "n2"), "cpu"),
+        ("mpi", CUDA_MPI, ("n1", "n2"), "cuda"),
+        (
+            "mpi",
+            {"mpi": {"mpi": True, "gpu_operations": {"allreduce": "mpi", "broadcast": "nccl"}}},
+            ("n1", "n2"),
+            "cuda",
+        ),
+        ("mpi", CUDA_MPI, ("n1",), "cpu"),
+        ("gloo", GPU_VARIANTS, ("n1", "n2"), "cpu"),
+    ],
+)
+def test_where_the_tensors_are(backend, variants_asked, gpu, where):
+    there = lab(2, gpu=gpu, horovod_variants=variants_asked)
+    assert device(backend, there.hosts) == where
+
+
+def test_on_gpus_mpi_is_the_build_that_takes_their_memory():
+    three = {**GPU_VARIANTS, **CUDA_MPI}
+    assert variant_for("mpi", lab(2, gpu=("n1", "n2"), horovod_variants=three).hosts) == "mpi"
+    assert variant_for("mpi", lab(2, gpu=("n1",), horovod_variants=three).hosts) == "cpu"
+    assert variant_for("nccl", lab(2, gpu=("n1", "n2"), horovod_variants=three).hosts) == "nccl"
+
+
+def test_gpus_that_are_only_named_are_not_used():
+    asked = {"virtual": True} | {"horovod_variants": CUDA_MPI}
+    assert device("mpi", lab(1, gpu=("n1",), **asked).hosts) == "cpu"
+    named = [{"name": "NVIDIA A100", "compute_capability": "8.0", "memory_mib": 81920}]
+    assert device("mpi", lab(1, gpu=("n1",), horovod_variants=CUDA_MPI, lab_gpus=named).hosts) == "cpu"
+
+
+def test_nccl_needs_a_build_that_mpi_can_start():
+    without = {"nccl": {"mpi": False, "gpu_operations": "nccl"}}
+    by_operation = {"nccl": {"mpi": True, "gpu_operations": {"allreduce": "nccl", "alltoall": "mpi"}}}
+    assert variants(lab(horovod_variants=without).hosts[0])["nccl"] == set()
+    assert variants(lab(horovod_variants=by_operation).hosts[0])["nccl"] == {"mpi", "nccl"}
+
+
+def test_a_record_keeps_the_hardware():
+    seen = {
+        "gpus": [{"name": "NVIDIA A100-SXM4-80GB", "memory_mib": 81920}] * 8,
+        "topology": {"link": "NVLink (NV12)"},
+        "driver": "550.54.14",
+        "cuda": "12.4.1",
+        "cudnn": "9.1.0",
+        "packages": {"libnccl2": "2.21.5-1+cuda12.4"},
+        "nics": [{"model": "ConnectX-6", "driver": "mlx5_core", "speed_mbit": 200000}],
+    }
+    told = summary(
+        {"n1": facts("nccl", hvlab=seen), "n2": facts("nccl", hvlab={**seen, "driver": None})}, "cpu"
+    )
+    assert told["gpus"] == "8 x NVIDIA A100-SXM4-80GB, 80 GiB"
+    assert told["link"] == "NVLink (NV12)"
+    assert (told["cuda"], told["cudnn"], told["nccl"]) == ("12.4.1", "9.1.0", "2.21.5-1+cuda12.4")
+    assert told["nics"] == "1 x ConnectX-6, 200 Gbit/s"
+    assert told["driver"] == {"n1": "550.54.14", "n2": None}

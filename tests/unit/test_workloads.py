@@ -48,7 +48,10 @@ def test_figures_follow_the_conventions_of_nccl_tests(tmp_path):
         "algbw": (pytest.approx(1024 / 0.002 / 1e9), "GB/s"),
         "busbw": (pytest.approx(1024 / 0.002 / 1e9), "GB/s"),
     }
-    assert found.figures[0].params == {"size_bytes": 1024, "dtype": "float32", "op": "sum", "iterations": 2}
+    assert found.figures[0].params == {
+        **{"size_bytes": 1024, "dtype": "float32", "op": "sum"},
+        **{"device": "cpu", "iterations": 2},
+    }
 
 
 @pytest.mark.parametrize(("ranks", "factor"), [(1, 0), (2, 1), (4, 1.5), (8, 1.75)])

@@ -1,10 +1,31 @@
 """Tests that boot virtual machines: only as root, and only where the marker `vlab` is asked for."""
 
 import os
+from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-from tests.vlab.labs import PROJECT, Lab
+from tests.vlab.labs import booted
+
+# The modules that share a lab; every other one has a lab of its own, and may run beside them.
+SHARED = {
+    "main": ("test_1_site", "test_2_bench", "test_3_alone", "test_3_verify", "test_7_containers"),
+    "gpu": ("test_4_repository", "test_6_cuda", "test_8_nccl_tests"),
+}
+GROUPS = {module: group for group, modules in SHARED.items() for module in modules}
+
+
+class ByLab(LoadScopeScheduling):
+    """Gives all tests of one lab to one process."""
+
+    def _split_scope(self, nodeid):
+        module = Path(nodeid.partition("::")[0]).stem
+        return GROUPS.get(module, module)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByLab(config, log)
 
 
 def pytest_collection_modifyitems(items):
@@ -17,14 +38,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory):
     """Three machines as they were booted. One lab serves the whole run."""
-    folder = tmp_path_factory.mktemp("vmain")
-    lab = Lab(PROJECT / "tests/vlab/inventory", folder / "results", folder / "data")
-    lab.hvlab("lab down")
-    try:
-        lab.hvlab("lab up")
+    with booted("inventory", tmp_path_factory) as lab:
         yield lab
-    finally:
-        lab.hvlab("lab down")
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,3 +64,16 @@ class Lab:
             f"{argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         )
         return done
+
+
+@contextmanager
+def booted(inventory, tmp_path_factory):
+    """Boot the machines of an inventory below tests/vlab, and take them down in the end."""
+    folder = tmp_path_factory.mktemp("lab")
+    lab = Lab(PROJECT / "tests/vlab" / inventory, folder / "results", folder / "data")
+    lab.hvlab("lab down")
+    try:
+        lab.hvlab("lab up")
+        yield lab
+    finally:
+        lab.hvlab("lab down")

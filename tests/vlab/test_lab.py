@@ -118,7 +118,9 @@ def leftovers():
 
 def killed_after(inventory, step, number):
     """Start `up` and send it a signal once it has told of this step; return its exit code."""
-    argv = [sys.executable, "-m", "hvlab", "lab", "up", "-i", inventory]
+    # What is started in the background ignores Ctrl-C, and so do its children.
+    hears = ["env", "--default-signal=INT"]
+    argv = [*hears, sys.executable, "-m", "hvlab", "lab", "up", "-i", inventory]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, cwd=PROJECT) as process:
         assert any(step in line for line in process.stderr)
         process.send_signal(number)

@@ -1,0 +1,58 @@
+"""NVIDIA's repository is the one asked for, trusted by its own key, and known to the package manager."""
+
+from __future__ import annotations
+
+from tests.node.lab import Node, Question, read, run
+
+AGAIN = "run role nvidia_repository"
+APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvidia-cuda.repo"
+
+
+def asks(node: Node) -> dict[str, Question]:
+    return {
+        "nvidia source": read(APT),
+        "nvidia repo": read(RPM),
+        "nvidia known": run(["apt-cache", "policy"]),
+        "nvidia rpm keys": run(["rpm", "-qa", "gpg-pubkey*"]),
+    }
+
+
+def recorded(node: Node) -> dict[str, str]:
+    """What the role wrote down; empty where the host is to have no such repository."""
+    asked = "gpu" in node.wanted["group_names"] and node.wanted["nvidia_repository_enabled"]
+    return node.fact("nvidia_repository") if asked else {}
+
+
+def source(node: Node) -> str:
+    """The text of the source's file."""
+    return "".join([*node["nvidia source"].values(), *node["nvidia repo"].values()])
+
+
+def test_the_source_is_the_recorded_one(node: Node) -> None:
+    fact = recorded(node)
+    if not fact:
+        return
+    text = source(node)
+    node.expect(fact["url"] in text, f"the source is {text or 'not there'!r}, not {fact['url']}", AGAIN)
+    off = "Enabled: no" in text or "enabled=0" in text
+    node.expect(not off, "NVIDIA's repository is switched off", AGAIN)
+
+
+def test_signatures_are_checked(node: Node) -> None:
+    if not recorded(node):
+        return
+    text = source(node)
+    checked = "Signed-By: /etc/apt/keyrings/" in text or "gpgcheck=1" in text.splitlines()
+    node.expect(checked, "packages of NVIDIA's repository are taken unsigned", AGAIN)
+
+
+def test_the_package_manager_knows_it(node: Node) -> None:
+    fact = recorded(node)
+    if not fact:
+        return
+    if node["nvidia source"]:
+        said = node.output("nvidia known", AGAIN)
+        node.expect(fact["url"] in said, f"apt does not know {fact['url']}", f"`apt-get update`, or {AGAIN}")
+    else:
+        said, short = node.output("nvidia rpm keys", AGAIN), fact["fingerprint"][-8:].lower()
+        node.expect(f"gpg-pubkey-{short}-" in said, f"rpm does not trust the key {short}", AGAIN)

@@ -1,0 +1,57 @@
+"""What the driver does with the facts of hosts before it starts a case on them."""
+
+import json
+
+import pytest
+
+from hvlab.ansible.action.hvlab_case import ActionModule
+from tests.unit.test_refusal import gpus
+from tests.unit.test_stack import facts
+
+CASE = {
+    "backend": "nccl",
+    "variant": "cpu",
+    "device": "cuda",
+    "slots": 2,
+    "hosts": ["n1", "n2"],
+    "asked": True,
+}
+BUILT = facts("mpi", "nccl")
+
+
+def check(folder, case, **hosts):
+    plan = {"hosts": list(hosts), "cases": {"one": case}}
+    hostvars = {name: {"ansible_facts": found} for name, found in hosts.items()}
+    action = object.__new__(ActionModule)
+    return action._check(plan, folder, {"hostvars": hostvars})
+
+
+def test_a_case_whose_hosts_have_the_gpus_is_kept(tmp_path):
+    assert check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(4)}) == {"cases": ["one"]}
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (gpus(0), "n2 is in the group gpu, but shows no NVIDIA GPU"),
+        (gpus(1), "n2 has 1 usable GPUs for 2 ranks"),
+        (gpus(2, usable=False), "n2 has 2 NVIDIA GPUs, but no driver for them"),
+    ],
+)
+def test_a_backend_that_was_asked_for_is_refused_with_its_remedy(tmp_path, seen, told):
+    result = check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **seen})
+    assert result == {"failed": True, "msg": told}
+    refused = json.loads((tmp_path / "refused.json").read_text())["nccl"]
+    assert refused["seen"] == told
+    assert refused["remedy"]
+
+
+def test_a_backend_that_was_not_asked_for_is_skipped(tmp_path):
+    case = {**CASE, "asked": False}
+    assert check(tmp_path, case, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(0)}) == {"cases": []}
+    assert "no NVIDIA GPU" in json.loads((tmp_path / "one/case.json").read_text())["skipped"]
+
+
+def test_without_gpu_memory_no_gpu_is_needed(tmp_path):
+    case = {**CASE, "backend": "mpi", "device": "cpu"}
+    assert check(tmp_path, case, n1=BUILT, n2={**BUILT, **gpus(0)}) == {"cases": ["one"]}

@@ -1,0 +1,100 @@
+"""The data of role container_runtime: what each system is told to install, and from where."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).resolve().parents[2] / "roles/container_runtime"
+DOCKER = "https://download.docker.com/linux"
+TOOLKIT = "https://nvidia.github.io/libnvidia-container/stable"
+SYSTEMS = {
+    "debian12": ("Debian", "Debian", "12", "bookworm", "x86_64"),
+    "debian13": ("Debian", "Debian", "13", "trixie", "aarch64"),
+    "ubuntu2204": ("Debian", "Ubuntu", "22", "jammy", "x86_64"),
+    "rocky9": ("RedHat", "Rocky", "9", "Blue Onyx", "x86_64"),
+    "rhel10": ("RedHat", "RedHat", "10", "Coughlan", "aarch64"),
+    "amazon2023": ("RedHat", "Amazon", "2023", "", "x86_64"),
+}
+# distribution's packages; Docker's repository; the toolkit's repository.
+EXPECTED = {
+    "debian12": (["docker.io"], f"{DOCKER}/debian", f"{TOOLKIT}/deb/amd64"),
+    "debian13": (["docker.io", "docker-cli"], f"{DOCKER}/debian", f"{TOOLKIT}/deb/arm64"),
+    "ubuntu2204": (["docker.io"], f"{DOCKER}/ubuntu", f"{TOOLKIT}/deb/amd64"),
+    "rocky9": ([], f"{DOCKER}/centos/9/x86_64/stable", f"{TOOLKIT}/rpm/x86_64"),
+    "rhel10": ([], f"{DOCKER}/rhel/10/aarch64/stable", f"{TOOLKIT}/rpm/aarch64"),
+    "amazon2023": (["docker"], None, f"{TOOLKIT}/rpm/x86_64"),
+}
+
+
+def trusted(value):
+    if isinstance(value, str):
+        return trust_as_template(value)
+    if isinstance(value, dict):
+        return {key: trusted(item) for key, item in value.items()}
+    return [trusted(item) for item in value] if isinstance(value, list) else value
+
+
+def role(system, **wanted):
+    """Return a function that gives a variable of the role on a system."""
+    family, distribution, major, release, architecture = SYSTEMS[system]
+    facts = {
+        "os_family": family,
+        "distribution": distribution,
+        "distribution_major_version": major,
+        "distribution_release": release,
+        "architecture": architecture,
+    }
+    named = [f"{distribution}-{major}", distribution, family]
+    data = next(path for name in named if (path := ROLE / f"vars/{name}.yml").is_file())
+    variables = {"ansible_facts": facts}
+    for path in (ROLE / "defaults/main.yml", ROLE / "vars/main.yml", data):
+        variables |= trusted(yaml.safe_load(path.read_text()))
+    templar = Templar(loader=DataLoader(), variables=variables | wanted)
+    return lambda name: templar.template(variables[name])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_packages_and_repositories(system):
+    ask, (packages, docker, toolkit) = role(system), EXPECTED[system]
+    assert ask("__container_runtime_packages")["distro"] == packages
+    assert ask("__container_runtime_repository").get("url") == docker
+    assert ask("__container_runtime_nvidia_repository")["url"] == toolkit
+    repo = [package["name"] for package in ask("__container_runtime_packages")["repo"]]
+    assert repo == (["docker-ce", "docker-ce-cli", "containerd.io"] if docker else [])
+
+
+@pytest.mark.parametrize(("system", "ending"), [("debian12", "CD88"), ("rocky9", "9F35")])
+def test_each_family_has_its_key(system, ending):
+    repository = role(system)("__container_runtime_repository")
+    assert repository["fingerprint"].endswith(ending)
+    assert repository["key"].endswith("/gpg")
+    own = role(system, container_runtime_repository_key_fingerprint="AB")("__container_runtime_repository")
+    assert own["fingerprint"] == "AB"
+
+
+@pytest.mark.parametrize(("given", "version"), [("", None), ("5:27.5.1*", "5:27.5.1*")])
+def test_docker_is_pinned_where_asked(given, version):
+    packages = role("debian12", container_runtime_version=given)("__container_runtime_own_packages")
+    assert [package["version"] for package in packages] == [version, version, None]
+
+
+@pytest.mark.parametrize(("method", "first"), [("distro", "docker-ce"), ("repo", "docker.io")])
+def test_the_other_kind_is_known(method, first):
+    assert role("debian12", container_runtime_method=method)("__container_runtime_other")[0] == first
+
+
+def test_settings_get_the_runtime_where_there_are_gpus():
+    asked = {"container_runtime_daemon": {"runtimes": {"mine": {"path": "p"}}, "debug": True}}
+    assert role("debian12", **asked)("__container_runtime_config") == asked["container_runtime_daemon"]
+    both = role("debian12", **asked, container_runtime_nvidia_enabled=True)("__container_runtime_config")
+    assert set(both["runtimes"]) == {"mine", "nvidia"}
+
+
+def test_the_toolkits_key_lies_beside_its_repositories():
+    url = {"container_runtime_nvidia_repository_url": "http://mirror.example/libnvidia-container/stable"}
+    assert role("debian12", **url)("container_runtime_nvidia_repository_key") == (
+        "http://mirror.example/libnvidia-container/gpgkey"
+    )

@@ -1,0 +1,339 @@
+"""Packages: what facts decide, what package managers' answers mean, and the order of what is done."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils import hvlab_packages as facts
+
+from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
+from hvlab.errors import UsageError
+from hvlab.packages import (
+    Transaction,
+    Wanted,
+    apt_transaction,
+    apt_versions,
+    as_wanted,
+    complaint,
+    matching,
+    remedy,
+    rpm_transaction,
+    rpm_versions,
+)
+
+APT = """\
+Reading package lists...
+Purg olddrv-tool [470.1]
+Purg olddrv [470.1]
+Inst libnccl2 [2.22.3-1+cuda12.5] (2.21.5-1+cuda12.4 localhost [all])
+Inst newdrv:amd64 (550.54 localhost [amd64])
+Conf newdrv (550.54 localhost [all])
+"""
+DNF = """\
+Last metadata expiration check: 0:00:25 ago on Fri Nov 20 19:00:49 2026.
+================================================================================
+ Package              Architecture    Version              Repository      Size
+================================================================================
+Installing:
+ newdrv               noarch          3:550.54-1           test           5.5 k
+     replacing  elderdrv.noarch 1.0-1
+Installing dependencies:
+ a-name-that-is-so-long-that-yum-breaks-the-line
+                      noarch          1-1                  test           5.5 k
+Downgrading:
+ libnccl              noarch          2.21.5-1+cuda12.4    test           5.4 k
+Removing:
+ olddrv               noarch          470.1-1              @test            0
+Removing dependent packages:
+ olddrv-tool          noarch          470.1-1              @test            0
+
+Transaction Summary
+================================================================================
+Install  1 Package
+Error: Operation aborted.
+"""
+DNF_LIST = """\
+Installed Packages
+libnccl.noarch                      2.21.5-1+cuda12.4                      @test
+Available Packages
+libnccl.noarch                      2.21.5-1+cuda12.4                      test
+libnccl.noarch                      2.22.3-1+cuda12.5                      test
+a-name-that-is-so-long-that-yum-breaks-the-line.noarch
+                                    3:550.54-1                             test
+"""
+MADISON = """\
+  libnccl2 | 2.22.3-1+cuda12.5 | file:/srv/deb ./ Packages
+  libnccl2 | 2.21.5-1+cuda12.4 | file:/srv/deb ./ Packages
+  libnccl-dev | 2.22.3-1+cuda12.5 | file:/srv/deb ./ Packages
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "there", "met"),
+    [
+        (None, "1.0", True),
+        (None, None, False),
+        ("2.21.5-1+cuda12.4", "2.21.5-1+cuda12.4", True),
+        ("2.21.5-1+cuda12.4", "2.21.5-1+cuda12.5", False),
+        ("2.21.5-1+cuda12.4", None, False),
+        ("2.21.*", "2.21.5-1+cuda12.4", True),
+        ("2.22.*", "2.21.5-1+cuda12.4", False),
+        ("550.54", "550.54-1.el9", True),
+        ("550.5", "550.54-1.el9", False),
+        ("3:550.54-1.el9", "550.54-1.el9", True),
+        ("3:550.*", "550.54-1.el9", True),
+        ("4:12.2.0-3", "4:12.2.0-3", True),
+    ],
+)
+def test_what_meets_a_wish(version, there, met):
+    assert Wanted("one", version).is_met({"one": there} if there else {}) is met
+
+
+def test_packages_of_a_task():
+    assert as_wanted(["gcc", {"name": "make"}, {"name": "cuda", "version": "12.4"}]) == [
+        Wanted("gcc"),
+        Wanted("make"),
+        Wanted("cuda", "12.4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "seen"),
+    [
+        ({"version": "1"}, "is no package"),
+        ({"name": "a", "verison": "1"}, "is no package"),
+        ({"name": "cuda", "version": 12.4}, "12.4 of cuda is a number: write it in quotes"),
+    ],
+)
+def test_what_is_no_package_is_refused(item, seen):
+    with pytest.raises(UsageError, match=seen):
+        as_wanted([item])
+
+
+def test_patterns_leave_out_what_is_wanted():
+    assert matching(["nvidia-*"], ["nvidia-a", "nvidia-b", "libnvidia"], but=["nvidia-b"]) == ["nvidia-a"]
+
+
+def test_what_apt_would_do():
+    found = apt_transaction(APT)
+    assert found == Transaction(
+        frozenset({"newdrv"}), frozenset({"libnccl2"}), frozenset({"olddrv", "olddrv-tool"})
+    )
+    assert found.touched == {"libnccl2", "olddrv", "olddrv-tool"}
+
+
+def test_what_dnf_would_do():
+    found = rpm_transaction(DNF)
+    assert found.added == {"newdrv", "a-name-that-is-so-long-that-yum-breaks-the-line"}
+    assert found.changed == {"libnccl"}
+    assert found.removed == {"olddrv", "olddrv-tool", "elderdrv"}
+
+
+def test_versions_there_are():
+    assert rpm_versions(DNF_LIST, "libnccl") == ["2.21.5-1+cuda12.4", "2.22.3-1+cuda12.5"]
+    assert rpm_versions(DNF_LIST, "a-name-that-is-so-long-that-yum-breaks-the-line") == ["3:550.54-1"]
+    assert apt_versions(MADISON, "libnccl2") == ["2.22.3-1+cuda12.5", "2.21.5-1+cuda12.4"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "advice"),
+    [
+        ("Error: Unable to find a match: x-2", "Unable to find", "a version that is there"),
+        ("E: Version '2' for 'x' was not found", "Version '2'", "a version that is there"),
+        ("Error: GPG check FAILED\nNothing to do", "GPG check", "its key"),
+        ("W: GPG error: http://a NO_PUBKEY 12", "NO_PUBKEY", "its key"),
+        ("W: Failed to fetch http://a Could not connect", "Failed to fetch", "a repository does not"),
+        ("Error: Failed to download metadata for repo 'a'", "metadata", "a repository does not"),
+        ("Cannot find a valid baseurl for repo: base", "valid baseurl", "a repository does not"),
+        (" Problem: a requires b\n  - nothing provides b", "nothing provides b", "fit together"),
+        ("E: Could not get lock /var/lib/dpkg/lock", "Could not get lock", "another package manager"),
+    ],
+)
+def test_errors_are_read(said, told, advice):
+    assert told in complaint(said)
+    assert advice in remedy(said)
+
+
+def test_holds_and_module_streams(monkeypatch, tmp_path):
+    lock = '# Added\nlibnccl-0:2.21.5-1+cuda12.4.*\n!bad-0:1-1.*\n0:nvidia-driver-550.54-1.*\nname = "curl"\n'
+    texts = {facts.LOCKS[0]: lock, facts.HELD_OWN: '["libnccl", "gone"]'}
+    monkeypatch.setattr(facts.os.path, "exists", lambda _: False)
+    monkeypatch.setattr(facts, "read", texts.get)
+    assert facts.held() == ["curl", "libnccl", "nvidia-driver"]
+    assert facts.held_own() == ["libnccl"]
+    monkeypatch.setattr(facts.glob, "glob", lambda _: ["m"])
+    monkeypatch.setattr(
+        facts,
+        "read",
+        lambda _: "[nvidia-driver]\nstream=550-dkms\nstate=enabled\n[b]\nstate=\n",
+    )
+    assert facts.module_streams() == {"nvidia-driver": "550-dkms"}
+
+
+def test_dpkg_holds(monkeypatch):
+    monkeypatch.setattr(facts.os.path, "exists", lambda _: True)
+    monkeypatch.setattr(facts, "run", lambda *_: "install bash\nhold libnccl2\n")
+    assert facts.held() == ["libnccl2"]
+
+
+class Host:
+    """A host that answers commands from a list: (words that are in the command, its answer)."""
+
+    def __init__(self, manager="apt", packages=None, held=(), own=()):
+        self.seen = {"packages": packages or {}, "held": list(held), "held_own": list(own)}
+        self.manager = manager
+        self.commands: list[str] = []
+        self.files: list[dict] = []
+        self.answers: list[tuple[str, dict]] = []
+
+    def task(self, args, check_mode=False):
+        module = ActionModule.__new__(ActionModule)
+        module._task = SimpleNamespace(args=args, check_mode=check_mode, async_val=0)
+        module._execute_module = self.execute
+        known = {"hvlab": self.seen, "pkg_mgr": self.manager}
+        base = ActionModule.__mro__[1]
+        run, base.run = base.run, lambda *_: {}
+        try:
+            return module.run(None, {"inventory_hostname": "n1", "ansible_facts": known})
+        finally:
+            base.run = run
+
+    def execute(self, *, module_name, module_args, task_vars):
+        if module_name == "hvlab_files":
+            self.files += module_args["files"]
+        if module_name != "ansible.builtin.command":
+            return {}
+        command = " ".join(module_args["argv"])
+        self.commands.append(command)
+        for words, answer in self.answers:
+            if all(word in command for word in words.split()):
+                return {"rc": 0, "stdout": "", "stderr": "", **answer}
+        return {"rc": 0, "stdout": "", "stderr": ""}
+
+
+def test_nothing_to_do_costs_no_round_trip():
+    host = Host(packages={"gcc": "1"}, held=["gcc"])
+    done = host.task({"name": ["gcc"], "hold": True, "replaces": ["old*"]})
+    assert done["changed"] is False
+    assert host.commands == []
+
+
+def test_check_mode_says_what_would_come():
+    host = Host(packages={"gcc": "1"})
+    done = host.task({"name": [{"name": "gcc", "version": "2"}, "make"], "hold": True}, check_mode=True)
+    assert done["changed"]
+    assert done["packages"] == ["gcc", "make"]
+    assert done["diff"]["after"] == "gcc 2\nmake\ngcc held\nmake held\n"
+    assert host.commands == []
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_what_somebody_holds_is_not_touched(manager):
+    host = Host(manager, packages={"gcc": "1"}, held=["gcc"])
+    with pytest.raises(AnsibleActionFail, match=r"n1: gcc 1 is held there .*`\w+[ -]"):
+        host.task({"name": [{"name": "gcc", "version": "2"}]})
+    assert host.commands == []
+
+
+def test_our_own_hold_is_changed_and_set_again():
+    host = Host(packages={"gcc": "1"}, held=["gcc"], own=["gcc"])
+    host.answers = [
+        ("--simulate", {"stdout": "Inst gcc [1] (2 x)"}),
+        ("dpkg-query", {"stdout": "installed gcc 2"}),
+    ]
+    done = host.task({"name": [{"name": "gcc", "version": "2"}]})
+    assert done["changed"]
+    installing = next(c for c in host.commands if "install" in c and "--simulate" not in c)
+    assert "--allow-change-held-packages" in installing
+    assert "--allow-downgrades" in installing
+    assert "gcc=2" in installing
+    assert host.commands[-1].endswith("apt-mark hold -- gcc")
+    assert done["ansible_facts"]["hvlab"]["packages"] == {"gcc": "2"}
+
+
+def test_without_a_hold_of_ours_apt_may_not_change_held_ones():
+    host = Host(held=["make"], packages={"make": "1"})
+    host.answers = [
+        ("--simulate", {"stdout": "Inst gcc (2 x)"}),
+        ("dpkg-query", {"stdout": "installed gcc 2"}),
+    ]
+    host.task({"name": ["gcc"], "hold": True})
+    assert not [c for c in host.commands if "--allow-change-held-packages" in c]
+    assert [(f["path"], json.loads(f["content"])) for f in host.files] == [(HELD_OWN, ["gcc"])]
+
+
+def test_a_version_that_vanished_is_told_before_anything_goes():
+    host = Host("dnf", packages={"olddrv": "1-1"})
+    refused = {"rc": 1, "stderr": "Error: Unable to find a match: libnccl-9"}
+    host.answers = [
+        ("install --assumeno", refused),
+        ("install", refused),
+        ("list --showduplicates", {"stdout": DNF_LIST}),
+    ]
+    with pytest.raises(AnsibleActionFail) as caught:
+        host.task({"name": [{"name": "libnccl", "version": "9"}], "replaces": ["olddrv"]})
+    text = str(caught.value)
+    assert "n1: nothing was changed" in text
+    assert "libnccl 9 cannot be had; the repositories have 2.21.5-1+cuda12.4, 2.22.3-1+cuda12.5" in text
+    assert "What to do: ask for a version that is there" in text
+    assert all("--assumeno" in c or "list" in c or "expire-cache" in c for c in host.commands)
+    assert [c for c in host.commands if "expire-cache" in c]
+
+
+def test_what_others_need_is_not_taken_away():
+    host = Host(packages={"hwloc": "1"})
+    host.answers = [("--simulate", {"stdout": "Purg hwloc [1]\nPurg slurmd [2]\n"})]
+    with pytest.raises(
+        AnsibleActionFail, match=r"n1: hwloc cannot be removed: slurmd would go .* or say so\."
+    ):
+        host.task({"name": ["hwloc"], "state": "absent", "allow_removal": ["libhwloc*"], "remedy": "say so"})
+    assert len(host.commands) == 1
+
+
+def test_dnf_fetches_before_it_removes():
+    host = Host("dnf", packages={"olddrv": "1-1", "python3-dnf-plugin-versionlock": "1"})
+    host.answers = [
+        ("--assumeno remove", {"rc": 1, "stdout": "Removing:\n olddrv noarch 1-1\nOperation aborted."}),
+        ("--assumeno", {"rc": 1, "stdout": "Installing:\n newdrv noarch 2-1\nOperation aborted."}),
+        ("rpm -qa", {"stdout": "newdrv 2-1\n"}),
+    ]
+    done = host.task({"name": [{"name": "newdrv", "version": "2-1"}], "replaces": ["olddrv"], "hold": True})
+    doing = [c for c in host.commands if " -y " in c]
+    assert ["--downloadonly" in c for c in doing] == [True, False, False]
+    assert [" remove " in c for c in doing] == [False, True, False]
+    assert done["removed"] == ["olddrv", "python3-dnf-plugin-versionlock"]
+    assert host.commands[-1].endswith("dnf versionlock add newdrv")
+
+
+def test_a_failure_says_what_is_gone_already():
+    host = Host(packages={"olddrv": "1"})
+    host.answers = [
+        ("--simulate", {"stdout": "Inst newdrv (2 x)\nPurg olddrv [1]"}),
+        ("--download-only", {"rc": 100, "stderr": "E: Failed to fetch http://a/b.deb 404 Not Found"}),
+        ("dpkg-query", {"stdout": "installed olddrv 1"}),
+    ]
+    with pytest.raises(AnsibleActionFail, match=r"\(nothing was changed\)"):
+        host.task({"name": ["newdrv"], "replaces": ["olddrv"]})
+
+
+def test_an_unknown_package_manager_is_named():
+    with pytest.raises(AnsibleActionFail, match="n1: packages are managed by zypper"):
+        Host("zypper").task({"name": ["gcc"]})
+
+
+def test_yum_looks_for_the_versions_where_it_cannot_simulate():
+    host = Host("yum", packages={"olddrv": "1-1"})
+    host.answers = [("list --showduplicates", {"stdout": DNF_LIST})]
+    with pytest.raises(AnsibleActionFail, match=r"libnccl 9 cannot be had; the repositories have 2\.21"):
+        host.task({"name": [{"name": "libnccl", "version": "9"}], "replaces": ["olddrv"]})
+    assert not [c for c in host.commands if " -y " in c and "expire-cache" not in c]
+
+
+def test_what_others_provide_by_that_name_is_no_change():
+    host = Host("dnf", packages={"python36": "3.6-1"})
+    told = "Package python36 is already installed.\nNothing to do."
+    host.answers = [("--assumeno", {"stdout": told}), ("rpm -qa", {"stdout": "python36 3.6-1\n"})]
+    assert host.task({"name": ["python3"]})["changed"] is False

@@ -1,0 +1,61 @@
+"""What an environment's packages are."""
+
+import re
+
+import pytest
+
+from hvlab.requirements import locked, requirements
+from tests.contract.tree import ROOT
+
+FILES = ROOT / "roles/python_env/files"
+
+
+def text(framework="torch", version="", build="cpu", python="3.11", architecture="x86_64"):
+    asked = {"framework": framework, "version": version, "build": build}
+    return requirements(asked, FILES, python=python, architecture=architecture)
+
+
+def test_the_lock_file_with_checksums_comes_first():
+    assert "--hash=sha256:" in text()
+    assert "--hash=sha256:" not in text(architecture="aarch64")
+
+
+def test_a_version_that_is_the_locked_one_changes_nothing():
+    assert text(version="2.13.0") == text()
+    assert text(version="2.12.1", build="cu130") == text(build="cu130")
+
+
+def test_another_version_keeps_the_pins_of_the_tools_alone():
+    found = text(version="2.4.1", build="cu124")
+    assert "torch==2.4.1+cu124" in found.splitlines()
+    assert "setuptools<82" in found
+    assert re.search(r"(?m)^cloudpickle==", found)
+    assert not re.search(r"(?m)^sympy", found)
+
+
+def test_an_old_torch_gets_an_old_numpy():
+    assert "numpy<2" in text(version="2.2.2", build="cu121").splitlines()
+    assert "numpy" in text(version="2.3.0", build="cu121").splitlines()
+
+
+def test_tensorflow_has_its_own_names():
+    assert locked(text("tensorflow")) == "2.15.1"
+    assert "tensorflow[and-cuda]==2.14.0" in text("tensorflow", "2.14.0", "cu118").splitlines()
+    assert "tensorflow-cpu==2.14.0" in text("tensorflow", "2.14.0", python="3.9").splitlines()
+
+
+def test_without_a_lock_a_version_is_needed():
+    with pytest.raises(ValueError, match="say which version"):
+        text(build="cu118")
+
+
+def test_an_unknown_python_is_told():
+    with pytest.raises(ValueError, match=r"3\.7.*3\.8"):
+        text(version="1.13.1", build="cu117", python="3.7")
+
+
+@pytest.mark.parametrize("path", sorted(FILES.glob("*.txt")), ids=lambda path: path.name)
+def test_every_lock_file_pins_pip_and_a_framework(path):
+    lock = path.read_text("utf-8")
+    assert locked(lock)
+    assert re.search(r"(?m)^pip==", lock)

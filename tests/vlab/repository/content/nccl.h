@@ -1,0 +1,1 @@
+#define NCCL_VERSION_CODE <number>

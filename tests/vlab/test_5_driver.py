@@ -1,0 +1,194 @@
+"""NVIDIA's driver on a node: built by DKMS for another kernel than the running one, changed, refused."""
+
+import base64
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.vlab.labs import PROJECT, RECAP, Lab
+from tests.vlab.repository import Repository
+from tests.vlab.runfile import runfile
+
+GPU = PROJECT / "tests/vlab/gpu"
+GATEWAY = "198.18.249.1"
+OLD, NEW = "570.86.15", "570.124.06"
+slow = pytest.mark.skipif(
+    not os.environ.get("HVLAB_TEST_SLOW"), reason="takes ten minutes: set HVLAB_TEST_SLOW=1"
+)
+
+
+class Node:
+    """A node without a GPU, and the role run on it."""
+
+    def __init__(self, lab, repository):
+        self.lab, self.repository = lab, repository
+        self.on("apt-get -qq update")
+        depends = self.on("apt-cache depends linux-headers-amd64").split()
+        self.kernel = next(word for word in depends if word.startswith("linux-headers-6")).removeprefix(
+            "linux-headers-"
+        )
+
+    def play(self, variables, *words, expect=0):
+        """Run the roles; return how much they changed, or what they said when they were to fail."""
+        given = {"nvidia_driver_kernel": self.kernel, "nvidia_driver_load": "never"}
+        extra = self.repository.variables | given | variables
+        argv = [str(Path(sys.executable).parent / "ansible-playbook"), str(GPU / "driver.yml")]
+        argv += ["-i", str(self.lab.inventory), "-e", json.dumps(extra), *words]
+        done = self.lab.run(argv, expect)
+        return " ".join(done.stdout.split()) if expect else int(RECAP.findall(done.stdout)[0][1])
+
+    def on(self, command):
+        return self.lab.on("d1", command)
+
+    @property
+    def packages(self):
+        rows = self.on("dpkg-query -W -f '${Status} ${Package} ${Version}\\n' | grep '^[a-z]* ok installed'")
+        rows = [row.split()[3:] for row in rows.splitlines()]
+        return {name: version for name, version in rows if "nvidia" in name or "cuda" in name}
+
+    @property
+    def built(self):
+        """Return the version of the module that the kernel would load."""
+        return self.on(f"modinfo -k {self.kernel} -F version nvidia").strip()
+
+    @property
+    def fact(self):
+        return json.loads(self.on("cat /etc/ansible/facts.d/hvlab_nvidia_driver.fact"))
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("driver")
+    lab = Lab(GPU / "driver", folder / "results", folder / "data")
+    lab.hvlab("lab down")
+    try:
+        lab.hvlab("lab up")
+        with Repository(tmp_path_factory.getbasetemp() / "repository", GATEWAY) as repository:
+            yield Node(lab, repository)
+    finally:
+        lab.hvlab("lab down")
+
+
+@pytest.fixture(scope="module")
+def node(bare):
+    """The node with a driver of an exact version."""
+    bare.play({"nvidia_driver_version": OLD}, "--check", "--tags", "repository")
+    bare.play({}, "--tags", "repository")
+    bare.play({"nvidia_driver_version": OLD}, "--check")
+    assert not bare.packages
+    assert bare.play({"nvidia_driver_version": OLD}) > 0
+    return bare
+
+
+def refused(node, variables, *said):
+    """Run the role, which must refuse with some words and change no package."""
+    before = node.packages
+    text = node.play(variables, expect=2)
+    for words in ("d1: ", "What to do: ", *said):
+        assert words in text, text
+    assert node.packages == before
+
+
+def test_the_module_is_built_for_the_kernel(node):
+    assert set(node.packages.values()) == {f"{OLD}-1"}
+    assert node.built == OLD
+    fact = node.fact
+    assert fact["modules"] == [f"nvidia-current-open/{OLD} installed"]
+    assert (fact["version"], fact["kernel"], fact["loaded"]) == (OLD, node.kernel, False)
+    assert fact["reason"] == "nvidia_driver_load is never"
+    assert "blacklist nouveau" in node.on("cat /etc/modprobe.d/hvlab-nvidia.conf")
+    assert node.on("apt-mark showhold").split() == ["nvidia-open-570"]
+
+
+def test_a_second_run_changes_nothing(node):
+    assert node.play({"nvidia_driver_version": OLD}) == 0
+    assert node.play({"nvidia_driver_version": OLD}, "--check") == 0
+
+
+@pytest.mark.parametrize("version", [NEW, OLD])
+def test_all_parts_go_up_and_down(node, version):
+    assert node.play({"nvidia_driver_version": version}, "--check") > 0
+    assert node.play({"nvidia_driver_version": version}) > 0
+    assert set(node.packages.values()) == {f"{version}-1"}
+    assert node.built == node.fact["version"] == version
+    assert node.play({"nvidia_driver_version": version}) == 0
+
+
+def test_a_version_that_vanished_is_named(node):
+    refused(node, {"nvidia_driver_version": "570.99.99"}, "nvidia-open-570 570.99.99-* cannot be had", NEW)
+
+
+def test_a_kernel_without_headers_is_named(node):
+    variables = {"nvidia_driver_version": OLD, "nvidia_driver_kernel": "5.5.5-1-amd64"}
+    refused(node, variables, "headers there are for " + node.kernel, "install linux-headers-5.5.5-1-amd64")
+
+
+def test_a_container_takes_no_driver(node):
+    variables = {"nvidia_driver_version": OLD, "nvidia_driver_load": "auto"}
+    refused(node, variables, "it is a container", "nvidia_driver_method: none")
+
+
+def test_what_somebody_holds_is_left(node):
+    node.on("apt-mark hold libcuda1")
+    refused(
+        node, {"nvidia_driver_version": NEW}, "held at their version: libcuda1", "apt-mark unhold libcuda1"
+    )
+    node.on("apt-mark unhold libcuda1")
+
+
+def test_another_branch_replaces_the_old_one(node):
+    variables = {"nvidia_driver_version": "580", "nvidia_driver_remove_old": True}
+    assert node.play(variables) > 0
+    assert "nvidia-open-570" not in node.packages
+    assert set(node.packages.values()) == {"580.95.05-1"}
+    assert node.built == "580.95.05"
+    assert node.play(variables) == 0
+
+
+def test_runfile(node):
+    version = "550.54.14"
+    program = runfile(version)
+    name = f"/root/NVIDIA-Linux-x86_64-{version}.run"
+    node.on(f"echo {base64.b64encode(program).decode()} | base64 -d > {name}")
+    wanted = {
+        "nvidia_driver_method": "runfile",
+        "nvidia_driver_version": version,
+        "nvidia_driver_runfile_url": f"file://{name}",
+        "nvidia_driver_runfile_checksum": f"sha256:{hashlib.sha256(program).hexdigest()}",
+    }
+    refused(node, wanted, "the runfile would write over it", "nvidia_driver_remove_old: true")
+    wanted["nvidia_driver_remove_old"] = True
+    refused(node, wanted | {"nvidia_driver_runfile_checksum": f"sha256:{'0' * 64}"}, "checksum", name)
+    assert node.play(wanted, "--check") > 0
+    assert node.play(wanted) > 0
+    assert not node.packages
+    assert node.built == node.fact["version"] == version
+    assert node.play(wanted) == 0
+
+    back = {"nvidia_driver_version": "580"}
+    refused(node, back, "was installed by NVIDIA's runfile")
+    assert node.play(back | {"nvidia_driver_remove_old": True}) > 0
+    assert node.built == "580.95.05"
+    assert node.on("ls /usr/bin/nvidia-uninstall 2>/dev/null || true") == ""
+
+
+@slow
+def test_debians_own_driver_is_built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("distro")
+    lab = Lab(GPU / "driver", folder / "results", folder / "data")
+    lab.hvlab("lab down")
+    lab.hvlab("lab up")
+    try:
+        with Repository(tmp_path_factory.getbasetemp() / "repository", GATEWAY) as repository:
+            node = Node(lab, repository)
+            wanted = {"nvidia_driver_method": "distro", "nvidia_driver_open_modules": False}
+            assert node.play(wanted, "--tags", "driver") > 0
+            assert node.built.startswith("535.")
+            assert node.fact["modules"] == [f"nvidia-current/{node.built} installed"]
+            assert node.play(wanted, "--tags", "driver") == 0
+    finally:
+        lab.hvlab("lab down")
