@@ -15,14 +15,15 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 DEMO_BENCH ?= --backend mpi,gloo --workload allreduce --sizes 1K:4M:8 --hosts 1,3 --slots 1
 
-TEST_LAB := tests/vlab/inventory
+TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help install system check unit contract vlab test demo down test-down docs clean
+.PHONY: help install system check unit contract vlab test demo down test-down docs clean \
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-gpu
 
 help:  ## list what there is
-	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
 
 install: $(INSTALLED)  ## put what is needed on this machine and into .venv
 
@@ -45,9 +46,20 @@ python3 python3
 endef
 export PROGRAMS
 
+# What the tests build their package repositories with.
+define TEST_PROGRAMS
+rpmbuild rpm
+createrepo_c createrepo-c
+gpg gnupg
+gpg-agent gnupg
+gpgconf gnupg
+endef
+export TEST_PROGRAMS
+
 system:
-	@missing=$$(while read -r program package; do \
-		command -v "$$program" >/dev/null || echo "$$package"; done <<< "$$PROGRAMS"); \
+	@wanted="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl,$(MAKECMDGOALS)),wanted="$$wanted"$$'\n'"$$TEST_PROGRAMS";) \
+	missing=$$(while read -r program package; do \
+		command -v "$$program" >/dev/null || echo "$$package"; done <<< "$$wanted"); \
 	$(or $(PYTHON),python3) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	missing=$$(echo $$missing); \
 	test -n "$$missing" || exit 0; \
@@ -74,7 +86,7 @@ check: install  ## lint, types and syntax, in seconds
 
 unit: install  ## tests of single modules, without any host
 	$(call say,unit tests)
-	@pytest tests/unit
+	@pytest tests/unit --numprocesses=2
 
 contract: install  ## tests that hold the tree to its rules
 	$(call say,contract tests)
@@ -82,11 +94,29 @@ contract: install  ## tests that hold the tree to its rules
 
 vlab: install  ## tests on virtual machines (root)
 	$(call say,tests on virtual machines)
-	@$(AS_ROOT) pytest tests/vlab -m vlab -v --durations=10
+	@$(AS_ROOT) pytest tests/vlab -m vlab -v --durations=10 --numprocesses=2
 	@test -z "$(SUDO)" || (cd "$${HVLAB_CACHE:-$$HOME/.cache/hvlab}" && \
 		$(SUDO) chown -R "$$(id -u):$$(id -g)" packs sources wheels)
 
 test: check unit contract vlab  ## all of the above
+
+test-resolver: install  ## the resolver's cases and its data, in seconds
+	@pytest tests/unit/test_catalogue.py tests/unit/test_resolver*.py tests/unit/test_cli_plan.py
+
+test-repositories: install  ## the GPU roles on apt and dnf, against a repository of test packages (root)
+	@$(AS_ROOT) pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py tests/vlab/test_6_cuda.py -m vlab -v
+
+test-nccl: install  ## Horovod with NCCL compiled on a virtual host: 15 minutes, or 3 with a warm cache (root)
+	@$(AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_nccl.py -m vlab -v
+
+test-tensorflow: install  ## Horovod with TensorFlow compiled on a virtual host: 9 minutes, or 2 with a warm cache (root)
+	@$(AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tensorflow.py -m vlab -v
+
+test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
+	@$(AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_5_driver.py -m vlab -v -k debians_own
+
+test-gpu: install  ## the GPUs of this machine: provision it, measure NCCL and CUDA-aware MPI (root)
+	@$(AS_ROOT) pytest tests/gpu -v
 
 demo: install  ## a lab from nothing: boot, provision, check, measure, show
 	$(call say,three virtual machines)
@@ -107,7 +137,7 @@ down:  ## take the virtual machines down
 	@$(AS_ROOT) hvlab lab down
 
 test-down:
-	@if [ -x .venv/bin/hvlab ] && [ -e "$(TEST_LAB)" ]; then $(AS_ROOT) hvlab lab down -i "$(TEST_LAB)"; fi
+	@[ ! -x .venv/bin/hvlab ] || for lab in $(TEST_LABS); do $(AS_ROOT) hvlab lab down -i $$lab; done
 
 docs: install  ## write the generated pages of docs/
 	@python -m tests.contract.generate
