@@ -59,9 +59,10 @@ class Apt:
     lock_plugin: str | None = None
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
     refresh = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "update"]
+    # Else a name that is not in apt's lists, such as g++, is a pattern that matches what is installed.
     _options = ("-y", "--purge", "--no-install-recommends", "--allow-downgrades",
-                "-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confdef",
-                "-o", "Dpkg::Options::=--force-confold")  # fmt: skip
+                "-o", "APT::Cmd::Pattern-Only=true", "-o", "DPkg::Lock::Timeout=300",
+                "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")  # fmt: skip
 
     def __init__(self) -> None:
         self.unlocked = False

@@ -9,6 +9,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils import hvlab_packages as facts
 
+from hvlab.ansible import managers
 from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
 from hvlab.errors import UsageError
 from hvlab.packages import (
@@ -123,6 +124,12 @@ def test_what_apt_would_do():
         frozenset({"newdrv"}), frozenset({"libnccl2"}), frozenset({"olddrv", "olddrv-tool"})
     )
     assert found.touched == {"libnccl2", "olddrv", "olddrv-tool"}
+
+
+def test_apt_takes_no_name_for_a_pattern():
+    asked = [Wanted("g++")]
+    for argv in [*managers.Apt().simulate(asked, []), *managers.Apt().perform(asked, [])]:
+        assert "APT::Cmd::Pattern-Only=true" in argv
 
 
 def test_what_dnf_would_do():
