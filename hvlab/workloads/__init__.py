@@ -6,14 +6,45 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hvlab.matrix import Case
-from hvlab.workloads import allreduce
+from hvlab.cases import Case
+from hvlab.parameters import COMMON, Parameter, word
+from hvlab.stack import BACKENDS
+from hvlab.workloads.collective import COLLECTIVES
 from hvlab.workloads.outcome import Figure, Outcome, Workload, read_json, started
+from hvlab.workloads.training import TRAININGS
 
-WORKLOADS: Mapping[str, Workload] = {
-    "allreduce": Workload("allreduce", allreduce.command, allreduce.parse),
-}
-__all__ = ["WORKLOADS", "Figure", "Outcome", "Workload", "outcome"]
+WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in (*COLLECTIVES, *TRAININGS)}
+__all__ = ["WORKLOADS", "Figure", "Outcome", "Workload", "argv", "data", "outcome", "parameters"]
+
+# Where a data set lies on each host, below the lab user's home.
+DATA_FOLDER = "~/.hvlab/data"
+# Made by the program itself.
+_MADE = "synthetic"
+
+
+def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the program's file name and arguments; ``keys`` names each data set's folder on the hosts."""
+    workload = WORKLOADS[case.workload]
+    own = "" if case.framework == "torch" else f"_{case.framework}"
+    words = [workload.program.replace(".py", f"{own}.py"), "--workload", case.workload]
+    words += ["--world-size", str(case.world_size), "--hosts", str(len(case.hosts))]
+    for parameter in workload.parameters:
+        value = case.params[parameter.name]
+        if parameter.kind == "data" and value != _MADE:
+            value = f"{DATA_FOLDER}/{(keys or {}).get(value, Path(value).name)}"
+        words += [f"--{parameter.name.replace('_', '-')}", word(value)]
+    return (*words, *([] if BACKENDS[case.backend].parallel else ["--serial"]))
+
+
+def data(case: Case) -> tuple[str, ...]:
+    """Return the names or folders of the data sets that a case needs on its hosts."""
+    kinds = [item.name for item in WORKLOADS[case.workload].parameters if item.kind == "data"]
+    return tuple(case.params[name] for name in kinds if case.params[name] != _MADE)
+
+
+def parameters(workload: str) -> tuple[Parameter, ...]:
+    """Return all that can be set of a workload, its own first."""
+    return (*WORKLOADS[workload].parameters, *COMMON)
 
 
 def outcome(case: Case, folder: Path) -> Outcome:

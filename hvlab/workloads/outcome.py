@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.matrix import Case
+from hvlab.cases import Case
+from hvlab.metrics import METRICS
+from hvlab.parameters import Parameter
+from hvlab.workloads import proof
 
 _TAIL_LINES = 4
 _LIMIT = 500
@@ -34,7 +37,7 @@ _MISSING = re.compile(r"Missing ranks:\s*(.*)")
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value with its unit, and the parameters it belongs to."""
+    """One measured value with its unit; ``params`` holds what it belongs to beyond the case's own."""
 
     metric: str
     value: float
@@ -61,11 +64,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Workload:
-    """A program that runs on the nodes: how it is called, and who reads what it wrote."""
+    """A program that runs on the nodes, what can be set of it, and who reads what it wrote.
+
+    ``primary`` is the metric that is compared unless another is asked for; ``carried`` names the collective
+    that its backend has to carry.
+    """
 
     name: str
-    command: Callable[[Case], tuple[str, ...]]
+    program: str
+    parameters: tuple[Parameter, ...]
     parse: Callable[[Case, Mapping[str, Any], Path], Outcome]
+    primary: str
+    carried: str = "allreduce"
 
 
 def read_json(path: Path) -> Any:
@@ -76,10 +86,44 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def figure(metric: str, value: float, **params: Any) -> Figure:
+    """Return a figure in its metric's own unit."""
+    return Figure(metric, float(value), METRICS[metric].unit, params)
+
+
 def started(ended: Mapping[str, Any]) -> Outcome:
     """Return an outcome that knows only when the case ran."""
     begun = float(ended.get("started_at") or 0)
     return Outcome(begun, float(ended.get("ended_at") or begun) - begun)
+
+
+def opened(case: Case, ended: Mapping[str, Any], folder: Path) -> tuple[Outcome, Mapping[str, Any]]:
+    """Return what every program tells of a case, and its result; an error where that cannot count.
+
+    It counts where all checks were good, the launcher ended well, the ranks were as many and on the device as
+    asked for, and the backend asked for, and no other, carried the case's collective.
+    """
+    begun = started(ended)
+    result = read_json(folder / "result.json")
+    failed = launcher_error(case, ended, folder)
+    if not isinstance(result, dict):
+        return replace(begun, error=failed or "the program wrote no result"), {}
+    found = replace(
+        begun,
+        proved_backend=proof.proved(case, result),
+        world_size=(result.get("world") or {}).get("size"),
+        versions=(result.get("state") or {}).get("versions") or {},
+    )
+    error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, found, result)
+    return replace(found, error=error or proof.unproved(case, result)), result
+
+
+def _elsewhere(case: Case, found: Outcome, result: Mapping[str, Any]) -> str | None:
+    if found.world_size != case.world_size:
+        return f"asked for {case.world_size} ranks, {found.world_size} took part"
+    device = str(result.get("device", "cpu")).partition(":")[0]
+    wanted = case.params["device"]
+    return None if device == wanted else f"asked for the device {wanted}, the tensors were on {device}"
 
 
 def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | None:

@@ -1,14 +1,15 @@
 """Parsers, on files as the programs write them."""
 
+import ast
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hvlab.stack import BACKENDS
-from hvlab.workloads import WORKLOADS, outcome
-from hvlab.workloads.allreduce import busbw_factor
+from hvlab.metrics import METRICS
+from hvlab.stack import BACKENDS, PARALLEL
+from hvlab.workloads import WORKLOADS, argv, data, outcome
+from hvlab.workloads.collective import busbw_factor
 from hvlab.workloads.outcome import last_words
 from tests.unit.labs import case
 
@@ -16,6 +17,7 @@ ENDED = {"started_at": 100.0, "ended_at": 103.5, "rc": 0, "timed_out": False, "e
 RESULT = {
     "checks": [],
     "world": {"size": 2, "placement": [[0, 0, "n1", 2], [1, 0, "n2", 2]]},
+    "device": "cpu",
     "sizes": [
         {"size_bytes": 1024, "count": 256, "wrong": 0, "mean_s": [0.001, 0.003], "max_s": [0.002, 0.003]},
         {"size_bytes": 4096, "count": 1024, "wrong": 0, "mean_s": [0.004, 0.004], "max_s": [0.004, 0.004]},
@@ -23,6 +25,27 @@ RESULT = {
     "proof": {"timeline": "timeline.json", "activities": ["MPI_ALLREDUCE", "NEGOTIATE_ALLREDUCE"]},
     "state": {"horovod": {}, "versions": {"torch": "2.9.0"}, "environment": {}},
 }
+# Ten steps, of which the first three are slow.
+STEPS = [0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]
+TRAINED = {
+    "checks": [],
+    "world": RESULT["world"],
+    "device": "cpu",
+    "model": {"name": "cnn", "parameters": 10, "gradient_bytes": 40, "flops_per_sample": 1e6},
+    "data": {"name": "digits", "train": 1438, "test": 359},
+    "batch": {"per_rank": 64, "global": 128},
+    "steps": {"mean_s": STEPS, "max_s": STEPS, "samples": [128] * (len(STEPS) - 1) + [64]},
+    "compute": {"by_host_s": {"n1": 0.07, "n2": 0.08}},
+    "epochs": [{"loss": 1.0, "accuracy": 90.0}, {"loss": 0.5, "accuracy": 95.0}],
+    "accuracy": 95.0,
+    "loss": 0.5,
+    "times": {"training_s": 2.3, "first_step_at": 101.25, "user_s": 6.0, "sys_s": 1.0},
+    "sent_bytes": 40,
+    "proof": RESULT["proof"],
+    "state": RESULT["state"],
+}
+SERIAL = {"workload": "mnist", "hosts": (1,)}
+ALONE = {"world": {"size": 1}, "proof": None}
 
 
 def files(folder: Path, ended: dict | None = None, result: dict | None = None, **texts: str) -> Path:
@@ -34,49 +57,170 @@ def files(folder: Path, ended: dict | None = None, result: dict | None = None, *
     return folder
 
 
+def trained(folder: Path, result: dict | None = None, **asked):
+    wanted = {"workload": "mnist", **asked}
+    return outcome(
+        case(wanted.pop("backend", "mpi"), **wanted), files(folder, result=TRAINED | (result or {}))
+    )
+
+
+def values(found, size=None):
+    return {
+        figure.metric: figure.value
+        for figure in found.figures
+        if "host" not in figure.params and figure.params.get("size_bytes") == size
+    }
+
+
 def test_figures_follow_the_conventions_of_nccl_tests(tmp_path):
     found = outcome(case(), files(tmp_path, result={}))
     assert (found.error, found.proved_backend, found.world_size) == (None, "mpi", 2)
     assert (found.started_at, found.seconds) == (100.0, 3.5)
     assert found.versions == {"torch": "2.9.0"}
-    small = {figure.metric: (figure.value, figure.unit) for figure in found.figures[:6]}
-    assert small == {
-        "time": (pytest.approx(2000), "us"),
-        "time_min": (pytest.approx(1000), "us"),
-        "time_median": (pytest.approx(2000), "us"),
-        "time_max": (pytest.approx(3000), "us"),
-        "algbw": (pytest.approx(1024 / 0.002 / 1e9), "GB/s"),
-        "busbw": (pytest.approx(1024 / 0.002 / 1e9), "GB/s"),
+    assert values(found, 1024) == {
+        "time": pytest.approx(2000),
+        "time_median": pytest.approx(2000),
+        "time_low": pytest.approx(1000),
+        "time_high": pytest.approx(3000),
+        "time_min": pytest.approx(1000),
+        "time_max": pytest.approx(3000),
+        "algbw": pytest.approx(1024 / 0.002 / 1e9),
+        "busbw": pytest.approx(1024 / 0.002 / 1e9),
+        "warmup": 0,
     }
-    assert found.figures[0].params == {
-        **{"size_bytes": 1024, "dtype": "float32", "op": "sum"},
-        **{"device": "cpu", "iterations": 2},
-    }
+    assert found.figures[0].params == {"size_bytes": 1024}
 
 
-@pytest.mark.parametrize(("ranks", "factor"), [(1, 0), (2, 1), (4, 1.5), (8, 1.75)])
-def test_bus_bandwidth(ranks, factor):
-    assert busbw_factor(ranks) == factor
-
-
-@pytest.mark.parametrize("backend", list(BACKENDS))
-def test_each_backend_is_proved_by_its_activity(tmp_path, backend):
-    shown = {"proof": {"activities": [BACKENDS[backend].proof]}}
-    assert outcome(case(backend), files(tmp_path, result=shown)).proved_backend == backend
+def test_the_warm_up_does_not_count(tmp_path):
+    slow = {"size_bytes": 1024, "mean_s": [0.05, 0.02, 0.01] + [0.001, 0.0011, 0.0009] * 8}
+    sizes = [slow, {**slow, "size_bytes": 4096}]
+    found = values(outcome(case(), files(tmp_path, result={"sizes": sizes})), 1024)
+    assert found["warmup"] == 3
+    assert found["time_max"] == pytest.approx(1100)
+    assert found["time"] == pytest.approx(1000)
 
 
 @pytest.mark.parametrize(
-    ("activities", "told"),
+    ("workload", "ranks", "factor"),
     [
-        (["GLOO_ALLREDUCE"], "asked for mpi, but gloo carried it (Horovod's timeline shows GLOO_ALLREDUCE)"),
-        (["MPI_ALLREDUCE", "GLOO_ALLREDUCE"], "asked for mpi, but mpi+gloo carried it"),
-        ([], "asked for mpi, but no known backend carried it (Horovod's timeline shows nothing)"),
+        ("allreduce", 1, 0),
+        ("allreduce", 2, 1),
+        ("allreduce", 4, 1.5),
+        ("allgather", 4, 0.75),
+        ("reducescatter", 4, 0.75),
+        ("alltoall", 4, 0.75),
+        ("alltoall", 1, 0),
+        ("broadcast", 4, 1),
     ],
 )
-def test_a_case_without_its_proof_fails(tmp_path, activities, told):
-    found = outcome(case(), files(tmp_path, result={"proof": {"activities": activities}}))
+def test_bus_bandwidth(workload, ranks, factor):
+    assert busbw_factor(workload, ranks) == factor
+
+
+def test_every_metric_is_known_with_its_unit(tmp_path):
+    (tmp_path / "a").mkdir()
+    for found in (outcome(case(), files(tmp_path / "a", result={})), trained(tmp_path)):
+        assert {figure.metric: figure.unit for figure in found.figures} == {
+            figure.metric: METRICS[figure.metric].unit for figure in found.figures
+        }
+        assert all(isinstance(figure.value, float) for figure in found.figures)
+
+
+@pytest.mark.parametrize("workload", list(WORKLOADS))
+def test_the_primary_metric_is_one_that_is_measured(tmp_path, workload):
+    assert METRICS[WORKLOADS[workload].primary].better == "low"
+
+
+# What the timeline of horovod 0.28.1 shows (common/common.h).
+SHOWN = {
+    "allreduce": {name: f"{name.upper()}_ALLREDUCE" for name in PARALLEL},
+    "broadcast": {name: f"{name.upper()}_BCAST" for name in PARALLEL},
+    "allgather": {name: f"{name.upper()}_ALLGATHER" for name in PARALLEL},
+    "alltoall": {**{name: f"{name.upper()}_ALLTOALL" for name in PARALLEL}, "gloo": "MPI_ALLTOALL"},
+    "reducescatter": {name: f"{name.upper()}_REDUCESCATTER" for name in PARALLEL if name != "ccl"},
+    "mnist": {name: f"{name.upper()}_ALLREDUCE" for name in PARALLEL},
+}
+ENABLED = {"mpi_enabled": 1, "gloo_enabled": 0}
+GLOO_ENABLED = {"mpi_enabled": 0, "gloo_enabled": 1}
+PAIRS = [(workload, backend) for workload, found in SHOWN.items() for backend in found]
+
+
+def shown(*activities: str, gloo: bool = False) -> dict:
+    state = {"horovod": GLOO_ENABLED if gloo else ENABLED, "versions": {}}
+    return {"proof": {"activities": list(activities)}, "state": state}
+
+
+@pytest.mark.parametrize(("workload", "backend"), PAIRS)
+def test_each_backend_is_proved_by_its_activity(tmp_path, workload, backend):
+    wanted = case(backend, workload=workload)
+    told = shown("QUEUE", SHOWN[workload][backend], gloo=backend == "gloo")
+    result = {**(TRAINED if workload == "mnist" else {}), **told, "device": wanted.params["device"]}
+    found = outcome(wanted, files(tmp_path, result=result))
+    assert (found.error, found.proved_backend) == (None, backend)
+
+
+def test_no_workload_and_no_backend_is_without_its_proof():
+    collectives = {name for name, workload in WORKLOADS.items() if workload.carried == name}
+    assert set(SHOWN) - {"mnist"} == collectives
+    assert all(BACKENDS[name].proof for name in PARALLEL)
+
+
+@pytest.mark.parametrize(
+    ("workload", "result", "told"),
+    [
+        (
+            "allreduce",
+            shown("GLOO_ALLREDUCE"),
+            "asked for mpi, but gloo carried it (Horovod's timeline shows GLOO_ALLREDUCE)",
+        ),
+        ("allreduce", shown("MPI_ALLREDUCE", "GLOO_ALLREDUCE"), "asked for mpi, but mpi+gloo carried it"),
+        ("allreduce", shown("MPI_ALLREDUCE", "GLOO_BCAST"), "asked for mpi, but mpi+gloo carried it"),
+        ("allreduce", shown("MPI_ALLREDUCE", "NCCL_REDUCE"), "asked for mpi, but mpi+nccl carried it"),
+        (
+            "allreduce",
+            shown(),
+            "asked for mpi, but no known backend carried it (Horovod's timeline shows nothing)",
+        ),
+        ("allreduce", {"proof": None}, "but no known backend carried it"),
+        ("allreduce", shown("INIT_MPI_ALLREDUCE"), "but no known backend carried it"),
+        (
+            "broadcast",
+            shown("MPI_ALLREDUCE"),
+            "asked for broadcast, but Horovod's timeline shows MPI_ALLREDUCE",
+        ),
+        ("alltoall", shown("MPI_ALLTOALL", gloo=True), "asked for mpi, but gloo carried it"),
+        ("mnist", shown("MPI_BCAST"), "asked for mnist, but Horovod's timeline shows MPI_BCAST"),
+    ],
+)
+def test_a_case_without_its_proof_fails(tmp_path, workload, result, told):
+    base = TRAINED if workload == "mnist" else {}
+    found = outcome(case(workload=workload), files(tmp_path, result=base | result))
     assert told in str(found.error)
     assert found.figures == ()
+
+
+def test_adasum_and_compressed_gradients_have_their_own_activities(tmp_path):
+    found = outcome(case(op="adasum"), files(tmp_path, result=shown("MPI_ADASUM_ALLREDUCE")))
+    assert (found.error, found.proved_backend) == (None, "mpi")
+    told = shown("MPI_ALLTOALL", "GLOO_ALLGATHER", gloo=True)
+    found = trained(tmp_path, told, backend="gloo", compression="bf16")
+    assert (found.error, found.proved_backend) == (None, "gloo")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "activities", "error"),
+    [
+        (2, ["NCCL_REDUCESCATTER", "MPI_ALLREDUCE", "NCCL_ALLGATHER"], False),
+        (2, ["MPI_ALLREDUCE"], True),
+        (2, ["NCCL_ALLREDUCE"], True),
+        (1, ["NCCL_ALLREDUCE"], False),
+    ],
+)
+def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path, hosts, activities, error):
+    slots = 2 // hosts
+    wanted = case("nccl", hierarchical_allreduce=True, hosts=(hosts,), slots=(slots,))
+    found = outcome(wanted, files(tmp_path, result={**shown(*activities), "device": "cuda:0"}))
+    assert (found.error is not None) is error, found.error
 
 
 @pytest.mark.parametrize(
@@ -104,11 +248,76 @@ def test_a_case_without_its_proof_fails(tmp_path, activities, told):
             {"stderr": "[W] One or more tensors\nMissing ranks:\n1: [allreduce.x]\n"},
             "ran over its 900 s and was ended: Horovod waited for ranks 1: [allreduce.x]",
         ),
-        ({}, {"sizes": []}, {}, "asked for the sizes (1024, 4096), measured ()"),
+        ({}, {"sizes": []}, {}, "asked for the sizes [1024, 4096], measured []"),
+        ({}, {"device": "cuda:0"}, {}, "asked for the device cpu, the tensors were on cuda"),
+        ({}, {"world": {"size": 1}}, {}, "asked for 2 ranks, 1 took part"),
     ],
 )
 def test_why_a_case_failed(tmp_path, ended, result, texts, told):
     assert outcome(case(), files(tmp_path, ended, result, **texts)).error == told
+
+
+def test_a_training_tells_its_steps_its_times_and_what_it_learnt(tmp_path):
+    found = trained(tmp_path)
+    assert (found.error, found.proved_backend, found.world_size) == (None, "mpi", 2)
+    assert values(found) == {
+        "step_time": pytest.approx(0.1),
+        "step_time_median": pytest.approx(0.1),
+        "step_time_low": pytest.approx(0.1),
+        "step_time_high": pytest.approx(0.1),
+        "step_time_min": pytest.approx(0.1),
+        "step_time_max": pytest.approx(0.1),
+        "throughput": pytest.approx((12 * 128 + 64) / 1.3),
+        "warmup": 3,
+        "accuracy": 95.0,
+        "loss": 0.5,
+        "real": 3.5,
+        "user": 6.0,
+        "sys": 1.0,
+        "training_time": 2.3,
+        "startup": pytest.approx(1.25),
+        "compute_time": 0.08,
+        "gradient_bytes": 40,
+        "sent_bytes": 40,
+        "flops": 1e6,
+    }
+    hosts = {f.params["host"]: f.value for f in found.figures if f.metric == "host_compute_time"}
+    assert hosts == {"n1": 0.07, "n2": 0.08}
+
+
+def test_hosts_are_called_as_the_inventory_does(tmp_path):
+    world = {"size": 2, "placement": [[0, 0, "node-a.lan", 2], [1, 0, "node-b.lan", 2]]}
+    compute = {"by_host_s": {"node-b.lan": 0.08, "node-a.lan": 0.07}}
+    found = trained(tmp_path, {"world": world, "compute": compute})
+    hosts = {f.params["host"]: f.value for f in found.figures if f.metric == "host_compute_time"}
+    assert hosts == {"n1": 0.07, "n2": 0.08}
+
+
+def test_throughput_is_all_samples_over_all_time_not_the_mean_of_rates(tmp_path):
+    steps = {"mean_s": [0.1, 0.3], "max_s": [0.1, 0.3], "samples": [100, 100]}
+    result = {"steps": steps, "accuracy": None}
+    found = trained(tmp_path, result | {"epochs": TRAINED["epochs"]})
+    assert values(found)["throughput"] == pytest.approx(500)
+    assert "accuracy" not in values(found)
+
+
+def test_one_process_alone_needs_no_proof(tmp_path):
+    found = trained(tmp_path, ALONE, backend="serial", hosts=(1,), device="cpu")
+    assert (found.error, found.proved_backend, found.world_size) == (None, "serial", 1)
+    assert "ranks" in str(trained(tmp_path, backend="serial", hosts=(1,), device="cpu").error)
+
+
+@pytest.mark.parametrize(
+    ("asked", "result", "told"),
+    [
+        ({"epochs": 3}, {}, "asked for 3 epochs, trained 2"),
+        ({"workload": "rnn"}, {"epochs": []}, "asked for 30 steps, trained 16"),
+        ({}, {"steps": {"mean_s": [], "samples": []}}, "0 steps were timed, 0 counted"),
+        ({}, {"steps": {"mean_s": [1.0], "samples": []}}, "1 steps were timed, 0 counted"),
+    ],
+)
+def test_a_training_that_is_not_what_was_asked_for_fails(tmp_path, asked, result, told):
+    assert trained(tmp_path, result, **asked).error == told
 
 
 def test_no_files(tmp_path):
@@ -159,15 +368,68 @@ def test_last_words(tmp_path, stderr, stdout, told):
     assert last_words(tmp_path) == told
 
 
+PROGRAMS = Path(__file__).parents[2] / "hvlab/workloads/programs"
+
+
 @pytest.mark.parametrize("workload", list(WORKLOADS))
 def test_every_workload_has_its_program(workload):
-    made = WORKLOADS[workload].command(replace(case(), workload=workload))
-    programs = Path(__file__).parents[2] / "hvlab/workloads/programs"
-    assert (programs / made[0]).is_file()
+    made = argv(case(workload=workload))
+    assert (PROGRAMS / made[0]).is_file()
     assert all(isinstance(word, str) for word in made)
 
 
-def test_the_allreduce_program_gets_what_it_must_check():
-    assert " ".join(WORKLOADS["allreduce"].command(case(slots=(2,)))) == (
-        "allreduce.py --world-size 4 --hosts 2 --sizes 1024,4096 --iterations 20 --warmup 5 --dtype float32"
-    )
+@pytest.mark.parametrize("workload", list(WORKLOADS))
+def test_the_program_takes_every_option(workload):
+    made = argv(case(workload=workload))
+    words = strings(made[0], "world.py")
+    assert {word for word in made if word.startswith("--") and not {word, word[2:]} & words} == set()
+
+
+@pytest.mark.parametrize("workload", list(WORKLOADS))
+def test_the_program_knows_every_choice(workload):
+    words = strings(*(path.name for path in PROGRAMS.glob("*.py")))
+    choices = {choice for item in WORKLOADS[workload].parameters for choice in item.choices}
+    assert choices <= words
+
+
+def strings(*names):
+    """Every text that stands in the source of these programs."""
+    trees = [ast.parse((PROGRAMS / name).read_text()) for name in names]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (
+            {"slots": (2,)},
+            "collective.py --workload allreduce --world-size 4 --hosts 2 --sizes 1024,4096 --iterations 25 "
+            "--dtype float32 --op sum --form single --tensors 1 --in-place true",
+        ),
+        (
+            {"workload": "mnist", "lr": 0.001},
+            "train.py --workload mnist --world-size 2 --hosts 2 --data ~/.hvlab/data/abc --batch 64 "
+            "--epochs 2 --lr 0.001 --seed 42 --compression none --scaling weak --framework torch",
+        ),
+        (
+            {"workload": "mnist", "data": "synthetic"},
+            "train.py --workload mnist --world-size 2 --hosts 2 --data synthetic --batch 64 --epochs 2 "
+            "--lr 0.05 --seed 42 --compression none --scaling weak --framework torch",
+        ),
+    ],
+)
+def test_the_program_gets_all_it_must_check(wanted, told):
+    assert " ".join(argv(case(**wanted), {"digits": "abc"})) == told
+
+
+def test_one_process_alone_is_told_so():
+    assert argv(case("serial", **SERIAL))[-1] == "--serial"
+    assert "--serial" not in argv(case(workload="mnist"))
+
+
+def test_the_data_a_case_needs():
+    assert data(case()) == ()
+    assert data(case(workload="mnist")) == ("digits",)
+    assert data(case(workload="mnist", data="synthetic")) == ()
+    assert data(case(workload="mnist", data="/data/mine")) == ("/data/mine",)

@@ -1,0 +1,95 @@
+"""The collectives: what can be set of them, and their JSON result -> figures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hvlab.cases import Case
+from hvlab.parameters import Parameter
+from hvlab.sizes import DTYPES
+from hvlab.statistics import interval, warmup
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+
+_PROGRAM = "collective.py"
+_SIZES = Parameter(
+    "sizes", "sizes", "1K:64M:4", "Bytes of the buffer (S of nccl-tests), min:max:factor or a list."
+)
+_COMMON = (
+    _SIZES,
+    Parameter("iterations", "int", 25, "How often each size is timed; the warm-up is found among them."),
+    Parameter("dtype", "text", "float32", "Type of the elements.", tuple(DTYPES)),
+)
+_IN_PLACE = Parameter("in_place", "flag", True, "Whether the result overwrites the buffer.")
+
+
+def _operation(*names: str) -> Parameter:
+    return Parameter("op", "text", "sum", "How elements are reduced.", names)
+
+
+def busbw_factor(workload: str, ranks: int) -> float:
+    """Return busbw/algbw of a collective (nccl-tests, doc/PERFORMANCE.md).
+
+    S of algbw is the whole buffer: of one rank for allreduce and broadcast, and of what all send one rank or
+    one rank sends all for the others.
+    """
+    if workload == "broadcast":
+        return 1.0
+    return (2 if workload == "allreduce" else 1) * (ranks - 1) / ranks
+
+
+def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
+    """Return the figures of a case, or why it does not count."""
+    found, result = opened(case, ended, folder)
+    if found.error:
+        return found
+    asked, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]
+    if asked != measured:
+        return replace(found, error=f"asked for the sizes {asked}, measured {measured}")
+    return replace(found, figures=tuple(made for row in result["sizes"] for made in _figures(case, row)))
+
+
+def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
+    size, every = row["size_bytes"], row["mean_s"]
+    dropped = warmup.found(every)
+    times = [seconds * 1e6 for seconds in every[dropped:]]
+    mean = statistics.fmean(times)
+    median = interval.median(times)
+    algbw = size / mean / 1e3
+    values = {
+        "time": mean,
+        "time_median": median.mid,
+        "time_low": median.low,
+        "time_high": median.high,
+        "time_min": min(times),
+        "time_max": max(times),
+        "algbw": algbw,
+        "busbw": algbw * busbw_factor(case.workload, case.world_size),
+        "warmup": dropped,
+    }
+    return (figure(metric, value, size_bytes=size) for metric, value in values.items())
+
+
+def _workload(name: str, *own: Parameter) -> Workload:
+    return Workload(name, _PROGRAM, (*_COMMON, *own), parse, "time", carried=name)
+
+
+COLLECTIVES = (
+    _workload(
+        "allreduce",
+        _operation("sum", "average", "adasum"),
+        Parameter(
+            "form", "text", "single", "One call, one grouped call, or calls that Horovod fuses.",
+            ("single", "grouped", "fused"),
+        ),
+        Parameter("tensors", "int", 1, "How many tensors share the buffer (grouped, fused)."),
+        _IN_PLACE,
+    ),
+    _workload("broadcast", _IN_PLACE),
+    _workload("allgather"),
+    _workload("alltoall"),
+    _workload("reducescatter", _operation("sum", "average")),
+)  # fmt: skip

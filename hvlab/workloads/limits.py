@@ -1,0 +1,130 @@
+"""What cannot be measured, and why: known before anything runs. Pure.
+
+What Horovod can is that of horovod 0.28.1: the operations of common/operations.cc, the types of
+common/message.h, and what torch/mpi_ops.py refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hvlab.cases import Case
+from hvlab.inventory import Host
+from hvlab.sizes import DTYPES
+from hvlab.stack import BACKENDS, carries
+
+# The type that gradients are sent as, where Horovod itself does it.
+_WIRE = {"fp16": "float16"}
+# What train_tensorflow.py sends gradients as.
+_TENSORFLOWS = ("none", "fp16")
+# 8-bit sums have 127 steps; each rank needs one at least.
+_STEPS_OF_8BIT = 127
+
+
+def reason(case: Case, carried: str, hosts: Sequence[Host]) -> str | None:
+    """Return why ``case`` cannot be run on ``hosts``; ``carried`` is its collective. None where it can."""
+    if not BACKENDS[case.backend].parallel:
+        return _serial(case)
+    told = (_operation(case, carried, hosts), _sizes(case, carried), *(check(case) for check in _CHECKS))
+    return next(filter(None, told), None)
+
+
+def step(case: Case, carried: str) -> int:
+    """Return the bytes that each size must be a multiple of: an element, for each rank where all share."""
+    parts = 1 if carried in ("allreduce", "broadcast") else case.world_size
+    tensors = 1 if case.params.get("form", "single") == "single" else case.params["tensors"]
+    return DTYPES[case.params["dtype"]] * parts * int(tensors)
+
+
+def _serial(case: Case) -> str | None:
+    if case.world_size > 1:
+        return "serial is one process alone"
+    if "dtype" in case.params:
+        return "one process alone has nobody to communicate with"
+    if case.params["compression"] != "none":
+        return "serial sends no gradients, so there is nothing to compress"
+    return None
+
+
+def _operation(case: Case, carried: str, hosts: Sequence[Host]) -> str | None:
+    # How train.py sends bfloat16, which Horovod does not have.
+    needed = ("alltoall", "allgather") if case.params.get("compression") == "bf16" else (carried,)
+    lacking = [name for name in needed if not carries(case.backend, name, hosts, case.framework)]
+    return f"Horovod has no {lacking[0]} over {case.backend}: MPI would carry it" if lacking else None
+
+
+def _device(case: Case) -> str | None:
+    if BACKENDS[case.backend].gpu and case.params["device"] != "cuda":
+        return f"{case.backend} carries the memory of GPUs only"
+    return None
+
+
+def _hierarchical(case: Case) -> str | None:
+    if case.params["hierarchical_allreduce"] and case.backend != "nccl":
+        return f"Horovod has a hierarchical allreduce over NCCL only, not over {case.backend}"
+    return None
+
+
+def _form(case: Case) -> str | None:
+    if case.params.get("form") == "single" and case.params["tensors"] > 1:
+        return f"a single call has one tensor, not {case.params['tensors']}"
+    return None
+
+
+def _elements(case: Case) -> str | None:
+    dtype, op = str(case.params.get("dtype", "")), case.params.get("op")
+    if dtype == "bfloat16":
+        return "Horovod has no bfloat16"
+    if case.backend == "ccl" and "float16" in (dtype, _WIRE.get(case.params.get("compression", ""))):
+        return "Horovod has no float16 over ccl"
+    if op == "adasum":
+        return _adasum(case, dtype)
+    if op == "average" and "int" in dtype:
+        return f"the average of {dtype} elements is not whole"
+    return None
+
+
+def _adasum(case: Case, dtype: str) -> str | None:
+    if case.backend != "mpi":
+        why = "has none" if case.backend == "gloo" else "has MPI carry it"
+        return f"Adasum needs mpi; with {case.backend} Horovod {why}"
+    if case.world_size & (case.world_size - 1):
+        return f"Adasum needs a power of two of ranks, not {case.world_size}"
+    return f"Adasum has no {dtype}" if "int" in dtype else None
+
+
+def _sizes(case: Case, carried: str) -> str | None:
+    sizes = case.params.get("sizes")
+    if sizes is None or min(sizes):
+        return None
+    return f"one of the sizes is less than {step(case, carried)} bytes, an element for each part"
+
+
+def _framework(case: Case) -> str | None:
+    compression = case.params.get("compression")
+    if case.framework == "torch" or compression in _TENSORFLOWS:
+        return None
+    return f"Horovod for {case.framework} has no {compression} gradients"
+
+
+def _compression(case: Case) -> str | None:
+    if case.params.get("compression") == "8bit" and case.world_size > _STEPS_OF_8BIT:
+        return f"8bit has {_STEPS_OF_8BIT} steps, too few for {case.world_size} ranks"
+    return None
+
+
+def _batch(case: Case) -> str | None:
+    if case.params.get("scaling") != "strong" or case.params["batch"] % case.world_size == 0:
+        return None
+    return f"a batch of {case.params['batch']} cannot be shared evenly by {case.world_size} ranks"
+
+
+_CHECKS: Sequence[Callable[[Case], str | None]] = (
+    _device,
+    _hierarchical,
+    _form,
+    _elements,
+    _framework,
+    _compression,
+    _batch,
+)

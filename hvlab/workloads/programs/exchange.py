@@ -1,0 +1,159 @@
+"""Averaging gradients over all ranks, in each of the ways they can be sent.
+
+none, fp16      Horovod's DistributedOptimizer, which sends each gradient as soon as it is there.
+8bit            After the backward pass: the maxima in one allreduce, all gradients in another.
+bf16, naive8    After the backward pass. Horovod 0.28 sums up neither bfloat16 nor, for torch, 8 bit integers;
+                so bytes go to the rank that averages them with an alltoall, and from there to all with an
+                allgather. That sends as many bytes as a ring allreduce does. naive8 casts gradients to
+                integers, as the lab's students did, so that nearly all is lost: it shows why that does not
+                train.
+
+Needs Python 3.8+.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import torch
+
+from gradients import NUMBERS, EightBit, Shares
+from world import Alone
+
+NAMES = ("none", "fp16", "bf16", "8bit", "naive8")
+SHARED = {"bf16": torch.bfloat16, "naive8": torch.int8}
+
+
+class Nothing:
+    """One process alone: gradients are its own."""
+
+    shown: tuple[str, ...] = ()
+
+    def wrap(self, optimizer: Any, model: torch.nn.Module) -> Any:
+        """Return an optimizer whose steps average the gradients first."""
+        return optimizer
+
+    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
+        """Return the bytes a rank hands to Horovod for these gradients."""
+        return 0
+
+    def once(self, gradients: Sequence[torch.Tensor], name: str) -> None:
+        """Send gradients that nobody needs, under a name of their own."""
+
+
+class ByHorovod(Nothing):
+    """What Horovod's own optimizer does. With one rank it sends nothing."""
+
+    shown = ("_ALLREDUCE",)
+
+    def __init__(self, world: Alone, compression: Any) -> None:
+        self.hvd, self.ranks, self.compression = world.hvd, world.size, compression
+
+    def wrap(self, optimizer: Any, model: torch.nn.Module) -> Any:
+        """Return an optimizer whose steps average the gradients first."""
+        named = model.named_parameters()
+        return self.hvd.DistributedOptimizer(
+            optimizer, named_parameters=named, compression=self.compression, op=self.hvd.Average
+        )
+
+    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
+        """Return the bytes a rank hands to Horovod for these gradients."""
+        small = [self.compression.compress(gradient[:0])[0].element_size() for gradient in gradients]
+        return sum(g.numel() * size for g, size in zip(gradients, small)) if self.ranks > 1 else 0
+
+    def once(self, gradients: Sequence[torch.Tensor], name: str) -> None:
+        """Send gradients that nobody needs, under a name of their own."""
+        for number, gradient in enumerate(gradients):
+            small, _ = self.compression.compress(gradient)
+            self.hvd.allreduce(small, op=self.hvd.Average, name="{}.{}".format(name, number))
+
+
+class Averaging(Nothing):
+    """All gradients at once, after the backward pass. With one rank nothing is sent in training."""
+
+    def __init__(self, world: Alone) -> None:
+        self.hvd, self.ranks = world.hvd, world.size
+
+    def wrap(self, optimizer: Any, model: torch.nn.Module) -> Any:
+        """Return an optimizer whose steps average the gradients first."""
+        return optimizer if self.ranks == 1 else AveragingOptimizer(optimizer, self, model)
+
+    def once(self, gradients: Sequence[torch.Tensor], name: str) -> None:
+        """Send gradients that nobody needs, under a name of their own."""
+        self.average(gradients, name)
+
+    def average(self, gradients: Sequence[torch.Tensor], name: str = "gradients") -> list[torch.Tensor]:
+        """Return the averages of the gradients over all ranks."""
+        raise NotImplementedError
+
+
+class AveragingOptimizer:
+    """An optimizer that averages all gradients before each step."""
+
+    def __init__(self, optimizer: Any, exchange: Averaging, model: torch.nn.Module) -> None:
+        self.optimizer, self.exchange = optimizer, exchange
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.param_groups = optimizer.param_groups
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        self.optimizer.zero_grad()
+
+    def step(self) -> None:
+        """Average the gradients, and make the step."""
+        averages = self.exchange.average([parameter.grad for parameter in self.parameters])
+        for parameter, average in zip(self.parameters, averages):
+            parameter.grad = average
+        self.optimizer.step()
+
+
+class ByEightBit(Averaging):
+    """8 bit numbers with a shared scale and error feedback."""
+
+    shown = ("_ALLREDUCE",)
+
+    def __init__(self, world: Alone) -> None:
+        super().__init__(world)
+        self.side = EightBit(world.size)
+
+    def average(self, gradients: Sequence[torch.Tensor], name: str = "gradients") -> list[torch.Tensor]:
+        """Return the averages of the gradients over all ranks."""
+        maxima = self.hvd.allreduce(self.side.take(gradients), op=self.hvd.Max, name=name + ".maxima")
+        total = self.hvd.allreduce(self.side.pack(maxima), op=self.hvd.Sum, name=name)
+        return self.side.unpack(total, maxima)
+
+    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
+        """Return the bytes a rank hands to Horovod for these gradients."""
+        numbers = sum(gradient.numel() for gradient in gradients)
+        maxima = sum(gradient.element_size() for gradient in gradients)
+        return numbers + -numbers % NUMBERS + maxima if self.ranks > 1 else 0
+
+
+class ByShares(Averaging):
+    """Each rank averages its share of what all ranks send."""
+
+    shown = ("_ALLTOALL", "_ALLGATHER")
+
+    def __init__(self, world: Alone, dtype: torch.dtype) -> None:
+        super().__init__(world)
+        self.side = Shares(world.size, dtype)
+
+    def average(self, gradients: Sequence[torch.Tensor], name: str = "gradients") -> list[torch.Tensor]:
+        """Return the averages of the gradients over all ranks."""
+        received = self.hvd.alltoall(self.side.pack(gradients), name=name + ".shares")
+        return self.side.unpack(self.hvd.allgather(self.side.reduce(received), name=name))
+
+    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
+        """Return the bytes a rank hands to Horovod for these gradients: once, as an allreduce of them."""
+        return self.side.pack(gradients).numel() if self.ranks > 1 else 0
+
+
+def made(name: str, world: Alone) -> Nothing:
+    """Return the exchange of that name. Raises ValueError where it cannot work among so many ranks."""
+    if world.hvd is None:
+        return Nothing()
+    if name == "8bit":
+        return ByEightBit(world)
+    if name in SHARED:
+        return ByShares(world, SHARED[name])
+    return ByHorovod(world, getattr(world.hvd.Compression, name))

@@ -1,0 +1,172 @@
+"""A training on all ranks, whatever its framework: its schedule, its clock and its checks.
+
+A step is a batch's way through the model and back, the exchange of gradients and the update; no step is
+dropped. The learning rate grows with the global batch, is reached over the first tenth of the steps (Goyal et
+al. 2017, arXiv:1706.02677), and falls to nothing from there on. Needs Python 3.8+.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import resource
+import statistics
+import time
+from typing import Any, Callable, Iterable, Sequence
+
+import world as ranks_of
+from world import Alone
+
+WARM_UP = 0.1
+COMPUTE_STEPS = 5
+COMPUTE_WARM_UP = 1
+
+
+class Run:
+    """One training, and what was seen of it. What is done by the framework its subclasses say.
+
+    ``task`` tells how many ``epochs`` and ``steps`` of an epoch there are, the ranks' ``shares`` of a
+    ``batch``, the learning ``rate`` of one rank's batch, and whether it follows a schedule, ``learns``.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self.task, self.world = task, task.world
+        self.peak = task.rate
+        if task.learns and task.options.lr_scaling == "linear":
+            self.peak *= task.batch / task.options.batch
+        self.times: list[float] = []
+        self.losses: list[float] = []
+        self.epochs: list[dict[str, float | None]] = []
+        self.usage: list[float] = []
+        self.training_s = 0.0
+        self.first_step_at = 0.0
+        self.real_s = 0.0
+
+    def step(self, inputs: Any, targets: Any) -> float:
+        """Make one step, to its end, and return the loss."""
+        raise NotImplementedError
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the next step."""
+        raise NotImplementedError
+
+    def weights(self) -> Iterable[bytes]:
+        """Return all weights that are trained."""
+        raise NotImplementedError
+
+    def train(self) -> None:
+        """Go through all epochs, with an evaluation after each."""
+        self.first_step_at = time.time()
+        for epoch in range(self.task.epochs):
+            self.world.barrier()
+            started = time.perf_counter()
+            self.go_through(epoch, started)
+            self.training_s += time.perf_counter() - started
+            losses = self.world.total([sum(self.losses[-self.task.steps :]) * self.task.share], "loss")
+            mean = losses[0] / self.task.steps / self.task.batch
+            self.epochs.append({"loss": finite(mean), "accuracy": self.task.accuracy()})
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        self.usage = self.world.total([used.ru_utime, used.ru_stime], "usage")
+        self.real_s = max(self.world.gather(age(), "age"))
+
+    def go_through(self, epoch: int, last: float) -> None:
+        """Make one epoch's steps; each is timed from the end of the one before it, ``last`` at first."""
+        for inputs, targets in self.task.batches(epoch):
+            if self.task.learns:
+                self.set_rate(self.scheduled(len(self.times) / (self.task.epochs * self.task.steps)))
+            self.losses.append(self.step(inputs, targets))
+            now = time.perf_counter()
+            self.times.append(now - last)
+            last = now
+
+    def scheduled(self, done: float) -> float:
+        """Return the learning rate for when a part of all steps is done."""
+        low = min(self.peak, self.task.rate)
+        return float((low + (self.peak - low) * min(1.0, done / WARM_UP)) * (1 - done))
+
+    def told(self) -> dict[str, Any]:
+        """Return what is written of the training."""
+        everyone = self.world.gather(self.times, "times")
+        task = self.task
+        return {
+            "data": task.data,
+            "batch": {"per_rank": max(task.shares), "global": task.batch},
+            "steps": {
+                "mean_s": [sum(column) / len(column) for column in zip(*everyone)],
+                "max_s": [max(column) for column in zip(*everyone)],
+                "samples": [task.batch] * len(self.times),
+            },
+            "epochs": self.epochs,
+            "accuracy": self.epochs[-1]["accuracy"],
+            "loss": self.epochs[-1]["loss"],
+            "times": {
+                "training_s": self.training_s,
+                "first_step_at": self.first_step_at,
+                "real_s": self.real_s,
+                "user_s": self.usage[0],
+                "sys_s": self.usage[1],
+            },
+        }
+
+    def checks(self) -> list[str]:
+        """Return what shows that this was not one training of all ranks, the same for every rank."""
+        found = []
+        task = self.task
+        weights = self.world.gather(fingerprint(self.weights()), "weights")
+        strange = [rank for rank, seen in enumerate(weights) if seen != weights[0]]
+        if strange:
+            found.append("weights: those of the ranks {} are not those of rank 0".format(strange))
+        lost = [number for number, epoch in enumerate(self.epochs) if epoch["loss"] is None]
+        if lost:
+            found.append("loss: not finite in epoch {}".format(lost[0] + 1))
+        steps = task.epochs * task.steps
+        counted = self.world.total([len(self.times) * task.share, *task.used], "samples")
+        wanted = [steps * task.batch, *task.expected]
+        if counted != wanted:
+            found.append(
+                "samples: {} were used, or others, not {} once an epoch".format(counted[0], wanted[0])
+            )
+        return found
+
+
+def ready(make: Callable[[], Any], world: Alone, checks: list[str]) -> Any:
+    """Return what ``make`` gives; where it cannot on some rank, every rank notes why, and gets None."""
+    made = told = None
+    try:
+        made = make()
+    except (OSError, ValueError) as error:
+        told = str(error)
+    checks += sorted({text for text in world.gather(told, "trouble") if text})
+    return None if checks else made
+
+
+def compute_alone(
+    step: Callable[[], Any], world: Alone, device: str, hosts: Sequence[str]
+) -> dict[str, float]:
+    """Return each host's median seconds of a step without communication, all ranks at work at once."""
+    every = [ranks_of.timed(step, world, device) for _ in range(COMPUTE_WARM_UP + COMPUTE_STEPS)]
+    found: dict[str, list[float]] = {}
+    for host, times in zip(hosts, world.gather(every[COMPUTE_WARM_UP:], "compute")):
+        found.setdefault(host, []).extend(times)
+    return {host: statistics.median(times) for host, times in found.items()}
+
+
+def age() -> float:
+    """Return the seconds since this process was started (proc(5), field 22 of stat)."""
+    with open("/proc/self/stat") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def finite(value: float) -> float | None:
+    """Return the value where it is a number."""
+    return value if math.isfinite(value) else None
+
+
+def fingerprint(weights: Iterable[bytes]) -> str:
+    """Return a hash of all weights."""
+    found = hashlib.sha256()
+    for part in weights:
+        found.update(part)
+    return found.hexdigest()

@@ -1,0 +1,254 @@
+"""The ranks of a case: who is where, what they tell one another, what is proved, and the file of results.
+
+Shared by the programs that run as every rank under any launcher. Needs Python 3.8+.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from importlib import import_module
+from typing import Any, Callable, Sequence
+
+with contextlib.suppress(ImportError):  # TensorFlow's environment has none
+    import torch
+
+PROOF_CALLS = 3
+TIMELINE_WAIT_S = 5.0
+
+
+class Alone:
+    """One process without Horovod, which is all ranks there are."""
+
+    rank, size, local_rank = 0, 1, 0
+    hvd: Any = None
+
+    def gather(self, data: Any, name: str) -> list[Any]:
+        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
+        return [data]
+
+    def total(self, values: Sequence[float], name: str) -> list[float]:
+        """Return the sums of the values over all ranks."""
+        return [float(value) for value in values]
+
+    def barrier(self) -> None:
+        """Return when all ranks are here."""
+
+    def place(self, kind: str) -> str:
+        """Return the device of this rank's tensors, of a kind: cpu or cuda. Raises RuntimeError."""
+        return place(kind, self)
+
+    def versions(self) -> dict[str, str]:
+        """Return the framework's version."""
+        return {"torch": torch.__version__}
+
+    def leave(self) -> None:
+        """Take leave of the other ranks."""
+
+
+class Ranks(Alone):
+    """All ranks that Horovod connects; ``hvd`` is Horovod for torch."""
+
+    def __init__(self) -> None:
+        self.hvd = hvd = import_module("horovod.torch")
+        hvd.init()
+        self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+
+    def gather(self, data: Any, name: str) -> list[Any]:
+        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
+        text = json.dumps(data).encode()
+        lengths = self.hvd.allgather(torch.tensor([len(text)]), name=name + ".lengths").tolist()
+        bytes_ = self.hvd.allgather(
+            torch.tensor(list(text), dtype=torch.uint8), name=name + ".texts"
+        ).tolist()
+        ends = [sum(lengths[: rank + 1]) for rank in range(len(lengths))]
+        return [json.loads(bytes(bytes_[end - length : end])) for end, length in zip(ends, lengths)]
+
+    def total(self, values: Sequence[float], name: str) -> list[float]:
+        """Return the sums of the values over all ranks."""
+        own = torch.tensor([float(value) for value in values], dtype=torch.float64)
+        return [float(value) for value in self.hvd.allreduce(own, op=self.hvd.Sum, name=name)]
+
+    def barrier(self) -> None:
+        """Return when all ranks are here."""
+        self.hvd.barrier()
+
+    def leave(self) -> None:
+        """Take leave of the other ranks."""
+        self.hvd.barrier()
+        self.hvd.shutdown()
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options that all programs have."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--workload", required=True)
+    made.add_argument("--world-size", type=int, required=True)
+    made.add_argument("--hosts", type=int, required=True, help="how many hosts the ranks must be on")
+    made.add_argument("--device", choices=("cpu", "cuda"), default=os.environ.get("HVLAB_DEVICE", "cpu"))
+    made.add_argument("--serial", action="store_true", help="one process, without Horovod")
+    made.add_argument("--output", type=os.path.expanduser, required=True)
+    return made
+
+
+def flag(text: str) -> bool:
+    """Return what the words true and false mean."""
+    return {"true": True, "false": False}[text]
+
+
+def run(
+    options: argparse.Namespace,
+    measure: Callable[[argparse.Namespace, Alone, dict[str, Any]], None],
+    kinds: tuple[Callable[[], Alone], Callable[[], Alone]] = (Alone, Ranks),
+) -> int:
+    """Measure among as many ranks as there must be, and write the result; return 0 when all checks are good.
+
+    ``measure`` is given the options, the world and the result, which it fills in. ``kinds`` make the world of
+    one process and that of ranks.
+    """
+    result: dict[str, Any] = {"checks": [], "argv": sys.argv[1:]}
+    world = kinds[not options.serial]()
+    started = time.time()
+    result["world"] = check_world(options, world, result["checks"])
+    if not result["checks"]:
+        result["device"] = world.place(options.device)
+        measure(options, world, result)
+    result["state"] = state(world)
+    result["measured_s"] = time.time() - started
+    if world.rank == 0:
+        write(options.output, result)
+    world.leave()
+    return 1 if result["checks"] else 0
+
+
+def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) -> dict[str, Any]:
+    """Return who is where; every rank sees the same answer, so all go on or none."""
+    counted = int(world.total([1], "world")[0])
+    ranks = world.gather((world.rank, world.local_rank, platform.node(), world.size), "placement")
+    hosts: dict[str, list[int]] = {}
+    for _, local_rank, host, _ in ranks:
+        hosts.setdefault(host, []).append(local_rank)
+    expected = list(range(options.world_size // options.hosts))
+    sizes = sorted({size for _, _, _, size in ranks})
+    if sizes != [options.world_size] or counted != options.world_size:
+        checks.append(
+            "world size: asked for {}, ranks see {}, {} ranks took part".format(
+                options.world_size, sizes, counted
+            )
+        )
+    elif len(hosts) != options.hosts or any(sorted(found) != expected for found in hosts.values()):
+        checks.append(
+            "placement: asked for {} ranks on each of {} hosts, seen {}".format(
+                len(expected), options.hosts, {host: len(found) for host, found in hosts.items()}
+            )
+        )
+    return {"size": counted, "placement": [list(rank) for rank in sorted(ranks)]}
+
+
+def place(kind: str, world: Alone) -> str:
+    """Return the device of this rank's tensors. Raises RuntimeError where torch can use no GPU."""
+    if kind == "cpu":
+        return kind
+    count = torch.cuda.device_count()
+    if not count:
+        told = "rank {} on {} can use no GPU: torch {} was built for CUDA {}"
+        built = torch.version.cuda or "none"
+        raise RuntimeError(told.format(world.rank, platform.node(), torch.__version__, built))
+    index = world.local_rank % count
+    torch.cuda.set_device(index)
+    return "{}:{}".format(kind, index)
+
+
+def timed(operation: Callable[[], Any], world: Alone, device: str) -> float:
+    """Return the seconds from the moment all ranks are ready until ``operation`` is done on the device."""
+    wait(device)
+    world.barrier()
+    start = time.perf_counter()
+    operation()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def wait(device: str) -> None:
+    """Return when all that was given to a GPU is done."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def prove(
+    output: str, world: Alone, operation: Callable[[str], Any], shown: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the activities Horovod's timeline shows for an operation, outside of what is timed.
+
+    ``operation`` is called with a name for its tensors; ``shown`` are the ends of activities to be seen.
+    """
+    if world.hvd:
+        path = os.path.join(os.path.dirname(output), "timeline.json")
+        if world.rank == 0:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        world.hvd.start_timeline(path)
+        for call in range(PROOF_CALLS):
+            operation("proof.{}".format(call))
+        world.hvd.stop_timeline()
+        if world.rank == 0:
+            return {"timeline": os.path.basename(path), "activities": activities(path, shown)}
+    return None
+
+
+def activities(path: str, shown: Sequence[str]) -> list[str]:
+    """Return the names of the timeline's events, read until its writer has closed the file."""
+    names: list[str] = []
+    deadline = time.time() + TIMELINE_WAIT_S
+    while time.time() < deadline:
+        try:
+            with open(path) as file:
+                text = file.read().rstrip().rstrip(",")
+            events = json.loads(text if text.endswith("]") else text + "]")
+            names = sorted({event["name"] for event in events if event.get("ph") in ("B", "X")} - {""})
+        except (OSError, ValueError):
+            names = []
+        done = [name for name in names if not name.startswith("NEGOTIATE_")]
+        if all(any(name.endswith(end) for name in done) for end in shown):
+            break
+        time.sleep(0.02)
+    return names
+
+
+def state(world: Alone) -> dict[str, Any]:
+    """Return what Horovod says of itself, and the versions on this rank."""
+    versions = {"python": platform.python_version(), **world.versions()}
+    told: dict[str, Any] = {}
+    if world.hvd:
+        versions["horovod"] = import_module("horovod").__version__
+        for name in ("mpi_enabled", "gloo_enabled", "nccl_built", "ccl_built", "mpi_threads_supported"):
+            try:
+                told[name] = int(getattr(world.hvd, name)())
+            except (AttributeError, ValueError, RuntimeError) as error:
+                told[name] = str(error)
+    kept = ("HOROVOD_", "NCCL_", "CCL_", "FI_", "OMP_")
+    return {
+        "horovod": told,
+        "versions": versions,
+        "environment": {
+            key: value
+            for key, value in sorted(os.environ.items())
+            if key.startswith(kept) and "SECRET" not in key and "KEY" not in key
+        },
+    }
+
+
+def write(path: str, data: object) -> None:
+    """Write ``data`` so that the file is whole or not there."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(data, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,82 @@
+"""The ranks of a case, as Horovod for TensorFlow connects them. Needs Python 3.9+ and TensorFlow 2.
+
+TensorFlow is told its threads and devices before it starts, so this is imported before anything else uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib import import_module
+from typing import Any, Sequence
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Its C++ part reads that variable once.
+import tensorflow as tf
+
+import world
+
+__all__ = ["Alone", "Ranks", "tf"]
+
+# One for the work, one that hands tensors to Horovod meanwhile.
+BETWEEN_OPERATIONS = 2
+
+tf.get_logger().setLevel("ERROR")
+tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+tf.config.threading.set_inter_op_parallelism_threads(BETWEEN_OPERATIONS)
+
+
+class Alone(world.Alone):
+    """One process without Horovod, whose tensors are TensorFlow's."""
+
+    def versions(self) -> dict[str, str]:
+        """Return the framework's version."""
+        return {"tensorflow": str(tf.__version__)}
+
+    def place(self, kind: str) -> str:
+        """Return the device of this rank's tensors. Raises RuntimeError where TensorFlow can use no GPU."""
+        usable = tf.config.list_physical_devices("GPU")
+        if kind == "cpu":
+            tf.config.set_visible_devices([], "GPU")
+            return kind
+        if not usable:
+            told = "rank {} on {} can use no GPU: TensorFlow {} finds none"
+            raise RuntimeError(told.format(self.rank, platform.node(), tf.__version__))
+        index = self.local_rank % len(usable)
+        tf.config.set_visible_devices(usable[index], "GPU")
+        tf.config.experimental.set_memory_growth(usable[index], True)
+        return "{}:{}".format(kind, index)
+
+
+class Ranks(Alone):
+    """All ranks that Horovod connects; ``hvd`` is Horovod for TensorFlow."""
+
+    def __init__(self) -> None:
+        self.hvd = hvd = import_module("horovod.tensorflow")
+        hvd.init()
+        self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+
+    def gather(self, data: Any, name: str) -> list[Any]:
+        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
+        text = json.dumps(data).encode()
+        lengths = self.hvd.allgather(tf.constant([len(text)]), name=name + ".lengths").numpy().tolist()
+        own = tf.constant(list(text), dtype=tf.uint8)
+        joined = self.hvd.allgather(own, name=name + ".texts").numpy().tobytes()
+        ends = [sum(lengths[: rank + 1]) for rank in range(len(lengths))]
+        return [json.loads(joined[end - length : end]) for end, length in zip(ends, lengths)]
+
+    def total(self, values: Sequence[float], name: str) -> list[float]:
+        """Return the sums of the values over all ranks."""
+        own = tf.constant([float(value) for value in values], dtype=tf.float64)
+        return [float(value) for value in self.hvd.allreduce(own, op=self.hvd.Sum, name=name).numpy()]
+
+    def barrier(self) -> None:
+        """Return when all ranks are here."""
+        self.total([1], "barrier")
+
+    def leave(self) -> None:
+        """Take leave of the other ranks."""
+        self.barrier()
+        self.hvd.shutdown()

@@ -1,0 +1,127 @@
+"""The trainings: what can be set of them, and their JSON result -> figures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hvlab.cases import Case
+from hvlab.parameters import Parameter
+from hvlab.statistics import interval, warmup
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+
+_PROGRAM = "train.py"
+_COMMON = (
+    Parameter(
+        "compression", "text", "none", "Of the gradients on their way.",
+        ("none", "fp16", "bf16", "8bit", "naive8"),
+    ),
+    Parameter(
+        "scaling", "text", "weak", "weak: batch is of each rank; strong: batch is of all ranks together.",
+        ("weak", "strong"),
+    ),
+)  # fmt: skip
+
+
+def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
+    """Return the figures of a case, or why it does not count."""
+    found, result = opened(case, ended, folder)
+    if found.error:
+        return found
+    error = _incomplete(case, result)
+    return (
+        replace(found, error=error) if error else replace(found, figures=tuple(_figures(case, found, result)))
+    )
+
+
+def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
+    """Return what the training lacks of what was asked for."""
+    steps, epochs = len(result["steps"]["mean_s"]), len(result.get("epochs") or [])
+    if not steps or steps != len(result["steps"]["samples"]):
+        return f"{steps} steps were timed, {len(result['steps']['samples'])} counted"
+    for name, seen in (("steps", steps), ("epochs", epochs)):
+        if name in case.params and case.params[name] != seen:
+            return f"asked for {case.params[name]} {name}, trained {seen}"
+    return None
+
+
+def _figures(case: Case, found: Outcome, result: Mapping[str, Any]) -> Iterator[Figure]:
+    yield from _of_steps(result["steps"])
+    times, model, hosts = result["times"], result["model"], _by_host(case, result)
+    values = {
+        "accuracy": result.get("accuracy"),
+        "loss": result.get("loss"),
+        "real": found.seconds,
+        "user": times.get("user_s"),
+        "sys": times.get("sys_s"),
+        "training_time": times.get("training_s"),
+        "startup": times["first_step_at"] - found.started_at,
+        # The ranks wait for the slowest host in every step.
+        "compute_time": max(hosts.values(), default=None),
+        "gradient_bytes": model.get("gradient_bytes"),
+        "sent_bytes": result.get("sent_bytes"),
+        "flops": model.get("flops_per_sample"),
+    }
+    yield from (figure(metric, value) for metric, value in values.items() if value is not None)
+    yield from (figure("host_compute_time", seconds, host=host) for host, seconds in hosts.items())
+
+
+def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the computing seconds of each host under the inventory's name, which a host need not know."""
+    placement = result["world"].get("placement") or ()
+    names = {node: case.hosts[rank // case.slots] for rank, _, node, _ in placement}
+    return {names.get(node, node): seconds for node, seconds in result["compute"]["by_host_s"].items()}
+
+
+def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
+    """Return what the steps after the warm-up tell; throughput is all samples over all time."""
+    dropped = warmup.found(steps["mean_s"])
+    times, samples = steps["mean_s"][dropped:], steps["samples"][dropped:]
+    median = interval.median(times)
+    values = {
+        "step_time": statistics.fmean(times),
+        "step_time_median": median.mid,
+        "step_time_low": median.low,
+        "step_time_high": median.high,
+        "step_time_min": min(times),
+        "step_time_max": max(times),
+        "throughput": sum(samples) / sum(times),
+        "warmup": dropped,
+    }
+    return (figure(metric, value) for metric, value in values.items())
+
+
+def _workload(name: str, *own: Parameter, frameworks: tuple[str, ...] = ("torch",)) -> Workload:
+    framework = Parameter("framework", "text", "torch", "Whose tensors.", frameworks)
+    return Workload(name, _PROGRAM, (*own, *_COMMON, framework), parse, "step_time")
+
+
+TRAININGS = (
+    _workload(
+        "mnist",
+        Parameter("data", "data", "digits", "digits, mnist, synthetic, or a folder of IDX files."),
+        Parameter("batch", "int", 64, "Samples of a step."),
+        Parameter("epochs", "int", 2, "How often the data is gone through."),
+        Parameter("lr", "float", 0.05, "Learning rate of one rank.", least=0),
+        Parameter("seed", "int", 42, "Of the weights and of the order of the samples.", least=0),
+        frameworks=("torch", "tensorflow"),
+    ),
+    _workload(
+        "synthetic",
+        Parameter("model", "text", "resnet50", "Network.", ("resnet18", "resnet50", "vgg16")),
+        Parameter("image", "int", 224, "Width and height of an image in pixels."),
+        Parameter("batch", "int", 32, "Samples of a step."),
+        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is found among them."),
+    ),
+    _workload(
+        "rnn",
+        Parameter("hidden", "int", 256, "Width of the LSTM."),
+        Parameter("layers", "int", 2, "Layers of the LSTM."),
+        Parameter("length", "int", 64, "Elements of a sequence."),
+        Parameter("batch", "int", 32, "Samples of a step."),
+        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is found among them."),
+    ),
+)

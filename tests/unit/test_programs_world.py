@@ -1,0 +1,129 @@
+"""What the programs of the nodes do before and after they measure: with a made up torch."""
+
+import argparse
+import ast
+import json
+import sys
+from types import ModuleType
+
+import pytest
+
+from tests.unit.programs import NAMES, PROGRAMS
+from tests.unit.programs import program as imported
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return imported(monkeypatch, "world")
+
+
+def asked(tmp_path, **more) -> argparse.Namespace:
+    given = {"serial": True, "world_size": 1, "hosts": 1, "device": "cpu"}
+    return argparse.Namespace(**given | {"output": str(tmp_path / "new/result.json")} | more)
+
+
+class Several:
+    """Ranks as one of them sees the others."""
+
+    hvd = None
+
+    def __init__(self, placement, size):
+        self.placement, self.size = placement, size
+        self.rank, self.local_rank = 0, 0
+
+    def total(self, values, name):
+        return [len(self.placement) * value for value in values]
+
+    def gather(self, data, name):
+        return [[rank, local, host, self.size] for rank, (host, local) in enumerate(self.placement)]
+
+
+@pytest.mark.parametrize(
+    ("placement", "size", "told"),
+    [
+        ([("a", 0), ("a", 1), ("b", 0), ("b", 1)], 4, None),
+        ([("a", 0), ("a", 1)], 2, "world size: asked for 4, ranks see [2], 2 ranks took part"),
+        ([("a", 0)], 1, "world size: asked for 4, ranks see [1], 1 ranks took part"),
+        (
+            [("a", 0), ("a", 1), ("a", 2), ("b", 0)],
+            4,
+            "placement: asked for 2 ranks on each of 2 hosts, seen {'a': 3, 'b': 1}",
+        ),
+        (
+            [("a", 0), ("a", 1), ("a", 2), ("a", 3)],
+            4,
+            "placement: asked for 2 ranks on each of 2 hosts, seen {'a': 4}",
+        ),
+    ],
+)
+def test_ranks_that_are_not_as_asked_are_found_out(program, tmp_path, placement, size, told):
+    checks = []
+    world = program.check_world(asked(tmp_path, world_size=4, hosts=2), Several(placement, size), checks)
+    assert checks == ([told] if told else [])
+    assert world["size"] == len(placement)
+
+
+def test_a_good_measurement_is_written_whole(program, tmp_path):
+    options = asked(tmp_path)
+    assert program.run(options, lambda options, world, result: result.update(sizes=[1])) == 0
+    written = json.loads((tmp_path / "new/result.json").read_text())
+    assert (written["checks"], written["sizes"], written["device"]) == ([], [1], "cpu")
+    assert written["state"]["versions"]["torch"] == "2.12.0+cpu"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["result.json"]
+
+
+def test_a_check_that_failed_is_written_and_ends_in_1(program, tmp_path):
+    options = asked(tmp_path)
+    assert program.run(options, lambda options, world, result: result["checks"].append("no")) == 1
+    assert json.loads((tmp_path / "new/result.json").read_text())["checks"] == ["no"]
+
+
+def test_nothing_is_measured_in_a_wrong_world(program, tmp_path):
+    assert program.run(asked(tmp_path, world_size=2), None) == 1
+    told = json.loads((tmp_path / "new/result.json").read_text())["checks"]
+    assert told == ["world size: asked for 2, ranks see [1], 1 ranks took part"]
+
+
+def test_alone_imports_no_horovod(program, tmp_path):
+    program.run(asked(tmp_path), lambda *_: None)
+    assert "horovod" not in sys.modules
+
+
+EVENTS = '{"ph": "M"}, {"ph": "B", "name": "MPI_ALLTOALL"}, {"ph": "E"}, {"ph": "X", "name": "MPI_ALLGATHER"}'
+
+
+@pytest.mark.parametrize("end", ["]", ",\n", ""])
+def test_a_timeline_is_read_whether_or_not_it_was_closed(program, tmp_path, end):
+    path = tmp_path / "timeline.json"
+    path.write_text("[" + EVENTS + end)
+    assert program.activities(str(path), ["_ALLTOALL", "_ALLGATHER"]) == ["MPI_ALLGATHER", "MPI_ALLTOALL"]
+
+
+def test_a_timeline_that_never_shows_it_is_told_as_it_is(program, tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "TIMELINE_WAIT_S", 0.05)
+    path = tmp_path / "timeline.json"
+    path.write_text("[" + EVENTS + "]")
+    assert program.activities(str(path), ["_BCAST"]) == ["MPI_ALLGATHER", "MPI_ALLTOALL"]
+    assert program.activities(str(tmp_path / "none"), ["_BCAST"]) == []
+
+
+def test_no_secret_of_the_environment_is_written(program, monkeypatch):
+    for name in ("HOROVOD_SECRET_KEY", "HOROVOD_CYCLE_TIME", "HOME"):
+        monkeypatch.setenv(name, "x")
+    told = program.state(program.Alone())["environment"]
+    assert "HOROVOD_CYCLE_TIME" in told
+    assert not {"HOROVOD_SECRET_KEY", "HOME"} & set(told)
+
+
+def test_no_program_hides_a_module_of_python():
+    assert not set(NAMES) & sys.stdlib_module_names - {"case"}
+    # One of these from 3.14 on.
+    assert not set(NAMES) & {"compression", "annotationlib"}
+
+
+def test_programs_of_the_ranks_print_nothing():
+    ranks = [path for path in PROGRAMS.glob("*.py") if path.stem not in ("case", "reap")]
+    assert len(ranks) >= 9
+    for path in ranks:
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        assert "print" not in names, path
