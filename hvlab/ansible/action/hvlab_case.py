@@ -51,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if refused:
             _write(folder / "refused.json", refused)
             return {"failed": True, "msg": "; ".join(told["seen"] for told in refused.values())}
-        return {"cases": kept}
+        return {"cases": kept, "heads": {name: plan["cases"][name]["hosts"][0] for name in kept}}
 
     def _run_case(self, plan: dict[str, Any], case: dict[str, Any], folder: Path) -> dict[str, Any]:
         host = case["hosts"][0]

@@ -36,6 +36,7 @@ EXAMPLES = r"""
   hvlab_case:
     plan: /home/me/results/runs/20261120T155301Z-ab12/plan.json
     case: allreduce-mpi-2x1-r1
+  delegate_to: node1
 """
 
 RETURN = r"""
@@ -43,6 +44,10 @@ cases:
   description: With O(state=checked), the cases to run.
   returned: state=checked
   type: list
+heads:
+  description: With O(state=checked), the first host of each case, which starts it.
+  returned: state=checked
+  type: dict
 stop:
   description: Further cases are of no use on this host.
   returned: on failure

@@ -1,0 +1,86 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""The controller's part of hvlab_data: one look at the host, and one archive a set that it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from hvlab.datasets import archive
+
+MIB = 1 << 20
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """See the module of the same name for what it takes and gives."""
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        """Bring what this host lacks."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.vars = task_vars
+        _, self.args = self.validate_argument_spec(
+            argument_spec={
+                "sets": {"type": "list", "elements": "dict", "required": True},
+                "path": {"type": "str", "default": "~/.hvlab/data"},
+            }
+        )
+        folders = {item["key"]: Path(item["folder"]) for item in self.args["sets"]}
+        seen = self._step("look", keys=list(folders))
+        if seen.get("failed"):
+            return result | _failed(seen, "see to that there, and run again")
+        lacking = {key: folders[key] for key in seen["lacking"]}
+        if not self._task.check_mode:
+            for key, folder in lacking.items():
+                failed = self._room(key, folder, seen) or self._bring(key, folder, seen["path"])
+                if failed:
+                    return result | failed
+        return result | {"changed": bool(lacking), "brought": list(lacking)}
+
+    def _step(self, step: str, **more: Any) -> dict[str, Any]:
+        args = {"step": step, "path": self.args["path"], **more}
+        done: dict[str, Any] = self._execute_module(
+            module_name="hvlab_data", module_args=args, task_vars=self.vars
+        )
+        return done
+
+    def _room(self, key: str, folder: Path, seen: dict[str, Any]) -> dict[str, Any] | None:
+        need = sum(file.stat().st_size for file in folder.iterdir()) + archive(folder).stat().st_size
+        if seen["free"] >= need:
+            return None
+        told = f"{need / MIB:.1f} MiB, its file system has {seen['free'] / MIB:.1f} MiB free"
+        return _failed({"msg": f"{seen['path']}/{key} needs {told}"}, "free space there, and run again")
+
+    def _bring(self, key: str, folder: Path, root: str) -> dict[str, Any] | None:
+        """Copy and unpack one set; return what a failed task returns, None where all went well."""
+        packed = archive(folder)
+        # Without pipelining the module made one already, and Ansible removes one only.
+        remote = self._connection._shell.tmpdir or self._make_tmp_path()
+        try:
+            place = self._connection._shell.join_path(remote, packed.name)
+            try:
+                self._transfer_file(str(packed), place)
+            except AnsibleError as error:
+                msg = f"could not copy {packed} to {place}: {error}"
+                return _failed(
+                    {"msg": msg}, f"see that {remote} is on a file system with room, and run again"
+                )
+            self._fixup_perms2((remote, place))
+            done = self._step("put", keys=[key], archive=place)
+        finally:
+            self._remove_tmp_path(remote)
+        if not done.get("failed"):
+            return None
+        if done.get("damaged"):
+            remedy = f"rm {packed} on the controller"
+        else:
+            remedy = "free space there" if "No space left" in done["msg"] else "see to that there"
+        return _failed(
+            {"msg": f"{root}/{key} could not be written: {done['msg']}"}, f"{remedy}, and run again"
+        )
+
+
+def _failed(seen: dict[str, Any], remedy: str) -> dict[str, Any]:
+    return {"failed": True, "msg": f"{seen.get('msg')}\nTo go on: {remedy}"}

@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Data sets on a host: which are there, and how one that lacks gets there, whole or not at all."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: hvlab_data
+short_description: Put data sets into the home of the user that the ranks run as
+description:
+  - A data set is a folder of plain files, named after its key, a hash of their names and content.
+  - One look tells which are there, with all files as they should be. What is not there is copied as one
+    compressed archive, unpacked beside its place and renamed, so it is whole or not there.
+  - The action plugin of the same name runs on the controller; this file is its part on the host.
+options:
+  sets:
+    description: The wanted data sets.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      key: {description: What the content must hash to., type: str, required: true}
+      folder: {description: Where the controller has its files., type: path, required: true}
+  path: {description: The folder that holds them on the host., type: path, default: ~/.hvlab/data}
+author: [the hvlab authors]
+"""
+
+EXAMPLES = """
+- name: Bring the data
+  hvlab_data:
+    sets:
+      - {key: 0e5751c026e543b2, folder: /home/me/.cache/hvlab/datasets/0e5751c026e543b2}
+"""
+
+RETURN = """
+brought:
+  description: The keys that were not there.
+  type: list
+  elements: str
+  returned: always
+"""
+
+import fcntl
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import zlib
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+BLOCK = 1 << 20
+
+
+def key_in(folder: str) -> str:
+    """Return the key of the files in a folder; an empty text where they cannot all be read."""
+    told = []
+    try:
+        for name in sorted(os.listdir(folder)):
+            digest = hashlib.sha256()
+            with open(os.path.join(folder, name), "rb") as file:
+                for block in iter(lambda: file.read(BLOCK), b""):
+                    digest.update(block)
+            told.append("{}  {}\n".format(digest.hexdigest(), name))
+    except OSError:
+        return ""
+    return hashlib.sha256("".join(told).encode()).hexdigest()[:16]
+
+
+def free_bytes(path: str) -> int:
+    """Return the free space of the file system that holds ``path``, which need not exist yet."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    state = os.statvfs(path)
+    return state.f_bavail * state.f_frsize
+
+
+def unpack(archive: str, folder: str) -> None:
+    """Write the files of a flat archive into ``folder``."""
+    with tarfile.open(archive, "r:gz") as tar:
+        for member in tar:
+            source = tar.extractfile(member) if member.isfile() else None
+            if source is None or os.path.basename(member.name) != member.name:
+                raise ValueError("the archive holds {}, which is no plain file".format(member.name))
+            with open(os.path.join(folder, member.name), "wb") as file:
+                shutil.copyfileobj(source, file, BLOCK)
+
+
+def put(archive: str, root: str, key: str) -> bool:
+    """Unpack beside the set's place and rename; return whether that was needed.
+
+    What others of this user, on a host with the same home, put there meanwhile stays.
+    Raises ValueError where the archive does not hold what its key says.
+    """
+    place, new, old = (os.path.join(root, name) for name in (key, "." + key + ".new", "." + key + ".old"))
+    os.makedirs(root, exist_ok=True)
+    with open(os.path.join(root, ".lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if key_in(place) == key:
+            return False
+        try:
+            remove(new)
+            os.mkdir(new)
+            unpack(archive, new)
+            if key_in(new) != key:
+                raise ValueError("the archive does not hold what its key {} says".format(key))
+            remove(old)
+            if os.path.lexists(place):
+                os.rename(place, old)
+            os.rename(new, place)
+        finally:
+            remove(new)
+            remove(old)
+    return True
+
+
+def remove(path: str) -> None:
+    """Remove whatever is there."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def main() -> None:
+    """Do one step for the action plugin."""
+    module = AnsibleModule(
+        argument_spec={
+            "step": {"type": "str", "choices": ["look", "put"], "required": True},
+            "path": {"type": "path", "required": True},
+            "keys": {"type": "list", "elements": "str", "required": True, "no_log": False},
+            "archive": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    step, root, keys = module.params["step"], module.params["path"], module.params["keys"]
+    result: dict[str, Any] = {"changed": False, "path": root}
+    try:
+        if step == "look":
+            result["lacking"] = [key for key in keys if key_in(os.path.join(root, key)) != key]
+            result["free"] = free_bytes(root)
+        else:
+            result["changed"] = put(module.params["archive"], root, keys[0])
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
+        module.fail_json(msg=str(error), damaged=True)
+    except OSError as error:
+        module.fail_json(msg="{}: {}".format(error.filename or root, error.strerror or error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

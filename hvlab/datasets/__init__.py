@@ -1,0 +1,129 @@
+"""The data sets of the training workloads, made ready on the controller: four IDX files under one key."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache as once
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from hvlab.datasets import digits, given, idx
+from hvlab.datasets.mirrors import Patience, Wanted, fetch
+from hvlab.datasets.shelf import Shelf, archive, key_of
+from hvlab.errors import CheckError, UsageError
+from hvlab.paths import cache_dir
+
+__all__ = ["NAMES", "SYNTHETIC", "Dataset", "Patience", "archive", "prepare"]
+
+# Made by each rank; there is nothing to bring.
+SYNTHETIC = "synthetic"
+NAMES = ("digits", "mnist", SYNTHETIC)
+MIRRORS = "HVLAB_MNIST_MIRRORS"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Four IDX files in ``folder``; ``key``, 16 hex digits, stands for their content."""
+
+    name: str
+    folder: Path
+    key: str
+
+
+def prepare(
+    name_or_dir: str,
+    *,
+    cache: Path | None = None,
+    mirrors: Sequence[str] | None = None,
+    patience: Patience | None = None,
+) -> Dataset:
+    """Return a data set as files on the controller, made or fetched where the cache does not have it yet.
+
+    ``digits`` and ``mnist`` are names; anything else is a folder with the four files. ``mirrors`` are
+    addresses of MNIST's files without their names; by default those in HVLAB_MNIST_MIRRORS, else well-known
+    ones. Raises UsageError for an unknown name and for a folder that does not hold what it should, CheckError
+    where no mirror gives the files or the cache cannot be written.
+    """
+    shelf = Shelf(cache or cache_dir())
+    try:
+        if name_or_dir not in _sets():
+            return _given(name_or_dir, shelf)
+        wanted = key_of(_sets()[name_or_dir]["sha256"])
+        with shelf.alone(name_or_dir):
+            folder = shelf.find(wanted)
+            if folder:
+                return Dataset(name_or_dir, folder, wanted)
+            with shelf.making(name_or_dir) as made:
+                if name_or_dir == "digits":
+                    digits.write(made)
+                else:
+                    _mnist(shelf, made, _mirrors(mirrors), patience or Patience())
+                return Dataset(name_or_dir, *shelf.take(made))
+    except OSError as error:
+        seen = f"the cache {shelf.folder} cannot be written: {error.strerror or error}"
+        raise CheckError(seen, remedy="make room there, or name another folder in HVLAB_CACHE") from error
+
+
+@once
+def _sets() -> Mapping[str, Mapping[str, Any]]:
+    loaded: dict[str, dict[str, Any]] = yaml.safe_load(
+        Path(__file__).with_name("sets.yml").read_text(encoding="utf-8")
+    )
+    return loaded
+
+
+def _given(name: str, shelf: Shelf) -> Dataset:
+    source = Path(name).expanduser()
+    if name == SYNTHETIC:
+        raise UsageError(f"{SYNTHETIC} has no files: each rank makes its own")
+    if not source.is_dir():
+        near = difflib.get_close_matches(name, NAMES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"there is no data set {name!r}, and no such folder",
+            remedy=f"{hint}give {', '.join(NAMES)} or a folder with MNIST's four files",
+        )
+    with shelf.alone("given"), shelf.making("given") as made:
+        given.copy(source, made)
+        return Dataset(name, *shelf.take(made))
+
+
+def _mirrors(asked: Sequence[str] | None) -> Sequence[str]:
+    named = re.split(r"[\s,]+", os.environ.get(MIRRORS, "").strip())
+    chosen = list(asked or filter(None, named)) or list(_sets()["mnist"]["mirrors"])
+    for address in chosen:
+        if urlsplit(address).scheme not in ("http", "https"):
+            raise UsageError(
+                f"{address!r} is no mirror", remedy=f"give http:// or https:// addresses in {MIRRORS}"
+            )
+    return chosen
+
+
+def _mnist(shelf: Shelf, made: Path, mirrors: Sequence[str], patience: Patience) -> None:
+    """Fetch MNIST and unpack it; what has come stays for the next time where not all of it came."""
+    incoming = shelf.folder / ".incoming-mnist"
+    incoming.mkdir(exist_ok=True)
+    known = _sets()["mnist"]
+    seen = fetch(
+        {name: Wanted(**file) for name, file in known["archives"].items()}, mirrors, incoming, patience
+    )
+    if seen:
+        lines = "".join(f"\n  {mirror}: {'; '.join(told)}" for mirror, told in seen.items())
+        raise CheckError(
+            f"MNIST could not be fetched:{lines}",
+            remedy="bring the four files and say --data DIR, or use --data digits, which needs no network; "
+            f"{MIRRORS} names other mirrors",
+        )
+    for name in idx.FILES:
+        with gzip.open(incoming / f"{name}.gz") as source, (made / name).open("wb") as file:
+            shutil.copyfileobj(source, file)
+    shutil.rmtree(incoming)

@@ -1,0 +1,124 @@
+"""Files from the first mirror that has them: checked, and gone on with where another broke off."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+
+from hvlab.datasets.shelf import sha256
+
+_BLOCK = 1 << 16
+_PARTIAL = 206
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file that the mirrors have: its length and its sha256 in hex."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How many seconds a mirror may say nothing, and how many one file may take."""
+
+    silence: float = 10.0
+    file: float = 300.0
+
+
+class MirrorError(Exception):
+    """A mirror did not give a file; ``dead`` tells that it will give no other either."""
+
+    def __init__(self, seen: str, *, dead: bool = False) -> None:
+        super().__init__(seen)
+        self.dead = dead
+
+
+def fetch(
+    wanted: Mapping[str, Wanted], mirrors: Sequence[str], folder: Path, patience: Patience
+) -> dict[str, list[str]]:
+    """Bring the wanted files into ``folder``; return what was seen at each mirror where some are lacking.
+
+    It is empty when all are there. A file that is there stays; one that was begun is gone on with.
+    """
+    seen: dict[str, list[str]] = {mirror: [] for mirror in mirrors}
+    lacking = {name: file for name, file in wanted.items() if not _there(folder / name, file)}
+    for mirror in mirrors:
+        for name, file in list(lacking.items()):
+            try:
+                _take(f"{mirror.rstrip('/')}/{name}", folder / name, file, patience)
+                del lacking[name]
+            except MirrorError as error:
+                seen[mirror].append(f"{name}: {error}")
+                if error.dead:
+                    break
+    return seen if lacking else {}
+
+
+def _there(path: Path, file: Wanted) -> bool:
+    return path.is_file() and sha256(path) == file.sha256
+
+
+def _take(url: str, path: Path, file: Wanted, patience: Patience) -> None:
+    """Bring one file; begin anew where what another mirror began does not fit."""
+    part = path.with_name(f"{path.name}.part")
+    begun = part.stat().st_size if part.is_file() else 0
+    begun = begun if begun < file.bytes else 0
+    _load(url, part, begun, file, patience)
+    if begun and sha256(part) != file.sha256:
+        _load(url, part, 0, file, patience)
+    found = sha256(part)
+    if found != file.sha256:
+        part.unlink()
+        raise MirrorError(f"its sha256 is {found}, not {file.sha256}")
+    part.rename(path)
+
+
+def _load(url: str, part: Path, begun: int, file: Wanted, patience: Patience) -> None:
+    """Fetch what ``part`` lacks from byte ``begun`` on, or all of it where the mirror gives no parts."""
+    end = time.monotonic() + patience.file
+    with _told(patience), _opener(begun).open(url, timeout=patience.silence) as answer:
+        length = begun if answer.status == _PARTIAL else 0
+        announced = answer.length
+        if announced is not None and length + announced != file.bytes:
+            raise MirrorError(f"it has {length + announced} bytes, not {file.bytes}")
+        with part.open("ab" if length else "wb") as out:
+            for block in iter(lambda: answer.read1(_BLOCK), b""):
+                length += len(block)
+                if length > file.bytes:
+                    raise MirrorError(f"it goes on beyond {file.bytes} bytes")
+                out.write(block)
+                if time.monotonic() > end:
+                    told = f"only {length} of {file.bytes} bytes came in {patience.file:g} s"
+                    raise MirrorError(told, dead=True)
+    if length < file.bytes:
+        raise MirrorError(f"only {length} of {file.bytes} bytes came")
+
+
+def _opener(begun: int) -> urllib.request.OpenerDirector:
+    opener = urllib.request.build_opener()
+    opener.addheaders = [("User-Agent", "hvlab"), *([("Range", f"bytes={begun}-")] if begun else [])]
+    return opener
+
+
+@contextmanager
+def _told(patience: Patience) -> Iterator[None]:
+    """Turn whatever goes wrong with a connection into one line."""
+    try:
+        yield
+    except HTTPError as error:
+        error.close()
+        raise MirrorError(f"HTTP {error.code} {error.reason}") from error
+    except (URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        silent = f"no answer within {patience.silence:g} s"
+        told = silent if isinstance(reason, TimeoutError) else str(reason) or type(reason).__name__
+        raise MirrorError(told, dead=True) from error

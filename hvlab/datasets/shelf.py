@@ -1,0 +1,103 @@
+"""The controller's cache of data sets: each in a folder named after its key, whole or not there."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hvlab.datasets.idx import FILES
+
+_DIGITS = 16
+
+
+def key_of(sums: Mapping[str, str]) -> str:
+    """Return 16 hex digits that stand for files' names and content; ``sums`` is their sha256 by name.
+
+    It is the sha256 of what sha256sum prints for them, sorted by name.
+    """
+    text = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def sha256(path: Path) -> str:
+    """Return the sha256 of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def key_in(folder: Path) -> str | None:
+    """Return the key of the files in ``folder``; None where one is missing."""
+    try:
+        return key_of({name: sha256(folder / name) for name in FILES})
+    except FileNotFoundError:
+        return None
+
+
+class Shelf:
+    """The data sets in a cache folder."""
+
+    def __init__(self, cache: Path) -> None:
+        self.folder = cache / "datasets"
+
+    def find(self, key: str) -> Path | None:
+        """Return the folder of a set; None where it is not there, or is damaged."""
+        folder = self.folder / key
+        return folder if key_in(folder) == key else None
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Hold ``name`` against every other process; wait for one that has it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / f".{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def making(self, name: str) -> Iterator[Path]:
+        """Give whoever holds ``name`` an empty folder to make a set in; it is gone afterwards."""
+        made = self.folder / f".new-{name}"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def take(self, made: Path) -> tuple[Path, str]:
+        """Put the four files of ``made`` in their place; return where that is, and their key."""
+        key = key_of({name: sha256(made / name) for name in FILES})
+        folder = self.folder / key
+        with self.alone(key):
+            if self.find(key) is None:
+                shutil.rmtree(folder, ignore_errors=True)
+                made.rename(folder)
+        return folder, key
+
+
+def archive(folder: Path) -> Path:
+    """Return one compressed file with the four files of a set, made beside it where it is not there yet."""
+    packed = folder.with_name(f"{folder.name}.tar.gz")
+    with Shelf(folder.parent.parent).alone(folder.name):
+        if not packed.is_file():
+            part = packed.with_name(f".{packed.name}.part")
+            try:
+                with tarfile.open(part, "w:gz", compresslevel=1) as tar:
+                    for name in FILES:
+                        tar.add(folder / name, name, filter=_nobodys)
+                part.rename(packed)
+            finally:
+                with suppress(FileNotFoundError):
+                    part.unlink()
+    return packed
+
+
+def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o644
+    return member
