@@ -1,0 +1,114 @@
+"""``hvlab baseline``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hvlab import baseline
+from hvlab.baseline import output
+from hvlab.cli import options
+from hvlab.compare import Measurements, measurements, rows
+from hvlab.errors import UsageError
+from hvlab.paths import results_dir
+from hvlab.results import Store
+from hvlab.statistics import permutation, verdict
+
+_name = click.option("--name", default=baseline.DEFAULT, show_default=True, help="Which baseline of the lab.")
+
+
+@click.group("baseline")
+def command() -> None:
+    """Keep a run as the measure for later ones, and hold a run to it."""
+
+
+@command.command("set")
+@click.argument("run", required=False)
+@_name
+@options.results
+def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
+    """Keep the figures of RUN, by default the last, as the baseline of its lab."""
+    store = _store(folder)
+    found = _measured(store, run)
+    file = baseline.keep(store.folder, found, name=name)
+    click.echo(f"run {found.run_id} is now baseline {name} of lab {found.lab}: {file}")
+    needed = permutation.needed(verdict.ALARMS)
+    few = sum(len(measured.ok) < needed for measured in found.cells.values())
+    if few:
+        told = f"{few} of its {len(found.cells)} cells have too few repeats for a verdict"
+        click.echo(f"{told}: measure with --repeats {needed}", err=True)
+    return 0
+
+
+@command.command("check")
+@click.argument("run", required=False)
+@_name
+@click.option("--metric", help="What to compare. Default: step_time of trainings, time of collectives.")
+@click.option(
+    "--matters",
+    type=click.FloatRange(0),
+    default=100 * verdict.MATTERS,
+    show_default=True,
+    metavar="PERCENT",
+    help="The smallest difference that matters.",
+)
+@click.option("--strict", is_flag=True, help="Fail, too, where the repeats are too few or a case is missing.")
+@options.results
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json", "junit"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+@click.option(
+    "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead."
+)
+def check_run(
+    *,
+    run: str | None,
+    name: str,
+    metric: str | None,
+    matters: float,
+    strict: bool,
+    folder: Path | None,
+    output_format: str,
+    file: Path | None,
+) -> int:
+    """Hold RUN, by default the last, to the baseline of its lab; exit code 1 where it became slower."""
+    store = _store(folder)
+    found = _measured(store, run)
+    kept = baseline.kept(store.folder, found.lab, name=name)
+    if kept.run_id == found.run_id:
+        seen = f"run {found.run_id} is the baseline {name} itself"
+        raise UsageError(seen, remedy="measure again with `hvlab bench`, or name another run")
+    checked = baseline.check(found, kept, metric=metric, matters=matters / 100)
+    text = output.render(checked, output_format, strict=strict)
+    if file:
+        _write(file, text + "\n")
+    else:
+        click.echo(text)
+    for difference in checked.comparison.differences:
+        click.echo(f"differs (A: the run, B: the baseline): {difference}", err=True)
+    told = output.summary(checked, strict=strict)
+    click.echo(f"run {found.run_id} held to {kept.run_id}: {told}\n{rows.NOTE}", err=True)
+    return 0 if checked.passed(strict=strict) else 1
+
+
+def _store(folder: Path | None) -> Store:
+    return Store(folder.absolute() if folder else results_dir())
+
+
+def _measured(store: Store, run: str | None) -> Measurements:
+    chosen = store.run(run)
+    return measurements(chosen, store.records(chosen.run_id))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        seen = f"{file} cannot be written: {error.strerror}"
+        raise UsageError(seen, remedy="choose another file with --output") from error

@@ -1,0 +1,46 @@
+"""``hvlab compare``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from hvlab import tables
+from hvlab.cli import options
+from hvlab.compare import compare, measurements, rows
+from hvlab.paths import results_dir
+from hvlab.results import Store
+from hvlab.statistics import verdict
+
+
+@click.command("compare")
+@click.argument("run_a")
+@click.argument("run_b")
+@click.option("--metric", help="What to compare. Default: step_time of trainings, time of collectives.")
+@click.option(
+    "--matters",
+    type=click.FloatRange(0),
+    default=100 * verdict.MATTERS,
+    show_default=True,
+    metavar="PERCENT",
+    help="The smallest difference that matters.",
+)
+@options.results
+@options.output_format
+def command(
+    *, run_a: str, run_b: str, metric: str | None, matters: float, folder: Path | None, output_format: str
+) -> int:
+    """Compare RUN_A with RUN_B, cell by cell; "faster" is said only where the repeats carry it."""
+    store = Store(folder.absolute() if folder else results_dir())
+    runs = [store.run(run_a), store.run(run_b)]
+    a, b = (measurements(run, store.records(run.run_id)) for run in runs)
+    found = compare(a, b, metric=metric, matters=matters / 100)
+    if output_format == "json":
+        click.echo(json.dumps(rows.as_json(found), indent=1))
+        return 0
+    click.echo(tables.render(rows.table(found), rows.COLUMNS, output_format))
+    for note in rows.notes(found):
+        click.echo(note, err=output_format == "csv")
+    return 0

@@ -1,0 +1,104 @@
+"""A median with its interval, by a moving-block bootstrap whose distribution is computed, not drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_LONG_ENOUGH = 20
+_MOST_LAG = 0.97
+# Blocks hold their neighbours together, and so n/l of them vary less than the series does. Drawing
+# this many blocks fewer than fill it makes up for that; found by trying series of 25 to 400 values.
+_BLOCKS_FEWER = 2
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure and the bounds between which it lies, in the figure's own unit."""
+
+    low: float
+    mid: float
+    high: float
+
+
+def median(values: Sequence[float], *, level: float = 0.95) -> Interval:
+    """Return the median of one value or more with its bootstrap percentile interval.
+
+    The values are in the order of measurement. Neighbours may depend on one another, so whole blocks are
+    drawn (Kuensch 1989), as long as suits the series: see :func:`block`. The share of resamples whose
+    median is at most some value is a binomial tail for single values (Efron 1979), a convolution for
+    blocks; it is computed, so no random numbers are needed. One value is its own interval.
+
+    Raises ValueError where there is no value.
+    """
+    if not values:
+        raise ValueError("no value, no median")
+    mid = statistics.median(values)
+    if min(values) == max(values):
+        return Interval(mid, mid, mid)
+    ordered = sorted(values)
+    resamples = _Resamples(values)
+    drawn, tail = resamples.size, (1 - level) / 2
+    # Of an even number, the median lies between two: the interval takes the outer one on each side.
+    low = _first(len(values), lambda rank: resamples.at_least((drawn + 1) // 2, ordered[rank]) > tail)
+    high = _first(len(values), lambda rank: resamples.at_least(drawn // 2 + 1, ordered[rank]) >= 1 - tail)
+    return Interval(min(ordered[low], mid), mid, max(ordered[high], mid))
+
+
+def block(values: Sequence[float]) -> int:
+    """Return how many neighbours to draw together; 1 for independent values and for short series.
+
+    Carlstein's (1986) length for an autoregressive series. Its correlation comes from the sides of the
+    median that neighbours lie on, so that outliers do not count, by the arcsine law of normal series.
+    """
+    size = len(values)
+    if size < _LONG_ENOUGH:
+        return 1
+    mid = statistics.median(values)
+    sides = [int(value > mid) - int(value < mid) for value in values]
+    same = sum(one * other for one, other in itertools.pairwise(sides))
+    lag = min(math.sin(math.pi / 2 * same / max(1, sum(map(abs, sides)))), _MOST_LAG)
+    if lag <= 1 / math.sqrt(size):
+        return 1
+    length = math.pow(math.sqrt(6) * lag / (1 - lag * lag), 2 / 3) * math.cbrt(size)
+    return max(1, min(size // 4, round(length)))
+
+
+class _Resamples:
+    """All resamples of a series by blocks, and how many of their values are small."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        import numpy  # noqa: PLC0415 - it takes long, and `hvlab bench --help` imports this module
+
+        self._numpy: Any = numpy
+        self._values = numpy.asarray(values, dtype=float)
+        self._block = block(values)
+        self.size = len(values) - (_BLOCKS_FEWER * self._block if self._block > 1 else 0)
+        self._length = 1 << self.size.bit_length()
+
+    def at_least(self, count: int, bound: float) -> float:
+        """Return the share of resamples with at least ``count`` values up to ``bound``."""
+        before = self._numpy.concatenate(([0], self._numpy.cumsum(self._values <= bound)))
+        whole, rest = divmod(self.size, self._block)
+        spectrum = self._spectrum(before, self._block) ** whole
+        if rest:
+            spectrum = spectrum * self._spectrum(before, rest)
+        return float(self._numpy.fft.irfft(spectrum, self._length)[count : self.size + 1].sum())
+
+    def _spectrum(self, before: Any, length: int) -> Any:
+        """Return the transform of how many values of one block are small."""
+        found = self._numpy.bincount(before[length:] - before[:-length], minlength=length + 1)
+        return self._numpy.fft.rfft(found / found.sum(), self._length)
+
+
+def _first(size: int, holds: Callable[[int], bool]) -> int:
+    """Return the first rank for which ``holds``, which once true stays true; the last if there is none."""
+    low, high = 0, size - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low

@@ -1,0 +1,510 @@
+"""Warm-up, intervals, verdicts and slow hosts on synthetic series whose truth is known.
+
+Draws are seeded, so that a rate is the same at every run of the tests.
+"""
+
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hvlab.statistics import interval, laggard, permutation, ratio, verdict, warmup, welch
+from hvlab.statistics.interval import Interval
+from hvlab.statistics.verdict import Pair
+
+Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+# Relative noise around 1 of each launch, in rows; a column is a cell.
+NOISE: dict[str, Draw] = {
+    "normal": lambda draw, shape: np.exp(0.05 * draw.normal(size=shape)),
+    "lognormal": lambda draw, shape: 1 + 0.1 * draw.lognormal(0, 1, size=shape),
+    "heavy_tails": lambda draw, shape: np.exp(0.05 * draw.standard_t(2, size=shape)),
+    "slow_outliers": lambda draw, shape: (
+        (1 + 0.02 * draw.normal(size=shape))
+        * (1 + (draw.random(shape) < 0.1) * draw.exponential(2, size=shape))
+    ),
+    "two_modes": lambda draw, shape: (
+        (1 + 0.01 * draw.normal(size=shape)) * (1 + 0.15 * (draw.random(shape) < 0.5))
+    ),
+}
+
+
+def autocorrelated(draw: np.random.Generator, size: int, lag: float) -> list[float]:
+    values = [draw.normal()]
+    for step in draw.normal(size=size + 50):
+        values.append(lag * values[-1] + math.sqrt(1 - lag * lag) * step)
+    return values[-size:]
+
+
+# Warm-up
+
+
+def series(size: int, lead: list[float], *, noise: float = 0.02, seed: int = 0) -> list[float]:
+    """A series around 1; ``lead`` is added to its first values."""
+    values = 1 + noise * np.random.default_rng(seed).normal(size=size)
+    values[: len(lead)] += lead
+    return [float(value) for value in values]
+
+
+@pytest.mark.parametrize("size", [25, 30, 100, 1000])
+@pytest.mark.parametrize("kind", NOISE)
+def test_a_flat_series_has_no_warmup(size, kind):
+    draw = np.random.default_rng(size)
+    found = [warmup.found(NOISE[kind](draw, (size, 1))[:, 0].tolist()) for _ in range(60)]
+    # A first value that is an outlier, or of the slower mode, cannot be told from a warm-up.
+    share = {"slow_outliers": 0.8, "two_modes": 0.8, "heavy_tails": 0.9, "lognormal": 0.9}.get(kind, 0.95)
+    assert found.count(0) >= share * len(found)
+    assert sum(found) / len(found) < 0.05 * size
+
+
+@pytest.mark.parametrize(
+    ("size", "lead"),
+    [
+        (25, [0.5]),
+        (25, [9.0]),
+        (25, [0.2, 0.2, 0.2]),
+        (25, [0.1] * 4),
+        (25, [-0.1] * 4),
+        (30, [0.1] * 10),
+        (100, [3.0, 1.0, 0.5, 0.3, 0.2, 0.1]),
+        (100, [0.1] * 33),
+        (1000, [0.3] * 200),
+    ],
+)
+def test_a_known_warmup_is_found(size, lead):
+    found = [warmup.found(series(size, lead, seed=seed)) for seed in range(40)]
+    assert statistics.median(found) in range(len(lead), len(lead) + 2)
+    missed = sum(cut < len(lead) for cut in found)
+    assert missed <= 2
+    assert max(found) <= size // 2
+
+
+def test_a_slow_decay_is_cut_where_it_drowns_in_noise():
+    size, tau = 100, 10
+    decay = [math.exp(-i / tau) for i in range(size)]
+    found = [warmup.found(series(size, decay, seed=seed)) for seed in range(20)]
+    # exp(-3) and exp(-5) of the first excess: 2.5 and 0.3 times the noise.
+    assert all(3 * tau <= cut <= 5 * tau for cut in found)
+
+
+@pytest.mark.parametrize("place", [1, 5, 12, 24])
+def test_one_spike_is_no_warmup(place):
+    changed = 0
+    for seed in range(30):
+        values = series(25, [], seed=seed)
+        before = warmup.found(values)
+        values[place] *= 10
+        changed += warmup.found(values) > before
+    # Of the first two, the other may well be unusual, too.
+    assert changed <= (5 if place == 1 else 1)
+
+
+def test_a_spike_does_not_hide_a_warmup():
+    found = []
+    for seed in range(20):
+        values = series(40, [0.5] * 5, seed=seed)
+        values[30] *= 10
+        found.append(warmup.found(values))
+    assert min(found) == statistics.median(found) == 5
+
+
+@pytest.mark.parametrize("drift", [0.3, -0.3, 1.0])
+def test_a_drift_to_the_end_is_no_warmup(drift):
+    found = [warmup.found(series(50, [drift * i / 50 for i in range(50)], seed=seed)) for seed in range(40)]
+    assert found.count(0) >= 38
+
+
+def test_the_first_iteration_before_a_drift_is():
+    found = [
+        warmup.found(series(100, [1.0, *(0.1 * i / 100 for i in range(1, 100))], seed=seed))
+        for seed in range(20)
+    ]
+    assert statistics.median(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], 0),
+        ([9.0, 1.0, 1.0, 1.0], 0),
+        ([1.0] * 30, 0),
+        ([0.0] * 30, 0),
+        ([2.0] + [1.0] * 29, 1),
+        ([2.0] * 5 + [1.0, 1.0, 1.0001] * 10, 5),
+        ([2.0] * 20 + [1.0] * 10, 0),
+    ],
+    ids=["empty", "short", "flat", "zero", "first", "coarse_clock", "more_than_half"],
+)
+def test_warmup_of_plain_series(values, expected):
+    assert warmup.found(values) == expected
+
+
+# Interval of a median
+
+
+@pytest.mark.parametrize("values", [[3.5], [2.0, 2.0, 2.0]])
+def test_one_value_is_its_own_interval(values):
+    assert interval.median(values) == Interval(values[0], values[0], values[0])
+
+
+def test_no_value_has_no_median():
+    with pytest.raises(ValueError, match="no value"):
+        interval.median([])
+
+
+def test_the_interval_of_few_values_is_their_range():
+    assert interval.median([3.0, 1.0, 2.0]) == Interval(1.0, 2.0, 3.0)
+    assert interval.median([5.0, 1.0, 2.0, 3.0, 4.0]) == Interval(1.0, 3.0, 5.0)
+
+
+@pytest.mark.parametrize("size", [8, 25, 26])
+def test_the_interval_is_that_of_a_drawn_bootstrap(size):
+    draw = np.random.default_rng(size)
+    values = draw.lognormal(size=size)
+    assert interval.block(values.tolist()) == 1
+    medians = np.median(draw.choice(values, (40_000, size)), axis=1)
+    found = interval.median(values.tolist())
+    ordered = sorted(values)
+    for bound, share in ((found.low, 0.025), (found.high, 0.975)):
+        drawn = float(np.quantile(medians, share))
+        # Of an even number, a drawn median may lie between two values: the outer one is taken.
+        assert abs(ordered.index(bound) - np.searchsorted(ordered, drawn)) <= 1
+
+
+@pytest.mark.parametrize("size", [25, 26, 100])
+@pytest.mark.parametrize("kind", ["normal", "lognormal"])
+def test_the_interval_covers_the_median(size, kind):
+    draw = np.random.default_rng(7)
+    true = float(np.median(NOISE[kind](draw, (200_000, 1))))
+    found = [interval.median(NOISE[kind](draw, (size, 1))[:, 0].tolist()) for _ in range(400)]
+    assert 0.93 <= sum(one.low <= true <= one.high for one in found) / len(found) <= 0.99
+
+
+@pytest.mark.parametrize(("lag", "size", "least"), [(0.3, 100, 0.89), (0.5, 100, 0.88), (0.8, 400, 0.89)])
+def test_the_interval_of_a_correlated_series_is_wider(lag, size, least):
+    draw = np.random.default_rng(3)
+    found = []
+    for _ in range(150):
+        values = autocorrelated(draw, size, lag)
+        shuffled = draw.permutation(values).tolist()
+        found.append((interval.median(values), interval.median(shuffled)))
+    assert sum(one.low <= 0 <= one.high for one, _ in found) / len(found) >= least
+    kept = statistics.fmean(one.high - one.low for one, _ in found)
+    lost = statistics.fmean(other.high - other.low for _, other in found)
+    assert kept > lost * (1 + lag / 5)
+
+
+def test_the_level_widens_the_interval():
+    values = np.random.default_rng(0).normal(size=50).tolist()
+    narrow, wide = interval.median(values, level=0.5), interval.median(values, level=0.99)
+    assert wide.low < narrow.low <= narrow.mid <= narrow.high < wide.high
+
+
+def test_only_what_needs_them_loads_the_large_libraries():
+    code = (
+        "import sys; from hvlab.statistics import interval, warmup; warmup.found([1.0, 2.0] * 20);"
+        "print([name for name in ('numpy', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+# Ratio of two medians
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "critical"), [(4, 4, 0), (5, 5, 2), (8, 8, 13), (6, 10, 11), (10, 10, 23)]
+)
+def test_as_many_quotients_are_left_out_as_mann_and_whitney_have(a, b, critical):
+    # Tables of the two-sided test at 5 %: the largest U that is significant.
+    one, other = [1.0 + i / 100 for i in range(a)], [1.003 + i / 70 for i in range(b)]
+    quotients = sorted(x / y for x in one for y in other)
+    found = ratio.medians(one, other)
+    assert (found.low, found.high) == (quotients[critical], quotients[-1 - critical])
+
+
+def test_three_repeats_have_their_range():
+    assert ratio.medians([1.0, 2.0, 3.0], [1.0, 1.0, 2.0]) == Interval(0.5, 2.0, 3.0)
+
+
+@pytest.mark.parametrize("kind", NOISE)
+@pytest.mark.parametrize("count", [5, 8])
+def test_the_interval_covers_the_ratio(kind, count):
+    draw = np.random.default_rng(11)
+    covered = 0
+    for _ in range(300):
+        a, b = 0.8 * NOISE[kind](draw, (count, 1)), NOISE[kind](draw, (count, 1))
+        found = ratio.medians(a[:, 0].tolist(), b[:, 0].tolist())
+        covered += found.low <= 0.8 <= found.high
+    assert covered >= 0.93 * 300
+
+
+@pytest.mark.parametrize(("a", "b"), [([], [1.0]), ([1.0], []), ([0.0], [1.0]), ([1.0], [-1.0])])
+def test_no_ratio(a, b):
+    assert ratio.medians(a, b) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (Interval(0.85, 0.9, 0.95), "10.0 % lower (5.0 % to 15.0 %)"),
+        (Interval(0.95, 1.1, 1.2), "10.0 % higher (-5.0 % to 20.0 %)"),
+        (Interval(1.0, 1.0, 1.0), "0.0 % higher (0.0 % to 0.0 %)"),
+    ],
+)
+def test_a_ratio_in_words(found, told):
+    assert ratio.words(found) == told
+
+
+# Verdicts
+
+FASTER = ([1.00, 1.01, 0.99, 1.00, 1.02], [1.10, 1.12, 1.09, 1.10, 1.13])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "better", "kind"),
+    [
+        (*FASTER, "low", "faster"),
+        (*FASTER, "high", "slower"),
+        (*reversed(FASTER), "low", "slower"),
+        (*reversed(FASTER), "high", "faster"),
+        ([1.0] * 5, [1.1] * 5, "low", "faster"),
+        ([1.0] * 5, [1.0] * 5, "low", "same"),
+        ([0.0] * 5, [0.0] * 5, "high", "same"),
+        ([0.0] * 5, [1.0] * 5, "high", "unclear"),
+        ([1.0, 1.3, 0.8, 1.1, 0.9], [1.2, 1.0, 0.9, 1.4, 1.1], "low", "unclear"),
+        ([1.000, 1.001, 1.002, 1.000, 1.001], [1.01, 1.011, 1.012, 1.01, 1.011], "low", "same"),
+    ],
+)
+def test_verdicts(a, b, better, kind):
+    assert verdict.compare(a, b, better=better).kind == kind
+
+
+def test_a_verdict_tells_what_it_rests_on():
+    found = verdict.compare(*FASTER)
+    quotients = sorted(one / other for one in FASTER[0] for other in FASTER[1])
+    assert found.ratio == Interval(quotients[2], pytest.approx(1 / 1.1), quotients[22])
+    assert found.reason == "5 runs each"
+    assert found.chance == pytest.approx(2 / 252)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        (0, 3, "0 and 3 runs: repeat 5 times for a verdict"),
+        (1, 1, "1 run each: repeat 5 times for a verdict"),
+        (3, 3, "3 runs each: repeat 5 times for a verdict"),
+        (4, 4, "4 runs each: repeat 5 times for a verdict"),
+        (200, 2, "200 and 2 runs: repeat 5 times for a verdict"),
+    ],
+)
+def test_too_few_repeats_are_said_with_the_number_that_would_do(a, b, reason):
+    found = verdict.compare([1.0 + i / 1e4 for i in range(a)], [2.0 + i / 1e4 for i in range(b)])
+    assert (found.kind, found.reason, found.needed, found.chance) == ("too_few", reason, 5, None)
+
+
+@pytest.mark.parametrize("alarms", [0.05, 0.01, 0.002])
+def test_the_number_that_would_do_does(alarms):
+    needed = verdict.compare([1.0], [2.0], alarms=alarms).needed
+    for count, kind in ((needed, "faster"), (needed - 1, "too_few")):
+        a, b = [1 + i / 1000 for i in range(count)], [2 + i / 1000 for i in range(count)]
+        assert verdict.compare(a, b, alarms=alarms).kind == kind
+
+
+def test_unequal_numbers_of_repeats_can_do():
+    assert verdict.compare([1.0, 1.01, 0.99], [1.5 + i / 100 for i in range(10)]).kind == "faster"
+
+
+@pytest.mark.parametrize(("matters", "kind"), [(0.05, "unclear"), (0.02, "faster"), (0.2, "same")])
+def test_a_difference_has_to_matter(matters, kind):
+    a, b = [1.00, 1.001, 0.999, 1.0, 1.002], [1.04, 1.049, 1.03, 1.041, 1.06]
+    found = verdict.compare(a, b, matters=matters)
+    assert found.kind == kind
+    assert (f"the {100 * matters:g} % that matter" in found.reason) == (kind != "faster")
+
+
+def pairs(a: np.ndarray, b: np.ndarray) -> list[Pair]:
+    return [
+        Pair(dict(enumerate(one.tolist())), dict(enumerate(other.tolist())))
+        for one, other in zip(a.T, b.T, strict=True)
+    ]
+
+
+def alarmed(found: list[verdict.Verdict]) -> bool:
+    return any(one.kind in ("faster", "slower") for one in found)
+
+
+@pytest.mark.parametrize(("repeats", "cells", "trials"), [(5, 1, 1500), (5, 6, 600), (8, 3, 300)])
+@pytest.mark.parametrize("kind", NOISE)
+def test_false_alarms_are_at_most_one_percent_of_comparisons(kind, repeats, cells, trials):
+    draw = np.random.default_rng(2024)
+    alarms = sum(
+        alarmed(verdict.compare_all(pairs(*np.split(NOISE[kind](draw, (2 * repeats, cells)), 2))))
+        for _ in range(trials)
+    )
+    assert alarms <= 0.01 * trials
+
+
+@pytest.mark.parametrize("wider", [3, 10])
+def test_a_noisier_side_is_no_faster_or_slower_side(wider):
+    draw = np.random.default_rng(5)
+    alarms = 0
+    for _ in range(1000):
+        a, b = draw.normal(size=(5, 2)), wider * draw.normal(size=(5, 2))
+        alarms += alarmed(verdict.compare_all(pairs(np.exp(0.01 * a), np.exp(0.01 * b))))
+    assert alarms <= 15
+
+
+def test_cells_that_share_their_noise_raise_no_more_alarms():
+    draw = np.random.default_rng(6)
+    trials = 500
+    alarms = 0
+    for _ in range(trials):
+        shared, own = draw.normal(size=(10, 1)), draw.normal(size=(10, 6))
+        noise = np.exp(0.05 * shared + 0.01 * own)
+        alarms += alarmed(verdict.compare_all(pairs(noise[:5], noise[5:])))
+    assert alarms <= 0.01 * trials
+
+
+@pytest.mark.parametrize(
+    ("repeats", "cells", "power"), [(5, 1, 0.97), (5, 8, 0.8), (7, 8, 0.93), (8, 30, 0.9)]
+)
+def test_ten_percent_at_two_percent_noise_is_found(repeats, cells, power):
+    draw = np.random.default_rng(1)
+    trials = 150
+    found = 0
+    for _ in range(trials):
+        a, b = np.split(np.exp(0.02 * draw.normal(size=(2 * repeats, cells))), 2)
+        b[:, 0] *= 1.1
+        found += verdict.compare_all(pairs(a, b))[0].kind == "faster"
+    assert found >= power * trials
+
+
+def test_other_cells_being_faster_makes_no_alarm_of_those_that_are_not():
+    draw = np.random.default_rng(8)
+    trials, alarms, found = 300, 0, 0
+    for _ in range(trials):
+        a, b = np.split(np.exp(0.03 * draw.normal(size=(10, 6))), 2)
+        b[:, :3] *= 1.5
+        told = verdict.compare_all(pairs(a, b))
+        found += all(one.kind == "faster" for one in told[:3])
+        alarms += alarmed(told[3:])
+    assert alarms <= 0.01 * trials
+    assert found >= 0.9 * trials
+
+
+def test_repeats_that_failed_in_some_cells_do_not_spoil_the_others():
+    draw = np.random.default_rng(4)
+    a, b = np.split(np.exp(0.01 * draw.normal(size=(12, 3))), 2)
+    whole = pairs(a, 1.3 * b)
+    gaps = [Pair({k: v for k, v in whole[0].a.items() if k != 3}, whole[0].b), whole[1]]
+    lost = Pair({0: 1.0}, whole[2].b)
+    assert [one.kind for one in verdict.compare_all([*gaps, lost])] == ["faster", "faster", "too_few"]
+
+
+def test_no_pair_no_verdict():
+    assert verdict.compare_all([]) == []
+
+
+def test_holm():
+    assert welch.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert welch.holm([0.9, 0.9]) == [1.0, 1.0]
+
+
+def test_welch_is_the_textbook_one_below_seven_values():
+    a, b = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4]
+    assert welch.chance(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    longer = [*a, 30.0, 25.0], [*b, 24.0, 22.0, 60.0]
+    expected = stats.ttest_ind(*longer, equal_var=False, trim=0.15).pvalue
+    assert welch.chance(*longer) == pytest.approx(expected)
+
+
+def test_all_labellings_are_taken_while_they_are_few():
+    assert permutation.labellings(5, 5).shape == (252, 10)
+    assert permutation.labellings(5, 5)[0].tolist() == [1] * 5 + [0] * 5
+    many = permutation.labellings(10, 12)
+    assert many.shape == (2000, 22)
+    assert set(many.sum(axis=1)) == {10}
+    assert many[0].tolist() == [1] * 10 + [0] * 12
+
+
+# Slow hosts
+
+
+def launches(times: np.ndarray) -> list[dict[str, float]]:
+    """Launches in rows, hosts n1, n2, ... in columns."""
+    return [{f"n{number}": float(time) for number, time in enumerate(row, start=1)} for row in times]
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 8])
+def test_hosts_alike_are_named_in_at_most_one_percent_of_labs(hosts):
+    draw = np.random.default_rng(31)
+    trials = 300 * len(NOISE)
+    count = laggard.needed(hosts) + 2
+    alarms = sum(
+        bool(laggard.named([launches(noise(draw, (count, hosts)) ** 3)]))
+        for noise in NOISE.values()
+        for _ in range(trials // len(NOISE))
+    )
+    assert alarms <= 0.01 * trials
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 8])
+def test_a_slow_host_is_named_with_how_slow(hosts):
+    draw = np.random.default_rng(hosts)
+    for _ in range(30):
+        times = np.exp(0.02 * draw.normal(size=(laggard.needed(hosts), hosts)))
+        times[:, hosts - 1] *= 1.2
+        (found,) = laggard.named([launches(times)])
+        assert found.host == f"n{hosts}"
+        assert found.slower.low <= 1.2 * 1.02
+        assert found.slower.high >= 1.2 / 1.02
+        assert found.launches == len(times)
+
+
+def test_two_slow_hosts_are_both_named():
+    times = np.exp(0.02 * np.random.default_rng(0).normal(size=(10, 8)))
+    times[:, 2] *= 1.5
+    times[:, 5] *= 1.2
+    assert [found.host for found in laggard.named([launches(times)])] == ["n3", "n6"]
+
+
+def test_one_bad_hour_does_not_make_a_slow_host():
+    times = np.exp(0.02 * np.random.default_rng(0).normal(size=(12, 3)))
+    times[3, 1] *= 20
+    assert laggard.named([launches(times)]) == []
+
+
+def test_slower_by_less_than_matters_is_not_named():
+    times = np.exp(0.001 * np.random.default_rng(0).normal(size=(12, 3)))
+    times[:, 1] *= 1.03
+    assert laggard.named([launches(times)]) == []
+    assert laggard.named([launches(times)], matters=0.02)[0].host == "n2"
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 5, 10, 100])
+def test_the_launches_needed_do_and_fewer_do_not(hosts):
+    needed = laggard.needed(hosts)
+    times = np.ones((needed, hosts))
+    times[:, 0] = 2
+    assert [found.host for found in laggard.named([launches(times)])] == ["n1"]
+    assert laggard.named([launches(times[:-1])]) == []
+
+
+def test_launches_of_some_hosts_count_for_those():
+    draw = np.random.default_rng(0)
+    three, two = (np.exp(0.02 * draw.normal(size=(6, count))) for count in (3, 2))
+    three[:, 1] *= 1.2
+    two[:, 1] *= 1.2
+    groups = [launches(three), launches(1e6 * two)]
+    assert [(found.host, found.launches) for found in laggard.named(groups)] == [("n2", 12)]
+
+
+@pytest.mark.parametrize("groups", [[], [[]], [[{"n1": 1.0}]], [[{"n1": 1.0, "n2": 0.0}]]])
+def test_nothing_to_compare_names_nobody(groups):
+    assert laggard.named(groups) == []
+    assert laggard.slowest_of(groups) is None
