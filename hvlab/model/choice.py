@@ -1,0 +1,67 @@
+"""Which sweep, and which steps, tell about a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hvlab.model.fit import Fit
+from hvlab.model.training import Training
+
+# What the allreduce of each compression carries.
+_DTYPES: Mapping[str, str] = {
+    "none": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "8bit": "int8",
+    "naive8": "int8",
+}
+# What Horovod's optimiser asks for, where a sweep has the choice.
+_USUAL: Mapping[str, object] = {"op": "average", "form": "single", "tensors": 1, "in_place": True}
+
+
+def matching(fits: Iterable[Fit], training: Training) -> Fit | None:
+    """Return the fit whose sweep is most like what a training does.
+
+    Backend, topology and device must be the same; then launcher, type, container and tuning decide, and of
+    equals the one with most points.
+    """
+    fitting = [
+        fit
+        for fit in fits
+        if fit.sweep.collective == "allreduce"
+        and fit.sweep.backend == training.backend
+        and fit.sweep.topology == training.topology
+        and _device(fit, training)
+    ]
+    return max(fitting, key=lambda fit: (_likeness(fit, training), len(fit.points)), default=None)
+
+
+def source_of(training: Training, among: Sequence[Training]) -> Training:
+    """Return the training whose steps tell how much is hidden: itself, or the other scaling of the same."""
+    if training.steps:
+        return training
+    for other in among:
+        same = (other.workload, other.backend, other.launcher, other.params, other.topology)
+        if other.steps and same == (
+            training.workload,
+            training.backend,
+            training.launcher,
+            training.params,
+            training.topology,
+        ):
+            return other
+    return training
+
+
+def _device(fit: Fit, training: Training) -> bool:
+    ours, theirs = training.get("device"), dict(fit.sweep.params).get("device")
+    return ours is None or theirs is None or ours == theirs
+
+
+def _likeness(fit: Fit, training: Training) -> int:
+    theirs = dict(fit.sweep.params)
+    dtype = _DTYPES.get(str(training.get("compression") or "none"), "float32")
+    wanted: dict[str, object] = {**dict(training.params), **_USUAL, "dtype": dtype}
+    shared = theirs.keys() & wanted.keys()
+    alike = [name for name in shared if theirs[name] == wanted[name]]
+    return len(alike) + (fit.sweep.launcher == training.launcher)

@@ -1,0 +1,111 @@
+"""Which term dominates a collective, a training step, or a whole run: shares drawn from figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from hvlab.cells import Cell, Measured
+from hvlab.model.choice import matching
+from hvlab.model.explanation import Explanation
+from hvlab.model.fit import Fit, NoFit
+from hvlab.model.step import basis
+from hvlab.model.training import Step, Training, trainings
+from hvlab.model.versus import backends, models, names_of
+
+# From which share of a run on start-up is worth a word, and from which it is most of it.
+_MATTERS = 0.1
+_MOST = 0.5
+
+
+def explain(cells: Mapping[Cell, Measured], fits: Iterable[Fit | NoFit]) -> list[Explanation]:
+    """Return everything that the figures explain.
+
+    The collectives at the largest number of ranks and their smallest and largest size, the largest step and
+    the start-up of each training, the backends against each other, and the models against each other.
+    """
+    known = tuple(one for one in fits if isinstance(one, Fit))
+    found = [
+        collective(fit, fit.sweep.ranks[-1], size)
+        for fit in known
+        for size in (fit.sweep.sizes[0], fit.sweep.sizes[-1])
+    ]
+    measured = trainings(cells)
+    for training in measured:
+        for explanation in (_largest(training, matching(known, training)), startup(training)):
+            if explanation:
+                found.append(explanation)
+    return [*found, *backends(known), *models(measured)]
+
+
+def collective(fit: Fit, ranks: int, size_bytes: float) -> Explanation:
+    """Return which term dominates a collective of that size: its start, latency or bandwidth."""
+    terms = fit.cost.terms(ranks, size_bytes)
+    parts = {"start": terms.start_s, "latency": terms.latency_s, "bandwidth": terms.bandwidth_s}
+    shares = {name: seconds / terms.seconds for name, seconds in parts.items()}
+    numbers = {"ranks": ranks, "size_bytes": size_bytes, "seconds_ms": terms.seconds * 1e3}
+    names = {
+        "collective": fit.sweep.collective,
+        "backend": fit.sweep.backend,
+        "launcher": fit.sweep.launcher,
+        "topology": fit.sweep.topology,
+        "algorithm": fit.algorithm,
+    }
+    return Explanation(f"collective.{_most(shares)}", shares | numbers, names)
+
+
+def step(training: Training, measured: Step, fit: Fit | None) -> Explanation | None:
+    """Return which term dominates a measured step; None without a step at one rank to compare with.
+
+    Compute is the mean over the hosts, waiting what the slowest host takes more. What the step takes beyond
+    its own work is shared out as the fit has it: to start, latency and bandwidth, and what is longer than
+    the whole allreduce to other. Without a fit it is all communication.
+    """
+    base, size = training.base, training.sent_bytes
+    if base is None:
+        return None
+    own = basis(training, base, size or 0)
+    ranks = np.array([measured.ranks], dtype=float)
+    compute = measured.mean_compute_s
+    if compute is None:
+        compute = float(own.compute(ranks)[0])
+    waiting = (measured.compute_s or compute) - compute
+    other = float(own.local_s / own.divisor(ranks)[0])
+    beyond = max(0.0, measured.seconds - compute - waiting - other)
+    parts = {"compute": compute, "waiting": waiting, "start": 0.0, "latency": 0.0, "bandwidth": 0.0}
+    if fit and size:
+        terms = fit.cost.terms(measured.ranks, size, operations=own.operations)
+        part = min(1.0, beyond / terms.seconds)
+        parts["start"] = terms.start_s * part
+        parts["latency"] = terms.latency_s * part
+        parts["bandwidth"] = terms.bandwidth_s * part
+        other += beyond - terms.seconds * part
+        parts["communication"] = 0.0
+    else:
+        parts["communication"] = beyond
+    parts["other"] = other
+    whole = sum(parts.values())
+    shares = {name: seconds / whole for name, seconds in parts.items()}
+    numbers = {"ranks": measured.ranks, "seconds_ms": measured.seconds * 1e3}
+    return Explanation(f"step.{_most(shares)}", shares | numbers, names_of(training))
+
+
+def startup(training: Training) -> Explanation | None:
+    """Return what start-up is of a run at the largest number of ranks; None where it was not measured."""
+    largest = training.steps[-1] if training.steps else None
+    if largest is None or not largest.startup_s or not largest.training_s:
+        return None
+    begun, trained = largest.startup_s, largest.training_s
+    share = begun / (begun + trained)
+    word = "dominates" if share >= _MOST else "matters" if share >= _MATTERS else "small"
+    numbers = {"share": share, "startup_s": begun, "training_s": trained, "ranks": largest.ranks}
+    return Explanation(f"startup.{word}", numbers, names_of(training))
+
+
+def _largest(training: Training, fit: Fit | None) -> Explanation | None:
+    return step(training, training.steps[-1], fit) if training.steps else None
+
+
+def _most(shares: Mapping[str, float]) -> str:
+    return max(shares, key=lambda name: shares[name])

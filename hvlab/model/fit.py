@@ -1,0 +1,220 @@
+"""Alpha, beta and the start of an operation, fitted to a sweep; checked on what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hvlab.cells import Cell, Measured
+from hvlab.model.costs import Cost
+from hvlab.model.explanation import Explanation
+from hvlab.model.problem import Problem, Rows, Values
+from hvlab.model.sweep import Point, Sweep, sweeps
+from hvlab.model.warnings import of_fit
+
+DRAWS = 100
+_TIE = 1e-6
+
+
+@dataclass(frozen=True)
+class Error:
+    """Relative errors of a fit (0.1 is 10 %) over its points."""
+
+    median: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A point that was left out, and what the fit to the others said of it."""
+
+    point: Point
+    predicted_s: float
+
+    @property
+    def error(self) -> float:
+        """Return the relative error, negative where the prediction was too short."""
+        return self.predicted_s / self.point.seconds - 1
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The largest case, left out: all points of the largest number of ``ranks``, or of the largest ``size``.
+
+    ``error`` is the mean of the relative errors without their signs.
+    """
+
+    kind: str
+    value: int
+    points: tuple[Checked, ...]
+    error: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A cost that explains a sweep.
+
+    ``votes``: in which share of the draws each algorithm was chosen; ``draws``: costs that the sweep allows
+    as well, from which predictions take their band.
+    """
+
+    sweep: Sweep
+    cost: Cost
+    error: Error
+    left_out: LeftOut | None
+    votes: Mapping[str, float]
+    draws: tuple[Cost, ...]
+    warnings: tuple[Explanation, ...]
+
+    @property
+    def algorithm(self) -> str:
+        """Return ring, tree or halving."""
+        return self.cost.algorithm
+
+    @property
+    def alpha_s(self) -> float:
+        """Return the time of an empty message in seconds."""
+        return self.cost.alpha_s
+
+    @property
+    def beta_s_per_byte(self) -> float:
+        """Return the time of a byte in seconds."""
+        return self.cost.beta_s_per_byte
+
+    @property
+    def constant_s(self) -> float:
+        """Return the start of an operation in seconds."""
+        return self.cost.constant_s
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """Return the smallest and the largest number of ranks, of several, that the fit is of."""
+        return self.sweep.ranks[0], self.sweep.ranks[-1]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Return the smallest and the largest size in bytes that the fit is of."""
+        return self.sweep.sizes[0], self.sweep.sizes[-1]
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """Return the points of several ranks, that the fit is of."""
+        return tuple(point for point in self.sweep.points if point.ranks > 1)
+
+
+@dataclass(frozen=True)
+class NoFit:
+    """A sweep that carries no fit, and why."""
+
+    sweep: Sweep
+    reason: Explanation
+
+
+def fits(
+    cells: Mapping[Cell, Measured], *, collective: str = "allreduce", virtual: bool = False
+) -> list[Fit | NoFit]:
+    """Return a fit of each sweep of a collective, or why there is none.
+
+    ``virtual`` says that the hosts are virtual machines which share one machine's cores.
+    """
+    return [fit(sweep, virtual=virtual) for sweep in sweeps(cells, collective=collective)]
+
+
+def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 1) -> Fit | NoFit:
+    """Return the fit of one sweep by non-negative least squares of the relative errors.
+
+    The algorithm is the one that says best what was left out: the points of the largest number of ranks,
+    or where only one number was measured, of the largest size. The draws are a parametric bootstrap (Efron,
+    Tibshirani: An Introduction to the Bootstrap, 1993, section 6.5): fits to the sweep with its times
+    scattered as they scatter about the fit, or as much more as so few points may hide (the scatter is
+    itself drawn, from the chi-squared distribution of its degrees of freedom). Each draw chooses its
+    algorithm; where nothing tells the algorithms apart, they take turns.
+    """
+    problem = Problem(sweep)
+    rows = problem.everything
+    reason = _unfit(sweep, problem)
+    if reason:
+        return NoFit(sweep, reason)
+    names = _chosen(problem, rows)
+    cost = problem.solve(names[0], rows)
+    errors = problem.errors(cost, problem.several(rows))
+    found = tuple(_drawn(problem, cost, draws, seed)) or (cost,)
+    votes = {name: sum(drawn.algorithm == name for drawn in found) / len(found) for name in problem.columns}
+    error = Error(float(np.median(errors)), float(errors.max()))
+    checked = _left_out(problem, names[0], rows)
+    known = problem.start_known(rows)
+    notes = of_fit(
+        sweep,
+        cost,
+        error=error.median,
+        check=checked.error if checked else None,
+        share=votes[cost.algorithm] if draws else None,
+        start_known=known,
+        virtual=virtual,
+    )
+    return Fit(sweep, cost, error, checked, votes, found, notes)
+
+
+def _unfit(sweep: Sweep, problem: Problem) -> Explanation | None:
+    if not sweep.points:
+        return Explanation("nothing_measured", {"failed": sweep.failed})
+    if not sweep.ranks:
+        return Explanation("one_rank")
+    if not problem.solvable(problem.everything):
+        return Explanation("one_size")
+    needed = problem.unknowns + 1
+    if len(problem.points) < needed:
+        return Explanation("few_points", {"points": len(problem.points), "needed": needed})
+    return None
+
+
+def _split(problem: Problem, rows: Rows) -> tuple[str, Rows, Rows] | None:
+    """Return what is left out (ranks or size), the rows that stay and those that do not."""
+    several = problem.several(rows)
+    for kind, values in (("ranks", problem.ranks), ("size", problem.sizes)):
+        out = (problem.ranks[rows] > 1) & (values[rows] == values[several].max())
+        if problem.solvable(rows[~out]):
+            return kind, rows[~out], rows[out]
+    return None
+
+
+def _mean(errors: Values) -> float:
+    return float(errors.mean())
+
+
+def _left_out(problem: Problem, algorithm: str, rows: Rows) -> LeftOut | None:
+    split = _split(problem, rows)
+    if split is None:
+        return None
+    kind, stay, out = split
+    cost = problem.solve(algorithm, stay)
+    predicted = problem.predicted(cost, out).tolist()
+    points = [problem.points[row] for row in out]
+    value = points[0].ranks if kind == "ranks" else points[0].size_bytes
+    checked = tuple(Checked(point, said) for point, said in zip(points, predicted, strict=True))
+    return LeftOut(kind, value, checked, _mean(problem.errors(cost, out)))
+
+
+def _chosen(problem: Problem, rows: Rows) -> list[str]:
+    """Return the algorithm that says best what is left out; several where nothing tells them apart."""
+    split = _split(problem, rows)
+    names = list(problem.columns)
+    if split is None:
+        return names
+    _, stay, out = split
+    errors = {name: _mean(problem.errors(problem.solve(name, stay), out)) for name in names}
+    least = min(errors.values())
+    return [name for name in names if errors[name] <= least + _TIE]
+
+
+def _drawn(problem: Problem, cost: Cost, draws: int, seed: int) -> Iterator[Cost]:
+    random = np.random.default_rng(seed)
+    rows = problem.everything
+    scatter, freedom = problem.scatter(cost)
+    for turn in range(draws):
+        widened = scatter * np.sqrt(freedom / random.chisquare(freedom))
+        changed = problem.times(np.exp(widened * random.standard_normal(len(rows))))
+        names = _chosen(changed, rows)
+        yield changed.solve(names[turn % len(names)], rows, start_share=random.random())

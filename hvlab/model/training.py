@@ -1,0 +1,170 @@
+"""Training steps as measured, gathered by what a prediction is of."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from hvlab.cells import Cell, Measured, Param
+from hvlab.model.costs import COLLECTIVES
+from hvlab.model.sweep import TOPOLOGIES, Topology, topologies
+
+Scaling = Literal["weak", "strong"]
+SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
+SERIAL = "serial"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step on some ranks, times in seconds; ``repeats`` holds the step time of each repeat.
+
+    ``compute_s`` is forward, backward and update on the slowest host, ``mean_compute_s`` on all of them.
+    ``sent_bytes`` is what a rank gives to the allreduce in a step.
+    """
+
+    ranks: int
+    repeats: tuple[float, ...]
+    compute_s: float | None = None
+    mean_compute_s: float | None = None
+    sent_bytes: float | None = None
+    flops_per_sample: float | None = None
+    samples_per_s: float | None = None
+    startup_s: float | None = None
+    training_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Return the median over the repeats."""
+        return statistics.median(self.repeats)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A workload on one backend and topology, measured alike but for the number of ranks.
+
+    ``params`` are those of the cells but ``scaling``; ``steps`` are sorted by ranks. ``base`` is the step
+    at one rank: of this backend, or else of the program without Horovod (``serial_base``).
+    """
+
+    workload: str
+    backend: str
+    launcher: str
+    topology: Topology
+    scaling: Scaling
+    params: tuple[tuple[str, Param], ...]
+    steps: tuple[Step, ...]
+    base: Step | None
+    serial_base: bool = False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a parameter."""
+        return dict(self.params).get(name, default)
+
+    @property
+    def sent_bytes(self) -> float | None:
+        """Return what a rank gives to the allreduce in a step, from the largest number of ranks."""
+        found = [step.sent_bytes for step in (self.base, *self.steps) if step and step.sent_bytes]
+        return found[-1] if found else None
+
+    def below(self, ranks: int) -> Training:
+        """Return the training without the steps of that many ranks or more."""
+        return replace(self, steps=tuple(step for step in self.steps if step.ranks < ranks))
+
+
+_Params = tuple[tuple[str, Param], ...]
+_Key = tuple[str, str, str, _Params]
+
+
+def trainings(cells: Mapping[Cell, Measured]) -> list[Training]:
+    """Return every training of several ranks or of one, for each topology and scaling.
+
+    A scaling that was not measured has no steps of its own, but the same step at one rank.
+    """
+    found: dict[_Key, dict[Cell, Measured]] = {}
+    for cell, measured in cells.items():
+        if cell.workload not in COLLECTIVES and _positive((measured,), "step_time"):
+            key = (cell.workload, cell.backend, cell.launcher, cell.without("scaling"))
+            found.setdefault(key, {})[cell] = measured
+    serial = {key: group for key, group in found.items() if key[1] == SERIAL}
+    return [
+        training
+        for key, group in found.items()
+        if key[1] != SERIAL
+        for training in _of_group(key, group, serial)
+    ]
+
+
+def _of_group(
+    key: _Key, group: Mapping[Cell, Measured], serial: Mapping[_Key, Mapping[Cell, Measured]]
+) -> Iterator[Training]:
+    singles = {cell: measured for cell, measured in group.items() if cell.ranks == 1}
+    base = _step(singles) if singles else None
+    serial_base = base is None
+    if base is None:
+        base = next((_step(cells) for other, cells in serial.items() if _alike(key, other)), None)
+    for topology in TOPOLOGIES:
+        for scaling in SCALINGS:
+            by_ranks: dict[int, dict[Cell, Measured]] = {}
+            for cell, measured in group.items():
+                if cell.ranks > 1 and topology in topologies(cell) and _scaling(cell) == scaling:
+                    by_ranks.setdefault(cell.ranks, {})[cell] = measured
+            steps = tuple(_step(by_ranks[ranks]) for ranks in sorted(by_ranks))
+            workload, backend, launcher, params = key
+            yield Training(workload, backend, launcher, topology, scaling, params, steps, base, serial_base)
+
+
+def _scaling(cell: Cell) -> Any:
+    return cell.get("scaling") or "weak"
+
+
+def _alike(key: _Key, other: _Key) -> bool:
+    """Return whether two groups run the same program: tuning of Horovod and compression do not count."""
+    ours, theirs = dict(key[3]), dict(other[3])
+    shared = (ours.keys() & theirs.keys()) - {"compression"}
+    return key[0] == other[0] and all(ours[name] == theirs[name] for name in shared)
+
+
+def _step(cells: Mapping[Cell, Measured]) -> Step:
+    """Return one step of cells alike but for their hosts: the values of all repeats together."""
+    slowest, mean = _compute(cells.values())
+    return Step(
+        ranks=next(iter(cells)).ranks,
+        repeats=_positive(cells.values(), "step_time"),
+        compute_s=slowest,
+        mean_compute_s=mean,
+        sent_bytes=_middle(cells.values(), "sent_bytes") or _middle(cells.values(), "gradient_bytes"),
+        flops_per_sample=_middle(cells.values(), "flops"),
+        samples_per_s=_middle(cells.values(), "throughput"),
+        startup_s=_middle(cells.values(), "startup"),
+        training_s=_middle(cells.values(), "training_time"),
+    )
+
+
+def _positive(found: Iterable[Measured], metric: str) -> tuple[float, ...]:
+    values = (value for measured in found for value in measured.of(metric))
+    return tuple(value for value in values if math.isfinite(value) and value > 0)
+
+
+def _middle(found: Iterable[Measured], metric: str) -> float | None:
+    values = _positive(found, metric)
+    return statistics.median(values) if values else None
+
+
+def _compute(found: Iterable[Measured]) -> tuple[float | None, float | None]:
+    """Return the compute time of a step on the slowest host and on all, medians over the cells."""
+    slowest, means = [], []
+    for measured in found:
+        by_host = [
+            statistics.median(values["host_compute_time"].values())
+            for values in measured.hosts.values()
+            if values.get("host_compute_time")
+        ]
+        overall = _middle((measured,), "compute_time")
+        hosts = by_host or ([] if overall is None else [overall])
+        if hosts:
+            slowest.append(max(hosts))
+            means.append(statistics.fmean(hosts))
+    return (statistics.median(slowest), statistics.median(means)) if slowest else (None, None)

@@ -1,0 +1,98 @@
+"""Costs of the collectives: the published formulas, and that more never costs less."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from hvlab.errors import UsageError
+from hvlab.model.costs import SHAPES, Cost, crossing, shape
+
+ALGORITHMS = [(collective, name) for collective, found in SHAPES.items() for name in found]
+costs = some.builds(
+    lambda kind, alpha, beta, start: Cost(*kind, alpha, beta, start),
+    some.sampled_from(ALGORITHMS),
+    some.floats(0, 1e-3),
+    some.floats(0, 1e-6),
+    some.floats(0, 1e-2),
+)
+ranks = some.integers(1, 2048)
+sizes = some.integers(0, 2**34)
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithm", "messages", "volume"),
+    [
+        ("allreduce", "ring", 14, 14 / 8),
+        ("allreduce", "tree", 3, 3),
+        ("allreduce", "halving", 6, 14 / 8),
+        ("reducescatter", "ring", 7, 7 / 8),
+        ("reducescatter", "tree", 3, 7 / 8),
+        ("allgather", "ring", 7, 7 / 8),
+        ("allgather", "tree", 3, 7 / 8),
+        ("alltoall", "ring", 7, 7 / 8),
+        ("alltoall", "tree", 3, 1.5),
+        ("broadcast", "ring", 10, 14 / 8),
+        ("broadcast", "tree", 3, 3),
+    ],
+)
+def test_the_shapes_on_eight_ranks_are_the_published_ones(collective, algorithm, messages, volume):
+    found = shape(collective, algorithm, 8)
+    assert (found.messages, found.volume) == (messages, volume)
+
+
+def test_the_table_above_holds_every_algorithm():
+    marks = test_the_shapes_on_eight_ranks_are_the_published_ones.pytestmark
+    assert [row[:2] for row in marks[0].args[1]] == ALGORITHMS
+
+
+@pytest.mark.parametrize("count", [3, 5, 6, 7, 1023])
+def test_a_tree_of_any_number_has_the_rounds_of_the_next_power_of_two(count):
+    assert shape("allreduce", "tree", count).messages == math.ceil(math.log2(count))
+
+
+def test_a_ring_of_known_terms():
+    terms = Cost("allreduce", "ring", 10e-6, 1e-9, 1e-3).terms(4, 1_000_000, operations=3)
+    assert terms.start_s == pytest.approx(3e-3)
+    assert terms.latency_s == pytest.approx(3 * 6 * 10e-6)
+    assert terms.bandwidth_s == pytest.approx(1.5e-3)
+    assert terms.seconds == pytest.approx(3e-3 + 180e-6 + 1.5e-3)
+
+
+def test_units_for_people():
+    cost = Cost("allreduce", "ring", 15e-6, 8e-11)
+    assert cost.alpha_us == pytest.approx(15)
+    assert cost.bandwidth_gb_per_s == pytest.approx(12.5)
+    assert Cost("allreduce", "ring", 15e-6, 0).bandwidth_gb_per_s is None
+
+
+@given(costs, ranks, ranks, sizes, sizes)
+def test_more_ranks_or_bytes_never_cost_less(cost, one, other, small, large):
+    few, many = sorted((one, other))
+    short, long = sorted((small, large))
+    assert cost.seconds(few, short) <= cost.seconds(many, short) * (1 + 1e-12)
+    assert cost.seconds(many, short) <= cost.seconds(many, long) * (1 + 1e-12)
+
+
+@given(costs, sizes)
+def test_one_rank_sends_nothing(cost, size):
+    assert cost.seconds(1, size) == cost.constant_s
+
+
+@given(some.floats(1e-6, 1e-3), some.floats(1e-6, 1e-3), some.floats(1e-11, 1e-8), some.floats(1e-11, 1e-8))
+def test_at_the_crossing_both_take_as_long(alpha, other_alpha, beta, other_beta):
+    one = Cost("allreduce", "ring", alpha, beta)
+    other = Cost("allreduce", "ring", other_alpha, other_beta)
+    size = crossing(one, other, 4)
+    if (alpha < other_alpha) == (beta < other_beta) or alpha == other_alpha or beta == other_beta:
+        assert size is None
+    else:
+        assert size is not None
+        assert one.seconds(4, size) == pytest.approx(other.seconds(4, size))
+
+
+@pytest.mark.parametrize(("collective", "algorithm"), [("allreduce", "star"), ("gather", "ring")])
+def test_an_unknown_one_is_refused(collective, algorithm):
+    with pytest.raises(UsageError, match=f"no cost of a {algorithm} {collective}"):
+        shape(collective, algorithm, 2)
