@@ -1,0 +1,90 @@
+"""``hvlab report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hvlab.cli import options
+from hvlab.errors import UsageError
+from hvlab.paths import results_dir
+from hvlab.report import data as reading
+from hvlab.report.words import LANGUAGES
+from hvlab.report.write import FORMATS, write
+from hvlab.results import Store
+
+_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
+
+
+@click.command("report")
+@click.argument("run", required=False)
+@click.option(
+    "--lang",
+    type=click.Choice(LANGUAGES),
+    default="en",
+    show_default=True,
+    help="The language; a page of HTML holds both and shows this one first.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(FORMATS),
+    help="One page of HTML, Markdown with pictures beside it, or PDF.  [default: by --output, else html]",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The file to write.  [default: report.html, .md or .pdf in the run's folder]",
+)
+@click.option(
+    "--fill",
+    "template",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Fill the lab sheet FILE.md in place, instead of writing a report.",
+    metavar="FILE.md",
+)
+@options.results
+def command(
+    *,
+    run: str | None,
+    lang: str,
+    output_format: str | None,
+    output: Path | None,
+    template: Path | None,
+    folder: Path | None,
+) -> int:
+    """Make a report of RUN, by default the last one: tables, curves, and what the figures say."""
+    store = Store(folder.absolute() if folder else results_dir())
+    found = reading.read(store, run)
+    if template is not None:
+        if output_format or output:
+            raise UsageError("--fill fills a file in place", remedy="leave --format and --output out")
+        _fill(template, found, lang)
+        return 0
+    chosen = output_format or (_SUFFIXES.get(output.suffix.lower()) if output else None) or "html"
+    if output is None:
+        output = store.run_folder(found.head.run_id) / f"report.{chosen}"
+        output.parent.mkdir(parents=True, exist_ok=True)
+    written = write(found, output.absolute(), output_format=chosen, lang=lang)
+    if not written.spoken:
+        click.echo(
+            "the pictures speak English: no font with Chinese glyphs was found (fonts-noto-cjk has one)",
+            err=True,
+        )
+    click.echo(written.path)
+    return 0
+
+
+def _fill(template: Path, found: reading.ReportData, lang: str) -> None:
+    from hvlab.report.fill import fill  # noqa: PLC0415 - only this option has a use for it
+
+    try:
+        filled = fill(template.read_bytes().decode("utf-8"), found, lang)
+        template.write_bytes(filled.text.encode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        seen = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(seen, remedy="name a Markdown file in UTF-8 that can be written") from error
+    for name in filled.missing:
+        click.echo(f"{template} has no table for this: {name}", err=True)
+    click.echo(template.absolute())

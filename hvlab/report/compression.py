@@ -1,0 +1,227 @@
+"""Serial training, Horovod, and Horovod with compressed gradients: the table of the second lab sheet."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hvlab.cells import Cell, Measured
+from hvlab.report import labels
+from hvlab.report.blocks import (
+    NOTHING,
+    Block,
+    Code,
+    Column,
+    Heading,
+    Number,
+    Paragraph,
+    Points,
+    Range,
+    Say,
+    Section,
+    Several,
+    Table,
+    Value,
+)
+from hvlab.report.data import ReportData
+from hvlab.report.words import clock
+from hvlab.statistics.interval import median
+
+ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
+_TIMES = ("real", "user", "sys")
+# Cells that differ in nothing else belong into one table.
+_APART = ("compression", "scaling", "batch")
+Cells = Mapping[Cell, Measured]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One workload with and without compression. ``rows`` are sorted as the lab sheet has them."""
+
+    workload: str
+    params: labels.Params
+    rows: tuple[tuple[Cell, Measured], ...]
+
+    @property
+    def epochs(self) -> object:
+        """Return how many epochs every row trained; None where that differs."""
+        found = {cell.get("epochs") for cell, _ in self.rows}
+        return found.pop() if len(found) == 1 else None
+
+
+def comparisons(data: ReportData) -> list[Comparison]:
+    """Return every group of trainings in which more than one compression was tried."""
+    groups: dict[tuple[str, labels.Params], dict[Cell, Measured]] = {}
+    for cell, measured in data.training.items():
+        groups.setdefault((cell.workload, cell.without(*_APART)), {})[cell] = measured
+    made = []
+    for (workload, params), cells in groups.items():
+        if len({cell.get("compression", "none") for cell in cells}) > 1:
+            made.append(Comparison(workload, params, tuple(sorted(cells.items(), key=_sorted))))
+    return made
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the part of the report on compression; None where nothing was compressed."""
+    found = comparisons(data)
+    if not found:
+        return None
+    names = labels.Labels((one.workload, one.params) for one in found)
+    blocks: list[Block] = [Paragraph(Say("compression.intro"))]
+    for number, one in enumerate(found, 1):
+        if len(found) > 1:
+            blocks.append(Heading(names.name(one.workload, one.params)))
+        said = list(remarks(one))
+        blocks += [
+            sheet(one, number),
+            *(Paragraph(text, "warning") for verdict, text in said if verdict == "lost"),
+        ]
+        rest = tuple(text for verdict, text in said if verdict != "lost")
+        blocks += [*([Points(rest)] if rest else []), details(one, number)]
+    return Section("compression", Say("compression.title"), tuple(blocks))
+
+
+def sheet(one: Comparison, number: int = 1) -> Table:
+    """Return the table of the lab sheet: algorithm, devices, time as the shell tells it, accuracy."""
+    columns = (
+        Column(Say("compression.algorithm")),
+        Column(""),
+        Column(Say("compression.time")),
+        Column(Say("compression.accuracy"), numeric=True),
+        Column(Say("scaling.repeats"), numeric=True),
+    )
+    rows = tuple(
+        (algorithm(cell), _devices(cell, one), _times(measured), _accuracy(measured), count(measured))
+        for cell, measured in one.rows
+    )
+    caption = Say("compression.caption", {"epochs": str(one.epochs) if one.epochs else NOTHING})
+    faint = frozenset(row for row, (_, measured) in enumerate(one.rows) if not measured.ok)
+    return Table(f"compression-{number}", caption, columns, rows, merged=1, faint=faint)
+
+
+def details(one: Comparison, number: int = 1) -> Table:
+    """Return what compression changes: bytes, step time and accuracy with their spread."""
+    columns = (
+        Column(Say("compression.algorithm")),
+        Column(Say("compression.layout")),
+        Column(Say("compression.sent"), numeric=True),
+        Column(Say("scaling.step"), numeric=True),
+        Column(Say("compression.step_spread"), numeric=True),
+        Column(Say("compression.accuracy_spread"), numeric=True),
+        Column(Say("compression.points"), numeric=True),
+    )
+    rows = tuple(_detail(cell, measured, one) for cell, measured in one.rows)
+    faint = frozenset(row for row, (_, measured) in enumerate(one.rows) if not measured.ok)
+    caption, note = Say("compression.details"), Say("compression.details_note")
+    return Table(f"compression-details-{number}", caption, columns, rows, merged=1, note=note, faint=faint)
+
+
+def remarks(one: Comparison) -> Iterator[tuple[str, Value]]:
+    """Yield what the accuracies say of each compression beside none: kept, lost or gained, and a sentence."""
+    found: dict[tuple[str, str], list[tuple[Cell, float]]] = {}
+    for cell, measured in one.rows:
+        lost = _lost(cell, measured, one)
+        if lost is not None:
+            verdict = "kept" if abs(lost) <= _HALF_A_POINT else "lost" if lost < 0 else "gained"
+            found.setdefault((verdict, str(cell.get("compression"))), []).append((cell, lost))
+    for (verdict, _), cells in found.items():
+        points = tuple(
+            Say("compression.at", {"points": Number(abs(lost), "", 2), "devices": cell.ranks})
+            for cell, lost in cells
+        )
+        values: dict[str, Value] = {"algorithm": algorithm(cells[0][0]), "points": Several(points)}
+        yield verdict, Say(f"compression.{verdict}", values)
+
+
+_HALF_A_POINT = 0.5
+
+
+def algorithm(cell: Cell) -> Value:
+    """Return the name of a row of the table."""
+    if cell.backend == "serial":
+        return Say("compression.serial")
+    return Say(f"compression.{cell.get('compression') or 'none'}")
+
+
+def count(measured: Measured) -> Value:
+    """Return how many repeats went well, of how many."""
+    return Say("scaling.of", {"ok": len(measured.ok), "all": measured.repeats})
+
+
+def _sorted(item: tuple[Cell, Measured]) -> tuple[bool, int, int, tuple[int, str], str]:
+    cell = item[0]
+    known = cell.get("compression") or "none"
+    place = ORDER.index(known) if known in ORDER else len(ORDER)
+    return (cell.backend != "serial", place, cell.ranks, labels.order(cell.backend), str(cell))
+
+
+def _devices(cell: Cell, one: Comparison) -> Value:
+    if cell.backend == "serial":
+        return ""
+    several = {other.backend for other, _ in one.rows if other.backend != "serial"}
+    alike = {(len(other.hosts), other.slots) for other, _ in one.rows if other.ranks == cell.ranks}
+    said: list[Value] = [Say("compression.devices", {"count": cell.ranks})]
+    if len(alike) > 1:
+        said.append(labels.short(len(cell.hosts), cell.slots))
+    if len(several) > 1:
+        said.append(labels.backend(cell.backend))
+    return Several(tuple(said))
+
+
+def _times(measured: Measured) -> Value:
+    told = []
+    for name in _TIMES:
+        values = measured.of(name)
+        if values:
+            told.append(Code(f"{name} {clock(statistics.median(values))}"))
+    return Several(tuple(told), "list.line") if told else NOTHING
+
+
+def _accuracy(measured: Measured) -> Value:
+    values = measured.of("accuracy")
+    return Number(statistics.median(values), "%") if values else NOTHING
+
+
+def _detail(cell: Cell, measured: Measured, one: Comparison) -> tuple[Value, ...]:
+    steps, accuracies, sent = (measured.of(name) for name in ("step_time", "accuracy", "sent_bytes"))
+    lost = _lost(cell, measured, one)
+    return (
+        algorithm(cell),
+        Several((labels.backend(cell.backend), labels.short(len(cell.hosts), cell.slots))),
+        Number(statistics.median(sent), "B") if sent else NOTHING,
+        Number(statistics.median(steps), "s") if steps else NOTHING,
+        _range(steps, "s"),
+        _range(accuracies, "%"),
+        Say("signed.minus" if lost < 0 else "signed.plus", {"value": Number(abs(lost), "", 2)})
+        if lost is not None
+        else NOTHING,
+    )
+
+
+def _range(values: Iterable[float], unit: str, digits: int = 3) -> Value:
+    found = tuple(values)
+    if len(found) < _TWO:
+        return NOTHING
+    spread = median(found)
+    return Range(spread.low, spread.high, unit, digits)
+
+
+_TWO = 2
+
+
+def _lost(cell: Cell, measured: Measured, one: Comparison) -> float | None:
+    """Return the accuracy against the same training without compression, in points of percent."""
+    if cell.backend == "serial" or (cell.get("compression") or "none") == "none":
+        return None
+    values = measured.of("accuracy")
+    whole = next(
+        (
+            other.of("accuracy")
+            for base, other in one.rows
+            if base.backend == cell.backend and base.hosts == cell.hosts and base.slots == cell.slots
+            and (base.get("compression") or "none") == "none"
+        ),
+        (),
+    )  # fmt: skip
+    return statistics.median(values) - statistics.median(whole) if values and whole else None

@@ -1,0 +1,254 @@
+"""Predictions to 1024 ranks, apart from everything that was measured, and marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hvlab.model.explanation import Explanation
+from hvlab.model.fit import Fit, NoFit
+from hvlab.model.prediction import NoPrediction, Prediction
+from hvlab.report import labels, spread, terms
+from hvlab.report.blocks import (
+    NOTHING,
+    Axis,
+    Block,
+    Column,
+    Number,
+    Paragraph,
+    Plot,
+    Points,
+    Say,
+    Section,
+    Series,
+    Several,
+    Table,
+    Value,
+)
+from hvlab.report.reasons import reason
+from hvlab.report.spread import Spread
+
+_SHOWN = (8, 64, 256, 1024)
+
+
+def section(fits: Sequence[Fit | NoFit], found: Sequence[Prediction | NoPrediction]) -> Section | None:
+    """Return the part of the report that was not measured; None where there is nothing to predict."""
+    if not found:
+        return None
+    good = sorted((one for one in found if isinstance(one, Prediction)), key=_order)
+    blocks: list[Block] = [Paragraph(Say("prediction.intro"), "warning")]
+    fitting = [fit for fit in fits if isinstance(fit, Fit)]
+    if fitting:
+        blocks += [fitted(fitting), *filter(None, [doubts(fitting)])]
+    names = labels.Labels((one.training.workload, one.training.params) for one in good)
+    blocks += [plot(group, name, number) for number, (name, group) in enumerate(_groups(good, names), 1)]
+    if good:
+        blocks += [table(good, names), checks(good, names)]
+    refused = [one for one in found if isinstance(one, NoPrediction)]
+    if refused:
+        blocks.append(_refused(refused))
+    return Section("prediction", Say("prediction.title"), tuple(blocks))
+
+
+def _order(one: Prediction) -> tuple[str, str, tuple[int, str], str]:
+    training = one.training
+    return training.workload, str(training.params), labels.order(training.backend), training.topology
+
+
+def fitted(fits: Sequence[Fit]) -> Table:
+    """Return the parameters of the model for each backend, with the errors of the fit."""
+    names = labels.Labels((fit.sweep.collective, fit.sweep.params) for fit in fits)
+    columns = (
+        Column(Say("comparison.collective"), text=True),
+        Column(Say("fit.algorithm")),
+        Column(Say("fit.start"), numeric=True),
+        Column(Say("fit.alpha"), numeric=True),
+        Column(Say("fit.bandwidth"), numeric=True),
+        Column(Say("fit.error"), numeric=True),
+        Column(Say("fit.left_out"), numeric=True),
+    )
+    return Table(
+        "fit", Say("fit.caption"), columns, tuple(_fit_row(fit, names) for fit in fits), note=Say("fit.note")
+    )
+
+
+def doubts(fits: Sequence[Fit]) -> Points | None:
+    """Return what the fits cannot say, once what they all have in common."""
+    common = _common([fit.warnings for fit in fits])
+    names = labels.Labels((fit.sweep.collective, fit.sweep.params) for fit in fits)
+    items: list[Value] = [
+        Say(
+            "comparison.line",
+            {"about": terms.sweep(fit, names), "reason": _doubts(fit.warnings, besides=common)},
+        )
+        for fit in fits
+        if len(fit.warnings) > len(common)
+    ]
+    return Points((*items, *map(reason, common))) if items or common else None
+
+
+def _common(doubts: Sequence[Sequence[Explanation]]) -> list[Explanation]:
+    """Return the doubts that all rows of a table have: they stand below it once."""
+    return [one for one in doubts[0] if all(one in each for each in doubts)] if doubts else []
+
+
+def _doubts(found: Iterable[Explanation], *, besides: Sequence[Explanation] = ()) -> Value:
+    said = tuple(reason(one) for one in found if one not in besides)
+    return Several(said, "list.semicolon") if said else NOTHING
+
+
+def _fit_row(fit: Fit, names: labels.Labels) -> tuple[Value, ...]:
+    left = fit.left_out
+    where = "fit.left_out_ranks" if left and left.kind == "ranks" else "fit.left_out_size"
+    value = Number(left.value, "B") if left and left.kind != "ranks" else str(left.value) if left else ""
+    wide = fit.cost.bandwidth_gb_per_s
+    return (
+        terms.sweep(fit, names),
+        Say(f"algorithm.{fit.algorithm}"),
+        Number(fit.constant_s, "s"),
+        Number(fit.alpha_s, "s"),
+        Number(wide, "GB/s") if wide else NOTHING,
+        Say(
+            "fit.errors",
+            {"median": Number(fit.error.median, "share"), "worst": Number(fit.error.worst, "share")},
+        ),
+        Say(where, {"error": Number(left.error, "share"), "value": value}) if left else NOTHING,
+    )
+
+
+def _groups(found: Sequence[Prediction], names: labels.Labels) -> Iterator[tuple[Value, list[Prediction]]]:
+    """Yield what belongs into one plot: a workload across servers, or else inside one."""
+    groups: dict[tuple[str, labels.Params, str], list[Prediction]] = {}
+    for one in found:
+        if one.check is not None or one.training.steps:
+            key = (one.training.workload, one.training.params, one.training.scaling)
+            groups.setdefault(key, []).append(one)
+    for (workload, params, scaling), group in groups.items():
+        across = [one for one in group if one.training.topology == "across"]
+        name = Say(
+            "scaling.study", {"name": names.name(workload, params), "scaling": Say(f"scaling.{scaling}")}
+        )
+        yield name, across or group
+
+
+def plot(group: Sequence[Prediction], name: Value, number: int) -> Plot:
+    """Return the predicted efficiency over ranks; nothing in it was measured."""
+    lines = [_line(one) for one in group]
+    ranks = sorted({step.ranks for one in group for step in one.steps}, reverse=True)
+    ticks = tuple((float(number), str(number)) for number in ranks[::2])
+    title = Say("prediction.plot", {"name": name})
+    return Plot(
+        f"prediction-{number}", title, Axis(Say("axis.ranks"), log=True, ticks=ticks),
+        Axis(Say("axis.efficiency"), zero=True), tuple(lines), predicted=True, note=Say("prediction.band"),
+    )  # fmt: skip
+
+
+def _line(one: Prediction) -> Series:
+    bands = [step.efficiency_band for step in one.steps]
+    values = {
+        "backend": labels.backend(one.training.backend),
+        "where": Say(f"topology.{one.training.topology}"),
+    }
+    return Series(
+        Say("prediction.line", values),
+        one.training.backend,
+        x=tuple(float(step.ranks) for step in one.steps),
+        y=tuple(100 * step.efficiency for step in one.steps),
+        low=tuple(100 * low for low, _ in bands),
+        high=tuple(100 * high for _, high in bands),
+        line="dash",
+        marks=False,
+    )
+
+
+def table(found: Iterable[Prediction], names: labels.Labels) -> Table:
+    """Return the predicted step, speed-up and efficiency at some numbers of ranks."""
+    columns = (
+        Column(Say("workloads.name")),
+        Column(Say("scaling.backend")),
+        Column(Say("fit.where")),
+        Column(Say("axis.ranks"), numeric=True),
+        Column(Say("prediction.step"), numeric=True),
+        Column(Say("prediction.speedup"), numeric=True),
+        Column(Say("prediction.efficiency"), numeric=True),
+    )
+    rows = []
+    for one in found:
+        for step in one.steps:
+            if step.ranks in _SHOWN and one.training.steps:
+                rows.append((
+                    _named(one, names), labels.backend(one.training.backend), _place(one), step.ranks,
+                    spread.both(Spread(step.low_s, step.step_s, step.high_s), "s"),
+                    spread.both(Spread(step.speedup_low, step.speedup, step.speedup_high), "x"),
+                    Number(step.efficiency, "ratio"),
+                ))  # fmt: skip
+    return Table("predicted", Say("prediction.caption"), columns, tuple(rows), merged=3)
+
+
+def checks(found: Iterable[Prediction], names: labels.Labels) -> Table:
+    """Return how well the largest measured case is predicted from what is smaller."""
+    columns = (
+        Column(Say("workloads.name")),
+        Column(Say("scaling.backend")),
+        Column(Say("fit.where")),
+        Column(Say("axis.ranks"), numeric=True),
+        Column(Say("prediction.said"), numeric=True),
+        Column(Say("prediction.measured"), numeric=True),
+        Column(Say("prediction.error"), numeric=True),
+        Column(Say("fit.doubts"), text=True),
+    )
+    checked = [one for one in found if one.check is not None]
+    common = _common([one.warnings for one in checked])
+    rows = []
+    for one in checked:
+        if one.check is None:
+            continue
+        sign = "signed.minus" if one.check.error < 0 else "signed.plus"
+        rows.append((
+            _named(one, names), labels.backend(one.training.backend), _place(one), one.check.ranks,
+            Number(one.check.predicted_s, "s"), Number(one.check.measured_s, "s"),
+            Say(sign, {"value": Number(abs(one.check.error), "share")}),
+            _doubts(one.warnings, besides=common),
+        ))  # fmt: skip
+    return Table(
+        "checks",
+        Say("prediction.checks"),
+        columns,
+        tuple(rows),
+        merged=1,
+        note=Say("prediction.checks_note", {"doubts": _doubts(common)}),
+    )
+
+
+def _named(one: Prediction, names: labels.Labels) -> Value:
+    return names.name(one.training.workload, one.training.params)
+
+
+def _place(one: Prediction) -> Value:
+    place = Say(f"topology.{one.training.topology}")
+    return Several((place, Say("scaling.strong"))) if one.training.scaling == "strong" else place
+
+
+def _refused(found: Sequence[NoPrediction]) -> Table:
+    """Return why there is no prediction, for what shares a reason once."""
+    names = labels.Labels((one.training.workload, one.training.params) for one in found)
+    groups: dict[tuple[str, str, str], list[NoPrediction]] = {}
+    for one in found:
+        key = (one.training.backend, one.training.topology, one.reason.text)
+        groups.setdefault(key, []).append(one)
+    columns = (
+        Column(Say("scaling.backend")),
+        Column(Say("fit.where")),
+        Column(Say("failures.reason"), text=True),
+        Column(Say("workloads.name"), text=True),
+    )
+    rows = []
+    for (backend, topology, _), group in groups.items():
+        named: list[Value] = []
+        for one in group:
+            name = names.name(one.training.workload, one.training.params)
+            named += [name] if name not in named else []
+        place = Say(f"topology.{topology}")
+        rows.append(
+            (labels.backend(backend), place, reason(group[0].reason), Several(tuple(named), "list.semicolon"))
+        )
+    return Table("unpredicted", Say("prediction.refused"), columns, tuple(rows))

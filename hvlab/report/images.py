@@ -1,0 +1,131 @@
+"""Plots as PNG files, drawn by matplotlib; it is imported when a picture is wanted, for that takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hvlab.report.blocks import Axis, Plot, Series
+from hvlab.report.figures import tone
+from hvlab.report.words import Words, load
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CHINESE = (
+    "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "PingFang SC",
+    "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei",
+    "Noto Sans CJK JP", "AR PL UMing CN",
+)  # fmt: skip
+_WIDTH_INCHES, _HEIGHT_INCHES = 7.2, 4.4
+_BAR_INCHES = 0.32
+_DPI = 150
+_MARKS: Mapping[str, str] = {
+    "circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "x": "x", "line-ew": "", "star": "*",
+    "hexagon": "h", "triangle-down": "v", "pentagon": "p", "cross": "P",
+}  # fmt: skip
+_LINES: Mapping[str, str] = {"solid": "-", "dash": "--", "dot": ":", "none": ""}
+_INK, _GRID, _PREDICTED = "#1c2024", "#e6e9ed", "#6b3fa0"
+_STYLE: dict[Any, Any] = {
+    "font.size": 10, "axes.edgecolor": _INK, "axes.labelcolor": _INK, "text.color": _INK, "axes.grid": True,
+    "axes.spines.top": False, "axes.spines.right": False, "grid.color": _GRID, "axes.axisbelow": True,
+}  # fmt: skip
+
+
+def chinese_font() -> str | None:
+    """Return a font here that has Chinese glyphs; None where there is none."""
+    from matplotlib import font_manager  # noqa: PLC0415 - see above
+
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    return next((name for name in _CHINESE if name in known), None)
+
+
+def write(plots: Iterable[Plot], words: Words, folder: Path) -> bool:
+    """Write ``<key>.png`` for each plot; return False where they speak English for want of a Chinese font."""
+    import matplotlib as mpl  # noqa: PLC0415 - see above
+
+    font = chinese_font() if words.lang == "zh" else None
+    spoken = words.lang != "zh" or font is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    families: dict[Any, Any] = {"font.family": [*([font] if font else []), "DejaVu Sans"]}
+    with mpl.rc_context({**_STYLE, **families}):
+        for plot in plots:
+            _draw(plot, words if spoken else load("en"), folder / f"{plot.key}.png")
+    return spoken
+
+
+def _draw(plot: Plot, words: Words, file: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see above
+    from matplotlib.figure import Figure  # noqa: PLC0415 - see above
+
+    height = 1.6 + _BAR_INCHES * len(plot.categories) if plot.bars else _HEIGHT_INCHES
+    figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for series in plot.series:
+        if not series.folded:
+            _line(axes, series, words, predicted=plot.predicted)
+    if plot.bars:
+        _bars(axes, plot, words)
+    _axes(axes, plot, words)
+    if len(plot.series) + len(plot.bars) > 1:
+        figure.legend(loc="outside upper left", frameon=False, fontsize="small", ncols=4)
+    if plot.predicted:
+        said = words.phrases["prediction.tag"]
+        axes.text(0.99, 0.98, said, transform=axes.transAxes, va="top", ha="right", color=_PREDICTED)
+    figure.savefig(file, metadata={"Software": "hvlab"})
+
+
+def _line(axes: Axes, series: Series, words: Words, *, predicted: bool) -> None:
+    colour, mark = tone(series.tone)
+    shown: dict[str, Any] = {
+        "color": colour,
+        "linestyle": _LINES[series.line],
+        "marker": _MARKS[mark] if series.marks and not predicted else "",
+        "label": words.say(series.name),
+        "linewidth": 1.6,
+        "markersize": 5,
+    }
+    if series.low and not predicted:
+        below = [mid - low for low, mid in zip(series.low, series.y, strict=True)]
+        above = [high - mid for high, mid in zip(series.high, series.y, strict=True)]
+        axes.errorbar(series.x, series.y, yerr=(below, above), capsize=3, elinewidth=1.2, **shown)
+        return
+    axes.plot(series.x, series.y, **shown)
+    if series.low:
+        axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.13, linewidth=0)
+
+
+def _bars(axes: Axes, plot: Plot, words: Words) -> None:
+    places = list(range(len(plot.categories)))
+    begin = [0.0] * len(places)
+    for part in plot.bars:
+        axes.barh(places, part.lengths, left=begin, color=tone(part.tone)[0], label=words.say(part.name))
+        begin = [before + length for before, length in zip(begin, part.lengths, strict=True)]
+    axes.set_yticks(places, [words.say(category) for category in plot.categories])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def _axes(axes: Axes, plot: Plot, words: Words) -> None:
+    axes.set_xlabel(words.say(plot.x.title))
+    axes.set_ylabel(words.say(plot.y.title))
+    if plot.x.log:
+        axes.set_xscale("log")
+    if plot.y.log:
+        axes.set_yscale("log")
+    _ticks(axes.xaxis, plot.x, words)
+    _ticks(axes.yaxis, plot.y, words)
+    if plot.y.zero:
+        axes.set_ylim(bottom=0)
+
+
+def _ticks(axis: Any, told: Axis, words: Words) -> None:
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415 - see above
+
+    if told.ticks:
+        low, high = axis.get_view_interval()
+        shown = [(value, label) for value, label in told.ticks if low <= value <= high]
+        axis.set_ticks([value for value, _ in shown], labels=[words.say(label) for _, label in shown])
+        axis.set_minor_locator(NullLocator())

@@ -1,0 +1,113 @@
+"""What cells are called in a report: workloads with what sets them apart, backends, numbers of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hvlab.cells import Cell, Param
+from hvlab.report.blocks import Code, Say, Several, Value
+from hvlab.stack import BACKENDS
+
+Params = tuple[tuple[str, Param], ...]
+# What a person calls a training by.
+_NAMING = ("model", "data")
+_NAMED = 12
+_NAMES = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL", "ccl": "oneCCL"}
+
+
+def backend(name: str) -> Value:
+    """Return a backend as the lab sheet writes it; ``name`` may be a plane."""
+    plain, _, launcher = name.partition("/")
+    told = _NAMES.get(plain) or (Say("backend.serial") if plain == "serial" else plain)
+    return Several((told, launcher)) if launcher else told
+
+
+def plane(cell: Cell) -> str:
+    """Return a cell's backend, and its launcher where that is not the usual one."""
+    known = BACKENDS.get(cell.backend)
+    unusual = known is not None and cell.launcher in known.launchers[1:]
+    return f"{cell.backend}/{cell.launcher}" if unusual else cell.backend
+
+
+def tone(name: str) -> str:
+    """Return what names the colour of a backend or plane."""
+    return name.partition("/")[0]
+
+
+def variant(cell: Cell) -> Value:
+    """Return a backend, with its launcher where that is unusual, and how gradients were compressed."""
+    compression = cell.get("compression") or "none"
+    return Several((backend(plane(cell)), *([str(compression)] if compression != "none" else [])))
+
+
+def backends(names: Iterable[str]) -> Value:
+    """Return several backends."""
+    return Several(tuple(backend(name) for name in dict.fromkeys(names)))
+
+
+def order(name: str) -> tuple[int, str]:
+    """Return a key that sorts backends as the lab sheet does: MPI, Gloo, NCCL, oneCCL."""
+    known = ("serial", *_NAMES)
+    name, _, launcher = name.partition("/")
+    return (known.index(name) if name in known else len(known), f"{name}/{launcher}")
+
+
+def hosts(names: Sequence[str]) -> Value:
+    """Return the names of hosts; of many only the first."""
+    shown: list[Value] = [*names[:_NAMED]]
+    more = len(names) - len(shown)
+    return Several((*shown, Say("failures.more", {"count": more})) if more else tuple(shown))
+
+
+def layout(hosts: int, slots: int) -> Say:
+    """Return a number of servers and of ranks on each in words."""
+    kind = ("one" if slots == 1 else "inside") if hosts == 1 else "across" if slots == 1 else "both"
+    return Say(f"layout.{kind}", {"hosts": hosts, "slots": slots})
+
+
+def short(hosts: int, slots: int) -> Say:
+    """Return a number of servers and of ranks on each in figures."""
+    return Say("layout.short", {"hosts": hosts, "slots": slots})
+
+
+def scaling(kind: str) -> Say:
+    """Return weak or strong."""
+    return Say(f"scaling.{kind}")
+
+
+def study(name: Value, kind: str) -> Say:
+    """Return a workload's name with weak or strong."""
+    return Say("scaling.study", {"name": name, "scaling": scaling(kind)})
+
+
+class Labels:
+    """Names of groups of cells: the workload, and the parameters that are not the same in all groups."""
+
+    def __init__(self, groups: Iterable[tuple[str, Params]]) -> None:
+        seen: dict[str, dict[str, set[Param]]] = {}
+        counted: dict[str, dict[str, int]] = {}
+        total: dict[str, int] = {}
+        for workload, params in set(groups):
+            total[workload] = total.get(workload, 0) + 1
+            for name, value in params:
+                seen.setdefault(workload, {}).setdefault(name, set()).add(value)
+                row = counted.setdefault(workload, {})
+                row[name] = row.get(name, 0) + 1
+        # A parameter that only some groups have sets them apart as well.
+        self._telling = {
+            workload: {
+                name
+                for name, values in names.items()
+                if len(values) > 1 or counted[workload][name] < total[workload]
+            }
+            for workload, names in seen.items()
+        }
+
+    def name(self, workload: str, params: Params) -> Value:
+        """Return the name of a group."""
+        given: Mapping[str, Param] = dict(params)
+        named = next((str(given[name]) for name in _NAMING if given.get(name)), None)
+        telling = self._telling.get(workload, set()) - set(_NAMING)
+        more: list[Value] = [Code(f"{name}={given[name]}") for name in given if name in telling]
+        title = Say("label.named", {"workload": workload, "name": named}) if named else workload
+        return Several((title, *more)) if more else title

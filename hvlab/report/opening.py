@@ -1,0 +1,109 @@
+"""What stands before the sections: the run, its figures in short, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hvlab.report import compression, hosts, labels, spread
+from hvlab.report.blocks import Number, Say, Value
+from hvlab.report.data import ReportData
+from hvlab.report.study import Row, Study
+from hvlab.report.sweeps import Group
+from hvlab.report.verdicts import Told, sentence
+from hvlab.scaling import HostCheck
+
+Card = tuple[Value, Value, Value]
+
+
+def head(data: ReportData) -> Iterator[tuple[Value, Value]]:
+    """Yield the lines under the title."""
+    run = data.head
+    yield Say("head.run"), run.run_id
+    yield Say("head.lab"), run.lab
+    yield Say("head.started"), run.started_at[:19].replace("T", " ") + " UTC"
+    yield Say("head.state"), Say(f"state.{run.state}")
+    values: dict[str, Value] = {"ok": run.ok, "all": run.planned, "failed": run.failed}
+    yield Say("head.cases"), Say("head.cases_failed" if run.failed else "head.cases_of", values)
+
+
+def cards(data: ReportData, found: Sequence[Study], sweeps: Sequence[Group]) -> Iterator[Card]:
+    """Yield the figures that sum the run up: what, the figure, and where that is from."""
+    run = data.head
+    if not run.ok:
+        return
+    rest: dict[str, Value] = {"failed": run.failed, "lacking": run.lacking + run.skipped}
+    yield Say("card.cases"), Say("card.of", {"ok": run.ok, "all": run.planned}), Say("card.rest", rest)
+    for kind in ("inside", "across"):
+        best = _best(found, kind)
+        if best:
+            where = _where(best.cell.workload, best.cell.backend, best.layout)
+            yield Say(f"card.speedup_{kind}"), spread.number(best.speedup, "x"), where
+    widths = [
+        (width.mid, group.workload, backend, layout)
+        for group in sweeps
+        for (backend, layout), line in group.lines.items()
+        for measured in line.values()
+        if (width := spread.of(measured, "busbw"))
+    ]
+    if widths:
+        most, workload, backend, layout = max(widths)
+        yield Say("card.busbw"), Number(most, "GB/s"), _where(workload, backend, layout)
+
+
+def findings(
+    data: ReportData, found: Sequence[Study], told: Sequence[Told], checks: Sequence[HostCheck]
+) -> Iterator[Value]:
+    """Yield what the figures say, in sentences."""
+    run = data.head
+    counts: dict[str, Value] = {"ok": run.ok, "all": run.planned, "failed": run.failed}
+    if data.records:
+        yield Say("finding.failed" if run.failed else "finding.cases", counts)
+    else:
+        yield Say("finding.empty")
+    if run.lacking:
+        yield Say("finding.lacking", {"all": run.planned, "lacking": run.lacking})
+    names = labels.Labels((study.workload, study.params) for study in found)
+    for study in found:
+        best = _best([study], "across") or _best([study], "inside") or _best([study], "anywhere")
+        if best:
+            yield _speedup(best, labels.study(names.name(study.workload, study.params), study.scaling))
+    yield from map(sentence, _telling(told))
+    yield from hosts.slow(checks)
+    for one in compression.comparisons(data):
+        yield from (text for verdict, text in compression.remarks(one) if verdict == "lost")
+
+
+def _speedup(row: Row, name: Value) -> Say:
+    values: dict[str, Value] = {
+        "name": name,
+        "backend": labels.backend(row.cell.backend),
+        "speedup": spread.both(row.speedup, "x"),
+        "efficiency": spread.number(row.efficiency, "ratio"),
+        "layout": labels.layout(*row.layout),
+    }
+    return Say("finding.speedup", values)
+
+
+def _telling(told: Sequence[Told]) -> list[Told]:
+    """Return the largest difference between trainings that is sure, and the largest between collectives."""
+    chosen = []
+    for collective in (False, True):
+        sure = [one for one in told if one.sure and one.rivals.collective is collective]
+        chosen += [max(sure, key=lambda one: one.apart)] if sure else []
+    return chosen
+
+
+def _where(workload: str, backend: str, layout: tuple[int, int]) -> Say:
+    values = {"name": workload, "backend": labels.backend(backend), "layout": labels.layout(*layout)}
+    return Say("card.where", values)
+
+
+def _best(found: Sequence[Study], kind: str) -> Row | None:
+    """Return the row of the highest speed-up on several ranks, without compression."""
+    rows = [
+        (row.speedup.mid, row)
+        for study in found
+        for row in study.rows
+        if row.speedup and row.ranks > 1 and getattr(row, kind) and row.compression == "none"
+    ]
+    return max(rows, key=lambda item: item[0])[1] if rows else None

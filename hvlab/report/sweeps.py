@@ -1,0 +1,181 @@
+"""Collectives over sizes: time and bus bandwidth, for each backend and layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hvlab.cells import Measured
+from hvlab.compare.measurements import folded
+from hvlab.report import labels, spread
+from hvlab.report.blocks import (
+    NOTHING,
+    Axis,
+    Block,
+    Column,
+    Heading,
+    Number,
+    Paragraph,
+    Plot,
+    Say,
+    Section,
+    Series,
+    Several,
+    Table,
+    Value,
+)
+from hvlab.report.data import ReportData
+
+Layout = tuple[int, int]
+_TICK_STEP = 4
+
+
+@dataclass(frozen=True)
+class Group:
+    """A collective with its parameters; for each backend and layout (hosts, slots) the cell of each size."""
+
+    workload: str
+    params: labels.Params
+    sizes: tuple[int, ...]
+    lines: Mapping[tuple[str, Layout], Mapping[int, Measured]]
+
+    @property
+    def backends(self) -> list[str]:
+        """Return the backends in the lab sheet's order."""
+        return sorted({backend for backend, _ in self.lines}, key=labels.order)
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """Return the layouts, those inside one host first."""
+        return sorted({layout for _, layout in self.lines})
+
+    @property
+    def telling(self) -> set[Layout]:
+        """Return the layouts to look at first: the most slots of one host, the most hosts."""
+        inside = [layout for layout in self.layouts if layout[0] == 1]
+        across = [layout for layout in self.layouts if layout[0] > 1]
+        most = [max(across, key=lambda layout: (layout[0], -layout[1]))] if across else []
+        return {*inside[-1:], *most}
+
+
+def groups(data: ReportData) -> list[Group]:
+    """Return every collective that has figures, by its parameters; of like layouts the first hosts' is taken.
+
+    Repeats that failed before any size count at every size of their layout.
+    """
+    found: dict[tuple[str, labels.Params], dict[tuple[str, Layout], dict[int, Measured]]] = {}
+    for cell, measured in folded(data.collectives).items():
+        size = cell.get("size_bytes")
+        if isinstance(size, int) and measured.ok and cell.ranks > 1:
+            lines = found.setdefault((cell.workload, cell.without("size_bytes")), {})
+            line = lines.setdefault((labels.plane(cell), (len(cell.hosts), cell.slots)), {})
+            line.setdefault(size, measured)
+    return [
+        Group(workload, params, tuple(sorted({size for line in lines.values() for size in line})), lines)
+        for (workload, params), lines in found.items()
+    ]
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the part of the report on collectives; None where none was measured."""
+    found = groups(data)
+    if not found:
+        return None
+    names = labels.Labels((group.workload, group.params) for group in found)
+    blocks: list[Block] = [Paragraph(Say("sweeps.intro"))]
+    for number, group in enumerate(found, 1):
+        name = names.name(group.workload, group.params)
+        if len(found) > 1:
+            blocks.append(Heading(name))
+        blocks += [*_plots(group, name, number), table(group, name, number)]
+        if group.telling != set(group.layouts):
+            blocks.append(table(group, name, number, folded=Say("sweeps.others")))
+    return Section("sweeps", Say("sweeps.title"), tuple(blocks))
+
+
+def table(group: Group, name: Value, number: int, *, folded: Value | None = None) -> Table:
+    """Return time and bus bandwidth of every size, backends side by side.
+
+    The layouts to look at first make a table, all others a ``folded`` one.
+    """
+    columns = [Column(Say("sweeps.layout")), Column(Say("sweeps.size"), numeric=True)]
+    for backend in group.backends:
+        values: dict[str, Value] = {"backend": labels.backend(backend)}
+        columns += [
+            Column(Say("sweeps.time_of", values), numeric=True),
+            Column(Say("sweeps.busbw_of", values), numeric=True),
+        ]
+    layouts = [layout for layout in group.layouts if (layout in group.telling) != bool(folded)]
+    rows = tuple(_rows(group, layouts))
+    caption, note = Say("sweeps.caption", {"name": name}), Say("sweeps.note")
+    key = f"sweep-others-{number}" if folded else f"sweep-{number}"
+    return Table(key, caption, tuple(columns), rows, merged=1, note=note, folded=folded)
+
+
+def _rows(group: Group, layouts: Iterable[Layout]) -> Iterator[tuple[Value, ...]]:
+    for layout in layouts:
+        for size in group.sizes:
+            row: list[Value] = [labels.short(*layout), Number(size, "B")]
+            for backend in group.backends:
+                measured = group.lines.get((backend, layout), {}).get(size)
+                if measured is None:
+                    row += [NOTHING, NOTHING]
+                    continue
+                count: tuple[Value, ...] = (
+                    () if len(measured.ok) == measured.repeats else (spread.count(measured),)
+                )
+                row.append(Several((spread.both(spread.of(measured, "time"), "us"), *count)))
+                row.append(spread.number(spread.of(measured, "busbw"), "GB/s"))
+            yield tuple(row)
+
+
+def _plots(group: Group, name: Value, number: int) -> Iterator[Plot]:
+    sizes = Axis(Say("axis.size"), log=True, ticks=tuple(_sizes(group.sizes)))
+    times = list(_series(group, "time"))
+    ends = [value for line in times for value in line.y]
+    yield Plot(
+        f"sweep-time-{number}", Say("sweeps.plot_time", {"name": name}), sizes,
+        Axis(Say("axis.time"), log=True, ticks=tuple(_decades(ends, "us"))), tuple(times),
+    )  # fmt: skip
+    widths = list(_series(group, "busbw"))
+    ends = [value for line in widths for value in line.y]
+    yield Plot(
+        f"sweep-busbw-{number}", Say("sweeps.plot_busbw", {"name": name}), sizes,
+        Axis(Say("axis.busbw"), log=True, ticks=tuple(_decades(ends, "GB/s"))), tuple(widths),
+    )  # fmt: skip
+
+
+def _series(group: Group, metric: str) -> Iterator[Series]:
+    for backend in group.backends:
+        for layout in group.layouts:
+            line = group.lines.get((backend, layout), {})
+            found = {size: spread.of(line[size], metric) for size in sorted(line)}
+            points = [(size, each) for size, each in found.items() if each and each.mid > 0]
+            if not points:
+                continue
+            yield Series(
+                Say("sweeps.line", {"backend": labels.backend(backend), "layout": labels.short(*layout)}),
+                labels.tone(backend),
+                x=tuple(float(size) for size, _ in points),
+                y=tuple(each.mid for _, each in points),
+                low=tuple(each.low for _, each in points),
+                high=tuple(each.high for _, each in points),
+                line="dot" if layout[0] == 1 else "solid",
+                folded=layout not in group.telling,
+            )
+
+
+def _sizes(sizes: Iterable[int]) -> Iterator[tuple[float, Value]]:
+    """Yield labels at powers of 16, or of 4 where the sizes are few."""
+    powers = [math.log2(size) for size in sizes]
+    low, high = math.ceil(min(powers)), math.floor(max(powers))
+    step = _TICK_STEP if high - low > _TICK_STEP * 2 else 2
+    for power in range(low + (-low) % step, high + 1, step):
+        yield float(2**power), Number(2**power, "B")
+
+
+def _decades(values: list[float], unit: str) -> Iterator[tuple[float, Value]]:
+    if values:
+        for power in range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1):
+            yield 10.0**power, Number(10.0**power, unit, 1)

@@ -1,0 +1,167 @@
+"""Where the time goes: the terms of training steps and of collectives, at the largest number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hvlab.model import dominant
+from hvlab.model.choice import matching
+from hvlab.model.explanation import Explanation
+from hvlab.model.fit import Fit
+from hvlab.model.training import Training
+from hvlab.report import labels
+from hvlab.report.blocks import (
+    NOTHING,
+    Axis,
+    Bars,
+    Block,
+    Column,
+    Heading,
+    Number,
+    Plot,
+    Say,
+    Several,
+    Table,
+    Value,
+)
+
+TERMS = ("compute", "waiting", "start", "latency", "bandwidth", "communication", "other")
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a step or a collective is made of; ``startup`` is what start-up is of the whole run."""
+
+    name: Value
+    explained: Explanation
+    startup: Explanation | None = None
+
+    def number(self, name: str) -> float:
+        """Return a number of the explanation."""
+        return self.explained.numbers.get(name, 0.0)
+
+    @property
+    def dominant(self) -> Value:
+        """Return the term that is the largest part, and start-up where that is most of the run."""
+        term = Say(f"term.{self.explained.key.partition('.')[2]}")
+        if self.startup and self.startup.key == "startup.dominates":
+            return Say("comparison.startup_dominates", {"term": term})
+        return term
+
+
+def of_steps(trainings: Iterable[Training], fits: Sequence[Fit]) -> list[Split]:
+    """Return what the largest measured step of each training is made of."""
+    measured = [training for training in trainings if training.steps]
+    names = labels.Labels((training.workload, training.params) for training in measured)
+    found = []
+    for training in measured:
+        step = dominant.step(training, training.steps[-1], matching(fits, training))
+        if step:
+            found.append(Split(_training(training, names), step, dominant.startup(training)))
+    return found
+
+
+def of_collectives(fits: Sequence[Fit]) -> list[Split]:
+    """Return what the smallest and the largest message of each sweep is made of, as the model has it."""
+    names = labels.Labels((fit.sweep.collective, fit.sweep.params) for fit in fits)
+    return [
+        Split(sweep(fit, names), dominant.collective(fit, fit.sweep.ranks[-1], size))
+        for fit in fits
+        for size in dict.fromkeys((fit.sweep.sizes[0], fit.sweep.sizes[-1]))
+    ]
+
+
+def sweep(fit: Fit, names: labels.Labels) -> Value:
+    """Return what a fit is called."""
+    place = Say(f"topology.{fit.sweep.topology}")
+    return Several(
+        (names.name(fit.sweep.collective, fit.sweep.params), labels.backend(fit.sweep.backend), place)
+    )
+
+
+def blocks(steps: Sequence[Split], collectives: Sequence[Split]) -> list[Block]:
+    """Return the parts of steps as bars and as a table, and those of collectives."""
+    made: list[Block] = []
+    if steps:
+        made += [Heading(Say("comparison.steps")), _bars(steps), _steps(steps)]
+    if collectives:
+        made += [Heading(Say("comparison.terms")), _collectives(collectives)]
+    return made
+
+
+def _training(training: Training, names: labels.Labels) -> Value:
+    strong = [labels.scaling("strong")] if training.scaling == "strong" else []
+    name = names.name(training.workload, training.params)
+    return Several((name, labels.backend(training.backend), Say(f"topology.{training.topology}"), *strong))
+
+
+def _bars(found: Sequence[Split]) -> Plot:
+    bars = tuple(
+        Bars(Say(f"term.{term}"), f"term.{term}", tuple(100 * split.number(term) for split in found))
+        for term in _seen(found)
+    )
+    x, y = Axis(Say("axis.share"), zero=True), Axis("")
+    categories = tuple(split.name for split in found)
+    return Plot("steps", Say("comparison.plot_steps"), x, y, bars=bars, categories=categories)
+
+
+def _steps(found: Sequence[Split]) -> Table:
+    columns = (
+        Column(Say("comparison.training"), text=True),
+        Column(Say("axis.ranks"), numeric=True),
+        Column(Say("scaling.step"), numeric=True),
+        *_heads(found),
+        Column(Say("comparison.startup"), numeric=True),
+        Column(Say("comparison.dominant")),
+    )
+    rows = tuple(
+        (
+            split.name,
+            round(split.number("ranks")),
+            Number(split.number("seconds_ms") / 1e3, "s"),
+            *_cells(split, found),
+            Number(split.startup.numbers["share"], "share") if split.startup else NOTHING,
+            split.dominant,
+        )
+        for split in found
+    )
+    return Table(
+        "steps-table", Say("comparison.plot_steps"), columns, rows, note=Say("comparison.steps_note")
+    )
+
+
+def _collectives(found: Sequence[Split]) -> Table:
+    columns = (
+        Column(Say("comparison.collective"), text=True),
+        Column(Say("axis.ranks"), numeric=True),
+        Column(Say("sweeps.size"), numeric=True),
+        Column(Say("comparison.modelled"), numeric=True),
+        *_heads(found),
+        Column(Say("comparison.dominant")),
+    )
+    rows = tuple(
+        (
+            split.name,
+            round(split.number("ranks")),
+            Number(split.number("size_bytes"), "B"),
+            Number(split.number("seconds_ms") / 1e3, "s"),
+            *_cells(split, found),
+            split.dominant,
+        )
+        for split in found
+    )
+    return Table("terms", Say("comparison.terms_caption"), columns, rows, merged=1)
+
+
+def _seen(found: Sequence[Split]) -> list[str]:
+    """Return the terms that any of them has."""
+    return [term for term in TERMS if any(split.number(term) for split in found)]
+
+
+def _heads(found: Sequence[Split]) -> list[Column]:
+    return [Column(Say(f"term.{term}"), numeric=True) for term in _seen(found)]
+
+
+def _cells(split: Split, found: Sequence[Split]) -> list[Value]:
+    return [Number(split.number(term), "share") if split.number(term) else NOTHING for term in _seen(found)]

@@ -1,0 +1,207 @@
+"""``hvlab report``: what it writes where, and what it says when it cannot."""
+
+import os
+import re
+import stat
+
+import pytest
+
+from hvlab.cli import run
+from hvlab.report import pdf
+from hvlab.results import Store
+from tests.unit import runs
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def small(results):
+    """A store with one run of two small cases."""
+    maker = runs.Maker("20261120T155301Z-ab12")
+    for hosts in (runs.HOSTS[:1], runs.HOSTS[:2]):
+        maker.train("mnist", runs.Place("mpi", hosts))
+    return runs.store(results, maker)
+
+
+def report(*arguments):
+    return run(["report", *map(str, arguments)])
+
+
+def test_the_page_goes_into_the_run_s_folder_and_its_path_is_printed(small, capsys):
+    assert report() == 0
+    path = small.run_folder("20261120T155301Z-ab12") / "report.html"
+    assert capsys.readouterr().out == f"{path}\n"
+    assert path.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(("lang", "tag"), [("en", "en"), ("zh", "zh-CN")])
+def test_the_language_asked_for_comes_first(small, tmp_path, lang, tag):
+    assert report("--lang", lang, "--output", tmp_path / "x.html") == 0
+    assert f'<html lang="{tag}"' in (tmp_path / "x.html").read_text("utf-8")
+
+
+def test_the_name_of_the_file_tells_the_format(small, tmp_path, capsys):
+    assert report("--output", tmp_path / "lab.md", "--lang", "zh") == 0
+    text = (tmp_path / "lab.md").read_text("utf-8")
+    assert text.startswith("# 分布式训练实验报告")
+    assert (tmp_path / "lab_files").is_dir()
+    assert capsys.readouterr().out == f"{tmp_path}/lab.md\n"
+    assert report("--output", tmp_path / "lab.txt", "--format", "md") == 0
+    assert (tmp_path / "lab.txt").read_text("utf-8").startswith("# Distributed training: lab report")
+
+
+def test_a_run_can_be_named_and_another_folder_of_results(small, tmp_path):
+    maker = runs.Maker("20261121T000000Z-ffff")
+    maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1]))
+    runs.store(tmp_path / "other", maker)
+    assert report("20261121T000000Z-ffff", "--results", tmp_path / "other") == 0
+    assert (tmp_path / "other/runs/20261121T000000Z-ffff/report.html").exists()
+
+
+def test_an_unknown_run_is_told_with_near_names(small, capsys):
+    assert report("20261120T155301Z-ab13") == 2
+    told = capsys.readouterr().err
+    assert "there is no run '20261120T155301Z-ab13'" in told
+    assert "20261120T155301Z-ab12" in told
+
+
+def test_without_any_run_it_says_how_to_make_one(results, capsys):
+    assert report() == 2
+    assert "hvlab bench" in capsys.readouterr().err
+    assert not results.exists()
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.md"])
+def test_a_folder_that_is_not_there_is_told(small, tmp_path, capsys, name):
+    assert report("--output", tmp_path / "none" / name) == 2
+    told = capsys.readouterr().err
+    assert f"{tmp_path}/none/{name} cannot be written: No such file or directory" in told
+    assert "--output" in told
+    assert not (tmp_path / "none").exists()
+
+
+def test_wrong_options_are_usage(small, capsys):
+    assert report("--lang", "de") == 2
+    assert report("--format", "docx") == 2
+    assert report("--fill", "x.md", "--format", "pdf") == 2
+    assert "leave --format and --output out" in capsys.readouterr().err
+
+
+def page(path):
+    """The English edition as text, tags and what plots are made of left out."""
+    html = path.read_text("utf-8")
+    edition = html.partition('lang="en" data-lang="en" data-title')[2].partition('<div class="edition"')[0]
+    text = re.sub(r"<[^>]+>", " ", edition.partition('<script type="application/json"')[0])
+    return " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def test_an_empty_run_has_a_report_that_says_so(results):
+    store = Store(results)
+    store.create("r1", lab="lab", spec_key="k", spec={}, cases=["c1", "c2"])
+    store.enter("r1", "interrupted")
+    assert report("--output", results / "x.html") == 0
+    text = page(results / "x.html")
+    assert "The run has no figures." in text
+    assert "2 of 2 cases were not reached" in text
+    assert "interrupted" in text
+    assert "No case was started." in text
+    assert report("--output", results / "x.md") == 0
+
+
+def test_a_run_with_failures_only_has_no_figures_and_every_reason(results):
+    maker = runs.Maker("r1")
+    for repeat in (1, 2):
+        maker.failed("mnist", runs.Place("mpi", runs.HOSTS, 1, repeat), "the sums were wrong")
+        maker.failed("allreduce", runs.Place("gloo", runs.HOSTS, 1, repeat), "rank 2 is lost")
+    runs.store(results, maker)
+    assert report("--output", results / "x.html") == 0
+    text = page(results / "x.html")
+    assert "0 of 4 cases went well, 4 failed." in text
+    assert "the sums were wrong" in text
+    assert "rank 2 is lost" in text
+    assert "MPI 3 1 – – – – – – 0 / 2" in text
+    assert report("--output", results / "x.md") == 0
+
+
+def test_an_interrupted_run_tells_what_it_lacks(results):
+    maker = runs.Maker("r1")
+    maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1]))
+    runs.store(results, maker, state="interrupted", lacking=["mnist-mpi-2x1-r1"])
+    assert report("--output", results / "x.html") == 0
+    assert "The run did not come to its end: 1 of 2 cases were not reached." in page(results / "x.html")
+
+
+def test_one_repeat_makes_a_report(results):
+    runs.store(results, runs.lab7(repeats=1))
+    assert report("--output", results / "x.html") == 0
+    text = page(results / "x.html")
+    assert "1 / 1" in text
+    assert "too few repeats: 5 of each would do" in text
+
+
+def test_without_a_browser_a_pdf_is_refused_and_nothing_is_written(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert report("--format", "pdf", "--output", tmp_path / "x.pdf") == 2
+    told = capsys.readouterr().err
+    assert "neither is in PATH" in told
+    assert "chromium" in told
+    assert not (tmp_path / "x.pdf").exists()
+
+
+def fake_browser(folder, script):
+    program = folder / "bin" / "google-chrome"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return f"{program.parent}:{os.environ['PATH']}"
+
+
+def test_any_chromium_in_path_prints_from_an_empty_profile(small, tmp_path, monkeypatch):
+    script = f"""printf '%s\\n' "$@" > {tmp_path}/argv
+for word; do case "$word" in --print-to-pdf=*) echo %PDF > "${{word#*=}}";; esac; done"""
+    monkeypatch.setenv("PATH", fake_browser(tmp_path, script))
+    monkeypatch.setattr(pdf, "BROWSERS", ("google-chrome",))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert report("--output", tmp_path / "x.pdf") == 0
+    assert (tmp_path / "x.pdf").read_text() == "%PDF\n"
+    argv = (tmp_path / "argv").read_text().splitlines()
+    assert "--headless" in argv
+    assert "--no-sandbox" not in argv
+    assert any(word.startswith("--user-data-dir=") for word in argv)
+    assert argv[-1].startswith("file:///")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert report("--output", tmp_path / "x.pdf") == 0
+    assert "--no-sandbox" in (tmp_path / "argv").read_text().splitlines()
+
+
+def test_a_browser_that_fails_is_told(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", fake_browser(tmp_path, "echo no display >&2; exit 3"))
+    monkeypatch.setattr(pdf, "BROWSERS", ("google-chrome",))
+    assert report("--output", tmp_path / "x.pdf") == 1
+    assert "could not print the report: no display" in capsys.readouterr().err
+
+
+SHEET = """||||
+|--------|--------------|---|
+|硬件环境|服务器数目| |
+||网卡型号、数目||
+||GPU型号、数目||
+|软件环境|OS版本||
+"""
+
+
+def test_a_lab_sheet_is_filled_in_place(small, tmp_path, capsys):
+    sheet = tmp_path / "sheet.md"
+    sheet.write_text(SHEET, "utf-8")
+    assert report("--fill", sheet, "--lang", "zh") == 0
+    assert "3（n1、n2、n3）" in sheet.read_text("utf-8")
+    assert capsys.readouterr().out == f"{sheet}\n"
+
+
+def test_a_lab_sheet_that_is_not_there_is_told(small, tmp_path, capsys):
+    assert report("--fill", tmp_path / "none.md") == 2
+    assert "cannot be filled: No such file or directory" in capsys.readouterr().err

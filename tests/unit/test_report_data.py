@@ -1,0 +1,89 @@
+"""What a report is drawn from: the records, and the files of a run that are there."""
+
+import json
+import shlex
+
+import pytest
+
+from hvlab.errors import UsageError
+from hvlab.report import data
+from hvlab.results import Store
+from tests.unit import runs
+
+
+@pytest.fixture
+def maker():
+    made = runs.Maker("r1")
+    for repeat in (1, 2):
+        made.train("mnist", runs.Place("mpi", runs.HOSTS[:2], 1, repeat))
+    made.failed("mnist", runs.Place("gloo", runs.HOSTS[:2]), "lost")
+    made.failed("mnist", runs.Place("ccl", runs.HOSTS[:2]), "no such plane", status="skipped")
+    return made
+
+
+def test_a_run_is_counted_by_its_cases(tmp_path, maker):
+    head = data.read(runs.store(tmp_path, maker, state="interrupted", lacking=["c8", "c9"])).head
+    assert (head.planned, head.ok, head.failed, head.skipped, head.lacking) == (6, 2, 1, 1, 2)
+    assert head.state == "interrupted"
+
+
+def test_a_case_with_one_failed_record_failed(tmp_path, maker):
+    first = next(iter(maker.cases))
+    records = maker.cases[first].records
+    broken = runs.replace(records[-1], status="failed", error="lost")
+    maker.cases[first] = runs.replace(maker.cases[first], records=(*records[:-1], broken))
+    head = data.read(runs.store(tmp_path, maker)).head
+    assert (head.ok, head.failed) == (1, 2)
+
+
+def test_the_last_run_is_read_unless_one_is_named(tmp_path, maker):
+    store = runs.store(tmp_path, maker, runs.Maker("r2"))
+    assert data.read(store).head.run_id == "r2"
+    assert data.read(store, "r1").head.run_id == "r1"
+    with pytest.raises(UsageError, match="there is no run 'r3'"):
+        data.read(store, "r3")
+
+
+def test_cases_whose_commands_differ_in_their_name_only_share_one(tmp_path, maker):
+    commands = data.read(runs.store(tmp_path, maker)).commands
+    shared = next(command for command in commands if len(command.cases) > 1)
+    assert shared.cases == ("mnist-mpi-2x1-r1", "mnist-mpi-2x1-r2")
+    assert "<case>/result.json" in shared.line
+    assert not any("<case>" in command.line for command in commands if len(command.cases) == 1)
+    words = shlex.split(shared.line.replace("<case>", shared.cases[1]))
+    made = maker.cases[shared.cases[1]]
+    assert words == ["env", *(f"{name}={value}" for name, value in made.env.items()), *made.argv]
+
+
+def test_a_command_line_can_be_given_to_a_shell(tmp_path, maker):
+    store = runs.store(tmp_path, maker)
+    argv = ["mpirun", "a b", "$HOME", "it's"]
+    (store.run_folder("r1") / "mnist-gloo-2x1-r1" / "argv.json").write_text(json.dumps(argv))
+    lines = [command.line for command in data.read(store).commands]
+    assert any(shlex.split(line)[-4:] == argv for line in lines)
+
+
+def test_files_that_are_not_there_are_no_fault(tmp_path):
+    store = Store(tmp_path)
+    store.create("r1", lab="t", spec_key="k", spec={}, cases=["c1"])
+    found = data.read(store)
+    assert (found.facts, found.commands, found.impossible, found.unreadable) == ({}, (), (), ())
+    assert found.head.lacking == 1
+
+
+@pytest.mark.parametrize("content", ["{", "[1, 2]", "\xff\xfe"])
+def test_files_that_cannot_be_read_are_named(tmp_path, maker, content):
+    store = runs.store(tmp_path, maker)
+    (store.run_folder("r1") / "facts.json").write_bytes(content.encode("latin-1"))
+    found = data.read(store)
+    assert found.unreadable == ("facts.json",)
+    assert found.facts == {}
+    assert found.commands
+
+
+def test_virtual_hosts_and_gpus_are_known(tmp_path, maker):
+    found = data.read(runs.store(tmp_path / "a", maker))
+    assert found.virtual
+    assert not found.on_gpus
+    real = {host: runs.facts({"container": False}) for host in runs.HOSTS}
+    assert not data.read(runs.store(tmp_path / "b", maker, facts=real)).virtual

@@ -1,0 +1,179 @@
+"""The HTML page: one file that asks nothing of the network, in both languages, and takes data for data."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from hvlab.cells import gather
+from hvlab.report import html
+from hvlab.report.blocks import Column, Heading, Paragraph, Plot, Table
+from hvlab.report.document import document
+from hvlab.report.words import LANGUAGES
+from tests.unit.reports import blocks, lab, made
+
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+VOID = {"meta", "link", "br", "img"}
+
+
+class Seen(HTMLParser):
+    """The elements of a page in their order, with their attributes and the text right inside."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.path = [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "text": "", **dict(attrs)}
+        self.elements.append(element)
+        if tag not in VOID:
+            self.path.append(element)
+
+    def handle_endtag(self, tag):
+        assert self.path, f"</{tag}> ends nothing"
+        assert self.path[-1]["tag"] == tag, f"</{tag}> ends <{self.path[-1]['tag']}>"
+        self.path.pop()
+
+    def handle_data(self, data):
+        if self.path:
+            self.path[-1]["text"] += data
+
+    def all(self, tag, **wanted):
+        return [
+            element
+            for element in self.elements
+            if element["tag"] == tag and all(element.get(name) == value for name, value in wanted.items())
+        ]
+
+
+def page(name="lab7", lang="zh"):
+    found = lab(name)
+    records = [vars(record) for record in found.records]
+    return html.page(made(name), records, run_id=found.head.run_id, lang=lang)
+
+
+@pytest.fixture(scope="module")
+def text():
+    return page()
+
+
+@pytest.fixture(scope="module")
+def seen(text):
+    return Seen(text)
+
+
+def test_every_element_is_closed(seen):
+    assert seen.path == []
+
+
+def test_nothing_is_asked_of_the_network(text, seen):
+    for element in seen.elements:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            assert not re.match(r"(?i)(https?:)?//", element.get(name) or ""), element
+    css = "".join(element["text"] for element in seen.all("style"))
+    assert "@import" not in css
+    assert "url(" not in css
+    policy = seen.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+
+
+def test_only_the_page_s_own_scripts_may_run(seen):
+    policy = seen.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
+    scripts = [element["text"] for element in seen.all("script") if "type" not in element]
+    assert len(scripts) == 2
+    allowed = re.findall(r"'sha256-([^']+)'", policy)
+    assert allowed == [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts]
+    assert "unsafe-inline" not in policy.partition("script-src")[2]
+    assert not any(name.startswith("on") for element in seen.elements for name in element if name != "open")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_both_languages_are_there_and_the_one_asked_for_is_shown(lang):
+    found = Seen(page("lab4", lang))
+    editions = {each["data-lang"]: each for each in found.all("div", **{"class": "edition"})}
+    assert editions.keys() == set(LANGUAGES)
+    assert {name for name, each in editions.items() if "hidden" not in each} == {lang}
+    assert found.all("html")[0]["data-lang"] == lang
+    assert found.all("html")[0]["lang"] == editions[lang]["lang"]
+    assert found.all("title")[0]["text"] == editions[lang]["data-title"]
+    pressed = [each["data-choose"] for each in found.all("button", **{"aria-pressed": "true"})]
+    assert pressed == [lang]
+
+
+def test_every_plot_has_a_place_and_a_figure_in_both_languages(seen):
+    figures = json.loads(seen.all("script", id="figures")[0]["text"])
+    keys = [block.key for block in blocks(made("lab7")) if isinstance(block, Plot)]
+    places = [each["data-figure"] for each in seen.elements if "data-figure" in each]
+    assert sorted(places) == sorted(figures) == sorted(f"{lang}-{key}" for lang in LANGUAGES for key in keys)
+
+
+def test_every_table_has_a_caption_and_heads(seen):
+    tables = [block for block in blocks(made("lab7")) if isinstance(block, Table)]
+    assert len(seen.all("table")) == len(seen.all("caption")) == len(tables) * len(LANGUAGES)
+    assert all(each["text"].strip() for each in seen.all("caption"))
+    assert all(each.get("scope") in ("col", "row") for each in seen.all("th"))
+
+
+def test_every_part_has_an_anchor_that_the_contents_lead_to(seen):
+    ids = [each["id"] for each in seen.elements if "id" in each]
+    assert len(ids) == len(set(ids))
+    for link in seen.all("a"):
+        assert link["href"].removeprefix("#") in ids
+
+
+def test_all_records_are_attached(seen):
+    packed = seen.all("script", id="records")[0]["text"]
+    lines = gzip.decompress(base64.b64decode(packed)).decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len(rows) == len(lab("lab7").records)
+    assert rows[0] == json.loads(json.dumps(vars(lab("lab7").records[0])))
+
+
+def test_every_command_is_there(seen):
+    shown = [each["text"] for each in seen.all("pre")]
+    assert set(shown) == {command.line for command in lab("lab7").commands}
+
+
+def test_data_stay_data():
+    data = lab("lab4")
+    records = [
+        replace(record, hosts=(NASTY,), error=NASTY, case_id=NASTY, backend=NASTY, params={NASTY: NASTY},
+                stack={NASTY: NASTY}, status="failed", metric=None, value=None)
+        for record in data.records[:3]
+    ]  # fmt: skip
+    head = replace(data.head, lab=NASTY, run_id=NASTY)
+    facts = {NASTY: {"distribution": NASTY, "hvlab": {"nics": [{"model": NASTY}]}}}
+    nasty = replace(data, records=records, cells=gather(records), facts=facts, head=head)
+    text = html.page(document(nasty), [vars(record) for record in records], run_id=NASTY, lang="en")
+    found = Seen(text)
+    assert len(found.all("script")) == 4
+    assert not found.all("img")
+    assert "alert(1)</script>" not in text
+    assert any(NASTY in each["text"] for each in found.all("td"))
+
+
+def test_a_figure_s_text_cannot_end_its_script():
+    assert "<" not in html._script_json({"a": "</script><!--"})
+    assert json.loads(html._script_json({"a": "</script>&"})) == {"a": "</script>&"}
+
+
+def test_a_value_that_repeats_covers_the_rows_below():
+    rows = (("a", "x", 1), ("a", "x", 2), ("a", "y", 3), ("b", "y", 4))
+    columns = tuple(Column(name) for name in "abc")
+    spans = [[cell.span for cell in row] for row in html.spans(Table("k", "c", columns, rows, merged=2))]
+    assert spans == [[3, 2, 1], [0, 0, 1], [0, 1, 1], [1, 1, 1]]
+
+
+def test_plots_that_follow_one_another_stand_side_by_side():
+    plots = [block for block in blocks(made("lab7")) if isinstance(block, Plot) and block.series]
+    one, two, three = plots[:3]
+    text, head = Paragraph("t"), Heading("h")
+    assert html.runs([text, one, two, head, three]) == [[text], [one, two], [head], [three]]

@@ -1,0 +1,124 @@
+"""The Markdown report: tables that keep their columns, data that stay data, and pictures beside it."""
+
+import re
+import struct
+from dataclasses import replace
+
+import pytest
+
+from hvlab.cells import gather
+from hvlab.report import images, markdown
+from hvlab.report.blocks import Code, Column, Say, Several, Table
+from hvlab.report.document import document
+from hvlab.report.words import load
+from hvlab.report.write import write, write_page
+from tests.unit import runs
+from tests.unit.reports import lab, made, plot
+
+ENGLISH = load("en")
+
+
+def tables(text):
+    """Every table of a Markdown text: its lines, split where cells end."""
+    found, rows = [], []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append(re.split(r"(?<!\\)\|", line)[1:-1])
+        elif rows:
+            found.append(rows)
+            rows = []
+    return found
+
+
+@pytest.mark.parametrize("name", ["lab7", "lab4"])
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_row_has_as_many_cells_as_its_head(name, lang):
+    found = tables(markdown.page(made(name), load(lang)))
+    assert len(found) > 8
+    for rows in found:
+        assert len({len(row) for row in rows}) == 1
+        assert all(re.fullmatch(r"-+:?", cell) for cell in rows[1])
+
+
+def test_no_part_of_the_document_is_left_out():
+    text = markdown.page(made("lab7"), ENGLISH)
+    for number, section in enumerate(made("lab7").sections, 1):
+        assert f"## {number}. {ENGLISH.say(section.title)}\n" in text
+    assert "prediction" not in text.partition("## 9.")[0].lower()
+    assert text.count("![") == 0
+
+
+def test_what_repeats_is_left_out_below():
+    rows = (("a", "x"), ("a", "y"), ("b", "y"))
+    found = markdown.cells(Table("k", "c", (Column("1"), Column("2")), rows, merged=1), ENGLISH)
+    assert found == [["a", "x"], ["", "y"], ["b", "y"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a|b\nc", "a\\|b c"),
+        ("<b>*x*_[y](z)`", "&lt;b&gt;\\*x\\*\\_\\[y\\](z)\\`"),
+        (Code("a|b"), "`a\\|b`"),
+        (Code("a`b"), "`` a`b ``"),
+        (Several(("a", Code("b"))), "a, `b`"),
+        (Several(("a", "b"), "list.line"), "a<br>b"),
+        (Say("environment.of", {"value": "<x>", "hosts": "n1"}), "&lt;x&gt; (n1)"),
+    ],
+)
+def test_data_keep_to_their_cell_and_stay_data(value, text):
+    assert markdown.text(value, ENGLISH) == text
+
+
+def test_an_error_of_several_lines_keeps_to_its_cell():
+    data = lab("lab4")
+    records = [replace(data.records[0], status="failed", error="a\n| b |\n```", metric=None, value=None)]
+    text = markdown.page(document(replace(data, records=records, cells=gather(records))), ENGLISH)
+    assert "a \\| b \\| \\`\\`\\`" in text
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    return write(lab("lab7"), folder / "report.md", output_format="md", lang="en").path
+
+
+def test_every_picture_is_beside_the_page(written):
+    links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", written.read_text("utf-8"))
+    assert len(links) > 8
+    assert all(link.startswith("report_files/") for link in links)
+    assert {f"report_files/{path.name}" for path in (written.parent / "report_files").iterdir()} == set(links)
+    for link in links:
+        content = (written.parent / link).read_bytes()
+        assert content.startswith(b"\x89PNG")
+        width, height = struct.unpack(">II", content[16:24])
+        assert width > 900
+        assert height > 200
+
+
+def test_a_prediction_s_picture_is_marked_in_the_text(written):
+    text = written.read_text("utf-8")
+    assert re.search(r"\(report_files/prediction-1\.png\)\n\n\*Prediction, not measured: ", text)
+    assert not re.search(r"\(report_files/speedup-1\.png\)\n\n\*Prediction", text)
+
+
+def test_without_a_chinese_font_the_pictures_speak_english(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "chinese_font", lambda: None)
+    spoken = []
+    monkeypatch.setattr(images, "_draw", lambda plot, words, file: spoken.append(words.lang))
+    drawn = [plot(made("lab7"), "speedup-1")]
+    assert images.write(drawn, load("zh"), tmp_path) is False
+    assert images.write(drawn, load("en"), tmp_path) is True
+    monkeypatch.setattr(images, "chinese_font", lambda: "Some Sans")
+    assert images.write(drawn, load("zh"), tmp_path) is True
+    assert spoken == ["en", "en", "zh"]
+
+
+def test_a_run_s_page_is_the_same_report_without_pictures(tmp_path):
+    store = runs.store(tmp_path, runs.lab4())
+    page = write_page(store, runs.LAB4)
+    assert page == store.run_folder(runs.LAB4) / "summary.md"
+    text = page.read_text("utf-8")
+    assert "## 1. Environment" in text
+    assert "| Serial training |" in text
+    assert "![" not in text

@@ -1,0 +1,320 @@
+"""The tables of a report: the lab sheets' rows and words, and figures that are those of the records."""
+
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from hvlab.cells import gather
+from hvlab.report import conditions
+from hvlab.report.blocks import Paragraph, Table
+from hvlab.report.data import Head, ReportData
+from hvlab.report.document import document
+from hvlab.report.words import load
+from tests.unit import runs
+from tests.unit.reports import blocks, lab, made, said, table
+
+HEAD = Head("r1", "lab", "2026-11-20T15:53:01.000Z", "finished", 1, 1, 0, 0)
+
+
+def values(metric, **wanted):
+    """The values of a metric in lab7, one a repeat, of the records with these attributes or parameters."""
+    return [
+        record.value
+        for record in lab("lab7").records
+        if record.metric == metric
+        and all(getattr(record, name, record.params.get(name)) == value for name, value in wanted.items())
+    ]
+
+
+def test_the_environment_table_is_that_of_the_lab_sheet():
+    assert said(table(made("lab7"), "environment"))[1:] == [
+        ["硬件环境", "服务器数目", "3（n1、n2、n3）"],
+        ["硬件环境", "网卡型号、数目", "1 x veth, 10 Gbit/s"],
+        ["硬件环境", "GPU型号、数目", "无"],
+        ["硬件环境", "GPU连接方式", "无"],
+        ["软件环境", "OS版本", "Debian 12.11, Linux 6.1.0-37-amd64"],
+        ["软件环境", "GPU driver、(opt. NIC driver)", "GPU：无；NIC：veth"],
+        ["软件环境", "深度学习框架 python包名称及版本", "torch 2.12.0 (cpu); Python 3.11.2"],
+        ["软件环境", "CUDA版本", "无"],
+        ["软件环境", "NCCL版本", "无"],
+    ]
+
+
+def test_hosts_that_differ_are_named_in_the_environment_table():
+    gpu = {"name": "Tesla T4", "memory_mib": 15360, "uuid": "1"}
+    seen = {
+        "gpus": [gpu] * 4,
+        "topology": {"link": "PCIe"},
+        "driver": "450.80",
+        "cuda": "11.0",
+        "nccl": "2.7",
+    }
+    facts = {"a": runs.facts(seen), "b": runs.facts(seen), "c": runs.facts()}
+    rows = {row[1]: row[2] for row in said(conditions.sheet(ReportData(HEAD, (), {}, facts)))}
+    assert rows["GPU型号、数目"] == "4 x Tesla T4, 15 GiB（a、b）；无（c）"
+    assert rows["GPU连接方式"] == "PCIe（a、b）；无（c）"
+    assert rows["CUDA版本"] == "11.0（a、b）；无（c）"
+
+
+def test_of_many_hosts_only_the_first_are_named():
+    facts = {f"n{number}": runs.facts() for number in range(1, 101)}
+    rows = said(conditions.sheet(ReportData(HEAD, (), {}, facts)), "en")
+    names = ", ".join(f"n{number}" for number in range(1, 13))
+    assert rows[1][2] == f"100 ({names}, and 88 more)"
+
+
+def test_an_environment_that_was_not_recorded_says_so():
+    rows = said(conditions.sheet(ReportData(HEAD, (), {})))[1:]
+    assert {row[2] for row in rows[:-1] if "driver" not in row[1]} == {"无记录"}
+
+
+def test_without_facts_the_records_tell_what_they_know():
+    rows = {row[1]: row[2] for row in said(conditions.sheet(replace(lab("lab7"), facts={})), "en")}
+    assert rows["NIC model and number"] == "1 x veth, 10 Gbit/s"
+    assert rows["OS version"] == "Debian 12.11"
+    assert rows["CUDA version"] == "not recorded"
+
+
+def test_what_differs_in_a_parameter_only_is_told_apart():
+    maker = runs.Maker("r")
+    for threshold in (0, 2**26):
+        for hosts in (runs.HOSTS[:1], runs.HOSTS[:2]):
+            maker.train("mnist", runs.Place("mpi", hosts), fusion_threshold=threshold)
+    found = document(data_of(maker))
+    assert [row[0] for row in said(table(found, "steps-table"), "en")[1:]] == [
+        "mnist · digits, fusion_threshold=0, MPI, across servers",
+        "mnist · digits, fusion_threshold=67108864, MPI, across servers",
+    ]
+    captions = [load("en").say(block.caption) for block in blocks(found) if isinstance(block, Table)]
+    assert "mnist · digits, fusion_threshold=0: across servers, weak scaling" in captions
+
+
+def test_the_columns_of_the_lab_sheet_come_first():
+    heads = said(table(made("lab7"), "across-1"))[0]
+    assert heads[:6] == [
+        "通信后端",
+        "服务器数量",
+        "每台服务器显卡数量",
+        "平均每步耗时",
+        "平均吞吐率",
+        "加速比",
+    ]
+    assert heads[6:] == ["效率", "每步耗时 95% 区间", "加速比 95% 区间", "n / N"]
+
+
+def test_a_row_holds_the_medians_of_its_records():
+    wanted = {"workload": "mnist", "scaling": "weak", "slots_per_host": 1}
+    steps, rates = (values(m, backend="mpi", hosts=runs.HOSTS, **wanted) for m in ("step_time", "throughput"))
+    base = values("throughput", backend="mpi", hosts=("n1",), **wanted)
+    row = next(row for row in said(table(made("lab7"), "across-1")) if row[:2] == ["MPI", "3"])
+    speedup = statistics.median(rates) / statistics.median(base)
+    assert row[3] == f"{statistics.median(steps) * 1e3:.1f} ms"
+    assert row[4] == f"{statistics.median(rates):.0f} 样本/s"
+    assert row[5] == f"{speedup:.2f}"
+    assert row[6] == f"{speedup / 3 * 100:.1f}%"
+    low, high = row[7].removesuffix(" ms").split(" – ")
+    assert min(steps) * 1e3 - 0.06 <= float(low) <= float(high) <= max(steps) * 1e3 + 0.06
+    assert row[9] == "5 / 5"
+
+
+def test_what_failed_is_counted_and_never_averaged():
+    rows = said(table(made("lab7"), "both-1"))
+    late = next(row for row in rows if row[:3] == ["Gloo", "3", "2"])
+    assert late[-1] == "4 / 5"
+    steps = values("step_time", workload="mnist", backend="gloo", hosts=runs.HOSTS, slots_per_host=2)
+    assert len(steps) == 4
+    assert late[3] == f"{statistics.median(steps) * 1e3:.1f} ms"
+
+
+def test_a_backend_without_any_figure_keeps_its_rows():
+    found = table(made("lab7"), "across-1")
+    rows = [row for row in said(found)[1:] if row[0] == "oneCCL"]
+    assert [row[1] for row in rows] == ["1", "2", "3"]
+    assert all(row[3:9] == ["–"] * 6 and row[9] == "0 / 5" for row in rows)
+    assert found.faint == {number for number, row in enumerate(said(found)[1:]) if row[0] == "oneCCL"}
+
+
+def test_weak_and_strong_scaling_stand_apart():
+    captions = {
+        block.key: load("zh").say(block.caption) for block in blocks(made("lab7")) if isinstance(block, Table)
+    }
+    assert captions["across-1"] == "mnist · digits：服务器间加速比，弱扩展"
+    assert captions["across-2"] == "mnist · digits：服务器间加速比，强扩展"
+    assert [row[0] for row in said(table(made("lab7"), "across-2"))[1:]] == ["MPI"] * 3
+
+
+def test_hosts_measured_alone_do_not_crowd_the_tables():
+    ones = [row for row in said(table(made("lab7"), "across-1")) if row[:3] == ["MPI", "1", "1"]]
+    assert len(ones) == 1
+
+
+def test_the_compression_table_is_that_of_the_lab_sheet():
+    rows = said(table(made("lab4"), "compression-1"))
+    assert rows[0][:1] + rows[0][2:4] == ["训练算法", "训练时间", "结果正确率"]
+    assert [row[:2] for row in rows[1:8]] == [
+        ["串行训练", ""],
+        ["用Horovod并行", "Device# == 2"],
+        ["用Horovod并行", "Device# == 4"],
+        ["float8(8bit)压缩", "Device# == 2"],
+        ["float8(8bit)压缩", "Device# == 4"],
+        ["8bit压缩（共享尺度、误差反馈）", "Device# == 2"],
+        ["8bit压缩（共享尺度、误差反馈）", "Device# == 4"],
+    ]
+    assert [row[0] for row in rows[8:]] == ["float16(16bit)压缩"] * 2 + ["bfloat16(16bit)压缩"] * 2
+    assert rows[4][3] == "9.58%"
+    real, user, sys = rows[2][2].split("；")
+    assert (real.split()[0], user.split()[0], sys.split()[0]) == ("real", "user", "sys")
+    seconds = statistics.median(
+        record.value
+        for record in lab("lab4").records
+        if (record.metric, record.params["compression"], record.slots_per_host) == ("real", "none", 2)
+        and len(record.hosts) == 1
+    )
+    assert real == f"real 0m{seconds:.3f}s"
+
+
+def test_the_compression_table_tells_the_epochs():
+    assert load("zh").say(table(made("lab4"), "compression-1").caption).endswith("Epoch size: 10")
+
+
+def test_lost_accuracy_is_a_warning_and_kept_accuracy_is_told():
+    english = load("en")
+    warnings = [
+        english.say(block.text)
+        for block in blocks(made("lab4"))
+        if isinstance(block, Paragraph) and block.style == "warning"
+    ]
+    assert any(
+        text.startswith("float8 (8 bit), plain cast: accuracy is lost, 89 points") for text in warnings
+    )
+    assert not any("shared scale" in text for text in warnings)
+
+
+def test_a_run_without_compression_has_no_such_part():
+    assert "compression" in [section.key for section in made("lab4").sections]
+    assert "compression" not in [section.key for section in made("lab7").sections]
+
+
+def test_the_proof_tells_what_carried_the_data():
+    rows = said(table(made("lab7"), "proof"), "en")[1:]
+    assert [row[:2] for row in rows] == [
+        ["MPI", "MPI"],
+        ["Gloo", "nothing"],
+        ["Gloo", "Gloo"],
+        ["oneCCL", "nothing"],
+    ]
+    assert {row[0]: row[3] for row in rows if row[1] != "nothing"} == {"MPI": "proved", "Gloo": "proved"}
+    assert rows[-1][2:] == ["15", "no proof"]
+
+
+def test_another_backend_than_asked_for_is_no_proof():
+    records = [
+        replace(record, proved_backend="mpi") for record in lab("lab7").records if record.backend == "gloo"
+    ]
+    rows = said(table(document(replace(lab("lab7"), records=records)), "proof"), "en")[1:]
+    assert [row[:2] + row[3:] for row in rows] == [["Gloo", "MPI", "refuted"]]
+
+
+def test_failed_cases_stand_together_by_reason():
+    rows = said(table(made("lab7"), "failures-failed"), "en")[1:]
+    assert [row[:4] for row in rows] == [
+        ["mnist", "oneCCL", "15", runs.UNPROVED],
+        ["mnist", "Gloo", "1", runs.LATE],
+    ]
+    assert rows[0][4].endswith("and 3 more")
+    assert rows[1][4] == "mnist-gloo-3x2-r2"
+
+
+def test_impossible_cases_are_listed_with_their_reason():
+    assert said(table(made("lab7"), "failures-impossible"), "en")[1:] == [
+        ["mnist-mpi-4x1-r1", "4 hosts asked for, the lab has 3"]
+    ]
+
+
+def test_a_sweep_counts_repeats_that_failed_before_any_size():
+    maker = runs.Maker("r")
+    for repeat in (1, 2, 3):
+        maker.sweep(runs.Place("mpi", runs.HOSTS, 1, repeat))
+        if repeat == 2:
+            maker.failed("allreduce", runs.Place("gloo", runs.HOSTS, 1, repeat), "lost")
+        else:
+            maker.sweep(runs.Place("gloo", runs.HOSTS, 1, repeat))
+    rows = said(table(document(data_of(maker)), "sweep-1"), "en")
+    assert rows[0] == [
+        "Servers × slots",
+        "Size",
+        "MPI: time",
+        "MPI: bus bandwidth",
+        "Gloo: time",
+        "Gloo: bus bandwidth",
+    ]
+    assert all("2 / 3" in row[4] for row in rows[1:])
+    assert not any(" / " in row[2] for row in rows[1:])
+
+
+def test_the_slow_host_is_named():
+    findings = [load("en").say(finding) for finding in made("lab7").findings]
+    named = [text for text in findings if text.startswith("n3 is slower than its fellows")]
+    assert named
+    assert "1.28×" in named[0]
+    assert not [text for text in findings if text.startswith(("n1", "n2"))]
+
+
+def test_slow_down_inside_and_between_servers_are_told_apart():
+    rows = said(table(made("lab7"), "split"), "en")
+    assert rows[0][4:] == ["Slow-down inside", "Slow-down between"]
+    two = next(row for row in rows if row[:2] == ["mnist · digits", "MPI"] and row[3] == "2")
+    assert two[4].startswith("1.0")
+    alone, inside = (
+        statistics.median(
+            values(
+                "step_time", workload="mnist", backend="mpi", hosts=("n1",), scaling="weak", slots_per_host=s
+            )
+        )
+        for s in (1, 2)
+    )
+    assert two[4].startswith(f"{inside / alone:.2f}×")
+
+
+def verdicts(found):
+    """What the table of verdicts says: the size or training, servers and slots, ratio and verdict."""
+    rows = said(table(found, "verdicts"), "en")[1:]
+    return {(row[0], row[1]): row[3:] for row in rows}
+
+
+def test_verdicts_are_said_only_where_the_repeats_carry_them():
+    found = verdicts(made("lab7"))
+    ratio, verdict = found["allreduce of 64 MiB", "3 × 1"]
+    assert verdict == "MPI is faster"
+    assert 0.55 < float(ratio.partition("×")[0]) < 0.75
+    assert found["mnist · digits, weak scaling", "1 × 2"][1] == "not told apart by the repeats"
+    once = verdicts(document(data_of(runs.lab7(repeats=1))))
+    assert {verdict for _, verdict in once.values()} == {"too few repeats: 5 of each would do"}
+
+
+def test_with_one_repeat_the_interval_is_that_of_its_own_steps():
+    found = table(document(data_of(runs.lab7(repeats=1))), "across-1")
+    assert load("en").say(found.note) == "With one repeat, the interval is that of its own steps."
+    row = said(found)[1]
+    low, high = row[7].removesuffix(" ms").split(" – ")
+    step = float(row[3].removesuffix(" ms"))
+    assert float(low) < step < float(high)
+    assert row[9] == "1 / 1"
+
+
+@pytest.mark.parametrize(("cuda", "noted"), [(False, True), (True, False)])
+def test_without_a_gpu_slots_are_said_to_be_processes(cuda, noted):
+    data = lab("lab4")
+    if cuda:
+        records = [replace(record, params={**record.params, "device": "cuda"}) for record in data.records]
+        data = replace(data, records=records, cells=gather(records))
+    texts = [load("en").say(block.text) for block in blocks(document(data)) if isinstance(block, Paragraph)]
+    assert any(text.startswith("No GPU took part") for text in texts) is noted
+
+
+def data_of(maker):
+    """A maker's records as the report reads them."""
+    records = maker.records
+    head = replace(HEAD, planned=len(maker.cases), ok=len(maker.cases))
+    return ReportData(head, records, gather(records), runs.FACTS)
