@@ -22,9 +22,10 @@ import click
 from hvlab.cli import options
 from hvlab.inventory import Lab, load
 from hvlab.launchers import command
-from hvlab.matrix import Case, Spec, expand, parse_sizes
+from hvlab.matrix import Block, Case, Spec, expand
+from hvlab.sizes import parse_sizes
 from hvlab.trust import Trust, lab_trust
-from hvlab.workloads import allreduce
+from hvlab.workloads import argv as program_argv
 
 MPI4PY = "mpi4py==4.1.2"
 FOLDER = "/tmp/hvlab-mpi4py"  # noqa: S108 - on the nodes, as the lab user, removed afterwards
@@ -58,10 +59,10 @@ def ssh(lab: Lab, trust: Trust, user: str, host: str) -> list[str]:
 
 def plain(lab: Lab, case: Case, login: list[str]) -> dict[int, float]:
     """Return microseconds by size of MPI_Allreduce, started with the very command of the bench."""
-    made = command(case, lab, "plain", ("none", *allreduce.command(case)[1:]))
+    made = command(case, lab, "plain", ("none", *program_argv(case)[1:]))
     argv = list(made.argv)
     program = next(index for index, word in enumerate(argv) if word.endswith("/bin/python"))
-    sizes = ",".join(map(str, case.sizes))
+    sizes = ",".join(map(str, case.params["sizes"]))
     argv[program + 1 :] = [f"{FOLDER}/plain.py", sizes]
     argv[program:program] = ["env", f"PYTHONPATH={FOLDER}", f"LD_LIBRARY_PATH={Path(argv[0]).parents[1]}/lib"]
     done = subprocess.run([*login, shlex.join(argv)], capture_output=True, text=True, check=False)
@@ -71,11 +72,12 @@ def plain(lab: Lab, case: Case, login: list[str]) -> dict[int, float]:
     return {int(size): float(micros) for size, micros in rows}
 
 
-def measured(inventory: Path, spec: Spec, folder: Path) -> dict[int, float]:
+def measured(inventory: Path, case: Case, folder: Path) -> dict[int, float]:
     """Return microseconds by size as ``hvlab bench`` records them."""
     argv = [sys.executable, "-m", "hvlab", "bench", "-i", str(inventory), "--backend", "mpi", "--fresh"]
-    argv += ["--hosts", str(spec.hosts[0]), "--slots", str(spec.slots[0])]
-    argv += ["--sizes", ",".join(map(str, spec.sizes)), "--results", str(folder), "--format", "json"]
+    argv += ["--hosts", str(len(case.hosts)), "--slots", str(case.slots)]
+    argv += ["--sizes", ",".join(map(str, case.params["sizes"]))]
+    argv += ["--results", str(folder), "--format", "json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise click.ClickException(f"hvlab bench ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -112,8 +114,8 @@ def main(inventory: Path, hosts: int, slots: int, sizes: str, rounds: int) -> No
     if trust is None:
         raise click.ClickException("the lab is not provisioned")
     user = str(lab.vars.get("lab_user_name", "hvlab"))
-    spec = Spec(backends=("mpi",), hosts=(hosts,), slots=(slots,), sizes=parse_sizes(sizes, item=4))
-    case = expand(spec, lab)[0][0]
+    block = Block("allreduce", ("mpi",), (hosts,), (slots,), {"sizes": (parse_sizes(sizes),)})
+    case = expand(Spec((block,)), lab)[0][0]
     both: list[tuple[dict[int, float], dict[int, float]]] = []
     with tempfile.TemporaryDirectory(prefix="hvlab-bench-") as name:
         target = Path(name) / "mpi4py"
@@ -122,11 +124,11 @@ def main(inventory: Path, hosts: int, slots: int, sizes: str, rounds: int) -> No
         login = ssh(lab, trust, user, case.hosts[0])
         try:
             for _ in range(rounds):
-                both.append((plain(lab, case, login), measured(inventory, spec, Path(name) / "results")))
+                both.append((plain(lab, case, login), measured(inventory, case, Path(name) / "results")))
         finally:
             for host in case.hosts:
                 subprocess.run([*ssh(lab, trust, user, host), f"rm -rf {FOLDER}"], check=False)
-    for size in spec.sizes:
+    for size in case.params["sizes"]:
         mpi, horovod = (statistics.median(side[i][size] for side in both) for i in (0, 1))
         row = {"hosts": hosts, "slots": slots, "size": size, "mpi_us": round(mpi), "hvlab_us": round(horovod)}
         click.echo(json.dumps(row | {"ratio": round(horovod / mpi, 2)}))

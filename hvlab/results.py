@@ -12,32 +12,41 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hvlab.errors import HvlabError, UsageError
 
-SCHEMA = 1
-_TABLES = """
-CREATE TABLE runs (
+_VERSION_1 = (
+    """CREATE TABLE runs (
   run_id TEXT PRIMARY KEY, started_at TEXT NOT NULL, lab TEXT NOT NULL, spec_key TEXT NOT NULL,
-  spec TEXT NOT NULL, cases TEXT NOT NULL) STRICT;
-CREATE TABLE states (
-  run_id TEXT NOT NULL REFERENCES runs, at TEXT NOT NULL, state TEXT NOT NULL) STRICT;
-CREATE TABLE records (
+  spec TEXT NOT NULL, cases TEXT NOT NULL) STRICT""",
+    """CREATE TABLE states (
+  run_id TEXT NOT NULL REFERENCES runs, at TEXT NOT NULL, state TEXT NOT NULL) STRICT""",
+    """CREATE TABLE records (
   run_id TEXT NOT NULL REFERENCES runs, case_id TEXT NOT NULL, started_at TEXT NOT NULL,
   workload TEXT NOT NULL, launcher TEXT NOT NULL, backend TEXT NOT NULL, proved_backend TEXT,
   hosts TEXT NOT NULL, slots_per_host INTEGER NOT NULL, world_size INTEGER, params TEXT NOT NULL,
   repeat INTEGER NOT NULL, metric TEXT, value REAL, unit TEXT, status TEXT NOT NULL, error TEXT,
-  stack TEXT NOT NULL, raw_path TEXT NOT NULL) STRICT;
-CREATE INDEX records_case ON records (run_id, case_id);
-"""
-_APPEND_ONLY = """
-CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
-BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-"""
+  stack TEXT NOT NULL, raw_path TEXT NOT NULL) STRICT""",
+    "CREATE INDEX records_case ON records (run_id, case_id)",
+    *(
+        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'results are append-only'); END"
+        for table in ("runs", "states", "records")
+        for verb in ("UPDATE", "DELETE")
+    ),
+)
+# Counting the cases of all runs reads this index alone, not the records.
+_VERSION_2 = (
+    "CREATE INDEX records_status ON records (run_id, case_id, status)",
+    "DROP INDEX records_case",
+)
+# What makes each version of the schema from the one before; only ever added to.
+MIGRATIONS = (_VERSION_1, _VERSION_2)
+SCHEMA = len(MIGRATIONS)
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class Record:
 
 FIELDS = tuple(field.name for field in fields(Record))
 _AS_JSON = ("hosts", "params", "stack")
+_INSERT = f"INSERT INTO records VALUES ({', '.join('?' * len(FIELDS))})"  # noqa: S608 - a fixed number of marks
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,23 @@ class Store:
             database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)", row)
             database.execute("INSERT INTO states VALUES (?, ?, 'running')", (run_id, utc()))
 
+    def put(
+        self,
+        run_id: str,
+        records: Iterable[Record],
+        *,
+        lab: str,
+        spec_key: str,
+        spec: Mapping[str, Any],
+        cases: list[str],
+    ) -> None:
+        """Add a run that was measured elsewhere, finished, with all its records, or nothing."""
+        with self._open(write=True) as database:
+            row = (run_id, utc(), lab, spec_key, json.dumps(spec), json.dumps(cases))
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)", row)
+            database.execute("INSERT INTO states VALUES (?, ?, 'finished')", (run_id, utc()))
+            database.executemany(_INSERT, map(_row, records))
+
     def enter(self, run_id: str, state: str) -> None:
         """Note that a run is now ``state``."""
         with self._open(write=True) as database:
@@ -121,9 +148,8 @@ class Store:
 
     def add(self, records: Iterable[Record]) -> None:
         """Add records, all or none."""
-        marks = ", ".join("?" * len(FIELDS))
         with self._open(write=True) as database:
-            database.executemany(f"INSERT INTO records VALUES ({marks})", map(_row, records))  # noqa: S608
+            database.executemany(_INSERT, map(_row, records))
 
     def done(self, run_id: str) -> set[str]:
         """Return the ids of the cases that have records."""
@@ -165,11 +191,19 @@ class Store:
         near = difflib.get_close_matches(run_id, names, n=3, cutoff=0.5) or names[-3:]
         raise UsageError(f"there is no run {run_id!r}", remedy=f"near ones: {', '.join(near)}")
 
+    def spec(self, run_id: str) -> tuple[str, dict[str, Any]]:
+        """Return what a run was asked for: its key and the specification, as ``create`` got them."""
+        with self._open() as database:
+            query = "SELECT spec_key, spec FROM runs WHERE run_id = ?"
+            key, text = database.execute(query, (run_id,)).fetchone()
+        return str(key), dict(json.loads(text))
+
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""
         query = f"SELECT {', '.join(FIELDS)} FROM records WHERE run_id = ? ORDER BY rowid"  # noqa: S608
+        known: dict[str, Any] = {}
         with self._open() as database:
-            return [_record(row) for row in database.execute(query, (run_id,))]
+            return [_record(row, known) for row in database.execute(query, (run_id,))]
 
     def overview(self) -> list[dict[str, Any]]:
         """Return for each run, the newest first, how many of its cases went well (all their records did)."""
@@ -211,38 +245,47 @@ class Store:
 
     def _connect(self, *, write: bool) -> sqlite3.Connection:
         if not write and not self._file.is_file():
-            return _made(sqlite3.connect(":memory:"))
+            return _migrated(sqlite3.connect(":memory:"))
         self.folder.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(self._file, timeout=30)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         version = database.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, SCHEMA):
+        if version > SCHEMA:
             database.close()
             raise UsageError(
                 f"{self._file} has schema version {version}, this hvlab knows {SCHEMA}",
                 remedy="use the hvlab that wrote it, or another folder with --results",
             )
-        return _made(database) if version == 0 else database
+        # Every version since the first can be read as it is.
+        return _migrated(database) if version == 0 or (write and version < SCHEMA) else database
 
 
-def _made(database: sqlite3.Connection) -> sqlite3.Connection:
-    triggers = "".join(
-        _APPEND_ONLY.format(table=table, verb=verb)
-        for table in ("runs", "states", "records")
-        for verb in ("UPDATE", "DELETE")
-    )
-    database.executescript(f"BEGIN IMMEDIATE;{_TABLES}{triggers}PRAGMA user_version = {SCHEMA};COMMIT;")
+def _migrated(database: sqlite3.Connection) -> sqlite3.Connection:
+    """Bring a database to the schema of today, all or nothing; another process may be at the same."""
+    with database:
+        database.execute("BEGIN IMMEDIATE")
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                database.execute(statement)
+        database.execute(f"PRAGMA user_version = {SCHEMA}")
     return database
 
 
 def _row(record: Record) -> tuple[Any, ...]:
-    values = dict(zip(FIELDS, astuple(record), strict=True))
-    return tuple(json.dumps(value) if name in _AS_JSON else value for name, value in values.items())
+    return tuple(
+        json.dumps(getattr(record, name)) if name in _AS_JSON else getattr(record, name) for name in FIELDS
+    )
 
 
-def _record(row: tuple[Any, ...]) -> Record:
+def _record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
+    """Return a row as a record; ``known`` keeps what was read from JSON, for a run's rows repeat it."""
     values = dict(zip(FIELDS, row, strict=True))
-    values |= {name: json.loads(values[name]) for name in _AS_JSON}
+    for name in _AS_JSON:
+        text = values[name]
+        if text not in known:
+            known[text] = json.loads(text)
+        values[name] = known[text]
     values["hosts"] = tuple(values["hosts"])
     return Record(**values)

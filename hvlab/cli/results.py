@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from hvlab import tables
+from hvlab import formats, tables
 from hvlab.cli import options
+from hvlab.errors import HvlabError, UsageError
+from hvlab.formats import Measured, keeping
+from hvlab.formats.foreign import Told
 from hvlab.paths import results_dir
-from hvlab.results import FIELDS, Store
-from hvlab.summary import COLUMNS, failures, summary
+from hvlab.results import FIELDS, Record, Store
+from hvlab.summary import failures, sections
 
 RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
 
 
 @click.group("results")
 def command() -> None:
-    """List and show what was measured."""
+    """List and show what was measured; write and read it as other tools do."""
 
 
 @command.command("list")
@@ -46,12 +51,115 @@ def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int
         click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
         return 0
     click.echo(f"run {chosen.run_id} of {chosen.started_at} on {chosen.lab}: {chosen.state}")
-    click.echo(tables.render(summary(records), COLUMNS, "table"))
-    for case, error in failures(records).items():
-        click.echo(f"failed: {case}: {error}")
+    _show(records)
     click.echo(f"raw files: {store.run_folder(chosen.run_id)}; all fields: --format json or csv")
     return 0
 
 
+@command.command("export")
+@click.argument("run", required=False)
+@click.option("--to", "name", type=click.Choice(list(formats.FORMATS)), required=True, help="The format.")
+@click.option("--case", "cases", multiple=True, metavar="CASE", help="Only this case (may be repeated).")
+@click.option("--output", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
+@options.results
+def export_run(
+    *, run: str | None, name: str, cases: tuple[str, ...], output: Path | None, folder: Path | None
+) -> int:
+    """Write RUN, by default the last, as another tool would.
+
+    nccl-tests, nccl-tests-json and osu hold the collectives, launch after launch, as JSON a line each; csv
+    and jsonl every record; junit a test for each case; prometheus gauges in seconds and bytes.
+    """
+    store = _store(folder)
+    chosen = store.run(run)
+    records = store.records(chosen.run_id)
+    missing = set(cases) - {record.case_id for record in records}
+    if missing:
+        raise UsageError(
+            f"run {chosen.run_id} has no case {', '.join(sorted(missing))}",
+            remedy=f"`hvlab results show {chosen.run_id} --format csv` names them",
+        )
+    wanted = [record for record in records if not cases or record.case_id in cases]
+    measured = Measured(chosen, wanted, _seconds(store, chosen.run_id))
+    text = formats.export(name, measured)
+    left_out = formats.left_out(name, measured)
+    if left_out:
+        click.echo(f"{len(left_out)} cases have no place in {name}: {', '.join(left_out)}", err=True)
+    if output is None:
+        click.echo(text, nl=False)
+        return 0
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        raise HvlabError(f"{output} cannot be written: {error}", remedy="choose another --output") from error
+    return 0
+
+
+@command.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--from", "reader", type=click.Choice(list(formats.READERS)), help="The tool. Default: seen in the file."
+)
+@click.option("--lab", default="imported", show_default=True, help="Name of the lab it was measured on.")
+@click.option("--workload", help="What was measured, where a file does not say: allreduce, alltoall, ...")
+@click.option("--backend", help="What carried it. Default: nccl for nccl-tests, mpi for osu.")
+@click.option("--hosts", help="The hosts, a number or names, where a file does not say.")
+@click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks on each host, where a file does not say.")
+@options.results
+def import_files(
+    *,
+    files: tuple[Path, ...],
+    reader: str | None,
+    lab: str,
+    workload: str | None,
+    backend: str | None,
+    hosts: str | None,
+    slots: int | None,
+    folder: Path | None,
+) -> int:
+    """Take the output of nccl-tests (text, JSON) or of the OSU benchmarks in FILES as a run of its own.
+
+    Output of any version is read. Launches that are alike are repeats of one another.
+    """
+    store = _store(folder)
+    told = Told(workload, backend, _hosts(hosts), slots)
+    run_id, records = keeping.keep(store, files, told, reader=reader, lab=lab)
+    cases = dict.fromkeys(record.case_id for record in records)
+    click.echo(f"run {run_id}: {len(cases)} cases, {len(records)} records of {len(files)} files")
+    _show(records)
+    return 0
+
+
+def _show(records: Sequence[Record]) -> None:
+    for section in sections(records):
+        click.echo(tables.render(section.rows, section.columns, "table"))
+    for case, error in failures(records).items():
+        click.echo(f"failed: {case}: {error}")
+
+
 def _store(folder: Path | None) -> Store:
     return Store(folder.absolute() if folder else results_dir())
+
+
+def _hosts(text: str | None) -> tuple[str, ...] | None:
+    """Return the hosts of a number or a list of names; hosts without a name are called host1, host2, ..."""
+    if text is None:
+        return None
+    if text.isdigit() and 0 < int(text[:6]) <= 2**16:
+        return tuple(f"host{number}" for number in range(1, int(text) + 1))
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names or text.isdigit():
+        raise UsageError(f"--hosts {text}: no host in it", remedy="write --hosts 2 or --hosts n1,n2")
+    return names
+
+
+def _seconds(store: Store, run_id: str) -> dict[str, float]:
+    """Return how long each case ran, where its files tell."""
+    found = {}
+    for path in store.run_folder(run_id).glob("*/case.json"):
+        try:
+            ended = json.loads(path.read_text("utf-8"))
+            found[path.parent.name] = float(ended["ended_at"]) - float(ended["started_at"])
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+    return found

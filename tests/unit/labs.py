@@ -1,10 +1,11 @@
 """Labs and cases made in memory, for the tests."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from hvlab.inventory import Host, Lab
-from hvlab.matrix import Case, Spec, expand
+from hvlab.matrix import Block, Case, Spec, expand
 
 
 def lab(
@@ -26,12 +27,28 @@ def lab(
     return Lab("t", Path("/nowhere"), "10.0.0.0/24", "eth0", hosts, variables)
 
 
+def block(*backends: str, workload: str = "allreduce", **changes: Any) -> Block:
+    """Return a small block; what is no axis of places is a parameter, one value or several."""
+    asked: dict[str, Any] = {"hosts": (2,), "slots": (1,)}
+    places = {name: changes.pop(name, default) for name, default in asked.items()}
+    if "sizes" in changes or workload in ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter"):
+        changes["sizes"] = (changes.pop("sizes", (1024, 4096)),)
+    axes = {name: value if isinstance(value, tuple) else (value,) for name, value in changes.items()}
+    return Block(workload, backends, axes=axes, **places)
+
+
 def spec(*backends: str, **changes: Any) -> Spec:
-    """Return a small specification."""
-    asked: dict[str, Any] = {"backends": backends, "hosts": (2,), "slots": (1,), "sizes": (1024, 4096)}
-    return Spec(**(asked | changes))
+    """Return a small specification of one block."""
+    own = {field.name: changes.pop(field.name) for field in fields(Spec) if field.name in changes}
+    return Spec(**{"blocks": (block(*backends, **changes),), "asked": True, **own})
 
 
 def case(backend: str = "mpi", **changes: Any) -> Case:
     """Return one case on a lab of three hosts."""
-    return expand(spec(backend, **changes), lab(gpu=("n1", "n2", "n3")))[0][0]
+    return expand(spec(backend, **changes), lab(gpu=("n1", "n2", "n3"), horovod_variants=VARIANTS))[0][0]
+
+
+VARIANTS = {
+    "cpu": {"mpi": True, "gloo": True, "ccl": True, "gpu_operations": ""},
+    "nccl": {"mpi": True, "gpu_operations": "nccl"},
+}

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from hvlab import bench
+from hvlab.datasets import Dataset
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.matrix import expand
 from hvlab.results import Store
 from hvlab.runner import Fault
 from hvlab.schedule import Schedule
 from tests.unit.labs import lab, spec
-from tests.unit.test_workloads import ENDED, RESULT
+from tests.unit.test_workloads import ENDED, RESULT, TRAINED
 
 FACTS = {"ansible_local": {"hvlab_horovod": {"variants": {"cpu": {"operations": ["MPI"]}}}}}
 
@@ -33,6 +33,8 @@ class FakePlay:
 
     script: dict[int, object] = {}
     plans: list[dict] = []
+    variables: dict = {}
+    result: dict = RESULT
 
     def __init__(self, playbook, login, variables):
         self.plan = json.loads(Path(variables["hvlab_plan"]).read_text())
@@ -42,6 +44,7 @@ class FakePlay:
         self.left = list(self.plan["cases"])
         self.number = 0
         FakePlay.plans.append(self.plan)
+        FakePlay.variables = variables
 
     def __enter__(self):
         (self.folder / "facts.json").write_text(json.dumps(dict.fromkeys(self.plan["hosts"], FACTS)))
@@ -66,7 +69,7 @@ class FakePlay:
         name = self.left.pop(0)
         (self.folder / name).mkdir()
         (self.folder / name / "case.json").write_text(json.dumps(ENDED | event))
-        (self.folder / name / "result.json").write_text(json.dumps(RESULT))
+        (self.folder / name / "result.json").write_text(json.dumps(FakePlay.result))
         return False
 
 
@@ -74,7 +77,7 @@ class FakePlay:
 def world(monkeypatch, tmp_path):
     """Replace trust, probe, Ansible and the reaper; return the list of reaped runs."""
     reaped: list[str] = []
-    FakePlay.script, FakePlay.plans = {}, []
+    FakePlay.script, FakePlay.plans, FakePlay.result = {}, [], RESULT
     monkeypatch.setattr(bench, "lab_trust", lambda name: FakeTrust(tmp_path))
     monkeypatch.setattr(bench.probe, "probe", lambda hosts, known_hosts: None)
     monkeypatch.setattr(bench, "Play", FakePlay)
@@ -87,16 +90,15 @@ def store(tmp_path):
     return Store(tmp_path / "results")
 
 
-def plan(repeats: int = 3, *, asked: bool = True) -> Schedule:
-    wanted = spec("mpi", repeats=repeats)
-    return Schedule(wanted, lab(), tuple(expand(wanted, lab())[0]), asked)
+def plan(repeats: int = 3, **changes) -> Schedule:
+    return Schedule.made(spec("mpi", repeats=repeats, **changes), lab())
 
 
 def test_every_case_becomes_records(world, store):
     run_id = bench.measure(plan(), store)
     records = store.records(run_id)
     assert len({record.case_id for record in records}) == 3
-    assert len(records) == 3 * 2 * 6
+    assert len(records) == 3 * 2 * 9
     assert {record.status for record in records} == {"ok"}
     assert records[0].hosts == ("n1", "n2")
     assert records[0].stack == {"torch": "2.9.0", "os": "None None"}
@@ -104,12 +106,74 @@ def test_every_case_becomes_records(world, store):
     assert store.run().state == "finished"
 
 
+def test_a_record_tells_every_parameter_but_the_list_of_sizes(world, store):
+    records = store.records(bench.measure(plan(1, cycle_time=2.5), store))
+    assert records[0].params == {
+        "size_bytes": 1024,
+        **{
+            "iterations": 25,
+            "dtype": "float32",
+            "op": "sum",
+            "form": "single",
+            "tensors": 1,
+            "in_place": True,
+        },
+        **{"fusion_threshold": 2**27, "cycle_time": 2.5, "cache_capacity": 1024, "threads": 1},
+        **{"hierarchical_allreduce": False, "device": "cpu"},
+    }
+    FakePlay.script = {1: {"rc": 1, "error": "boom"}}
+    (failed,) = store.records(bench.measure(plan(1, cycle_time=2.5), store))
+    assert failed.params == {name: value for name, value in records[0].params.items() if name != "size_bytes"}
+
+
+def test_what_was_left_out_stands_in_the_runs_folder(world, store):
+    run_id = bench.measure(plan(1, hosts=(2, 9)), store)
+    assert json.loads((store.run_folder(run_id) / "left-out.json").read_text()) == [
+        {"case": "allreduce-mpi-9x1-r1", "reason": "9 hosts asked for, the lab has 3"}
+    ]
+
+
+def test_a_training_and_its_data(world, store, monkeypatch, tmp_path):
+    asked = []
+
+    def prepare(name):
+        asked.append(name)
+        return Dataset(name, tmp_path / name, f"key-of-{name}")
+
+    monkeypatch.setattr(bench, "prepare", prepare)
+    FakePlay.result = TRAINED
+    records = store.records(bench.measure(plan(2, workload="mnist", batch=(64, 128)), store))
+    assert asked == ["digits"]
+    assert FakePlay.variables["hvlab_data"] == [{"key": "key-of-digits", "folder": str(tmp_path / "digits")}]
+    for case in FakePlay.plans[0]["cases"].values():
+        assert case["argv"][case["argv"].index("--data") + 1] == "~/.hvlab/data/key-of-digits"
+    assert {record.status for record in records} == {"ok"}
+    assert {record.params["data"] for record in records} == {"digits"}
+    hosts = {record.params["host"] for record in records if record.metric == "host_compute_time"}
+    assert hosts == {"n1", "n2"}
+
+
+def test_data_that_cannot_be_had_leaves_no_run(world, store, monkeypatch):
+    def prepare(name):
+        raise UsageError(f"no {name}")
+
+    monkeypatch.setattr(bench, "prepare", prepare)
+    with pytest.raises(UsageError, match="no digits"):
+        bench.measure(plan(workload="mnist"), store)
+    assert store.runs() == []
+
+
+def test_without_data_none_is_brought(world, store):
+    bench.measure(plan(1), store)
+    assert FakePlay.variables["hvlab_data"] == []
+
+
 def test_a_failed_case_is_one_record_and_the_rest_goes_on(world, store):
     FakePlay.script = {2: {"rc": 1, "error": "boom"}}
     run_id = bench.measure(plan(), store)
     failed = [record for record in store.records(run_id) if record.status == "failed"]
     assert [(record.case_id, record.metric, record.error) for record in failed] == [
-        ("allreduce-mpi-2x1-r2", None, "boom")
+        (plan().cases[1].id, None, "boom")
     ]
     assert store.overview()[0] | {"run_id": "", "started_at": ""} == {
         "run_id": "",
@@ -130,9 +194,23 @@ def test_an_interrupted_run_goes_on_with_what_lacks(world, store):
     assert (first.state, world) == ("interrupted", [first.run_id])
     FakePlay.script = {}
     assert bench.measure(plan(), store) == first.run_id
-    assert list(FakePlay.plans[1]["cases"]) == ["allreduce-mpi-2x1-r2", "allreduce-mpi-2x1-r3"]
+    assert list(FakePlay.plans[1]["cases"]) == [case.id for case in plan().cases[1:]]
     assert store.run().state == "finished"
     assert bench.measure(plan(), store) != first.run_id
+
+
+def test_a_named_run_goes_on_even_if_another_was_begun_since(world, store):
+    FakePlay.script = {2: KeyboardInterrupt}
+    for _ in range(2):
+        with pytest.raises(InterruptedRunError):
+            bench.measure(plan(), store, fresh=True)
+    first, second = store.runs()
+    FakePlay.script = {}
+    assert bench.measure(plan(), store, resume=first) == first.run_id
+    assert {run.run_id: run.state for run in store.runs()} == {
+        first.run_id: "finished",
+        second.run_id: "interrupted",
+    }
 
 
 def test_fresh_starts_anew(world, store):

@@ -17,6 +17,7 @@ CASE = {
     "asked": True,
 }
 BUILT = facts("mpi", "nccl")
+KEPT = {"cases": ["one"], "heads": {"one": "n1"}}
 
 
 def check(folder, case, **hosts):
@@ -27,7 +28,7 @@ def check(folder, case, **hosts):
 
 
 def test_a_case_whose_hosts_have_the_gpus_is_kept(tmp_path):
-    assert check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(4)}) == {"cases": ["one"]}
+    assert check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(4)}) == KEPT
 
 
 @pytest.mark.parametrize(
@@ -48,10 +49,13 @@ def test_a_backend_that_was_asked_for_is_refused_with_its_remedy(tmp_path, seen,
 
 def test_a_backend_that_was_not_asked_for_is_skipped(tmp_path):
     case = {**CASE, "asked": False}
-    assert check(tmp_path, case, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(0)}) == {"cases": []}
+    assert check(tmp_path, case, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(0)}) == {
+        "cases": [],
+        "heads": {},
+    }
     assert "no NVIDIA GPU" in json.loads((tmp_path / "one/case.json").read_text())["skipped"]
 
 
 def test_without_gpu_memory_no_gpu_is_needed(tmp_path):
     case = {**CASE, "backend": "mpi", "device": "cpu"}
-    assert check(tmp_path, case, n1=BUILT, n2={**BUILT, **gpus(0)}) == {"cases": ["one"]}
+    assert check(tmp_path, case, n1=BUILT, n2={**BUILT, **gpus(0)}) == KEPT

@@ -4,17 +4,26 @@ import csv
 import io
 import json
 import shlex
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 
+from hvlab import suite
 from hvlab.cli import run
+from hvlab.inventory import load
 from hvlab.results import FIELDS, Store
+from hvlab.schedule import Schedule
+from hvlab.workloads import WORKLOADS, parameters
+from tests.unit.labs import spec
 from tests.unit.test_results import RECORD
 
 
-@pytest.fixture
-def inventory(tmp_path):
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory):
     """A lab of three hosts that nobody answers at."""
+    tmp_path = tmp_path_factory.mktemp("inventory")
     text = "all:\n  hosts:\n" + "".join(f"    n{i}: {{ansible_host: 192.0.2.{i}}}\n" for i in (1, 2, 3))
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab/hosts.yml").write_text(text)
@@ -24,8 +33,13 @@ def inventory(tmp_path):
     return str(tmp_path / "lab")
 
 
+# Reading an inventory takes a second, and it does not change.
+known = cache(load)
+
+
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr("hvlab.cli.bench.load", known)
     monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
 
@@ -36,7 +50,7 @@ def test_a_dry_run_prints_lines_and_touches_nothing(inventory, tmp_path, capsys)
         == 0
     )
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("#")] == [
+    assert sorted(line for line in lines if line.startswith("#")) == [
         "# allreduce-gloo-1x1-r1",
         "# allreduce-gloo-2x1-r1",
     ]
@@ -49,15 +63,16 @@ def test_a_dry_run_as_json_is_argv(inventory, capsys):
         run(["bench", "-i", inventory, "--hosts", "2", "--slots", "1", "--dry-run", "--format", "json"]) == 0
     )
     rows = json.loads(capsys.readouterr().out)
-    assert [row["case_id"] for row in rows] == [f"allreduce-{name}-2x1-r1" for name in ("mpi", "gloo", "ccl")]
-    assert rows[0]["argv"][0] == "/opt/hvlab/openmpi/current/bin/mpirun"
+    found = {row["case_id"]: row for row in rows}
+    assert set(found) == {f"allreduce-{name}-2x1-r1" for name in ("mpi", "gloo", "ccl")}
+    assert found["allreduce-mpi-2x1-r1"]["argv"][0] == "/opt/hvlab/openmpi/current/bin/mpirun"
     assert set(rows[0]) == {"case_id", "argv", "env"}
 
 
 def test_defaults_take_every_host_and_slot(inventory, capsys):
     assert run(["bench", "-i", inventory, "--backend", "mpi", "--dry-run", "--format", "json"]) == 0
     ids = [row["case_id"] for row in json.loads(capsys.readouterr().out)]
-    assert ids == [f"allreduce-mpi-{hosts}x{slots}-r1" for hosts in (1, 2, 3) for slots in (1, 2)]
+    assert sorted(ids) == [f"allreduce-mpi-{hosts}x{slots}-r1" for hosts in (1, 2, 3) for slots in (1, 2)]
 
 
 def test_impossible_cases_are_named(inventory, capsys):
@@ -74,12 +89,25 @@ def test_impossible_cases_are_named(inventory, capsys):
     ("options", "told"),
     [
         (["--backend", "nccl"], ["NVIDIA GPU", "n1, n2, n3", "mpi, gloo, ccl", "group gpu"]),
-        (["--backend", "mpl"], ["unknown backend 'mpl'", "did you mean mpi?", "mpi, gloo, nccl, ccl"]),
+        (
+            ["--backend", "mpl"],
+            ["unknown backend 'mpl'", "did you mean mpi?", "mpi, gloo, nccl, ccl, serial"],
+        ),
         (["--backend", ","], ["--backend names none"]),
         (["--sizes", "4K:1K:2"], ["min must be from 1 to max"]),
         (["--hosts", "x"], ["--hosts x"]),
         (["--repeats", "0"], ["--repeats"]),
-        (["--workload", "resnet"], ["allreduce"]),
+        (["--workload", "mnits"], ["unknown workload 'mnits'", "did you mean mnist?"]),
+        (["--workload", ","], ["--workload names none", "allreduce"]),
+        (["--set", "dtyp=int8"], ["unknown parameter of allreduce", "did you mean dtype?"]),
+        (["--set", "dtype"], ["--set dtype: no value", "--set dtype=VALUE"]),
+        (["--set", "dtype=int9"], ["unknown value of dtype 'int9'", "did you mean"]),
+        (["--iterations", "0"], ["iterations=0: not a whole number from 1 on"]),
+        (["--compression", "fp16"], ["unknown parameter of allreduce (--set) 'compression'"]),
+        (["--suite", "lab6"], ["unknown suite 'lab6'", "full, lab4, lab7, quick"]),
+        (["--resume", "r9"], ["there are no results"]),
+        (["--resume", "r9", "--repeats", "2"], ["takes no --repeats"]),
+        (["--resume", "r9", "--set", "dtype=int8", "--fresh"], ["takes no --set, --fresh"]),
         (["-l", "zz"], ["matches --limit zz", "n1, n2, n3"]),
         (["--no-such-option"], ["No such option"]),
     ],
@@ -91,6 +119,132 @@ def test_wrong_usage_is_exit_code_2_and_nothing_on_stdout(inventory, capsys, tmp
     for text in told:
         assert text in printed.err
     assert not (tmp_path / "results").exists()
+
+
+def dry(inventory, capsys, *words):
+    """Return the ids of a dry run's cases, and what it told of others."""
+    assert run(["bench", "-i", inventory, "--dry-run", "--format", "json", *words]) == 0
+    printed = capsys.readouterr()
+    return sorted(row["case_id"] for row in json.loads(printed.out)), printed.err
+
+
+def test_parameters_make_cases(inventory, capsys):
+    words = ("--backend", "mpi", "--hosts", "1", "--slots", "2", "--workload", "mnist,rnn")
+    found, _ = dry(inventory, capsys, *words, "--batch", "16,64", "--set", "cycle-time=5", "--no-cuda")
+    tail = "device=cpu-cycle_time=5-r1"
+    assert found == [
+        f"mnist-mpi-1x2-batch=16-{tail}",
+        f"mnist-mpi-1x2-{tail}",
+        f"rnn-mpi-1x2-batch=16-{tail}",
+        f"rnn-mpi-1x2-batch=64-{tail}",
+    ]
+
+
+def test_a_suite_with_everything_that_is_left_out(inventory, capsys):
+    found, told = dry(inventory, capsys, "--suite", "lab4")
+    assert "mnist-serial-1x1-epochs=10-r3" in found
+    assert told == ""
+    found, told = dry(inventory, capsys, "--suite", "lab7", "--repeats", "1", "--workload", "rnn")
+    assert len(found) == 12
+    reason = "backend nccl needs an NVIDIA GPU, and these hosts have none: n1, n2, n3"
+    places = ("1x1", "1x2", "2x1", "3x1")
+    assert told.splitlines() == [f"left out: rnn-nccl-{place}-r1: {reason}" for place in places]
+
+
+def test_no_data_is_made_ready_for_a_dry_run(inventory, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
+    dry(inventory, capsys, "--workload", "mnist", "--data", "mnist", "--backend", "mpi")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_help_tells_every_parameter_and_every_suite(capsys):
+    assert run(["bench", "--help"]) == 0
+    told = capsys.readouterr().out
+    for name in {item.name for workload in WORKLOADS for item in parameters(workload)}:
+        assert f"  {name}=" in told
+    for name in suite.NAMES:
+        assert f"  {name}  " in told
+
+
+@pytest.fixture
+def begun(tmp_path, inventory, capsys):
+    """A run that was begun on the lab of the inventory, and how it may go on."""
+
+    def begin(state="interrupted", **changes):
+        there = known(Path(inventory), limit=None)
+        plan = Schedule.made(spec("mpi", **changes), there)
+        store = Store(tmp_path / "results")
+        told = asdict(plan.spec)
+        ids = [case.id for case in plan.cases]
+        store.create("r1", lab=there.name, spec_key=plan.spec.key(there), spec=told, cases=ids)
+        store.enter("r1", state)
+        return store
+
+    return begin
+
+
+def resume(inventory, *words):
+    return run(["bench", "-i", inventory, "--resume", "r1", "--dry-run", *words])
+
+
+def test_a_run_goes_on_as_it_was_asked_for(inventory, capsys, begun):
+    begun(dtype=("int8", "int32"), timeout=7)
+    assert resume(inventory, "--format", "json") == 0
+    rows = {row["case_id"]: row["argv"] for row in json.loads(capsys.readouterr().out)}
+    assert set(rows) == {f"allreduce-mpi-2x1-dtype={name}-r1" for name in ("int8", "int32")}
+    assert all("22" in argv for argv in rows.values())
+
+
+def test_a_run_that_is_not_there_names_near_ones(inventory, capsys, begun):
+    begun()
+    assert run(["bench", "-i", inventory, "--resume", "r2"]) == 2
+    assert "near ones: r1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("state", "limit", "told"),
+    [
+        ("finished", "all", "run r1 is finished: all of its 1 cases are done"),
+        ("interrupted", "n1,n2", "run r1 was of other hosts"),
+    ],
+)
+def test_a_run_that_cannot_go_on(inventory, capsys, begun, *, state, limit, told):
+    begun(state)
+    assert resume(inventory, "-l", limit) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_run_of_another_version_cannot_go_on(inventory, capsys, tmp_path):
+    store = Store(tmp_path / "results")
+    store.create("r1", lab="cli", spec_key="k", spec={"backends": ["mpi"], "sizes": [4]}, cases=["c"])
+    store.enter("r1", "interrupted")
+    assert resume(inventory) == 2
+    assert "another version of hvlab" in capsys.readouterr().err
+
+
+def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
+    inventory, capsys, tmp_path, monkeypatch
+):
+    def measure(plan, store, **_):
+        store.create("r1", lab="t", spec_key="k", spec={}, cases=[case.id for case in plan.cases])
+        failed = {"metric": None, "value": None, "unit": None, "status": "failed", "error": "boom"}
+        skipped = {**failed, "status": "skipped", "error": "not built"}
+        store.add([RECORD, replace(RECORD, case_id="c2", **failed), replace(RECORD, case_id="c3", **skipped)])
+        return "r1"
+
+    monkeypatch.setattr("hvlab.bench.measure", measure)
+    assert run(["bench", "-i", inventory, "--backend", "mpi", "--hosts", "3,4,5", "--slots", "1,2,3"]) == 1
+    printed = capsys.readouterr()
+    assert "1.5" in printed.out
+    assert printed.err.splitlines()[-7:] == [
+        "failed: c2: boom",
+        "skipped: c3: not built",
+        "left out: allreduce-mpi-3x3-r1: 3 slots asked for, n1 has 2, n2 has 2, n3 has 2 (lab_slots)",
+        "left out: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts asked for, the lab has 3",
+        "left out: 3 cases, allreduce-mpi-5x1-r1 to allreduce-mpi-5x3-r1: 5 hosts asked for, the lab has 3",
+        f"run r1: 1 of 2 cases went well; raw files: {tmp_path / 'results/runs/r1'}",
+        "next: `hvlab report r1` makes tables and curves of it, and explains them",
+    ]
 
 
 def test_a_wrong_inventory_is_exit_code_2(tmp_path, capsys):

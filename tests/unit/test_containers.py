@@ -12,26 +12,27 @@ from ansible.module_utils.testing import patch_module_args
 
 from hvlab import bench, containers
 from hvlab.ansible.modules import hvlab_container
-from hvlab.cli import bench as verb
+from hvlab.cli import bench_output
 from hvlab.errors import CheckError, UnreachableError
 from hvlab.launchers import LAUNCHERS, command, container
 from hvlab.matrix import expand
 from hvlab.results import Store
 from hvlab.runner import Fault, Login, Owner
 from hvlab.schedule import Schedule
-from hvlab.stack import BACKENDS
+from hvlab.stack import BACKENDS, PARALLEL
 from hvlab.trust import Trust
 from tests.unit.labs import lab, spec
 from tests.unit.test_bench import FakePlay, FakeTrust
 from tests.unit.test_launchers import GPU_VARIANTS, PROGRAM
+from tests.unit.test_workloads import RESULT
 
 PORTS = {"mpirun": ["-mca", "plm_rsh_args", "-p 9435"], "horovodrun": ["-p", "9435"]}
-PAIRS = [(backend.name, launcher) for backend in BACKENDS.values() for launcher in backend.launchers]
+PAIRS = [(name, launcher) for name in PARALLEL for launcher in BACKENDS[name].launchers]
 
 
 def plan(**changes):
     wanted = spec("mpi", container="lab:1", **changes)
-    return Schedule(wanted, lab(), tuple(expand(wanted, lab())[0]), asked=True)
+    return Schedule.made(wanted, lab())
 
 
 def position(words, part):
@@ -52,7 +53,14 @@ def test_launchers_reach_the_containers_port(backend, launcher):
 
 
 def test_every_launcher_has_an_expectation():
-    assert set(PORTS) == set(LAUNCHERS)
+    assert set(PORTS) == set(LAUNCHERS) - {"local"}
+
+
+def test_one_process_alone_runs_in_the_container_it_is_started_in():
+    wanted = spec("serial", container="lab:1", workload="mnist", hosts=(1,))
+    (case,) = expand(wanted, lab())[0]
+    inside = command(case, lab(), "R", PROGRAM).argv
+    assert inside == command(replace(case, container="", ssh_port=0), lab(), "R", PROGRAM).argv
 
 
 def test_what_docker_gets():
@@ -106,7 +114,7 @@ def test_only_hosts_with_gpus_hand_them_in():
 
 def test_a_plan_without_containers_has_none():
     wanted = spec("mpi")
-    without = Schedule(wanted, lab(), tuple(expand(wanted, lab())[0]), asked=True)
+    without = Schedule.made(wanted, lab())
     assert without.containers() == {}
     assert {row["ssh_port"] for row in without.content(without.cases, "R")["cases"].values()} == {0}
     assert set(plan().containers("R")) == {"n1", "n2"}
@@ -194,7 +202,7 @@ def test_one_that_cannot_be_removed_is_told(plays, tmp_path):
 
 def test_a_run_without_containers_starts_no_playbook(plays, tmp_path):
     wanted = spec("mpi")
-    without = Schedule(wanted, lab(), tuple(expand(wanted, lab())[0]), asked=True)
+    without = Schedule.made(wanted, lab())
     with containers.running(without, "R", tmp_path, tell=print):
         pass
     assert containers.remove(lab(), "R", tmp_path) == []
@@ -205,7 +213,7 @@ def test_a_run_without_containers_starts_no_playbook(plays, tmp_path):
 @pytest.fixture
 def store(plays, monkeypatch, tmp_path):
     """A store of a bench whose hosts are stand-ins."""
-    FakePlay.script, FakePlay.plans = {}, []
+    FakePlay.script, FakePlay.plans, FakePlay.result = {}, [], RESULT
     monkeypatch.setattr(bench, "lab_trust", lambda name: FakeTrust(tmp_path))
     monkeypatch.setattr(bench.probe, "probe", lambda hosts, known_hosts: None)
     monkeypatch.setattr(bench, "Play", FakePlay)
@@ -225,7 +233,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(store, plays):
     store.run_folder("DEAD").mkdir(parents=True)
     (store.run_folder("DEAD") / "containers.json").write_text(json.dumps({"hosts": {"n3": {}}, "images": {}}))
     wanted = spec("mpi")
-    bench.measure(Schedule(wanted, lab(), tuple(expand(wanted, lab())[0]), asked=True), store)
+    bench.measure(Schedule.made(wanted, lab()), store)
     assert plays.ran == [("stop-containers.yml", "n3", "hvlab-DEAD")]
 
 
@@ -341,7 +349,7 @@ def test_the_banner_is_what_the_listener_says(listener, free_port):
 
 
 def test_a_dry_run_shows_how_containers_are_started(monkeypatch, capsys):
-    verb._print_dry_run(plan(), "table")
+    bench_output.dry_run(plan(), "table")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "# n1, before the first case"
     assert tuple(shlex.split(lines[1])) == plan().containers()["n1"]

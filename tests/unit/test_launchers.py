@@ -6,12 +6,13 @@ import shlex
 import pytest
 
 from hvlab.launchers import LAUNCHERS, command
+from hvlab.matrix import expand
 from hvlab.stack import BACKENDS
-from tests.unit.labs import case, lab
+from tests.unit.labs import case, lab, spec
 
-PROGRAM = ("allreduce.py", "--x", "1")
+PROGRAM = ("collective.py", "--x", "1")
 RANK = (
-    "timeout --kill-after=5 915 {prefix}/bin/python /opt/hvlab/workloads/allreduce.py --x 1 "
+    "timeout --kill-after=5 915 {prefix}/bin/python /opt/hvlab/workloads/collective.py --x 1 "
     "--output '~/.hvlab/runs/R/{id}/result.json'"
 )
 SSH = (
@@ -24,15 +25,16 @@ MPIRUN = (
     f"-mca plm_rsh_agent '{SSH}'"
 )
 NO_CUDA = " -mca opal_warn_on_missing_libcuda 0"
+ALONE = {"HVLAB_CASE": "R/{id}", "OMP_NUM_THREADS": "1"}
 COMMON = {
-    "HVLAB_CASE": "R/{id}",
+    **ALONE,
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
     "HOROVOD_TIMELINE": "DYNAMIC",
-    "OMP_NUM_THREADS": "1",
 }
 GPU_VARIANTS = {"nccl": {"gpu_operations": "nccl"}}
 ENV = {
+    "serial": {},
     "mpi": {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
     "gloo": {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
     "nccl": {"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "eth0", "HVLAB_DEVICE": "cuda"},
@@ -53,17 +55,25 @@ START = {
     ("nccl", "mpirun"): MPIRUN,
     ("gloo", "horovodrun"): "/opt/hvlab/horovod/cpu/bin/horovodrun --gloo --disable-cache "
     "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1",
+    ("serial", "local"): "",
 }
 PAIRS = [(backend.name, launcher) for backend in BACKENDS.values() for launcher in backend.launchers]
+
+
+def of(backend, there, **changes):
+    """The one case of a backend on a lab; one process alone trains."""
+    alone = {} if BACKENDS[backend].parallel else {"workload": "mnist", "hosts": (1,)}
+    return expand(spec(backend, **alone, **changes), there)[0][0]
 
 
 @pytest.mark.parametrize(("backend", "launcher"), PAIRS)
 def test_argv_and_environment(backend, launcher):
     gpu = BACKENDS[backend].gpu
     there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if gpu else lab()
-    one = case(backend)
+    one = of(backend, there)
     made = command(one, there, "R", PROGRAM)
-    env = {name: value.format(id=one.id) for name, value in (COMMON | ENV[backend]).items()}
+    common = COMMON if BACKENDS[backend].parallel else ALONE
+    env = {name: value.format(id=one.id) for name, value in (common | ENV[backend]).items()}
     rank = RANK.format(prefix=f"/opt/hvlab/horovod/{'nccl' if gpu else 'cpu'}", id=one.id)
     start = shlex.split(START[backend, launcher])
     if launcher == "mpirun":
@@ -72,6 +82,22 @@ def test_argv_and_environment(backend, launcher):
     else:
         assert made.env == env
     assert list(made.argv) == start + shlex.split(rank)
+
+
+TUNED = {"fusion_threshold": 2**20, "cycle_time": 2.5, "threads": 2}
+
+
+@pytest.mark.parametrize(("backend", "launcher"), PAIRS)
+def test_ranks_are_told_how_horovod_is_tuned(backend, launcher):
+    there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if BACKENDS[backend].gpu else lab()
+    made = command(of(backend, there, **TUNED), there, "R", PROGRAM)
+    given = dict(made.env)
+    given |= dict(made.argv[at + 1].split("=", 1) for at, word in enumerate(made.argv) if word == "-x")
+    tuned = {name: given.get(f"HOROVOD_{name}") for name in ("FUSION_THRESHOLD", "CYCLE_TIME")}
+    assert given["OMP_NUM_THREADS"] == "2"
+    parallel = {"FUSION_THRESHOLD": "1048576", "CYCLE_TIME": "2.5"}
+    assert tuned == (parallel if BACKENDS[backend].parallel else dict.fromkeys(tuned))
+    assert "HOROVOD_CACHE_CAPACITY" not in given
 
 
 def test_every_launcher_is_used_and_every_pair_expected():
@@ -106,7 +132,7 @@ def test_the_line_is_for_a_shell():
 @pytest.mark.parametrize("backend", list(BACKENDS))
 def test_no_command_weakens_ssh_or_carries_a_key(backend):
     there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if BACKENDS[backend].gpu else lab()
-    line = command(case(backend), there, "R", PROGRAM).line()
+    line = command(of(backend, there), there, "R", PROGRAM).line()
     assert set(re.findall(r"StrictHostKeyChecking=(\w+)", line)) <= {"yes"}
     assert "known_hosts" not in line.lower()
 

@@ -15,6 +15,11 @@ def test_facts_say_what_was_not_built():
     assert "without mpi on n2" in told
 
 
+def test_one_process_alone_needs_a_variant_only_for_its_python():
+    assert not_built("serial", "cpu", {"n1": facts("mpi")}) is None
+    assert "not installed on n2" in str(not_built("serial", "cpu", {"n1": facts("mpi"), "n2": {}}))
+
+
 def gpus(count: int, *, usable: bool = True, error: str | None = None) -> dict:
     """Return a host's facts with GPUs that the driver shows, or only the bus."""
     rows = [

@@ -7,6 +7,8 @@ from hvlab.errors import UsageError
 from hvlab.paths import project_dir
 from hvlab.stack import (
     BACKENDS,
+    PARALLEL,
+    carries,
     choose,
     device,
     folders,
@@ -55,7 +57,7 @@ def test_nccl_without_gpu_names_hosts_and_what_works():
 def test_an_unknown_backend_lists_all_and_guesses():
     with pytest.raises(UsageError, match="'glo'") as caught:
         choose(["glo"], lab())
-    assert caught.value.remedy == "did you mean gloo? the backends are mpi, gloo, nccl, ccl"
+    assert caught.value.remedy == "did you mean gloo? there are mpi, gloo, nccl, ccl, serial"
 
 
 def test_a_backend_no_variant_has():
@@ -71,8 +73,9 @@ def test_the_summary_tells_hosts_apart_only_where_they_differ():
 
 
 def test_every_backend_proves_itself_differently():
-    proofs = [backend.proof for backend in BACKENDS.values()]
+    proofs = [BACKENDS[name].proof for name in PARALLEL]
     assert len(set(proofs)) == len(proofs)
+    assert all(proofs)
     assert not any(a != b and a.startswith(b) for a in proofs for b in proofs)
 
 
@@ -105,6 +108,49 @@ def test_on_gpus_mpi_is_the_build_that_takes_their_memory():
     assert variant_for("mpi", lab(2, gpu=("n1", "n2"), horovod_variants=three).hosts) == "mpi"
     assert variant_for("mpi", lab(2, gpu=("n1",), horovod_variants=three).hosts) == "cpu"
     assert variant_for("nccl", lab(2, gpu=("n1", "n2"), horovod_variants=three).hosts) == "nccl"
+
+
+def test_one_process_alone_is_measured_only_where_it_is_asked_for():
+    assert "serial" not in choose([], lab())
+    assert choose(["serial", "mpi"], lab()) == ["serial", "mpi"]
+    assert PARALLEL == ("mpi", "gloo", "nccl", "ccl")
+
+
+def test_one_process_alone_uses_the_gpu_that_the_others_use():
+    three = {**GPU_VARIANTS, **CUDA_MPI}
+    there = lab(1, gpu=("n1",), horovod_variants=three).hosts
+    assert (variant_for("serial", there), device("serial", there)) == ("nccl", "cuda")
+    assert (variant_for("serial", lab().hosts), device("serial", lab().hosts)) == ("cpu", "cpu")
+    assert device("serial", lab(1, gpu=("n1",), horovod_variants=GPU_VARIANTS, virtual=True).hosts) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("operations", "operation", "carried"),
+    [
+        ("nccl", "allreduce", True),
+        ("nccl", "alltoall", True),
+        ({"allreduce": "nccl", "alltoall": "mpi"}, "allreduce", True),
+        ({"allreduce": "nccl", "alltoall": "mpi"}, "alltoall", False),
+        ({"allreduce": "nccl"}, "broadcast", False),
+    ],
+)
+def test_nccl_carries_the_operations_it_was_built_for(operations, operation, carried):
+    built = {"nccl": {"mpi": True, "gpu_operations": operations}}
+    assert carries("nccl", operation, lab(1, gpu=("n1",), horovod_variants=built).hosts) is carried
+
+
+@pytest.mark.parametrize(
+    ("backend", "operation", "carried"),
+    [("ccl", "reducescatter", False), ("ccl", "alltoall", True), ("gloo", "reducescatter", True)],
+)
+def test_what_horovod_has_over_each_backend(backend, operation, carried):
+    assert carries(backend, operation, lab().hosts) is carried
+
+
+def test_where_the_tensors_are_depends_on_the_operation():
+    built = {"mpi": {"mpi": True, "gpu_operations": {"allreduce": "mpi", "broadcast": "nccl"}}}
+    there = lab(1, gpu=("n1",), horovod_variants=built).hosts
+    assert (device("mpi", there), device("mpi", there, "broadcast")) == ("cuda", "cpu")
 
 
 def test_gpus_that_are_only_named_are_not_used():

@@ -1,0 +1,81 @@
+"""What nccl-tests and the OSU benchmarks call things, and what hvlab calls them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# As nccl-tests writes them today (src/common.cu), and what older versions wrote.
+DTYPES: Mapping[str, str] = {
+    "int8": "int8",
+    "uint8": "uint8",
+    "int32": "int32",
+    "uint32": "uint32",
+    "int64": "int64",
+    "uint64": "uint64",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "bfloat16": "bfloat16",
+    "f8e4m3": "f8e4m3",
+    "f8e5m2": "f8e5m2",
+    "fp8_e4m3": "f8e4m3",
+    "fp8_e5m2": "f8e5m2",
+    "char": "int8",
+    "int": "int32",
+}
+ITEM_BYTES = {
+    name: size
+    for size, names in {
+        1: ("int8", "uint8", "f8e4m3", "f8e5m2"),
+        2: ("float16", "bfloat16"),
+        4: ("float32", "int32", "uint32"),
+        8: ("float64", "int64", "uint64"),
+    }.items()
+    for name in names
+}
+OPS: Mapping[str, str] = {"sum": "sum", "avg": "average", "prod": "prod", "max": "max", "min": "min"}
+# Words that stand in the column redop.
+REDOPS = (*OPS, "mulsum", "all", "none", "adasum")
+
+PROGRAMS: Mapping[str, str] = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "broadcast": "broadcast",
+    "reduce_scatter": "reducescatter",
+    "alltoall": "alltoall",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "sendrecv": "sendrecv",
+    "hypercube": "hypercube",
+}
+
+# What stands between "# OSU MPI" and "Test" (c/util/osu_util_mpi.c and the benchmarks' own headers).
+OSU: Mapping[str, str] = {
+    "Allreduce Latency": "allreduce",
+    "Broadcast Latency": "broadcast",
+    "Allgather Latency": "allgather",
+    "All-to-All Personalized Exchange Latency": "alltoall",
+    "Reduce_scatter Latency": "reducescatter",
+    "Reduce Latency": "reduce",
+    "Gather Latency": "gather",
+    "Scatter Latency": "scatter",
+    "Latency": "latency",
+    "Bandwidth": "bandwidth",
+    "Bi-Directional Bandwidth": "bidirectional-bandwidth",
+}
+# There the size is what one rank sends to one other; nccl-tests counts the whole buffer.
+OSU_BY_RANK = ("allgather", "alltoall", "gather", "scatter")
+MPI_DTYPES: Mapping[str, str] = {
+    "MPI_CHAR": "int8",
+    "MPI_INT": "int32",
+    "MPI_FLOAT": "float32",
+    "MPI_DOUBLE": "float64",
+}
+# Collectives that combine what the ranks hold.
+REDUCING = ("allreduce", "reduce", "reducescatter")
+
+
+def other_way(table: Mapping[str, str], name: str | None) -> str | None:
+    """Return the tool's word for one of hvlab's; the name itself where the tool has none."""
+    return next((theirs for theirs, ours in table.items() if ours == name), name)

@@ -1,0 +1,84 @@
+"""Records as CSV, JSON lines and JUnit. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+from hvlab.formats import junit
+from hvlab.formats.measured import Measured, status
+from hvlab.results import FIELDS, Record
+
+_SPREAD = ("params", "stack")
+
+
+def as_csv(measured: Measured) -> str:
+    """Return a row a record; each parameter and each version is a column, such as params.size_bytes."""
+    rows = [_flat(record) for record in measured.records]
+    names = [name for name in FIELDS if name not in _SPREAD]
+    names += sorted({name for row in rows for name in row} - set(names))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_jsonl(measured: Measured) -> str:
+    """Return a JSON object a record, each on its line, with all fields."""
+    rows = ({**vars(record), "value": _finite(record.value)} for record in measured.records)
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def as_junit(measured: Measured) -> str:
+    """Return a JUnit suite a run and a test a case; what a case measured is in its output."""
+    run = measured.run
+    tests = [_test(case, records, measured) for case, records in measured.cases().items()]
+    properties = {"lab": run.lab, "state": run.state}
+    return junit.document("hvlab", [junit.Suite(run.run_id, tests, run.started_at, properties)])
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON can write."""
+    return value if value is None or math.isfinite(value) else None
+
+
+def _flat(record: Record) -> dict[str, object]:
+    row = {name: value for name, value in vars(record).items() if name not in _SPREAD}
+    row["hosts"] = ",".join(record.hosts)
+    for part in _SPREAD:
+        row |= {f"{part}.{name}": _cell(value) for name, value in getattr(record, part).items()}
+    return row
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value) if isinstance(value, bool | list | tuple | dict) else value
+
+
+def _test(case: str, records: list[Record], measured: Measured) -> junit.Test:
+    first, how = records[0], status(records)
+    told = "; ".join(dict.fromkeys(record.error for record in records if record.error)) or how
+    lines = [
+        f"{record.metric}{_where(record)} = {record.value:g} {record.unit}"
+        for record in records
+        if record.metric is not None and record.value is not None
+    ]
+    return junit.Test(
+        name=case,
+        classname=f"hvlab.{first.workload}.{first.backend}",
+        seconds=measured.seconds.get(case),
+        failure=told if how == "failed" else None,
+        skipped=told if how == "skipped" else None,
+        output="\n".join(lines) or None,
+    )
+
+
+def _where(record: Record) -> str:
+    named = [
+        f"{name}={record.params[name]}"
+        for name in ("size_bytes", "in_place", "host")
+        if name in record.params
+    ]
+    return f"[{', '.join(named)}]" if named else ""

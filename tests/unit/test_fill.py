@@ -1,0 +1,342 @@
+"""A lab sheet filled in place: its tables, and nothing else of it."""
+
+import difflib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hvlab.errors import UsageError
+from hvlab.formats import lab_sheet, markdown
+from hvlab.formats.lab_sheet import Sheet
+from hvlab.report import data as report_data
+from hvlab.report import fill
+from hvlab.report.words import LANGUAGES, load
+from tests.unit import runs
+
+WIDE = "&nbsp; " * 20
+TWO_TABLES = f"""# 实验报告
+
+|||
+|-|-|
+|别的|表格 a\\|b|
+
+### 实验环境
+
+||||
+|--------|--------------|--------------------------|
+|硬件环境|服务器数目|{WIDE}|
+||网卡型号、数目||
+||**GPU型号、数目**||
+||GPU连接方式||
+|软件环境|OS版本||
+||GPU driver、(opt. NIC driver)||
+||深度学习框架<br>python包名称及版本||
+||CUDA版本||
+||NCCL版本||
+||||
+
+### 实验结果
+1.\t测试服务器内多显卡加速比
+
+    |||||||
+    |-----|-----|-----|-----|------|------|
+    | 通信后端 | 服务器数量 | 每台服务器显卡数量 | 平均每步耗时 | 平均吞吐率 | 加速比 |
+    | MPI | 1 | | | | |
+    | MPI | 1 | | | | |
+    | ... | | | | | |
+    | Gloo | 1 | | | | |
+    | Gloo | 1 | | | | |
+    | ... | | | | | |
+    | NCCL | 1 | | | | |
+    | NCCL |1  | | | | |
+    | ... | | | | | |
+    |||||||
+
+2.\t测试服务器间加速比
+
+    |||||||
+    |-----|-----|-----|-----|------|------|
+    | 通信后端 | 服务器数量 | 每台服务器显卡数量 | 平均每步耗时 | 平均吞吐率 | 加速比 |
+    | MPI |  | 1 ||||
+    | MPI |  | 1 ||||
+    | Gloo |  | 1 ||||
+    |||||||
+
+3. 结论
+
+```
+| 通信后端 | 服务器数量 | 平均每步耗时 |
+|---|---|---|
+| MPI | 1 | |
+```
+"""
+COMPRESSION = """Epoch size: 10
+
+|                    |              |                                     |            |
+| ------------------ | ------------ | ----------------------------------- | ---------- |
+| 训练算法           |              | 训练时间                            | 结果正确率 |
+| 串行训练           |              | real\t2m22.338s<br/>user\t3m10.260s | 98.35%     |
+| 用Horovod并行      | Device# == 2 |                                     |            |
+|                    | Device# == 4 |                                     |            |
+| float8(8bit)压缩   | Device# == 2 |                                     |            |
+| float16(16bit)压缩 | Device# == 2 |                                     |            |
+|                    | Device# == 4 |                                     |            |
+|                    |              |                                     |            |
+
+## 思考
+"""
+
+
+def row(backend, servers, slots, **figures):
+    """A row of a table of speed-up."""
+    values = {"step": f"{servers}{slots} ms", "throughput": f"{servers}{slots} /s", "speedup": f"{slots}.0"}
+    return {"backend": backend, "servers": str(servers), "slots": str(slots)} | values | figures
+
+
+LABELS = {
+    "serial": "Serial", "none": "Horovod", "naive8": "float8", "8bit": "8 bit, error feedback",
+    "fp16": "fp16", "bf16": "bf16",
+}  # fmt: skip
+
+
+def compressed(algorithm, devices, time="1m", accuracy="98 %"):
+    """A row of the table of compressions."""
+    return {
+        "algorithm": algorithm, "devices": devices, "label": LABELS[algorithm],
+        "devices_label": f"Device# == {devices}" if devices else "", "time": time, "accuracy": accuracy,
+    }  # fmt: skip
+
+
+SHEET = Sheet(
+    environment={"servers": "3", "gpu": "4 x T4 \\| 2", "driver": "450<br>ena", "nccl": "无"},
+    inside=[row("mpi", 1, 1), row("mpi", 1, 2), row("mpi", 1, 4), row("gloo", 1, 2), row("ccl", 1, 2)],
+    across=[row("mpi", 1, 1), row("mpi", 2, 1), row("mpi", 3, 1), row("gloo", 2, 1)],
+    names={"mpi": "MPI", "gloo": "Gloo", "ccl": "oneCCL"},
+)
+
+
+def changed(before, after):
+    """The lines that went and those that came."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+    return [f"{line[0]} {line[1:]}" for line in lines if line[:2] not in ("--", "++", "@@")]
+
+
+def test_every_table_is_filled_and_nothing_else_changes():
+    filled = lab_sheet.fill(TWO_TABLES, SHEET)
+    assert (filled.tables, filled.missing) == (("environment", "inside", "across"), ())
+    assert changed(TWO_TABLES, filled.text) == [
+        f"- |硬件环境|服务器数目|{WIDE}|",
+        "+ |硬件环境|服务器数目| 3 |",
+        "- ||**GPU型号、数目**||",
+        "+ ||**GPU型号、数目**| 4 x T4 \\| 2 |",
+        "- ||GPU driver、(opt. NIC driver)||",
+        "+ ||GPU driver、(opt. NIC driver)| 450<br>ena |",
+        "- ||NCCL版本||",
+        "+ ||NCCL版本| 无 |",
+        "-     | MPI | 1 | | | | |",
+        "-     | MPI | 1 | | | | |",
+        "-     | ... | | | | | |",
+        "-     | Gloo | 1 | | | | |",
+        "-     | Gloo | 1 | | | | |",
+        "-     | ... | | | | | |",
+        "+     | MPI | 1 | 1 | 11 ms | 11 /s | 1.0 |",
+        "+     | MPI | 1 | 2 | 12 ms | 12 /s | 2.0 |",
+        "+     | MPI | 1 | 4 | 14 ms | 14 /s | 4.0 |",
+        "+     | Gloo | 1 | 2 | 12 ms | 12 /s | 2.0 |",
+        "+     | oneCCL | 1 | 2 | 12 ms | 12 /s | 2.0 |",
+        "-     | MPI |  | 1 ||||",
+        "-     | MPI |  | 1 ||||",
+        "-     | Gloo |  | 1 ||||",
+        "+     | MPI | 1 | 1 | 11 ms | 11 /s | 1.0 |",
+        "+     | MPI | 2 | 1 | 21 ms | 21 /s | 1.0 |",
+        "+     | MPI | 3 | 1 | 31 ms | 31 /s | 1.0 |",
+        "+     | Gloo | 2 | 1 | 21 ms | 21 /s | 1.0 |",
+    ]
+
+
+def test_rows_of_a_backend_that_was_not_measured_stay():
+    filled = lab_sheet.fill(TWO_TABLES, SHEET).text
+    assert (
+        "    | NCCL | 1 | | | | |\n    | NCCL |1  | | | | |\n    | ... | | | | | |\n    | oneCCL |" in filled
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [TWO_TABLES, COMPRESSION, TWO_TABLES.replace("\n", "\r\n"), TWO_TABLES.rstrip("\n`")]
+)
+def test_filling_again_changes_nothing(text):
+    sheet = replace(SHEET, compression=[compressed("none", "2"), compressed("bf16", "8")])
+    once = lab_sheet.fill(text, sheet)
+    assert once.tables
+    assert lab_sheet.fill(once.text, sheet) == once
+
+
+def test_line_ends_are_kept():
+    windows = TWO_TABLES.replace("\n", "\r\n")
+    assert lab_sheet.fill(windows, SHEET).text == lab_sheet.fill(TWO_TABLES, SHEET).text.replace("\n", "\r\n")
+
+
+def test_a_table_that_ends_the_text_without_a_line_end():
+    text = "| Backend | Servers | Step time |\n|---|---|---|\n| MPI | | |"
+    wanted = "| Backend | Servers | Step time |\n|---|---|---|\n| MPI | 1 | 11 ms |\n| MPI | 1 | 12 ms |"
+    assert lab_sheet.fill(text, Sheet(inside=[row("mpi", 1, 1), row("mpi", 1, 2)])).text == wanted
+
+
+def test_a_table_without_rows_gets_them():
+    text = "across servers\n\n| Backend | Servers | Step time |\n|---|---|---|\n\nend\n"
+    filled = lab_sheet.fill(text, Sheet(across=[row("mpi", 2, 1)], names={"mpi": "MPI"}))
+    assert "|---|---|---|\n| MPI     | 2       | 21 ms     |\n\nend" in filled.text
+    assert filled.tables == ("across",)
+
+
+@pytest.mark.parametrize(
+    ("head", "said", "kind"),
+    [
+        ("| 通信后端 | 服务器数量 | 每台服务器显卡数量 | 平均每步耗时 |", "服务器内", "inside"),
+        ("| **通信 后端** | 服务器数目 | 每台服务器显卡数 | 平均每步耗时\uff08ms\uff09 |", "多机", "across"),
+        ("| Backend | Servers | GPUs per server | Mean step time |", "Speed-up across servers", "across"),
+        ("| __backend__ | hosts | slots | time per step |", "nothing", "inside"),
+        ("|| 加速比 | Backend | Number of servers | Step time |", "Inside one server", "inside"),
+    ],
+)
+def test_heads_are_known_by_their_words(head, said, kind):
+    text = f"{said}\n\n{head}\n|-|-|-|-|-|\n"
+    (table,) = markdown.tables(markdown.lines(text))
+    filled = lab_sheet.fill(text, Sheet(inside=[row("mpi", 1, 2)], across=[row("mpi", 2, 1)]))
+    assert filled.tables == (kind,)
+    assert filled.missing == tuple({"inside", "across"} - {kind})
+    assert table.said == said
+
+
+def test_the_table_of_compressions():
+    rows = [
+        compressed("serial", ""), compressed("none", "2"), compressed("none", "8"),
+        compressed("naive8", "2", accuracy="9.6 %"), compressed("8bit", "2"), compressed("8bit", "4"),
+        compressed("fp16", "4"),
+    ]  # fmt: skip
+    filled = lab_sheet.fill(COMPRESSION, Sheet(compression=rows))
+    assert filled.tables == ("compression",)
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in filled.text.splitlines()
+        if line[:1] == "|"
+    ]
+    assert lines[2:] == [
+        ["训练算法", "", "训练时间", "结果正确率"],
+        ["串行训练", "", "1m", "98 %"],
+        ["用Horovod并行", "Device# == 2", "1m", "98 %"],
+        ["", "Device# == 4", "", ""],
+        ["", "Device# == 8", "1m", "98 %"],
+        ["float8(8bit)压缩", "Device# == 2", "1m", "9.6 %"],
+        ["float16(16bit)压缩", "Device# == 2", "", ""],
+        ["", "Device# == 4", "1m", "98 %"],
+        [LABELS["8bit"], "Device# == 2", "1m", "98 %"],
+        ["", "Device# == 4", "1m", "98 %"],
+        ["", "", "", ""],
+    ]
+    assert changed(COMPRESSION, filled.text)[0].startswith("- | 串行训练")
+
+
+def test_more_devices_stand_below_their_own_algorithm():
+    text = COMPRESSION.replace(
+        "|                    |              |                                     |            |\n\n##",
+        "\n##",
+    )
+    rows = [compressed("bf16", "2"), compressed("fp16", "8")]
+    lines = lab_sheet.fill(text, Sheet(compression=rows)).text.split("\n")
+    places = {
+        name: next(n for n, line in enumerate(lines) if name in line) for name in ("float16", "== 8", "bf16")
+    }
+    assert places["float16"] < places["== 8"] < places["bf16"]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("name", LABELS)
+def test_algorithms_are_known_by_the_words_of_the_report(lang, name):
+    assert lab_sheet.algorithm(load(lang).phrases[f"compression.{name}"]) == name
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("float8(8bit)压缩", "naive8"),
+        ("float16(16bit)压缩", "fp16"),
+        ("8bit compression", "8bit"),
+        ("别的", None),
+    ],
+)
+def test_algorithms_are_known_by_other_words(word, name):
+    assert lab_sheet.algorithm(word) == name
+
+
+@given(st.text(alphabet="|-: \n\\`ab后端通信服务器数量步耗时", max_size=80))
+@settings(deadline=None)
+def test_any_text_is_read_and_written_as_it_was(text):
+    assert "".join(markdown.lines(text)) == text
+    for line in markdown.lines(text):
+        assert markdown.parse(line).line == line
+    assert lab_sheet.fill(text, Sheet()).text == text
+    once = lab_sheet.fill(text, SHEET)
+    assert lab_sheet.fill(once.text, SHEET).text == once.text
+
+
+def test_what_is_known_and_has_no_table_is_missing():
+    filled = lab_sheet.fill("no table\n", SHEET)
+    assert (filled.tables, filled.missing) == ((), ("environment", "inside", "across"))
+    assert filled.text == "no table\n"
+
+
+FACTS = {
+    name: {
+        "distribution": "Debian",
+        "distribution_version": "12",
+        "kernel": "6.1",
+        "hvlab": {"nics": [{"model": "X|Y"}]},
+    }
+    for name in runs.HOSTS
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    makers = runs.lab7(repeats=2), runs.lab4(repeats=1)
+    return runs.store(tmp_path_factory.mktemp("results"), *makers, facts=FACTS)
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_a_run_fills_the_sheet(store, lang):
+    found = report_data.read(store, "20261120T155301Z-ab12")
+    filled = fill.fill(TWO_TABLES, found, lang)
+    assert filled.missing == ()
+    lines = [line.strip() for line in filled.text.splitlines()]
+    mpi = [line for line in lines if line.startswith("| MPI | 1 | 2 |")]
+    assert len(mpi) == 1
+    assert mpi[0].endswith("| 1.80 |")
+    assert sum(line.startswith("| MPI | 3 | 1 |") for line in lines) == 1
+    assert any("X\\|Y" in line for line in lines)
+    assert fill.fill(filled.text, found, lang) == filled
+    assert "| ... |" not in filled.text.split("Gloo")[0]
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_a_run_fills_the_table_of_compressions(store, lang):
+    found = report_data.read(store, "20261121T090000Z-cd34")
+    filled = fill.fill(COMPRESSION, found, lang)
+    assert filled.tables == ("compression",)
+    assert filled.missing == ("environment", "inside", "across")
+    assert "2m22.338s" not in filled.text
+    naive = next(line for line in filled.text.splitlines() if line.startswith("| float8"))
+    assert naive.rstrip(" |").endswith("9.58%")
+    assert "0m4." in naive
+    assert fill.fill(filled.text, found, lang).text == filled.text
+
+
+def test_a_sheet_without_tables_and_a_run_without_figures_are_errors(store):
+    found = report_data.read(store, "20261120T155301Z-ab12")
+    with pytest.raises(UsageError, match="none of the tables") as caught:
+        fill.fill("# nothing\n", found, "en")
+    assert "通信后端" in str(caught.value.remedy)
+    with pytest.raises(UsageError, match="nothing that a lab sheet asks for"):
+        fill.fill(TWO_TABLES, replace(found, records=(), cells={}, facts={}), "en")

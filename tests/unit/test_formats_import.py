@@ -1,0 +1,317 @@
+"""Files of other tools become runs; what hvlab wrote comes back as it was."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hvlab import cells, formats
+from hvlab.cli import run as hvlab
+from hvlab.errors import CheckError, HvlabError, UsageError
+from hvlab.formats import READERS, keeping
+from hvlab.formats.foreign import Source, Told, records
+from hvlab.results import Store
+from tests.unit.formats_run import FAILED, TIMES, measured
+
+DATA = Path(__file__).parent.parent / "data"
+ALL = sorted([*DATA.glob("nccl-tests/*"), *DATA.glob("osu/*")])
+NCCL = DATA / "nccl-tests/allreduce-2x-gh200-wrong.txt"
+OSU = DATA / "osu/allreduce-6.2-full-two-algorithms.txt"
+
+
+def taken(*files, reader="nccl-tests", **told):
+    """The records of files, not put into any store."""
+    sources = [
+        Source(path.name, f"runs/r/{path.name}", reader, READERS[reader].read(path.read_text()))
+        for path in files
+    ]
+    return records(sources, Told(**told), run_id="r", started_at="2026")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "results")
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_the_tool_is_seen_in_its_output(path):
+    assert formats.detect(path.read_text("utf-8"), path.name).name == path.parent.name
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("", "it is empty"),
+        ("\n\nbytes,time\n1,2\n", "its first line is 'bytes,time'"),
+        ('{"a": 1}', "'{\"a\": 1}'"),
+    ],
+)
+def test_a_file_of_no_tool_is_told_what_was_seen(text, seen):
+    with pytest.raises(UsageError, match=re.escape(seen)):
+        formats.detect(text, "x.txt")
+
+
+def test_a_file_of_two_tools_needs_a_word():
+    with pytest.raises(UsageError, match="nccl-tests and osu") as caught:
+        formats.detect(NCCL.read_text() + OSU.read_text(), "x.txt")
+    assert "--from" in str(caught.value.remedy)
+
+
+def test_a_run_is_made_of_files_and_keeps_them(store):
+    run_id, made = keeping.keep(store, [NCCL, OSU], Told(), lab="rack 7")
+    run = store.run(run_id)
+    assert (run.state, run.lab) == ("finished", "rack 7")
+    assert store.records(run_id) == made
+    assert set(run.planned) == {record.case_id for record in made}
+    first, last = made[0], made[-1]
+    assert (first.workload, first.backend, first.hosts, first.slots_per_host) == (
+        "allreduce",
+        "nccl",
+        ("gpu-1-1", "gpu-1-7"),
+        1,
+    )
+    assert (first.world_size, first.proved_backend, first.launcher) == (2, None, "unknown")
+    assert first.params == {
+        "size_bytes": 8, "dtype": "float32", "op": "sum", "in_place": False, "iterations": 20,
+        "device": "cuda",
+    }  # fmt: skip
+    assert first.stack["tool"] == "nccl-tests 2.17.8"
+    assert (last.backend, last.hosts, last.slots_per_host, last.world_size) == ("mpi", (), 0, None)
+    for record, path in ((first, NCCL), (last, OSU)):
+        assert (store.folder / record.raw_path).read_bytes() == path.read_bytes()
+    assert json.loads(json.dumps([vars(record) for record in made]))
+
+
+def test_files_of_one_name_are_all_kept(store, tmp_path):
+    (tmp_path / NCCL.name).write_text(NCCL.read_text())
+    _, made = keeping.keep(store, [NCCL, tmp_path / NCCL.name], Told(), lab="x")
+    assert len({record.raw_path for record in made}) == 2
+    assert {record.repeat for record in made} == {1, 2}
+
+
+def test_alike_launches_are_repeats():
+    made = taken(DATA / "nccl-tests/allreduce-2x-5090-tagged.txt")
+    found = cells.gather(made)
+    assert {cell.get("in_place") for cell in found} == {True, False}
+    assert {len(one.of("time")) for one in found.values()} == {3}
+    (large,) = [
+        one for cell, one in found.items() if cell.get("size_bytes") == 134217728 and not cell.get("in_place")
+    ]
+    assert large.of("time") == (58479.5, 58458.9, 58468.9)
+    assert len({(record.case_id, record.repeat) for record in made}) == 6
+
+
+def test_a_size_that_was_measured_again_is_a_repeat():
+    text = NCCL.read_text()
+    row = next(line for line in text.splitlines() if line.split()[:1] == ["1024"])
+    sweeps = READERS["nccl-tests"].read(text.replace(row, f"{row}\n{row}"))
+    made = records([Source("x", "x", "nccl-tests", sweeps)], Told(), run_id="r", started_at="2026")
+    assert {record.repeat for record in made if record.params["size_bytes"] == 1024} == {1, 2}
+
+
+def test_failures_are_records():
+    made = taken(NCCL)
+    assert {(r.params["size_bytes"], r.error) for r in made if r.status == "failed"} == {
+        (1048576, "96 wrong values"), (1048576, "32 wrong values"),
+    }  # fmt: skip
+    (crashed,) = taken(DATA / "nccl-tests/allreduce-8x-gh200-crashed.txt")
+    assert (crashed.status, crashed.metric, crashed.slots_per_host) == ("failed", None, 4)
+
+
+def test_bandwidths_have_all_their_digits_where_the_printed_ones_agree():
+    made = taken(DATA / "nccl-tests/allreduce-8x-a100.txt")
+    busbw = {r.params["size_bytes"]: r.value for r in made if r.metric == "busbw" and r.params["in_place"]}
+    assert busbw[8192] == pytest.approx(8192 / 36.07 / 1e3 * 1.75)
+    assert busbw[4] == pytest.approx(4 / 35.30 / 1e3 * 1.75)
+    text = (DATA / "nccl-tests/allreduce-8x-a100.txt").read_text().replace("24.09", "19.99")
+    sweeps = READERS["nccl-tests"].read(text)
+    made = records([Source("x", "x", "nccl-tests", sweeps)], Told(), run_id="r", started_at="2026")
+    busbw = {r.params["size_bytes"]: r.value for r in made if r.metric == "busbw" and r.params["in_place"]}
+    assert busbw[1048576] == 19.99
+
+
+@pytest.mark.parametrize(
+    ("name", "workload"), [("alltoall-8x-a100.txt", "alltoall"), ("allgather-8x-a100.txt", "allgather")]
+)
+def test_an_old_file_says_by_its_name_what_it_measured(name, workload, tmp_path):
+    assert {record.workload for record in taken(DATA / "nccl-tests" / name)} == {workload}
+    other = tmp_path / "log.txt"
+    other.write_text((DATA / "nccl-tests" / name).read_text())
+    with pytest.raises(UsageError, match=r"log\.txt does not say which operation"):
+        taken(other)
+    assert {record.workload for record in taken(other, workload="alltoall")} == {"alltoall"}
+
+
+def test_what_a_file_does_not_say_is_told_by_options():
+    made = taken(OSU, reader="osu", backend="ucx", hosts=("a", "b"), slots=4)
+    assert {(r.backend, r.hosts, r.slots_per_host, r.world_size) for r in made} == {("ucx", ("a", "b"), 4, 8)}
+    assert {r.metric for r in made} == {"time", "time_min", "time_max", "algbw", "busbw"}
+    gathers = DATA / "osu/alltoall-7.5-validated.txt"
+    with pytest.raises(UsageError, match="the size of one message") as caught:
+        taken(gathers, reader="osu")
+    assert "--hosts and --slots" in str(caught.value.remedy)
+    assert {r.params["size_bytes"] for r in taken(gathers, reader="osu", hosts=("a",), slots=4)} == {
+        4,
+        8,
+        16,
+        32,
+    }
+
+
+@pytest.mark.parametrize("text", ["# nccl-tests version", "nothing"])
+def test_a_file_without_figures_is_an_error(store, tmp_path, text):
+    path = tmp_path / "x.txt"
+    path.write_text(text)
+    with pytest.raises((CheckError, UsageError)):
+        keeping.keep(store, [path], Told(), reader="osu", lab="x")
+    assert store.runs() == []
+
+
+def test_a_file_that_is_not_there(store, tmp_path):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        keeping.keep(store, [tmp_path / "no.txt"], Told(), lab="x")
+
+
+@pytest.mark.parametrize("name", ["nccl-tests", "nccl-tests-json", "osu"])
+def test_what_hvlab_wrote_comes_back(store, tmp_path, name):
+    run = measured()
+    kept = [record for record in run.records if record.workload == "allreduce"]
+    path = tmp_path / "exported"
+    path.write_text(formats.export(name, formats.Measured(run.run, kept)), "utf-8")
+    _, made = keeping.keep(store, [path], Told(), lab="x")
+    before, after = cells.gather(kept), cells.gather(made)
+    assert before.keys() == after.keys()
+    for cell, one in before.items():
+        assert after[cell].errors.keys() == one.errors.keys()
+        for metric in ("time", "algbw", "busbw"):
+            assert after[cell].of(metric) == pytest.approx(one.of(metric), rel=1e-3)
+    assert {record.backend: record.proved_backend for record in made} == {"mpi": "mpi", "gloo": None}
+    assert len(TIMES) * 2 + 1 == len(after)
+
+
+def test_parameters_that_were_not_set_are_not_made_up(store, tmp_path):
+    kept = [
+        vars(record)
+        | {"params": {k: v for k, v in record.params.items() if k != "in_place"}, "workload": "allgather"}
+        for record in measured().records
+        if record.case_id == "c1"
+    ]
+    kept = [type(FAILED)(**row) for row in kept]
+    path = tmp_path / "exported"
+    path.write_text(formats.export("nccl-tests", formats.Measured(measured().run, kept)), "utf-8")
+    _, made = keeping.keep(store, [path], Told(), lab="x")
+    assert cells.gather(kept).keys() == cells.gather(made).keys()
+
+
+def mangled(text, data):
+    """The text with pieces cut out, doubled or replaced by others."""
+    for _ in range(data.draw(st.integers(0, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 200)))
+        piece = data.draw(
+            st.sampled_from(["", text[start:end] * 2, "\n", "99999999999999999999", "NaN", "-1", "{", "\x00"])
+            | st.text(max_size=9)
+        )
+        text = text[:start] + piece + text[end:]
+    return text
+
+
+JSON = formats.export("nccl-tests-json", measured())
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.data_too_large])
+@given(st.sampled_from([*(path.read_text("utf-8") for path in ALL), JSON]) | st.text(max_size=300), st.data())
+def test_mangled_output_never_breaks_the_readers(text, data):
+    text = mangled(text, data)
+    for name, reader in READERS.items():
+        try:
+            reader.knows(text)
+            sweeps = reader.read(text)
+            records([Source("allreduce.txt", "x", name, sweeps)], Told(), run_id="r", started_at="2026")
+        except HvlabError:
+            continue
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "results",
+                        "config",
+                        "devices",
+                        "size",
+                        "type",
+                        "in_place",
+                        "time",
+                        "nwrong",
+                        "args",
+                        "hvlab",
+                        "params",
+                        "hosts",
+                        "errors",
+                        "rank",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_json_of_any_shape_never_breaks_the_reader(found):
+    text = json.dumps({"results": found, "config": found, "args": found, "hvlab": found, "errors": found})
+    try:
+        sweeps = READERS["nccl-tests"].read(text)
+        records([Source("x", "x", "nccl-tests", sweeps)], Told("allreduce"), run_id="r", started_at="2026")
+    except HvlabError:
+        return
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    results = ["--results", str(tmp_path / "results")]
+    assert hvlab(["results", "import", str(NCCL), "--lab", "rack", *results]) == 0
+    told = capsys.readouterr().out
+    assert "2 cases" in told
+    assert "96 wrong values" in told
+    assert hvlab(["results", "list", *results]) == 0
+    assert "rack" in capsys.readouterr().out
+    assert hvlab(["results", "show", *results]) == 0
+    assert "failed: allreduce-nccl-2x1-in-r1: 32 wrong values" in capsys.readouterr().out
+    assert hvlab(["results", "export", "--to", "csv", "--case", "allreduce-nccl-2x1-in-r1", *results]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 6 * 3 + 1
+    target = tmp_path / "out.xml"
+    assert hvlab(["results", "export", "--to", "junit", "--output", str(target), *results]) == 0
+    assert target.read_text().count("<testcase") == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["export", "--to", "csv"], 2, "there are no results"),
+        (["import", "no.txt"], 2, "no.txt cannot be read"),
+        (["import", str(DATA / "two-keys.asc")], 2, "is no output of nccl-tests or osu"),
+        (["import", str(OSU), "--hosts", "0"], 2, "no host in it"),
+        (["import", str(OSU), "--from", "nccl-tests"], 1, "no figure of nccl-tests"),
+    ],
+)
+def test_errors_on_the_command_line(tmp_path, capsys, arguments, code, told):
+    assert hvlab(["results", *arguments, "--results", str(tmp_path / "results")]) == code
+    assert told in capsys.readouterr().err
+
+
+def test_a_case_that_is_not_there_and_a_file_that_cannot_be_written(tmp_path, capsys):
+    results = ["--results", str(tmp_path / "results")]
+    assert hvlab(["results", "import", str(OSU), "--hosts", "2", "--slots", "2", *results]) == 0
+    assert hvlab(["results", "export", "--to", "csv", "--case", "c9", *results]) == 2
+    assert hvlab(["results", "export", "--to", "csv", "--output", str(tmp_path / "no/x"), *results]) == 1
+    assert "cannot be written" in capsys.readouterr().err
