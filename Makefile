@@ -13,13 +13,13 @@ SUDO ?= $(if $(filter 0,$(shell id -u)),,sudo)
 AS_ROOT = $(if $(SUDO),$(SUDO) -E env PATH="$$PATH" HOME="$$HOME")
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
-DEMO_BENCH ?= --backend mpi,gloo --workload allreduce --sizes 1K:4M:8 --hosts 1,3 --slots 1
+DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,3
 
 TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help install system check unit contract vlab test demo down test-down docs clean \
+.PHONY: help install system check unit contract browser vlab test demo down test-down docs clean \
 	test-resolver test-repositories test-nccl test-tensorflow test-driver test-gpu
 
 help:  ## list what there is
@@ -46,6 +46,13 @@ python3 python3
 endef
 export PROGRAMS
 
+# What the tests look at the report with.
+define BROWSER_PROGRAMS
+chromium chromium
+chromedriver chromium-driver
+endef
+export BROWSER_PROGRAMS
+
 # What the tests build their package repositories with.
 define TEST_PROGRAMS
 rpmbuild rpm
@@ -58,9 +65,11 @@ export TEST_PROGRAMS
 
 system:
 	@wanted="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl,$(MAKECMDGOALS)),wanted="$$wanted"$$'\n'"$$TEST_PROGRAMS";) \
+	$(if $(filter browser test,$(MAKECMDGOALS)),wanted="$$wanted"$$'\n'"$$BROWSER_PROGRAMS";) \
 	missing=$$(while read -r program package; do \
 		command -v "$$program" >/dev/null || echo "$$package"; done <<< "$$wanted"); \
 	$(or $(PYTHON),python3) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
+	$(if $(filter browser test,$(MAKECMDGOALS)),test -n "$$(fc-list :lang=zh 2>/dev/null)" || missing="$$missing fonts-wqy-zenhei";) \
 	missing=$$(echo $$missing); \
 	test -n "$$missing" || exit 0; \
 	printf '\n== system packages: %s\n' "$$missing"; \
@@ -92,13 +101,17 @@ contract: install  ## tests that hold the tree to its rules
 	$(call say,contract tests)
 	@pytest tests/contract
 
+browser: install  ## the report in headless Chromium, which apt-get installs where it is missing
+	$(call say,tests in a browser)
+	@pytest tests/browser
+
 vlab: install  ## tests on virtual machines (root)
 	$(call say,tests on virtual machines)
 	@$(AS_ROOT) pytest tests/vlab -m vlab -v --durations=10 --numprocesses=2
 	@test -z "$(SUDO)" || (cd "$${HVLAB_CACHE:-$$HOME/.cache/hvlab}" && \
 		$(SUDO) chown -R "$$(id -u):$$(id -g)" packs sources wheels)
 
-test: check unit contract vlab  ## all of the above
+test: check unit contract browser vlab  ## all of the above
 
 test-resolver: install  ## the resolver's cases and its data, in seconds
 	@pytest tests/unit/test_catalogue.py tests/unit/test_resolver*.py tests/unit/test_cli_plan.py
@@ -118,7 +131,7 @@ test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual 
 test-gpu: install  ## the GPUs of this machine: provision it, measure NCCL and CUDA-aware MPI (root)
 	@$(AS_ROOT) pytest tests/gpu -v
 
-demo: install  ## a lab from nothing: boot, provision, check, measure, show
+demo: install  ## a lab from nothing: boot, provision, check, measure, report
 	$(call say,three virtual machines)
 	@$(AS_ROOT) hvlab lab up
 	$(call say,provision them)
@@ -127,8 +140,8 @@ demo: install  ## a lab from nothing: boot, provision, check, measure, show
 	@hvlab verify
 	$(call say,measure: hvlab bench $(DEMO_BENCH))
 	@hvlab bench $(DEMO_BENCH)
-	$(call say,results)
-	@hvlab results show
+	$(call say,report)
+	@hvlab report
 	@echo
 	@echo "Records and raw output: $${HVLAB_RESULTS:-$(CURDIR)/results}"
 	@echo "The lab is still up: see it with \`hvlab lab status\`, take it down with \`make down\`."

@@ -6,37 +6,36 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from hvlab import containers, probe, stack
+from hvlab import containers, probe, recording, workloads
+from hvlab.cases import Case
+from hvlab.datasets import Dataset, prepare
 from hvlab.display import Display
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.inventory import Lab
-from hvlab.matrix import Case
-from hvlab.results import Record, Store, new_run_id, utc
+from hvlab.results import Run, Store, new_run_id
 from hvlab.runner import Login, Play, reap
 from hvlab.schedule import Schedule
 from hvlab.trust import lab_trust
-from hvlab.workloads import Outcome, outcome
 
 _TICK_S = 0.1
 # How long beyond a case's time Ansible may give no word: it reaches hosts and ends ranks meanwhile.
 _PATIENCE_S = 120.0
 
 
-def measure(plan: Schedule, store: Store, *, fresh: bool = False) -> str:
-    """Run every case that lacks and return the run's id.
+def measure(plan: Schedule, store: Store, *, fresh: bool = False, resume: Run | None = None) -> str:
+    """Run every case that lacks and return the run's id; ``resume`` is a run to go on with.
 
     Raises UnreachableError, UsageError (a backend is not built) and InterruptedRunError; a case that fails
     is a record, not an error.
     """
     login = _login(plan.lab)
     with _alone(store, plan.lab):
-        left_off = None if fresh else store.unfinished(plan.spec.key(plan.lab))
+        left_off = resume or (None if fresh else store.unfinished(plan.spec.key(plan.lab)))
         done = store.done(left_off.run_id) if left_off else set()
         lacking = [case for case in plan.cases if case.id not in done]
         display = Display(len(plan.cases), done=len(plan.cases) - len(lacking))
@@ -46,7 +45,10 @@ def measure(plan: Schedule, store: Store, *, fresh: bool = False) -> str:
             )
         known_hosts = login.trust.known_hosts if login.trust else None
         probe.probe([plan.lab.host(name) for name in plan.hosts], known_hosts=known_hosts)
-        run = _Run(left_off.run_id if left_off else new_run_id(), plan, store, login, display, lacking)
+        data = _prepared(lacking)
+        plan = replace(plan, keys={name: found.key for name, found in data.items()})
+        run_id = left_off.run_id if left_off else new_run_id()
+        run = _Run(run_id, plan, store, login, display, lacking, tuple(data.values()))
         for dead in store.runs():
             if dead.lab == plan.lab.name and dead.state == "running":
                 run.reap(dead.run_id)
@@ -66,6 +68,12 @@ def measure(plan: Schedule, store: Store, *, fresh: bool = False) -> str:
     return run.run_id
 
 
+def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
+    """Return the data sets that the cases need, made ready on this machine."""
+    names = dict.fromkeys(name for case in cases for name in workloads.data(case))
+    return {name: prepare(name) for name in names}
+
+
 @dataclass
 class _Run:
     """A run in progress; ``lacking`` shrinks as the cases' files come."""
@@ -76,6 +84,7 @@ class _Run:
     login: Login
     display: Display
     lacking: list[Case]
+    data: tuple[Dataset, ...] = ()
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,10 +125,13 @@ class _Run:
         content["as_user"] = self.login.user if self.login.trust is None and os.geteuid() == 0 else None
         content["driver"] = os.getpid()
         (self.folder / "plan.json").write_text(json.dumps(content, indent=1), "utf-8")
+        left_out = [asdict(left) for left in self.plan.left_out]
+        (self.folder / "left-out.json").write_text(json.dumps(left_out, indent=1), "utf-8")
         variables = {
             "hvlab_plan": str(self.folder / "plan.json"),
             "hvlab_hosts": ",".join(self.plan.hosts),
             "hvlab_head": self.plan.hosts[0],
+            "hvlab_data": [{"key": found.key, "folder": str(found.folder)} for found in self.data],
         }
         login = replace(self.login, port=self.plan.spec.ssh_port) if self.plan.spec.container else self.login
         with (
@@ -150,44 +162,13 @@ class _Run:
             folder = self.folder / case.id
             if not folder.is_dir():
                 break
-            found = outcome(case, folder)
-            self.store.add(self._records(case, found))
+            found = workloads.outcome(case, folder)
+            self.store.add(recording.records(self.plan, self.run_id, self.folder, case, found))
             self.lacking.remove(case)
-            told = "ok" if found.error is None else f"{_status(found)}: {found.error}"
+            status = recording.status(found)
+            told = status if found.error is None else f"{status}: {found.error}"
             self.display.finished(case.id, case.hosts, found.seconds, told)
         return before - len(self.lacking)
-
-    def _records(self, case: Case, found: Outcome) -> Iterator[Record]:
-        facts = json.loads((self.folder / "facts.json").read_text("utf-8"))
-        used = {host: facts[host] for host in case.hosts}
-        versions = {**stack.summary(used, self.plan.variant(case)), **found.versions}
-        where = {"container": case.container} if case.container else {}
-        if case.container:
-            versions["image"] = containers.images(self.folder)[case.hosts[0]]
-        whole = {"dtype": case.dtype, "sizes": list(case.sizes), "iterations": case.iterations}
-        rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in found.figures]
-        for params, metric, value, unit in rows or [(whole, None, None, None)]:
-            yield Record(
-                run_id=self.run_id,
-                case_id=case.id,
-                started_at=utc(found.started_at),
-                workload=case.workload,
-                launcher=case.launcher,
-                backend=case.backend,
-                proved_backend=found.proved_backend,
-                hosts=case.hosts,
-                slots_per_host=case.slots,
-                world_size=found.world_size,
-                params={**params, **where},
-                repeat=case.repeat,
-                metric=metric,
-                value=value,
-                unit=unit,
-                status=_status(found),
-                error=found.error,
-                stack=versions,
-                raw_path=f"runs/{self.run_id}/{case.id}",
-            )
 
     def _judge(self, play: Play) -> None:
         """Raise what ended the playbook before its end."""
@@ -206,12 +187,6 @@ class _Run:
         if self.lacking:
             seen = f"Ansible ended with {play.rc}, {len(self.lacking)} cases were not run"
             raise HvlabError(f"{seen}:\n{play.last_words()}")
-
-
-def _status(found: Outcome) -> str:
-    if found.error is None:
-        return "ok"
-    return "skipped" if found.skipped else "failed"
 
 
 def _login(lab: Lab) -> Login:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class HvlabError(Exception):
     """Base of all errors that are meant for the reader.
@@ -40,3 +43,11 @@ class InterruptedRunError(HvlabError):
     """The person pressed Ctrl-C, or the process got SIGTERM (exit code 130)."""
 
     exit_code = 130
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error of a name that is not among those known, with the nearest one."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return UsageError(f"unknown {what} {name!r}", remedy=f"{hint}there are {', '.join(names) or 'none'}")

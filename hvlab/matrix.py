@@ -3,192 +3,191 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from hvlab.errors import UsageError
+from hvlab import sizes, stack
+from hvlab.cases import Case, Impossible
+from hvlab.errors import unknown
 from hvlab.inventory import Lab
-from hvlab.stack import BACKENDS
+from hvlab.parameters import DEVICE, Parameter, Value
+from hvlab.placement import HostSet, host_sets
+from hvlab.workloads import WORKLOADS, limits, parameters
 
-DTYPES = {"float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
-_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-_ALL_COUNTS_UP_TO = 4
+__all__ = ["Block", "Case", "Impossible", "Spec", "expand"]
+
+_LONGEST_ID = 110
+
+
+@dataclass(frozen=True)
+class Block:
+    """One product of axes.
+
+    ``hosts`` are counts, or ``each`` and ``pairs``; ``axes`` holds the values of parameters that are not to
+    have their default, each with all others.
+    """
+
+    workload: str
+    backends: tuple[str, ...]
+    hosts: tuple[int | str, ...]
+    slots: tuple[int, ...]
+    axes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What was asked for. ``hosts`` and ``slots`` are counts; ``timeout`` is seconds a case may take.
+    """What was asked for. ``timeout`` is seconds a case may take; ``asked`` tells that backends were named.
 
     ``container`` is the image the ranks run in, with an sshd on ``ssh_port``; None: on the hosts themselves.
     """
 
-    backends: tuple[str, ...]
-    hosts: tuple[int, ...]
-    slots: tuple[int, ...]
-    sizes: tuple[int, ...]
-    workload: str = "allreduce"
-    launcher: str | None = None
+    blocks: tuple[Block, ...]
     repeats: int = 1
-    iterations: int = 20
-    warmup: int = 5
-    dtype: str = "float32"
+    launcher: str | None = None
     timeout: int = 900
     container: str | None = None
     ssh_port: int = 9435
     container_options: tuple[str, ...] = ()
+    suite: str = ""
+    asked: bool = False
 
     def key(self, lab: Lab) -> str:
         """Return a hash of all that makes two commands ask for the same measurements."""
         asked = {"spec": asdict(self), "lab": lab.name, "hosts": [[h.name, h.address] for h in lab.hosts]}
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+        return _hash(asked, 16)
 
-
-@dataclass(frozen=True)
-class Case:
-    """One launch: ``slots`` ranks on each of ``hosts``; the first of them starts it.
-
-    ``container`` and ``ssh_port`` are empty and 0 where the ranks run on the hosts themselves.
-    """
-
-    id: str
-    workload: str
-    backend: str
-    launcher: str
-    hosts: tuple[str, ...]
-    slots: int
-    repeat: int
-    sizes: tuple[int, ...]
-    iterations: int
-    warmup: int
-    dtype: str
-    timeout: int
-    container: str = ""
-    ssh_port: int = 0
-
-    @property
-    def world_size(self) -> int:
-        """Return the number of ranks."""
-        return len(self.hosts) * self.slots
-
-
-@dataclass(frozen=True)
-class Impossible:
-    """A case that cannot be, and why."""
-
-    case: str
-    reason: str
+    @classmethod
+    def restored(cls, told: Mapping[str, Any]) -> Spec:
+        """Return the specification that a store kept as JSON. Raises TypeError where its shape is another."""
+        plain = _tuples(dict(told))
+        return cls(**{**plain, "blocks": tuple(Block(**block) for block in plain.get("blocks", ()))})
 
 
 def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[Impossible]]:
-    """Return every case of ``spec`` on ``lab``, repeats outermost, and those that cannot be run."""
-    cases: list[Case] = []
-    impossible: list[Impossible] = []
-    for repeat in range(1, spec.repeats + 1):
-        for backend in spec.backends:
-            for count in spec.hosts:
-                for slots in spec.slots:
-                    case = _case(spec, lab, backend=backend, count=count, slots=slots, repeat=repeat)
-                    reason = _reason(case, lab, count)
-                    if reason is None:
-                        cases.append(case)
-                    elif repeat == 1:
-                        impossible.append(Impossible(case.id, reason))
-    return cases, impossible
+    """Return every case of ``spec`` on ``lab``, each once, and those that cannot be run.
 
-
-def default_hosts(count: int) -> tuple[int, ...]:
-    """Return 1..N for up to four hosts, else the powers of two below N, and N."""
-    if count <= _ALL_COUNTS_UP_TO:
-        return tuple(range(1, count + 1))
-    return (*(2**power for power in range(count.bit_length()) if 2**power < count), count)
-
-
-def default_slots(lab: Lab) -> tuple[int, ...]:
-    """Return 1 and the most that every host has room for."""
-    return tuple(sorted({1, min(host.slots for host in lab.hosts)}))
-
-
-def parse_sizes(text: str, *, item: int = 1) -> tuple[int, ...]:
-    """Return sizes in bytes from ``min:max:factor`` or a list; as nccl-tests, rounded down to whole items.
-
-    K, M and G are powers of 1024. Raises UsageError.
+    Repeats are outermost; within each the order is another, drawn from the specification itself, so that
+    neither drift nor a neighbour looks like a result, and a run that goes on has the order it had.
     """
-    if ":" in text:
-        low, high, factor = _bounds(text)
-        sizes = []
-        while low <= high:
-            sizes.append(low)
-            low *= factor
-    else:
-        sizes = [_bytes(part) for part in text.split(",") if part.strip()]
-    small = [size for size in sizes if size < item]
-    if small or not sizes:
-        raise UsageError(
-            f"--sizes {text}: " + (f"{small[0]} bytes hold no element" if small else "no size in it"),
-            remedy=f"give sizes of {item} bytes and more, such as 1K:64M:4 or 1K,4M",
-        )
-    return tuple(dict.fromkeys(size - size % item for size in sizes))
+    cases, impossible = _possible(spec, lab)
+    seed = spec.key(lab)
+    ordered = []
+    for repeat in range(1, spec.repeats + 1):
+        again = [replace(case, id=f"{case.id}-r{repeat}", repeat=repeat) for case in cases]
+        ordered += sorted(again, key=lambda case: _hash([seed, case.id]))
+    return ordered, [replace(left, case=f"{left.case}-r1") for left in impossible]
 
 
-def parse_counts(text: str, option: str) -> tuple[int, ...]:
-    """Return the whole numbers of a list such as ``1,2,3``. Raises UsageError."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise UsageError(
-            f"{option} {text}: not a list of whole numbers from 1 on", remedy=f"write {option} 1,2,3"
-        )
-    return tuple(dict.fromkeys(int(part) for part in parts))
+def _possible(spec: Spec, lab: Lab) -> tuple[list[Case], list[Impossible]]:
+    cases: dict[str, Case] = {}
+    impossible: dict[str, Impossible] = {}
+    for case, hosts in _products(spec, lab):
+        reason = _reason(case, hosts, lab)
+        if reason is not None:
+            impossible.setdefault(case.id, Impossible(case.id, reason))
+            continue
+        same = cases.setdefault(case.id, case)
+        if same != case:
+            unique = replace(case, id=f"{case.id}-{_identity(case)}")
+            cases.setdefault(unique.id, unique)
+    return list(cases.values()), list(impossible.values())
 
 
-def _bounds(text: str) -> tuple[int, int, int]:
-    parts = text.split(":")
-    remedy = "write min:max:factor, such as 1K:64M:4"
-    if len(parts) != 3 or not parts[2].isdigit():  # noqa: PLR2004 - the three parts the message names
-        raise UsageError(f"--sizes {text}: not min:max:factor", remedy=remedy)
-    low, high, factor = _bytes(parts[0]), _bytes(parts[1]), int(parts[2])
-    if factor < 2 or not 0 < low <= high:  # noqa: PLR2004 - a smaller factor does not grow
-        raise UsageError(f"--sizes {text}: min must be from 1 to max and factor 2 or more", remedy=remedy)
-    return low, high, factor
+def _products(spec: Spec, lab: Lab) -> Iterator[tuple[Case, HostSet]]:
+    for block in spec.blocks:
+        known = parameters(block.workload)
+        for name in block.axes:
+            if name not in {item.name for item in known}:
+                raise unknown(f"parameter of {block.workload}", name, [item.name for item in known])
+        sets = [found for asked in block.hosts for found in host_sets(asked, lab)]
+        chosen = [
+            dict(zip(block.axes, values, strict=True)) for values in itertools.product(*block.axes.values())
+        ]
+        for backend, hosts, slots, values in itertools.product(block.backends, sets, block.slots, chosen):
+            yield _case(spec, lab, block, backend=backend, hosts=hosts, slots=slots, values=values), hosts
 
 
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([KMG]?)(?:I?B)?", text.strip().upper())
-    if match is None:
-        raise UsageError(f"--sizes: {text!r} is no size", remedy="write 4096, 4K, 16M or 1G")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def _case(spec: Spec, lab: Lab, *, backend: str, count: int, slots: int, repeat: int) -> Case:
-    launcher = spec.launcher or BACKENDS[backend].launchers[0]
-    chosen = [*([launcher] if spec.launcher else []), *(["container"] if spec.container else [])]
-    named = [spec.workload, backend, *chosen, f"{count}x{slots}", f"r{repeat}"]
-    return Case(
-        id="-".join(named),
-        workload=spec.workload,
+def _case(
+    spec: Spec,
+    lab: Lab,
+    block: Block,
+    *,
+    backend: str,
+    hosts: HostSet,
+    slots: int,
+    values: Mapping[str, Value],
+) -> Case:
+    own = stack.BACKENDS[backend].launchers
+    launcher = spec.launcher if spec.launcher and stack.BACKENDS[backend].parallel else own[0]
+    known = parameters(block.workload)
+    params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
+    carried = WORKLOADS[block.workload].carried
+    machines = [lab.host(name) for name in hosts.names]
+    if params[DEVICE.name] != "cpu":
+        params[DEVICE.name] = stack.device(backend, machines, carried, params.get("framework", "torch"))
+    case = Case(
+        id="",
+        workload=block.workload,
         backend=backend,
         launcher=launcher,
-        hosts=tuple(host.name for host in lab.hosts[:count]),
+        hosts=hosts.names,
         slots=slots,
-        repeat=repeat,
-        sizes=spec.sizes,
-        iterations=spec.iterations,
-        warmup=spec.warmup,
-        dtype=spec.dtype,
+        repeat=1,
+        params=params,
         timeout=spec.timeout,
         container=spec.container or "",
         ssh_port=spec.ssh_port if spec.container else 0,
     )
+    if "sizes" in params:
+        params["sizes"] = list(sizes.whole(params["sizes"], limits.step(case, carried)))
+    return replace(case, id=_id(case, hosts, lab, _told(known, values), chosen=spec.launcher))
 
 
-def _reason(case: Case, lab: Lab, count: int) -> str | None:
-    if count > len(lab.hosts):
-        return f"{count} hosts asked for, the lab has {len(lab.hosts)}"
-    full = [f"{host.name} has {host.slots}" for host in lab.hosts[:count] if host.slots < case.slots]
+def _told(known: Sequence[Parameter], values: Mapping[str, Value]) -> list[str]:
+    """Return what a case's id says of its parameters: those that do not have their default, but for sizes."""
+    named = [item for item in known if item.kind != "sizes" and item.name in values]
+    told = [item for item in named if values[item.name] != item.default]
+    return [f"{item.name}={item.shown(values[item.name])}" for item in told]
+
+
+def _id(case: Case, hosts: HostSet, lab: Lab, told: Sequence[str], *, chosen: str | None) -> str:
+    first = hosts.names == tuple(host.name for host in lab.hosts[: hosts.wanted])
+    place = f"{hosts.wanted}x{case.slots}" + ("" if first or not hosts.names else f"@{'+'.join(hosts.names)}")
+    launcher = [case.launcher] if chosen == case.launcher else []
+    named = [case.workload, case.backend, *launcher, *(["container"] if case.container else []), place, *told]
+    wanted = "-".join(named)
+    safe = re.sub(r"[^A-Za-z0-9._=@+-]", "_", wanted)[:_LONGEST_ID]
+    return safe if safe == wanted else f"{safe}-{_hash(wanted)}"
+
+
+def _identity(case: Case) -> str:
+    return _hash(asdict(replace(case, id="")))
+
+
+def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
+    if hosts.wanted > len(case.hosts):
+        return f"{hosts.wanted} hosts asked for, the lab has {len(lab.hosts)}"
+    machines = [lab.host(name) for name in case.hosts]
+    full = [f"{host.name} has {host.slots}" for host in machines if host.slots < case.slots]
     if full:
         return f"{case.slots} slots asked for, {', '.join(full)} (lab_slots)"
-    if case.launcher not in BACKENDS[case.backend].launchers:
+    if case.launcher not in stack.BACKENDS[case.backend].launchers:
         return f"{case.launcher} cannot start {case.backend} ranks"
-    if case.launcher == "local" and case.world_size > 1:
-        return "the launcher local starts one rank only"
-    return None
+    if stack.lacking(case.backend, machines, case.framework):
+        return stack.lacking(case.backend, lab.hosts, case.framework)
+    return limits.reason(case, WORKLOADS[case.workload].carried, machines)
+
+
+def _hash(value: object, length: int = 8) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:length]
+
+
+def _tuples(value: Any) -> Any:
+    """Return a copy in which what JSON made lists of are tuples."""
+    if isinstance(value, dict):
+        return {name: _tuples(inner) for name, inner in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab import launchers, stack
+from hvlab import launchers, stack, workloads
+from hvlab.cases import Case, Impossible
 from hvlab.errors import UsageError
 from hvlab.inventory import Lab
 from hvlab.launchers import container
-from hvlab.matrix import Case, Spec
-from hvlab.workloads import WORKLOADS
+from hvlab.matrix import Spec, expand
 
 DRY_RUN_ID = "RUN"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is asked of a lab; ``asked`` tells that the backends were named, not chosen."""
+    """What is asked of a lab. ``keys`` names the folder on the hosts of each data set that the cases need."""
 
     spec: Spec
     lab: Lab
     cases: tuple[Case, ...]
-    asked: bool
+    left_out: tuple[Impossible, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def made(cls, spec: Spec, lab: Lab) -> Schedule:
+        """Return the schedule of all that ``spec`` asks of ``lab``."""
+        cases, left_out = expand(spec, lab)
+        return cls(spec, lab, tuple(cases), tuple(left_out))
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -31,16 +38,22 @@ class Schedule:
         used = {name for case in self.cases for name in case.hosts}
         return tuple(host.name for host in self.lab.hosts if host.name in used)
 
+    @property
+    def data(self) -> tuple[str, ...]:
+        """Return the names or folders of the data sets that the cases need."""
+        return tuple(dict.fromkeys(name for case in self.cases for name in workloads.data(case)))
+
     def variant(self, case: Case) -> str:
         """Return the Horovod variant the case runs with."""
-        found = stack.variant_for(case.backend, [self.lab.host(name) for name in case.hosts])
+        hosts = [self.lab.host(name) for name in case.hosts]
+        found = stack.variant_for(case.backend, hosts, case.framework)
         if found is None:
             raise UsageError(f"no Horovod variant has {case.backend} on {', '.join(case.hosts)}")
         return found
 
     def command(self, case: Case, run_id: str = DRY_RUN_ID) -> launchers.Command:
         """Return the command that starts a case."""
-        return launchers.command(case, self.lab, run_id, WORKLOADS[case.workload].command(case))
+        return launchers.command(case, self.lab, run_id, workloads.argv(case, self.keys))
 
     def containers(self, run_id: str = DRY_RUN_ID) -> dict[str, tuple[str, ...]]:
         """Return the command that starts the run's container on each host; none where none is asked for."""
@@ -65,9 +78,9 @@ class Schedule:
                 "mark": f"{run_id}/{case.id}",
                 "backend": case.backend,
                 "variant": self.variant(case),
-                "device": stack.device(case.backend, [self.lab.host(name) for name in case.hosts]),
+                "device": case.params["device"],
                 "slots": case.slots,
-                "asked": self.asked,
+                "asked": self.spec.asked,
                 "hosts": list(case.hosts),
                 "argv": list(ready.argv),
                 "env": dict(ready.env),

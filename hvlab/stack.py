@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab import environment
-from hvlab.errors import UsageError
+from hvlab.errors import UsageError, unknown
 from hvlab.inventory import Host, Lab
 
 # As the role horovod has it.
@@ -21,8 +20,8 @@ DEFAULT_VARIANTS: Mapping[str, Mapping[str, Any]] = {
 class Backend:
     """A data plane: who may start its ranks (the first by default), and how the ranks are told to use it.
 
-    ``env`` may hold ``{interface}``. ``proof`` is the activity that Horovod's timeline shows
-    when this backend, and no other, carried an allreduce.
+    ``env`` may hold ``{interface}``. ``proof`` is how the activities of Horovod's timeline begin that this
+    backend, and no other, carries. ``parallel`` is False for one process alone, without Horovod.
     """
 
     name: str
@@ -30,6 +29,7 @@ class Backend:
     proof: str
     gpu: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    parallel: bool = True
 
 
 BACKENDS: Mapping[str, Backend] = {
@@ -38,26 +38,26 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "mpi",
             ("mpirun",),
-            proof="MPI_ALLREDUCE",
+            proof="MPI_",
             env={"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
         ),
         Backend(
             "gloo",
             ("horovodrun",),
-            proof="GLOO_ALLREDUCE",
+            proof="GLOO_",
             env={"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
         ),
         Backend(
             "nccl",
             ("mpirun",),
-            proof="NCCL_ALLREDUCE",
+            proof="NCCL_",
             gpu=True,
             env={"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "{interface}"},
         ),
         Backend(
             "ccl",
             ("mpirun",),
-            proof="CCL_ALLREDUCE",
+            proof="CCL_",
             env={
                 "HOROVOD_CONTROLLER": "mpi",
                 "HOROVOD_CPU_OPERATIONS": "CCL",
@@ -69,8 +69,10 @@ BACKENDS: Mapping[str, Backend] = {
                 "CCL_LOG_LEVEL": "error",
             },
         ),
+        Backend("serial", ("local",), proof="", parallel=False),
     )
 }
+PARALLEL = tuple(backend.name for backend in BACKENDS.values() if backend.parallel)
 
 
 @dataclass(frozen=True)
@@ -93,71 +95,114 @@ def folders(lab: Lab) -> Folders:
 
 def variants(host: Host) -> dict[str, frozenset[str]]:
     """Return the Horovod variants the inventory asks for on this host, with the backends of each."""
-    wanted: Mapping[str, Mapping[str, Any]] = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
     return {
         name: frozenset(
             backend
-            for backend in BACKENDS
+            for backend in PARALLEL
             if item.get(backend) is True
             # Its ranks are started, and find one another, by MPI.
             or (backend == "nccl" == _gpu_plane(item) and item.get("mpi") is not False)
         )
-        for name, item in wanted.items()
+        for name, item in _asked(host).items()
     }
 
 
-def device(backend: str, hosts: Sequence[Host]) -> str:
-    """Return where the ranks' tensors have to be for ``backend`` to carry them: cpu or cuda."""
+def device(
+    backend: str, hosts: Sequence[Host], operation: str = "allreduce", framework: str = "torch"
+) -> str:
+    """Return where the ranks' tensors have to be for ``backend`` to carry ``operation``: cpu or cuda."""
     if BACKENDS[backend].gpu:
         return "cuda"
-    variant = variant_for(backend, hosts)
-    return "cuda" if variant and _on_gpu(backend, variant, hosts) else "cpu"
+    variant = variant_for(backend, hosts, framework)
+    return "cuda" if variant and _on_gpu(backend, variant, hosts, operation) else "cpu"
 
 
-def _on_gpu(backend: str, variant: str, hosts: Iterable[Host]) -> bool:
+def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str = "torch") -> bool:
+    """Return whether ``backend`` itself carries a collective there; where it does not, MPI would.
+
+    horovod 0.28.1, CreateOperationManager in common/operations.cc.
+    """
+    if backend == "ccl":
+        return operation != "reducescatter"
+    if backend != "nccl":
+        return True
+    hosts = list(hosts)
+    variant = variant_for(backend, hosts, framework)
+    return variant is not None and all(
+        _gpu_plane(_asked(host)[variant], operation) == "nccl" for host in hosts
+    )
+
+
+def _asked(host: Host) -> Mapping[str, Mapping[str, Any]]:
+    """Return the Horovod variants as the inventory has them."""
+    found: Mapping[str, Mapping[str, Any]] = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
+    return found
+
+
+def _frameworks(variant: Mapping[str, Any]) -> Sequence[str]:
+    """Return the frameworks that a variant is built for."""
+    found: Sequence[str] = variant.get("frameworks") or ("torch",)
+    return found
+
+
+def _on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = "allreduce") -> bool:
     """Return whether ``backend`` carries GPU memory there; a host cannot use GPUs that ``lab_gpus`` names."""
     for host in hosts:
-        wanted = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
-        if (
-            not host.gpu
-            or host.virtual
-            or host.vars.get("lab_gpus")
-            or _gpu_plane(wanted[variant]) != backend
-        ):
+        plane = _gpu_plane(_asked(host)[variant], operation)
+        usable = host.gpu and not host.virtual and not host.vars.get("lab_gpus")
+        if not usable or not (plane == backend or (plane and not BACKENDS[backend].parallel)):
             return False
     return True
 
 
-def _gpu_plane(variant: Mapping[str, Any]) -> str:
-    """Return what carries an allreduce of tensors in GPU memory; an empty text for nothing."""
+def _gpu_plane(variant: Mapping[str, Any], operation: str = "allreduce") -> str:
+    """Return what carries tensors in GPU memory in an operation; an empty text for nothing."""
     operations = variant.get("gpu_operations") or ""
-    return str(operations.get("allreduce", "") if isinstance(operations, Mapping) else operations)
+    return str(operations.get(operation, "") if isinstance(operations, Mapping) else operations)
 
 
-def variant_for(backend: str, hosts: Iterable[Host]) -> str | None:
+def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "torch") -> str | None:
     """Return the variant that has ``backend`` on every one of ``hosts``; None where there is none.
 
-    Where several have it: one with which ``backend`` carries GPU memory, else the first.
+    Where several have it: one with which ``backend`` carries GPU memory, else the first. One process alone
+    can use any. The variant is one for ``framework``, unless that is None.
     """
     hosts = list(hosts)
     if BACKENDS[backend].gpu and not all(host.gpu for host in hosts):
         return None
     common = [variants(host) for host in hosts]
+    parallel = BACKENDS[backend].parallel
     having = [
         name
         for name in (common[0] if common else ())
-        if all(backend in found.get(name, ()) for found in common)
+        if all(name in found and (backend in found[name] or not parallel) for found in common)
+        and all(framework in (None, *_frameworks(_asked(host)[name])) for host in hosts)
     ]
     return next((name for name in having if _on_gpu(backend, name, hosts)), having[0] if having else None)
 
 
 def available(hosts: Sequence[Host]) -> list[str]:
-    """Return the backends that all of ``hosts`` can run, as the inventory has it."""
-    return [name for name in BACKENDS if variant_for(name, hosts)]
+    """Return the data planes that all of ``hosts`` can run, as the inventory has it."""
+    return [name for name in PARALLEL if variant_for(name, hosts, None)]
+
+
+def lacking(backend: str, hosts: Sequence[Host], framework: str | None = None) -> str | None:
+    """Return why these hosts cannot run ``backend``, as the inventory has it; None where they can.
+
+    With ``framework`` the backend has to be built for it, else for any.
+    """
+    if variant_for(backend, hosts, framework):
+        return None
+    without = [host.name for host in hosts if BACKENDS[backend].gpu and not host.gpu]
+    if without:
+        return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {', '.join(without)}"
+    bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
+    built = f"{backend} for {framework}" if framework else backend
+    return f"no Horovod variant of the inventory has {built} on {', '.join(bare) or 'all hosts alike'}"
 
 
 def choose(wanted: Sequence[str], lab: Lab) -> list[str]:
-    """Return the backends to measure: those wanted, or all that the hosts can run.
+    """Return the backends to measure: those wanted, or all data planes that the hosts can run.
 
     Raises UsageError for an unknown backend and for one that some host cannot run.
     """
@@ -165,24 +210,14 @@ def choose(wanted: Sequence[str], lab: Lab) -> list[str]:
     works = f"these would work here: {', '.join(usable) or 'none'}"
     for name in wanted:
         if name not in BACKENDS:
-            near = difflib.get_close_matches(name, BACKENDS, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(
-                f"unknown backend {name!r}", remedy=f"{hint}the backends are {', '.join(BACKENDS)}"
-            )
-        if name in usable:
+            raise unknown("backend", name, BACKENDS)
+        seen = lacking(name, lab.hosts)
+        if seen is None:
             continue
-        lacking = [host.name for host in lab.hosts if not variant_for(name, [host])]
-        without = [host.name for host in lab.hosts if BACKENDS[name].gpu and not host.gpu]
-        if without:
-            raise UsageError(
-                f"backend {name} needs an NVIDIA GPU, and these hosts have none: {', '.join(without)}",
-                remedy=f"{works}; hosts that do have GPUs belong in the inventory's group gpu",
-            )
-        raise UsageError(
-            f"no Horovod variant of the inventory has {name} on {', '.join(lacking) or 'all hosts alike'}",
-            remedy=f"{works}; or add it to horovod_variants and run `hvlab provision`",
-        )
+        remedy = "or add it to horovod_variants and run `hvlab provision`"
+        if BACKENDS[name].gpu and not all(host.gpu for host in lab.hosts):
+            remedy = "hosts that do have GPUs belong in the inventory's group gpu"
+        raise UsageError(seen, remedy=f"{works}; {remedy}")
     if not usable:
         raise UsageError("these hosts can run no backend", remedy="look at horovod_variants in the inventory")
     return list(dict.fromkeys(wanted)) or usable

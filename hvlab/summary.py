@@ -1,13 +1,25 @@
-"""Records as the short table a person reads: one row for each size of each case. Pure."""
+"""Records as the short tables a person reads: one of the collectives, one of the trainings. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from hvlab import sizes
 from hvlab.results import Record
 
-COLUMNS = ("backend", "hosts", "slots", "size", "time us", "min..max", "busbw GB/s", "proved", "status")
+_PLACE = ("backend", "hosts", "slots")
+_END = ("proved", "status")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table: its title, its columns in their order, and its rows."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
 
 
 def failures(records: Sequence[Record]) -> dict[str, str | None]:
@@ -15,40 +27,117 @@ def failures(records: Sequence[Record]) -> dict[str, str | None]:
     return {record.case_id: record.error for record in records if record.status == "failed"}
 
 
-def summary(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return one row for each size of each case, one for a case without figures; see COLUMNS."""
-    rows: dict[tuple[str, int], dict[str, Record]] = {}
+def sections(records: Sequence[Record]) -> tuple[Section, ...]:
+    """Return the tables of a run: a row for each size of each collective, one for each training.
+
+    A case without figures is a row too. Cases stand by workload, place and repeat, in whatever order they
+    were measured. Parameters are told where they differ between a table's rows.
+    """
+    kinds = {record.case_id: _trains(record) for record in records}
+    made = (
+        _section("collectives", [r for r in records if not kinds[r.case_id]], _collective),
+        _section("trainings", [r for r in records if kinds[r.case_id]], _training),
+    )
+    return tuple(section for section in made if section.rows)
+
+
+def _trains(record: Record) -> bool:
+    return "compression" in record.params
+
+
+def _section(
+    title: str, records: Sequence[Record], figures: Callable[[Mapping[str, float]], dict[str, Any]]
+) -> Section:
+    cases: dict[tuple[str, int], list[Record]] = {}
     for record in records:
-        key = (record.case_id, int(record.params.get("size_bytes", 0)))
-        rows.setdefault(key, {})[record.metric or ""] = record
-    return [_summary_row(size, found) for (_, size), found in rows.items()]
+        cases.setdefault((record.case_id, int(record.params.get("size_bytes", 0))), []).append(record)
+    ordered = sorted(cases.items(), key=lambda item: (*_place(item[1][0]), item[0][1]))
+    varied = _varied([found[0] for _, found in ordered])
+    rows = [_row(size, found, varied, figures) for (_, size), found in ordered]
+    seen = {name for row in rows for name in row}
+    columns = ("workload", *_PLACE, *varied, *_FIGURES[title], *_END)
+    return Section(title, tuple(name for name in columns if name in seen), tuple(rows))
 
 
-def _summary_row(size: int, found: dict[str, Record]) -> dict[str, Any]:
-    first = next(iter(found.values()))
-    value = {metric: record.value or 0.0 for metric, record in found.items()}
-    row: dict[str, Any] = {
+def _place(record: Record) -> tuple[Any, ...]:
+    return (
+        record.workload,
+        record.backend,
+        len(record.hosts),
+        record.hosts,
+        record.slots_per_host,
+        record.case_id,
+    )
+
+
+def _varied(records: Sequence[Record]) -> list[str]:
+    """Return the parameters that tell rows of one workload apart."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for record in records:
+        for name, value in record.params.items():
+            values.setdefault((record.workload, name), set()).add(str(value))
+    told = [name for (_, name), found in values.items() if len(found) > 1]
+    return list(dict.fromkeys(name for name in told if name not in ("size_bytes", "host")))
+
+
+def _row(
+    size: int,
+    found: Sequence[Record],
+    varied: Sequence[str],
+    figures: Callable[[Mapping[str, float]], dict[str, Any]],
+) -> dict[str, Any]:
+    first = found[0]
+    values = {
+        record.metric: record.value
+        for record in found
+        if record.metric and record.value is not None and "host" not in record.params
+    }
+    return {
+        "workload": first.workload,
         "backend": first.backend,
         "hosts": len(first.hosts),
         "slots": first.slots_per_host,
+        **{name: first.params[name] for name in varied if name in first.params},
+        **({"size": sizes.shown(size)} if size else {}),
+        **figures(values),
         "proved": first.proved_backend,
         "status": first.status,
     }
+
+
+def _collective(value: Mapping[str, float]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
     if "time" in value:
-        row |= {"size": _size(size), "time us": _digits(value["time"])}
-    if {"time_min", "time_max"} <= value.keys():
-        row["min..max"] = f"{_digits(value['time_min'])}..{_digits(value['time_max'])}"
+        row["time us"] = _digits(value["time"])
+    if {"time_low", "time_high"} <= value.keys():
+        row["median (95 %)"] = _interval(value, "time", 1)
     if "busbw" in value:
         row["busbw GB/s"] = f"{value['busbw']:.3f}"
     return row
 
 
+def _training(value: Mapping[str, float]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    if "step_time" in value:
+        row["step ms"] = _digits(value["step_time"] * 1e3)
+    if {"step_time_low", "step_time_high"} <= value.keys():
+        row["median (95 %)"] = _interval(value, "step_time", 1e3)
+    for metric, column in (("throughput", "samples/s"), ("accuracy", "accuracy %"), ("real", "real s")):
+        if metric in value:
+            row[column] = f"{value[metric]:.2f}" if metric == "accuracy" else _digits(value[metric])
+    return row
+
+
+_FIGURES = {
+    "collectives": ("size", "time us", "median (95 %)", "busbw GB/s"),
+    "trainings": ("step ms", "median (95 %)", "samples/s", "accuracy %", "real s"),
+}
+
+
+def _interval(value: Mapping[str, float], name: str, scale: float) -> str:
+    low, mid, high = (_digits(value[f"{name}_{part}"] * scale) for part in ("low", "median", "high"))
+    return f"{mid} ({low}..{high})"
+
+
 def _digits(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
-
-
-def _size(size: int) -> str:
-    for unit, factor in (("G", 2**30), ("M", 2**20), ("K", 2**10)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return str(size)

@@ -16,6 +16,9 @@ VERBS = {
     "verify": "check the state of every host",
     "bench": "run benchmarks on the hosts",
     "results": "list and show what was measured",
+    "compare": "compare two runs",
+    "baseline": "keep a run to hold later ones to",
+    "report": "make a report of a run: tables, curves, and what the figures say",
 }
 
 

@@ -3,71 +3,101 @@
 from __future__ import annotations
 
 import importlib
-import shlex
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from hvlab import stack, tables
-from hvlab.cli import options
+from hvlab import stack, suite
+from hvlab.cli import bench_output, options
+from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
 from hvlab.inventory import Lab, load
-from hvlab.matrix import (
-    DTYPES,
-    Impossible,
-    Spec,
-    default_hosts,
-    default_slots,
-    expand,
-    parse_counts,
-    parse_sizes,
-)
+from hvlab.matrix import Spec
 from hvlab.paths import results_dir
-from hvlab.report import write_page
-from hvlab.results import FIELDS, Record, Store
+from hvlab.placement import most_slots
+from hvlab.results import Run, Store
+from hvlab.resumption import resumed
 from hvlab.schedule import Schedule
-from hvlab.summary import COLUMNS, failures, summary
+from hvlab.summary import failures
 from hvlab.workloads import WORKLOADS
 
 _LAUNCHERS = sorted({name for backend in stack.BACKENDS.values() for name in backend.launchers})
+_SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
+# What may be said together with --resume: where the run is, and how to print.
+_WITH_RESUME = ("inventory", "limit", "resume", "folder", "output_format", "dry_run")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _number(name: str, default: int, told: str, *, least: int = 1) -> Callable[[F], F]:
-    return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=told)
+class _Bench(GroupedCommand):
+    groups = {
+        "Where": ("inventory", "limit", "hosts", "slots"),
+        "What": ("workload", "backend", "suite", "resume"),
+        "Parameters": ("sets", *_SHORT, "no_cuda"),
+        "How": (
+            *("repeats", "timeout", "launcher", "container", "ssh_port", "container_options"),
+            *("dry_run", "fresh"),
+        ),
+        "Results": ("folder", "output_format"),
+    }
+    notes = (
+        lambda: ("Suites", [(name, suite.load(name).about) for name in suite.NAMES]),
+        lambda: ("Parameters of the collectives", bench_output.parameter_rows("time")),
+        lambda: ("Parameters of the trainings", bench_output.parameter_rows("step_time")),
+        lambda: ("Parameters of all workloads", bench_output.common_rows()),
+    )
 
 
-@click.command("bench")
+def _number(name: str, default: int, told: str) -> Callable[[F], F]:
+    return click.option(name, type=click.IntRange(1), default=default, show_default=True, help=told)
+
+
+def _short(name: str) -> Callable[[F], F]:
+    return click.option(f"--{name}", metavar="VALUE,...", help=f"Short for --set {name}=VALUE,...")
+
+
+@click.command("bench", cls=_Bench)
 @options.inventory
 @options.limit
 @click.option(
-    "--backend", "backends", help="mpi, gloo, nccl, ccl; several with commas. Default: all that can run."
+    "--hosts",
+    help="How many hosts: 1,2,3 or all; each: every one alone; pairs: the first with each other one. "
+    "Default: 1 to N, beyond 4 powers of two and N.",
+)
+@click.option("--slots", help="How many ranks a host: 1,2 or all. Default: 1 and lab_slots.")
+@click.option("--workload", help="What to measure, several with commas. Default: allreduce.")
+@click.option(
+    "--backend",
+    help="mpi, gloo, nccl, ccl, or serial: one process, no Horovod. Default: what can run, but serial.",
 )
 @click.option(
-    "--workload",
-    type=click.Choice(sorted(WORKLOADS)),
-    default="allreduce",
-    show_default=True,
-    help="What to measure.",
+    "--suite", metavar="NAME|FILE.yml", help="A matrix from a file; other options go before its own."
 )
+@click.option("--resume", metavar="RUN", help="Go on with exactly that run, as it was asked for.")
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="NAME=VALUE,...",
+    help="Set a parameter, to several values for cases with each; may be given again.",
+)
+@_short("sizes")
+@_short("iterations")
+@_short("dtype")
+@_short("op")
+@_short("batch")
+@_short("compression")
+@_short("data")
+@click.option("--no-cuda", is_flag=True, help="Leave the GPUs out: short for --set device=cpu.")
+@_number("--repeats", 1, "How often each case is run, each time in another order.")
+@_number("--timeout", 900, "Seconds a case may take.")
 @click.option(
     "--launcher", type=click.Choice(_LAUNCHERS), help="Who starts the ranks, where a backend has a choice."
 )
-@click.option("--sizes", default="1K:64M:4", show_default=True, help="min:max:factor, or a list: 1K,4M.")
-@click.option("--hosts", help="How many hosts: 1,2,3. Default: 1 to N, beyond 4 powers of two and N.")
-@click.option("--slots", help="How many ranks a host: 1,2. Default: 1 and lab_slots.")
-@_number("--repeats", 1, "How often each case is run.")
-@_number("--iterations", 20, "How often each size is timed in a case.")
-@_number("--warmup", 5, "How often each size is run before that, not timed.", least=0)
-@click.option(
-    "--dtype", type=click.Choice(list(DTYPES)), default="float32", show_default=True, help="Of the elements."
-)
-@_number("--timeout", 900, "Seconds a case may take.")
 @click.option("--container", metavar="IMAGE", help="Run the ranks in containers of this image.")
 @_number("--ssh-port", 9435, "Where the containers' sshd listens.")
 @click.option(
@@ -81,101 +111,119 @@ def _number(name: str, default: int, told: str, *, least: int = 1) -> Callable[[
 @options.results
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @options.output_format
+@click.pass_context
 def command(
+    context: click.Context,
+    /,
     *,
     inventory: Path,
     limit: str | None,
-    backends: str | None,
-    hosts: str | None,
-    slots: str | None,
-    sizes: str,
+    resume: str | None,
     dry_run: bool,
     folder: Path | None,
     fresh: bool,
     output_format: str,
     **asked: Any,
 ) -> int:
-    """Run benchmarks on the hosts, keep and print what was measured."""
+    """Run benchmarks on the hosts, keep and print what was measured.
+
+    Every case is one launch; cases that cannot be are listed with their reason. The same command again
+    goes on where an interrupted run was.
+    """
+    given = {name for name in context.params if _explicit(context, name)}
+    if resume is not None and not given <= set(_WITH_RESUME):
+        raise UsageError(
+            f"--resume goes on with {resume} as it was asked for, and takes no {_options(context, given)}",
+            remedy="leave that out, or start a run of its own",
+        )
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
         if not dry_run:
             importlib.import_module("hvlab.bench")
         lab = loading.result()
-    named = _names(backends)
-    spec = Spec(
-        backends=tuple(stack.choose(named, lab)),
-        hosts=parse_counts(hosts, "--hosts") if hosts else default_hosts(len(lab.hosts)),
-        slots=parse_counts(slots, "--slots") if slots else default_slots(lab),
-        sizes=parse_sizes(sizes, item=DTYPES[asked["dtype"]]),
-        **asked,
-    )
-    plan = _plan(spec, lab, asked=bool(named))
-    if dry_run:
-        _print_dry_run(plan, output_format)
-        return 0
-    from hvlab.bench import measure  # noqa: PLC0415 - it takes long, and a dry run has no use for it
-
     store = Store(folder.absolute() if folder else results_dir())
+    if resume is None:
+        run, plan = None, Schedule.made(_spec(lab, asked, given), lab)
+    else:
+        run, plan = resumed(store, resume, lab)
+    bench_output.left_out(plan.left_out, whole=dry_run)
+    if not plan.cases:
+        raise UsageError("no case is left to run", remedy=_advice(lab))
+    if dry_run:
+        bench_output.dry_run(plan, output_format)
+        return 0
+    return _measure(plan, store, output_format, fresh=fresh, run=run)
+
+
+def _explicit(context: click.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+
+
+def _options(context: click.Context, given: set[str]) -> str:
+    named = [item.opts[-1] for item in context.command.params if item.name in given - set(_WITH_RESUME)]
+    return ", ".join(named)
+
+
+def _spec(lab: Lab, asked: Mapping[str, Any], given: set[str]) -> Spec:
+    """Return what the options and the suite ask for."""
+    backends = _names(asked["backend"], "--backend", stack.BACKENDS)
+    wishes = suite.Asked(
+        workloads=_names(asked["workload"], "--workload", WORKLOADS),
+        backends=tuple(stack.choose(backends, lab)) if backends else None,
+        hosts=asked["hosts"],
+        slots=asked["slots"],
+        sets=_sets(asked),
+    )
+    chosen = suite.load(asked["suite"]) if asked["suite"] else suite.plain(wishes, lab)
+    kept = {name: asked[name] for name in ("launcher", "container", "ssh_port", "container_options")}
+    return Spec(
+        blocks=suite.blocks(chosen, lab, wishes),
+        repeats=asked["repeats"] if "repeats" in given else chosen.repeats or asked["repeats"],
+        timeout=asked["timeout"] if "timeout" in given else chosen.timeout or asked["timeout"],
+        suite=chosen.name,
+        asked=bool(backends),
+        **kept,
+    )
+
+
+def _names(text: str | None, option: str, known: Mapping[str, object]) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    named = [name.strip() for name in text.split(",") if name.strip()]
+    if not named:
+        raise UsageError(f"{option} names none", remedy=f"there are {', '.join(known)}")
+    return tuple(dict.fromkeys(named))
+
+
+def _sets(asked: Mapping[str, Any]) -> dict[str, object]:
+    """Return what was set, by parameter."""
+    found: dict[str, object] = {name: asked[name] for name in _SHORT if asked[name] is not None}
+    for text in asked["sets"]:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: no value", remedy=f"write --set {name}=VALUE")
+        found[name.strip().replace("-", "_")] = value
+    return found | ({"device": "cpu"} if asked["no_cuda"] else {})
+
+
+def _advice(lab: Lab) -> str:
+    return f"this lab allows --hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
+
+
+def _measure(plan: Schedule, store: Store, output_format: str, *, fresh: bool, run: Run | None) -> int:
+    # They take long to load, and a dry run has no use for them.
+    from hvlab.bench import measure  # noqa: PLC0415
+    from hvlab.report.write import write_page  # noqa: PLC0415
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
-    run_id = measure(plan, store, fresh=fresh)
+    run_id = measure(plan, store, fresh=fresh, resume=run)
     records = store.records(run_id)
-    _print_results(records, output_format)
-    failed = failures(records)
-    for case, error in failed.items():
-        click.echo(f"failed: {case}: {error}", err=True)
-    click.echo(f"run {run_id}; summary: {write_page(store, run_id)}; raw files beside it", err=True)
-    return 1 if failed else 0
-
-
-def _names(backends: str | None) -> list[str]:
-    if backends is None:
-        return []
-    named = [name.strip() for name in backends.split(",") if name.strip()]
-    if not named:
-        raise UsageError("--backend names none", remedy=f"the backends are {', '.join(stack.BACKENDS)}")
-    return named
-
-
-def _plan(spec: Spec, lab: Lab, *, asked: bool) -> Schedule:
-    cases, impossible = expand(spec, lab)
-    for left_out in impossible:
-        click.echo(f"left out: {left_out.case}: {left_out.reason}", err=True)
-    if not cases:
-        raise UsageError("no case is left to run", remedy=_advice(impossible, lab))
-    return Schedule(spec, lab, tuple(cases), asked)
-
-
-def _advice(impossible: Sequence[Impossible], lab: Lab) -> str:
-    most = min(host.slots for host in lab.hosts)
-    return (
-        f"this lab allows --hosts up to {len(lab.hosts)} and --slots up to {most}"
-        if impossible
-        else "ask for more"
-    )
+    bench_output.results(records, output_format)
+    bench_output.ending(plan, records, run_id, write_page(store, run_id))
+    return 1 if failures(records) else 0
 
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-def _print_dry_run(plan: Schedule, output_format: str) -> None:
-    starts = plan.containers()
-    made = [(case, plan.command(case)) for case in plan.cases]
-    if output_format == "table":
-        for host, argv in starts.items():
-            click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
-        for case, command in made:
-            click.echo(f"# {case.id}\n{command.line()}")
-        return
-    rows = [
-        {"case_id": case.id, "argv": list(command.argv), "env": dict(command.env)} for case, command in made
-    ]
-    click.echo(tables.render(rows, ("case_id", "argv", "env"), output_format))
-
-
-def _print_results(records: Sequence[Record], output_format: str) -> None:
-    if output_format != "table":
-        click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
-        return
-    click.echo(tables.render(summary(records), COLUMNS, "table"))

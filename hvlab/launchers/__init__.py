@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hvlab.cases import Case
 from hvlab.inventory import Lab
-from hvlab.launchers import horovodrun, mpirun
+from hvlab.launchers import horovodrun, local, mpirun
 from hvlab.launchers.command import Command, Job
-from hvlab.matrix import Case
-from hvlab.stack import BACKENDS, device, folders, variant_for
+from hvlab.parameters import environment
+from hvlab.stack import BACKENDS, folders, variant_for
 
 LAUNCHERS: Mapping[str, Callable[[Job], Command]] = {
     "mpirun": mpirun.command,
     "horovodrun": horovodrun.command,
+    "local": local.command,
 }
 __all__ = ["LAUNCHERS", "Command", "Job", "command", "job"]
 
+_HOROVOD = {
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
+    "HOROVOD_TIMELINE": "DYNAMIC",
+}
 # A rank ends itself this long after the watchdog should have ended it.
 _DEADLINE_MARGIN = 15
 
@@ -30,16 +37,13 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     backend = BACKENDS[case.backend]
     hosts = [lab.host(name) for name in case.hosts]
     where = folders(lab)
-    prefix = f"{where.horovod}/{variant_for(case.backend, hosts)}"
-    env = {
-        "HVLAB_CASE": f"{run_id}/{case.id}",
-        "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
-        "HOROVOD_TIMELINE": "DYNAMIC",
-        "OMP_NUM_THREADS": "1",
-    }
+    prefix = f"{where.horovod}/{variant_for(case.backend, hosts, case.framework)}"
+    tuning = environment(case.params)
+    env = {"HVLAB_CASE": f"{run_id}/{case.id}", "OMP_NUM_THREADS": tuning["OMP_NUM_THREADS"]}
+    if backend.parallel:
+        env |= _HOROVOD | tuning
     env |= {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
-    if device(case.backend, hosts) == "cuda":
+    if case.params["device"] == "cuda":
         env["HVLAB_DEVICE"] = "cuda"
     argv = (
         *("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN)),

@@ -72,7 +72,7 @@ def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) ->
     interface = node.wanted["lab_interface"]
     case = Case(
         id="check", workload="allreduce", backend=backend, launcher="", hosts=hosts,
-        slots=RANKS // len(hosts), repeat=1, sizes=(), iterations=1, warmup=0, dtype="float32", timeout=180,
+        slots=RANKS // len(hosts), repeat=1, timeout=180,
     )  # fmt: skip
     job = Job(
         case=case,

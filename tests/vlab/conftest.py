@@ -10,7 +10,14 @@ from tests.vlab.labs import booted
 
 # The modules that share a lab; every other one has a lab of its own, and may run beside them.
 SHARED = {
-    "main": ("test_1_site", "test_2_bench", "test_3_alone", "test_3_verify", "test_7_containers"),
+    "main": (
+        "test_1_site",
+        "test_2_bench",
+        "test_2_training",
+        "test_3_alone",
+        "test_3_verify",
+        "test_7_containers",
+    ),
     "gpu": ("test_4_repository", "test_6_cuda", "test_8_nccl_tests"),
 }
 GROUPS = {module: group for group, modules in SHARED.items() for module in modules}

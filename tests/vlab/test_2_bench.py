@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-SMALL = ("--sizes", "1K:256K:16", "--iterations", "5", "--warmup", "2", "--slots", "1")
+SMALL = ("--sizes", "1K:256K:16", "--iterations", "7", "--slots", "1")
 
 
 def ranks(lab):
     """Return the ranks that run anywhere in the lab."""
-    return [lab.on(host, "pgrep -af [a]llreduce.py || true") for host in ("t1", "t2", "t3")]
+    return [lab.on(host, "pgrep -af [c]ollective.py || true") for host in ("t1", "t2", "t3")]
 
 
 @pytest.mark.parametrize("backend", ["mpi", "gloo", "ccl"])
@@ -33,6 +33,34 @@ def test_each_backend_carries_what_it_says(lab, backend):
             assert row["value"] == pytest.approx(algbw * 2 * 2 / 3)
 
 
+@pytest.mark.parametrize("backend", ["mpi", "gloo", "ccl"])
+def test_each_collective_is_proved(lab, backend):
+    words = ("--workload", "broadcast,allgather,alltoall,reducescatter", "--hosts", "2", *SMALL)
+    told = lab.hvlab("bench", "--fresh", "--backend", backend, *words).stderr
+    records = lab.results_of("show")
+    assert {(row["proved_backend"], row["status"]) for row in records} == {(backend, "ok")}
+    lacks = {"reducescatter"} if backend == "ccl" else set()
+    assert {row["workload"] for row in records} == {
+        "broadcast",
+        "allgather",
+        "alltoall",
+        "reducescatter",
+    } - lacks
+    assert ("no reducescatter over ccl" in told) is bool(lacks)
+
+
+def test_trainings_on_each_host_alone_and_with_ranks(lab):
+    words = ("--workload", "mnist", "--set", "epochs=1", "--slots", "1")
+    lab.hvlab("bench", "--fresh", "--backend", "serial,gloo", "--hosts", "each,3", *words)
+    records = lab.results_of("show")
+    assert {row["status"] for row in records} == {"ok"}
+    seen = {(row["proved_backend"], ",".join(row["hosts"])) for row in records}
+    assert seen == {("serial", "t1"), ("gloo", "t1"), ("gloo", "t2"), ("gloo", "t3"), ("gloo", "t1,t2,t3")}
+    timed = {row["params"]["host"] for row in records if row["metric"] == "host_compute_time"}
+    assert timed == {"t1", "t2", "t3"}
+    assert {"step_time", "throughput", "accuracy", "startup", "real"} <= {row["metric"] for row in records}
+
+
 def test_nccl_is_refused_before_anything_runs(lab):
     before = lab.results_of("list")
     told = lab.hvlab("bench", "--backend", "nccl", expect=2).stderr
@@ -50,7 +78,8 @@ def test_a_dry_run_writes_nothing(lab):
     assert lab.results_of("list") == before
 
 
-def test_an_interrupted_run_goes_on_where_it_was(lab):
+@pytest.mark.parametrize("by_name", [False, True])
+def test_an_interrupted_run_goes_on_where_it_was(lab, by_name):
     words = ("--backend", "gloo", "--hosts", "1,2,3", *SMALL)
     argv = lab.argv("bench", "--fresh", *words)
     with subprocess.Popen(argv, env=lab.environment, stderr=subprocess.PIPE, text=True) as bench:
@@ -60,7 +89,7 @@ def test_an_interrupted_run_goes_on_where_it_was(lab):
     assert bench.returncode == 130
     assert ranks(lab) == ["", "", ""]
     first = lab.results_of("list")[0]
-    lab.hvlab("bench", *words)
+    lab.hvlab("bench", *(("--resume", first["run_id"]) if by_name else words))
     last = lab.results_of("list")[0]
     assert (last["run_id"], last["cases"], last["ok"]) == (first["run_id"], 3, 3)
 
@@ -85,7 +114,7 @@ def test_ranks_that_hang_are_ended_everywhere(lab):
         deadline = time.monotonic() + 60
         while not ranks(lab)[1] and time.monotonic() < deadline:
             time.sleep(0.2)
-        lab.on("t2", "pkill -STOP -f [a]llreduce.py")
+        lab.on("t2", "pkill -STOP -f [c]ollective.py")
         bench.communicate(timeout=180)
     assert bench.returncode == 1
     assert ranks(lab) == ["", "", ""]

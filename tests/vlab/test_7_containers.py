@@ -18,7 +18,7 @@ FILES = PROJECT / "tests/vlab/containers"
 # What somebody has in the file before: it has to stay.
 BEFORE = {"default-runtime": "lab", "runtimes": {"lab": {"path": "/usr/local/sbin/runtime.py"}}}
 WANTED = {"log-opts": {"max-size": "10m"}, "registry-mirrors": ["http://127.0.0.1:5000"]}
-SMALL = ("--hosts", "2", "--slots", "1", "--sizes", "1K,64K", "--iterations", "5", "--warmup", "2")
+SMALL = ("--hosts", "2", "--slots", "1", "--sizes", "1K,64K", "--iterations", "7")
 INSIDE = ("--container", "lab:1")
 HOG = "import socket, time; server = socket.create_server(('', 9435)); time.sleep(600)"
 

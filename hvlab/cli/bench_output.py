@@ -1,0 +1,92 @@
+"""What ``hvlab bench`` prints."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hvlab import tables
+from hvlab.cases import Impossible
+from hvlab.cli.groups import Rows
+from hvlab.parameters import COMMON, Parameter
+from hvlab.results import FIELDS, Record
+from hvlab.schedule import Schedule
+from hvlab.summary import failures, sections
+from hvlab.workloads import WORKLOADS
+
+_MANY = 2
+
+
+def left_out(cases: Sequence[Impossible], *, whole: bool) -> None:
+    """Tell which cases cannot be: each in a dry run, those of one reason together else."""
+    by_reason: dict[str, list[str]] = {}
+    for left in cases:
+        by_reason.setdefault(left.reason, []).append(left.case)
+    for reason, names in by_reason.items():
+        if whole or len(names) <= _MANY:
+            for name in names:
+                click.echo(f"left out: {name}: {reason}", err=True)
+        else:
+            click.echo(f"left out: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=True)
+
+
+def dry_run(plan: Schedule, output_format: str) -> None:
+    """Print every command line of a plan."""
+    starts = plan.containers()
+    made = [(case, plan.command(case)) for case in plan.cases]
+    if output_format == "table":
+        for host, argv in starts.items():
+            click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
+        for case, line in made:
+            click.echo(f"# {case.id}\n{line.line()}")
+        return
+    rows = [{"case_id": case.id, "argv": list(line.argv), "env": dict(line.env)} for case, line in made]
+    click.echo(tables.render(rows, ("case_id", "argv", "env"), output_format))
+
+
+def results(records: Sequence[Record], output_format: str) -> None:
+    """Print what was measured: short tables, or every record with all fields."""
+    if output_format != "table":
+        click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
+        return
+    for section in sections(records):
+        click.echo(tables.render(section.rows, section.columns, "table"))
+
+
+def ending(plan: Schedule, records: Sequence[Record], run_id: str, page: Path) -> None:
+    """Tell what did not go well, what was left out, and what to do next."""
+    failed = failures(records)
+    skipped = {record.case_id: record.error for record in records if record.status == "skipped"}
+    for word, cases in (("failed", failed), ("skipped", skipped)):
+        for case, error in cases.items():
+            click.echo(f"{word}: {case}: {error}", err=True)
+    left_out(plan.left_out, whole=False)
+    well = {record.case_id for record in records if record.status == "ok"} - failed.keys()
+    click.echo(f"run {run_id}: {len(well)} of {len(plan.cases)} cases went well", err=True)
+    click.echo(f"summary: {page}; raw files beside it", err=True)
+    click.echo(f"next: `hvlab report {run_id}` makes tables and curves of it, and explains them", err=True)
+
+
+def parameter_rows(primary: str) -> Rows:
+    """Return the parameters of the workloads of one kind, and which of them have it if not all."""
+    kind = [name for name, workload in WORKLOADS.items() if workload.primary == primary]
+    own: dict[Parameter, list[str]] = {}
+    for name in kind:
+        for item in WORKLOADS[name].parameters:
+            own.setdefault(item, []).append(name)
+    return [
+        _parameter_row(item, "" if names == kind else f"{', '.join(names)}: ") for item, names in own.items()
+    ]
+
+
+def common_rows() -> Rows:
+    """Return the parameters that every workload has."""
+    return [_parameter_row(item, "") for item in COMMON]
+
+
+def _parameter_row(item: Parameter, whose: str) -> tuple[str, str]:
+    choices = f" [{', '.join(item.choices)}]" if item.choices else ""
+    return f"{item.name}={item.shown(item.default)}", f"{whose}{item.help}{choices}"

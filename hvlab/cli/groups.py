@@ -1,0 +1,32 @@
+"""A command whose options stand in groups in its help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+Rows = Sequence[tuple[str, str]]
+
+
+class GroupedCommand(click.Command):
+    """Like any command; ``groups`` maps a heading to names of options, the rest stands last.
+
+    ``notes`` are more sections for the end of the help, made when it is shown.
+    """
+
+    groups: Mapping[str, Sequence[str]] = {}
+    notes: Sequence[Callable[[], tuple[str, Rows]]] = ()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under their headings."""
+        left = {item.name: record for item in self.get_params(ctx) if (record := item.get_help_record(ctx))}
+        for heading, names in self.groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([left.pop(name) for name in names])
+        with formatter.section("Other options"):
+            formatter.write_dl(list(left.values()))
+        for note in self.notes:
+            heading, rows = note()
+            with formatter.section(heading):
+                formatter.write_dl(list(rows))

@@ -1,0 +1,136 @@
+"""What can be set of a measurement: names, kinds, defaults, and how a value is read. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hvlab.errors import UsageError, unknown
+from hvlab.sizes import parse_size, parse_sizes, shown
+
+Kind = Literal["int", "float", "text", "flag", "bytes", "sizes", "data"]
+Value = str | int | float | bool | tuple[int, ...]
+
+_FLAGS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+_READERS: Mapping[str, Callable[[str], float]] = {"int": int, "float": float, "bytes": parse_size}
+_NOUNS = {"int": "whole number", "float": "number", "bytes": "size in bytes"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Something that can be set. ``least`` is the smallest number there is; ``choices`` holds all values.
+
+    Of kind ``sizes`` is a list of bytes, which one case goes through; all others may have several values, and
+    each makes cases of its own. Of kind ``data`` is the name or the folder of a data set.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    help: str
+    choices: tuple[str, ...] = ()
+    least: float = 1
+
+    def read(self, given: object) -> Value:
+        """Return the value that a command line or a suite gives. Raises UsageError."""
+        text = str(given).strip()
+        if self.kind == "sizes":
+            return parse_sizes(",".join(map(str, given)) if isinstance(given, list | tuple) else text)
+        if self.kind in ("text", "data"):
+            return (
+                str(Path(text).expanduser().absolute())
+                if self.kind == "data" and "/" in text
+                else self._chosen(text)
+            )
+        if self.kind == "flag":
+            if text.lower() not in _FLAGS:
+                raise self._wrong(text, "neither true nor false", "true")
+            return _FLAGS[text.lower()]
+        return self._number(text)
+
+    def several(self, given: object) -> tuple[Value, ...]:
+        """Return every value of a list such as ``1,2`` or ``[1, 2]``. Raises UsageError."""
+        if self.kind == "sizes":
+            return (self.read(given),)
+        parts = given if isinstance(given, list | tuple) else str(given).split(",")
+        return tuple(dict.fromkeys(self.read(part) for part in parts))
+
+    def shown(self, value: Value) -> str:
+        """Return a value as people write it."""
+        return shown(value) if self.kind == "bytes" and isinstance(value, int) else word(value)
+
+    def _chosen(self, text: str) -> str:
+        if not text:
+            raise self._wrong(text, "nothing there", str(self.default))
+        if self.choices and text not in self.choices:
+            raise unknown(f"value of {self.name}", text, self.choices)
+        return text
+
+    def _number(self, text: str) -> Value:
+        try:
+            number = _READERS[self.kind](text)
+        except (ValueError, UsageError):
+            number = math.nan
+        if not self.least <= number < math.inf:
+            raise self._wrong(text, f"not a {_NOUNS[self.kind]} from {self.least:g} on", word(self.default))
+        return number
+
+    def _wrong(self, text: str, why: str, example: str) -> UsageError:
+        return UsageError(
+            f"{self.name}={text}: {why}", remedy=f"{self.help} Write --set {self.name}={example}"
+        )
+
+
+# Where the tensors are. What a case has is cpu or cuda, as the backend needs it on its hosts.
+DEVICE = Parameter(
+    "device", "text", "auto", "auto: GPUs where the backend carries their memory.", ("auto", "cpu")
+)
+
+# Horovod's own, with its defaults (horovod 0.28.1, common/operations.cc and common/global_state.h).
+TUNING = (
+    Parameter("fusion_threshold", "bytes", 128 * 2**20, "Bytes Horovod puts into one message.", least=0),
+    Parameter("cycle_time", "float", 1.0, "Milliseconds between Horovod's looks for tensors.", least=0),
+    Parameter("cache_capacity", "int", 1024, "Entries of Horovod's response cache; 0: none.", least=0),
+    Parameter("hierarchical_allreduce", "flag", False, "NCCL inside a host, MPI between hosts."),
+    Parameter("threads", "int", 1, "Threads of each rank (OMP_NUM_THREADS)."),
+)
+COMMON = (DEVICE, *TUNING)
+
+
+def environment(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return what tells a rank the tuning parameters; those at their default are left to Horovod."""
+    given = {
+        item.name: params[item.name] for item in TUNING if params.get(item.name, item.default) != item.default
+    }
+    env = {f"HOROVOD_{name.upper()}": word(value) for name, value in given.items() if name != "threads"}
+    if "HOROVOD_HIERARCHICAL_ALLREDUCE" in env:
+        env["HOROVOD_HIERARCHICAL_ALLREDUCE"] = "1"
+    return {"OMP_NUM_THREADS": word(params.get("threads", 1)), **env}
+
+
+def word(value: object) -> str:
+    """Return a value as one word of a command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def find(name: str, parameters: Iterable[Parameter]) -> Parameter | None:
+    """Return the parameter of that name; None where there is none."""
+    return next((item for item in parameters if item.name == name), None)

@@ -1,0 +1,88 @@
+"""Where ranks can be: counts of hosts and slots, and the sets of hosts that words stand for. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hvlab.errors import UsageError
+from hvlab.inventory import Lab
+
+ALL = "all"
+EACH = "each"
+PAIRS = "pairs"
+_ALL_COUNTS_UP_TO = 4
+
+
+@dataclass(frozen=True)
+class HostSet:
+    """Hosts to run on; ``wanted`` is how many were asked for, more than ``names`` where the lab has fewer."""
+
+    names: tuple[str, ...]
+    wanted: int
+
+
+def host_sets(asked: int | str, lab: Lab) -> tuple[HostSet, ...]:
+    """Return the first hosts of a count; every one alone for ``each``, the first with each for ``pairs``."""
+    names = [host.name for host in lab.hosts]
+    if asked == EACH:
+        return tuple(HostSet((name,), 1) for name in names)
+    if asked == PAIRS:
+        return tuple(HostSet((names[0], name), 2) for name in names[1:]) or (HostSet(tuple(names), 2),)
+    count = int(asked)
+    return (HostSet(tuple(names[:count]), count),)
+
+
+def counts(most: int) -> tuple[int, ...]:
+    """Return 1..N for up to four, else the powers of two below N, and N."""
+    if most <= _ALL_COUNTS_UP_TO:
+        return tuple(range(1, most + 1))
+    return (*(2**power for power in range(most.bit_length()) if 2**power < most), most)
+
+
+def default_hosts(lab: Lab) -> tuple[int, ...]:
+    """Return the numbers of hosts to measure unless others are asked for."""
+    return counts(len(lab.hosts))
+
+
+def most_slots(lab: Lab) -> int:
+    """Return the most ranks that every host has room for."""
+    return min(host.slots for host in lab.hosts)
+
+
+def default_slots(lab: Lab) -> tuple[int, ...]:
+    """Return 1 and the most that every host has room for."""
+    return tuple(sorted({1, most_slots(lab)}))
+
+
+def spread(devices: int, lab: Lab) -> tuple[int, int]:
+    """Return hosts and slots for that many ranks, or for what the lab has, on as few hosts as can be."""
+    most = most_slots(lab)
+    for ranks in range(devices, 1, -1):
+        for slots in range(min(ranks, most), 0, -1):
+            if ranks % slots == 0 and ranks // slots <= len(lab.hosts):
+                return ranks // slots, slots
+    return 1, 1
+
+
+def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = ()) -> tuple[int | str, ...]:
+    """Return the whole numbers and words of a list such as ``1,2,each``; ``all`` is ``counts(most)``.
+
+    Raises UsageError.
+    """
+    found: list[int | str] = []
+    for part in [part.strip() for part in text.split(",") if part.strip()]:
+        if part == ALL:
+            found += counts(most)
+        elif part in words:
+            found.append(part)
+        elif part.isdigit() and int(part) > 0:
+            found.append(int(part))
+        else:
+            found = []
+            break
+    if not found:
+        known = "".join(f", {name}" for name in (ALL, *words))
+        raise UsageError(
+            f"{option} {text}: not a list of whole numbers from 1 on{known}", remedy=f"write {option} 1,2,3"
+        )
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,55 @@
+"""How a case ended, as records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hvlab import containers, stack
+from hvlab.cases import Case
+from hvlab.results import Record, utc
+from hvlab.schedule import Schedule
+from hvlab.workloads import Outcome
+
+
+def records(plan: Schedule, run_id: str, folder: Path, case: Case, found: Outcome) -> Iterator[Record]:
+    """Yield a record for each figure of a case, or one without a metric; ``folder`` is the run's."""
+    facts = json.loads((folder / "facts.json").read_text("utf-8"))
+    used = {host: facts[host] for host in case.hosts}
+    versions = {**stack.summary(used, plan.variant(case)), **found.versions}
+    params = {name: value for name, value in case.params.items() if name != "sizes"}
+    if case.container:
+        params["container"] = case.container
+        versions["image"] = containers.images(folder)[case.hosts[0]]
+    rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in found.figures]
+    for more, metric, value, unit in rows or [({}, None, None, None)]:
+        yield Record(
+            run_id=run_id,
+            case_id=case.id,
+            started_at=utc(found.started_at),
+            workload=case.workload,
+            launcher=case.launcher,
+            backend=case.backend,
+            proved_backend=found.proved_backend,
+            hosts=case.hosts,
+            slots_per_host=case.slots,
+            world_size=found.world_size,
+            params={**params, **more},
+            repeat=case.repeat,
+            metric=metric,
+            value=value,
+            unit=unit,
+            status=status(found),
+            error=found.error,
+            stack=versions,
+            raw_path=f"runs/{run_id}/{case.id}",
+        )
+
+
+def status(found: Outcome) -> str:
+    """Return ok, failed or skipped."""
+    if found.error is None:
+        return "ok"
+    return "skipped" if found.skipped else "failed"

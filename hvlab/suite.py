@@ -1,0 +1,222 @@
+"""Suites: named matrices in files, and how the command line's own wishes go into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hvlab.errors import UsageError, unknown
+from hvlab.inventory import Lab
+from hvlab.matrix import Block
+from hvlab.parameters import TUNING, Parameter, Value, find
+from hvlab.placement import EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
+from hvlab.stack import BACKENDS, PARALLEL, available, choose
+from hvlab.workloads import WORKLOADS, parameters
+
+FOLDER = Path(__file__).parent / "suites"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+_KEYS = ("about", "repeats", "timeout", "blocks")
+_BLOCK_KEYS = ("workload", "backends", "hosts", "slots", "devices", "set")
+# What one process alone has no use for.
+_OF_MANY = {"compression", "scaling", *(item.name for item in TUNING if item.name != "threads")}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A named matrix; ``blocks`` are as the file has them. ``repeats`` and ``timeout`` (s) may be unset."""
+
+    name: str
+    blocks: tuple[Mapping[str, Any], ...]
+    about: str = ""
+    repeats: int | None = None
+    timeout: int | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for, each None where it does not; ``sets`` are values by parameter."""
+
+    workloads: tuple[str, ...] | None = None
+    backends: tuple[str, ...] | None = None
+    hosts: str | None = None
+    slots: str | None = None
+    sets: Mapping[str, object] = field(default_factory=dict)
+
+
+def load(name: str) -> Suite:
+    """Return a suite by its name or from a file of one's own. Raises UsageError that names what is wrong."""
+    path = Path(name) if name.endswith((".yml", ".yaml")) else FOLDER / f"{name}.yml"
+    if path.parent == FOLDER and name not in NAMES:
+        raise unknown("suite", name, (*NAMES, "FILE.yml"))
+    try:
+        told = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"the suite {path} cannot be read: {error}") from error
+    where = f"the suite {path}" if path.parent != FOLDER else f"the suite {name}"
+    _check(told, _KEYS, where)
+    blocks = told.get("blocks")
+    if not isinstance(blocks, list) or not blocks:
+        raise UsageError(f"{where} has no blocks", remedy="list some: blocks: [{workload: allreduce}]")
+    for number, block in enumerate(blocks, 1):
+        _check(block, _BLOCK_KEYS, f"block {number} of {where}")
+        if "workload" not in block:
+            raise UsageError(f"block {number} of {where} has no workload")
+    for key in ("repeats", "timeout"):
+        if not isinstance(told.get(key, 1), int) or told.get(key, 1) < 1:
+            raise UsageError(f"{where}: {key} is no whole number from 1 on")
+    return Suite(
+        path.stem, tuple(blocks), str(told.get("about", "")), told.get("repeats"), told.get("timeout")
+    )
+
+
+def plain(asked: Asked, lab: Lab) -> Suite:
+    """Return the suite of a command line that names none: what it asks for, on every backend that can run."""
+    backends = asked.backends or tuple(choose([], lab))
+    return Suite("", ({"workload": list(asked.workloads or ["allreduce"]), "backends": list(backends)},))
+
+
+def blocks(suite: Suite, lab: Lab, asked: Asked) -> tuple[Block, ...]:
+    """Return the suite's blocks on ``lab``, what is asked for put in.
+
+    Raises UsageError where a name or a value is unknown, or no block has what is asked for.
+    """
+    chosen = [
+        (entry, name)
+        for entry in suite.blocks
+        for name in _workloads(entry)
+        if asked.workloads is None or name in asked.workloads
+    ]
+    if not chosen:
+        there = dict.fromkeys(name for entry in suite.blocks for name in _workloads(entry))
+        raise UsageError(
+            f"suite {suite.name} has no {', '.join(asked.workloads or ())}",
+            remedy=f"it has {', '.join(there)}",
+        )
+    names = list(dict.fromkeys(name for _, name in chosen))
+    _known(asked.sets, names, "--set")
+    for entry in suite.blocks:
+        _known(entry.get("set") or {}, _workloads(entry), "set")
+    mixed = any(_parallel(_backends(entry, lab, asked)) for entry, _ in chosen)
+    found = (block for entry, name in chosen for block in _blocks(entry, name, lab, asked, mixed=mixed))
+    return tuple(found)
+
+
+def _blocks(
+    entry: Mapping[str, Any], workload: str, lab: Lab, asked: Asked, *, mixed: bool
+) -> Iterator[Block]:
+    backends = _backends(entry, lab, asked)
+    known = parameters(workload)
+    sets = {**(entry.get("set") or {}), **asked.sets}
+    alone = tuple(name for name in backends if not BACKENDS[name].parallel)
+    if alone and mixed:
+        fit = {name: value for name, value in sets.items() if name not in _OF_MANY}
+        yield Block(workload, alone, (1,), (1,), _axes(fit, known))
+        backends = tuple(name for name in backends if name not in alone)
+    elif alone:
+        yield Block(
+            workload,
+            alone,
+            _hosts(asked.hosts or "1", lab),
+            _slots(asked.slots or "1", lab),
+            _axes(sets, known),
+        )
+        return
+    if not backends:
+        return
+    axes = _axes(sets, known)
+    if "devices" in entry and not (asked.hosts or asked.slots):
+        places = dict.fromkeys(spread(_count(number), lab) for number in _list(entry["devices"]))
+        yield from (Block(workload, backends, (hosts,), (slots,), axes) for hosts, slots in places)
+        return
+    hosts = asked.hosts or _text(entry.get("hosts"))
+    slots = asked.slots or _text(entry.get("slots"))
+    yield Block(workload, backends, _hosts(hosts, lab), _slots(slots, lab), axes)
+
+
+def _backends(entry: Mapping[str, Any], lab: Lab, asked: Asked) -> tuple[str, ...]:
+    """Return a block's backends: what is asked for, but for a block of one process alone.
+
+    Of its own, ``all`` is every data plane, ``first`` the one a lab has first: NCCL where there are GPUs.
+    """
+    given = _words(entry.get("backends", "all"))
+    if given == ["all"]:
+        own = PARALLEL
+    elif given == ["first"]:
+        own = tuple(sorted(available(lab.hosts), key=lambda name: not BACKENDS[name].gpu)[:1]) or PARALLEL
+    else:
+        own = tuple(_backend(name) for name in given)
+    return asked.backends if asked.backends and _parallel(own) else own
+
+
+def _parallel(backends: Sequence[str]) -> bool:
+    return any(BACKENDS[name].parallel for name in backends)
+
+
+def _hosts(text: str | None, lab: Lab) -> tuple[int | str, ...]:
+    if text is None:
+        return default_hosts(lab)
+    return parse_counts(text, "--hosts", most=len(lab.hosts), words=(EACH, PAIRS))
+
+
+def _slots(text: str | None, lab: Lab) -> tuple[int, ...]:
+    if text is None:
+        return default_slots(lab)
+    most = min(host.slots for host in lab.hosts)
+    return tuple(int(count) for count in parse_counts(text, "--slots", most=most))
+
+
+def _axes(given: Mapping[str, object], known: Sequence[Parameter]) -> dict[str, tuple[Value, ...]]:
+    found = {name: find(name, known) for name in given}
+    return {name: item.several(given[name]) for name, item in found.items() if item is not None}
+
+
+def _known(given: Mapping[str, object], workloads: Sequence[str], where: str) -> None:
+    """Refuse what is a parameter of none of the workloads."""
+    known = dict.fromkeys(item.name for name in workloads for item in parameters(name))
+    for name in given:
+        if name not in known:
+            raise unknown(f"parameter of {', '.join(workloads)} ({where})", name, known)
+
+
+def _workloads(entry: Mapping[str, Any]) -> list[str]:
+    names = _words(entry["workload"])
+    for name in names:
+        if name not in WORKLOADS:
+            raise unknown("workload", name, WORKLOADS)
+    return names
+
+
+def _backend(name: str) -> str:
+    if name not in BACKENDS:
+        raise unknown("backend", name, BACKENDS)
+    return name
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise UsageError(f"devices: {value!r} is no whole number from 1 on", remedy="write devices: [2, 4]")
+    return value
+
+
+def _check(told: object, known: Sequence[str], where: str) -> None:
+    if not isinstance(told, dict):
+        raise UsageError(f"{where} is no mapping", remedy=f"write {': ..., '.join(known)}: ...")
+    for key in told:
+        if key not in known:
+            raise unknown(f"key in {where}", str(key), known)
+
+
+def _list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _words(value: object) -> list[str]:
+    return [str(item) for item in _list(value)]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else ",".join(_words(value))

@@ -1,0 +1,176 @@
+"""The workloads' programs on virtual machines: right sums, trainings that learn, faults that are told."""
+
+import base64
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hvlab.datasets import prepare
+
+RANKS = Path(__file__).with_name("ranks.py")
+THERE = "/tmp/hvlab-ranks.py"
+HOSTS = ("t1", "t2", "t3")
+# Horovod's for torch: what it can add up. It can carry all but bfloat16.
+SUMMED = {"float16", "float32", "float64", "int32", "int64"}
+BYTES = {"int8", "uint8"}
+ADASUM = ("float16", "float32", "float64")
+# Of the digits' 500 test images; what chance gives is 10 %.
+CHANCE = 25
+
+
+@pytest.fixture(scope="module")
+def digits(lab):
+    """Return the digits' folder on every host, brought there by a training."""
+    lab.hvlab("bench", "--fresh", "--backend", "gloo", "--hosts", "3", "--slots", "1", *mnist(epochs=1))
+    return f"~/.hvlab/data/{prepare('digits').key}"
+
+
+@pytest.fixture(scope="module")
+def launch(lab):
+    """Return what runs ranks.py as one rank on each of the first hosts, and gives what rank 0 printed."""
+    text = base64.b64encode(RANKS.read_bytes()).decode()
+    for host in HOSTS:
+        lab.on(host, f"echo {text} | base64 -d >{THERE}")
+    lines = {}
+
+    def line(backend, hosts):
+        words = ("--backend", backend, "--hosts", str(hosts), "--slots", "1", "--workload", "allreduce")
+        (row,) = json.loads(lab.hvlab("bench", "--dry-run", "--format", "json", *words).stdout)
+        at = next(i for i, word in enumerate(row["argv"]) if word.endswith("/collective.py"))
+        return [*(f"{name}={value}" for name, value in row["env"].items()), *row["argv"][:at], THERE]
+
+    def run(backend, hosts, *words, expect=0):
+        key = (backend, hosts)
+        lines[key] = lines.get(key) or line(backend, hosts)
+        command = shlex.join(["env", *lines[key], *words]).replace("'~/", "~/'")
+        return lab.on("t1", shlex.join(["su", "-", "hvlab", "-c", command]), expect=expect)
+
+    return run
+
+
+def told(printed):
+    """Return the JSON among what a launcher printed."""
+    return json.loads(printed[printed.index("{") :].splitlines()[0])
+
+
+def mnist(**more):
+    return (
+        "--workload",
+        "mnist",
+        *(word for name, value in more.items() for word in ("--set", f"{name}={value}")),
+    )
+
+
+@pytest.mark.parametrize(("backend", "hosts"), [("mpi", 2), ("mpi", 3), ("gloo", 3)])
+def test_every_collective_of_every_type_is_right_or_refused(launch, backend, hosts):
+    seen = told(launch(backend, hosts, "collectives"))
+    assert {name: wrong for name, wrong in seen["wrong"].items() if wrong} == {}
+    for name in (*seen["wrong"], *seen["refused"]):
+        workload, dtype, op, *_ = name.split(".")
+        adds = workload in ("allreduce", "reducescatter")
+        can = dtype in (SUMMED if adds else SUMMED | BYTES)
+        if op == "adasum":
+            can = dtype in ADASUM and (backend, hosts) == ("mpi", 2)
+        assert (name in seen["wrong"]) is can, seen["refused"].get(name)
+    reasons = set(seen["refused"].values())
+    assert "Tensor type torch.BFloat16Tensor is not supported." in reasons
+    assert ("Adasum needs MPI, and these ranks are without" in reasons) is (backend == "gloo")
+
+
+def test_faults_in_what_came_are_seen(launch):
+    seen = told(launch("mpi", 2, "faults"))
+    for name, wrong in seen.items():
+        fault = name.split(".")[1]
+        assert wrong == {"none": 0, "element": 1}.get(fault, wrong), name
+        assert (wrong > 0) is (fault != "none"), name
+
+
+@pytest.mark.parametrize("backend", ["mpi", "gloo"])
+def test_gradients_arrive_as_well_as_their_bits_allow(launch, backend):
+    seen = told(launch(backend, 3, "averages"))
+    assert all(found["same"] for found in seen.values())
+    assert seen["bf16"]["once"] <= 2**-8
+    # 127 // 3 levels, and half of one is lost; what is lost comes later.
+    assert 0 < seen["8bit"]["once"] <= 0.5 / 42 + 1e-6
+    assert seen["8bit"]["mean_of_20"] <= 0.5 / 42 / 20 + 1e-6
+    assert seen["naive8"]["mean_of_20"] > 0.05
+    numbers = 7 * 5 + 33 + 3
+    assert {name: found["sent"] for name, found in seen.items()} == {
+        "bf16": 2 * 72,
+        "8bit": 72 + 3 * 4,
+        "naive8": numbers + 1,
+    }
+
+
+def test_compressed_gradients_train_as_well_and_cut_off_ones_not_at_all(launch, digits):
+    names = ("none", "fp16", "bf16", "8bit", "naive8")
+    seen = told(launch("mpi", 3, "trainings", digits, "20", "1,2", *names))
+    assert seen["checks"] == []
+    mean = {name: sum(found) / len(found) for name, found in seen["accuracy"].items()}
+    assert mean["none"] > 95
+    for name in ("fp16", "bf16", "8bit"):
+        # Half a point, and what two seeds leave to chance.
+        assert mean[name] > mean["none"] - 1.5, mean
+    assert mean["naive8"] < CHANCE
+    short = told(launch("gloo", 2, "trainings", digits, "4", "1", *names))
+    assert short["checks"] == []
+    mean = {name: found[0] for name, found in short["accuracy"].items()}
+    assert min(mean[name] for name in names[:-1]) > 80 > CHANCE > mean["naive8"], mean
+
+
+def test_one_process_alone_learns_without_horovod(lab, digits):
+    lab.hvlab("bench", "--fresh", "--backend", "serial", "--hosts", "1", *mnist(epochs=20))
+    records = {row["metric"]: row for row in lab.results_of("show")}
+    assert records["accuracy"]["value"] > 95
+    assert records["accuracy"]["proved_backend"] == "serial"
+    assert records["sent_bytes"]["value"] == 0
+    assert records["gradient_bytes"]["value"] == 21840 * 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--workload", "synthetic", "--set", "model=resnet18", "--set", "image=32", "--set", "batch=2"),
+        ("--workload", "rnn", "--set", "length=8", "--set", "batch=4"),
+    ],
+    ids=["synthetic", "rnn"],
+)
+def test_large_models_train_over_each_backend(lab, words):
+    lab.hvlab(
+        *("bench", "--fresh", "--backend", "mpi,gloo", "--hosts", "3", "--slots", "1", "--set", "steps=5"),
+        *words,
+    )
+    records = lab.results_of("show")
+    assert {(row["proved_backend"], row["status"]) for row in records} == {("mpi", "ok"), ("gloo", "ok")}
+    kept = {row["metric"]: row["value"] for row in records}
+    assert kept["sent_bytes"] == kept["gradient_bytes"] > 1e6
+    assert kept["flops"] > 1e7
+    assert kept["compute_time"] > 0
+
+
+def test_each_way_of_sending_is_proved(lab):
+    words = mnist(epochs=1, compression="fp16,bf16,8bit,naive8")
+    lab.hvlab("bench", "--fresh", "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", *words)
+    records = lab.results_of("show")
+    assert {(row["proved_backend"], row["status"]) for row in records} == {("mpi", "ok"), ("gloo", "ok")}
+    sent = {row["params"]["compression"]: row["value"] for row in records if row["metric"] == "sent_bytes"}
+    assert sent == {"fp16": 43680, "bf16": 43680, "8bit": 21840 + 8 * 4, "naive8": 21840}
+
+
+TRAINING = ("--workload", "mnist", "--epochs", "1")
+FAULTS = {
+    "sums": (("--workload", "allreduce", "--sizes", "4096"), "wrong elements at 4096 bytes"),
+    "weights": (TRAINING, "weights: those of the ranks [1] are not those of rank 0"),
+    "samples": (TRAINING, "samples: "),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_program_that_goes_wrong_says_so_and_ends_in_1(lab, launch, fault):
+    words, seen = FAULTS[fault]
+    output = f"/tmp/hvlab-broken/{fault}/result.json"
+    launch("mpi", 2, fault, *words, "--world-size", "2", "--hosts", "2", "--output", output, expect=1)
+    checks = json.loads(lab.on("t1", f"cat {output}"))["checks"]
+    assert any(seen in check for check in checks), checks
