@@ -55,10 +55,15 @@ def hardware(facts: Facts) -> dict[str, str | None]:
 
 
 def nics(facts: Facts) -> str | None:
-    """Return model, number and speed of the network cards."""
-    return _counted(
+    """Return model, number and speed of the network cards; the interfaces of a host that has no card."""
+    cards = (
         f"{nic.get('model') or nic.get('driver') or 'unknown model'}, {speed(nic.get('speed_mbit'))}"
         for nic in _seen(facts).get("nics") or []
+    )
+    return _counted(cards) or _joined(
+        f"virtual interface {name}"
+        for name, link in (_seen(facts).get("interfaces") or {}).items()
+        if link.get("cidrs")
     )
 
 

@@ -77,6 +77,11 @@ def test_what_is_not_there_is_none():
     assert set(told.values()) == {"none"}
 
 
+def test_a_host_without_a_card_has_its_virtual_interface():
+    links = {"host0": {"cidrs": ["198.18.0.11/24"]}, "docker0": {"cidrs": []}}
+    assert texts({"n1": host(nics=[], interfaces=links)})["NIC"] == "virtual interface host0"
+
+
 def test_a_probe_that_failed_is_none():
     told = texts({"n1": host(gpus=None, nics=None, topology=None, rdma=None, packages=None)})
     assert (told["GPU"], told["NIC"], told["GPU link"], told["GPUDirect RDMA"]) == ("none",) * 4

@@ -105,18 +105,19 @@ def averages(world):
     return found
 
 
-def trainings(world, data, epochs, seeds, *names):
-    """Return the accuracies that trainings with these compressions reach, one a seed, and failed checks."""
-    found, checks = {}, []
-    for name, seed in itertools.product(names, seeds.split(",")):
+def trainings(world, data, *asked):
+    """Return the accuracies that trainings reach, in their order, and failed checks.
+
+    Each is asked for as COMPRESSION:SEED:EPOCHS.
+    """
+    found, checks = [], []
+    for name, seed, epochs in (text.split(":") for text in asked):
         words = ["--workload", "mnist", "--data", data, "--epochs", epochs, "--seed", seed]
         words += ["--world-size", "1", "--hosts", "1", "--output", "x", "--compression", name]
-        options = train.parse(words)
-        task = tasks.Digits(options, world, "cpu")
-        run = train.Run(task, exchange.made(name, world))
+        run = train.Run(tasks.Digits(train.parse(words), world, "cpu"), exchange.made(name, world))
         run.train()
         checks += run.checks()
-        found.setdefault(name, []).append(run.told()["accuracy"])
+        found.append(run.told()["accuracy"])
     return {"accuracy": found, "checks": checks}
 
 
