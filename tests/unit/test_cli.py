@@ -230,19 +230,21 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
         failed = {"metric": None, "value": None, "unit": None, "status": "failed", "error": "boom"}
         skipped = {**failed, "status": "skipped", "error": "not built"}
         store.add([RECORD, replace(RECORD, case_id="c2", **failed), replace(RECORD, case_id="c3", **skipped)])
+        store.run_folder("r1").mkdir(parents=True)
         return "r1"
 
     monkeypatch.setattr("hvlab.bench.measure", measure)
     assert run(["bench", "-i", inventory, "--backend", "mpi", "--hosts", "3,4,5", "--slots", "1,2,3"]) == 1
     printed = capsys.readouterr()
     assert "1.5" in printed.out
-    assert printed.err.splitlines()[-7:] == [
+    assert printed.err.splitlines()[-8:] == [
         "failed: c2: boom",
         "skipped: c3: not built",
         "left out: allreduce-mpi-3x3-r1: 3 slots asked for, n1 has 2, n2 has 2, n3 has 2 (lab_slots)",
         "left out: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts asked for, the lab has 3",
         "left out: 3 cases, allreduce-mpi-5x1-r1 to allreduce-mpi-5x3-r1: 5 hosts asked for, the lab has 3",
-        f"run r1: 1 of 2 cases went well; raw files: {tmp_path / 'results/runs/r1'}",
+        "run r1: 1 of 2 cases went well",
+        f"summary: {tmp_path / 'results/runs/r1/summary.md'}; raw files beside it",
         "next: `hvlab report r1` makes tables and curves of it, and explains them",
     ]
 

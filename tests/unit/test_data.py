@@ -200,7 +200,12 @@ def test_a_disk_that_fills_up_meanwhile_is_told(ready, root, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda c: c[: len(c) // 2], lambda c: b"no gzip", lambda c: c[:-30] + b"x" * 30]
+    "damage",
+    [
+        lambda c: c[: len(c) // 2],
+        lambda c: b"no gzip",
+        lambda c: c[: len(c) // 2] + b"x" * 30 + c[len(c) // 2 + 30 :],
+    ],
 )
 def test_a_damaged_archive_on_the_controller_is_named(ready, root, damage):
     archive = datasets.archive(ready.folder)
