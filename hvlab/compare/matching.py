@@ -32,10 +32,10 @@ def match(a: Measurements, b: Measurements) -> Matches:
     """Return the cells of two runs side by side.
 
     They are the same if all that was asked for is; between runs that share no host, if as many hosts took
-    part. A case that failed before its first size is matched with every size the other run has of it.
+    part; where one was imported, if they have the same backend and the parameters that both runs tell. A case
+    that failed before its first size is matched with every size the other run has of it.
     """
-    by_count = not a.hosts & b.hosts
-    left, right = _keyed(a, by_count=by_count), _keyed(b, by_count=by_count)
+    left, right = _keyed(a, b), _keyed(b, a)
     found = [(cell, right.get(key) or right.get(whole(key))) for key, cell in left.items()]
     pairs = [(cell, other) for cell, other in found if other is not None]
     pairs += [
@@ -54,29 +54,53 @@ def differences(a: Measurements, b: Measurements) -> list[str]:
     return [
         *([f"lab: {a.lab} in A, {b.lab} in B"] if a.lab != b.lab else []),
         *_of_hosts(a, b),
+        *_of_origin(a, b),
         *_of_stacks(a, b),
         *_of_parameters(a, b),
     ]
 
 
-def _keyed(run: Measurements, *, by_count: bool) -> dict[Cell, Cell]:
-    """Return the cells by what has to be the same; the first of several that are alike but for hosts."""
+def _keyed(run: Measurements, other: Measurements) -> dict[Cell, Cell]:
+    """Return the cells by what has to be the same; the first of several that are alike but for the rest."""
+    told = _told(run), _told(other)
     found: dict[Cell, Cell] = {}
     for cell in run.cells:
-        hosts = ("",) * len(cell.hosts) if by_count else cell.hosts
-        found.setdefault(dataclasses.replace(cell, hosts=hosts), cell)
+        key = cell
+        if not run.hosts & other.hosts:
+            key = dataclasses.replace(key, hosts=("",) * len(cell.hosts))
+        if run.imported or other.imported:
+            silent = told[0].get(cell.workload, set()) ^ told[1].get(cell.workload, set())
+            key = dataclasses.replace(key, launcher="", params=key.without(*silent))
+        found.setdefault(key, cell)
+    return found
+
+
+def _told(run: Measurements) -> dict[str, set[str]]:
+    """Return the names of the parameters that a run tells, by workload."""
+    found: dict[str, set[str]] = {}
+    for cell in run.cells:
+        found.setdefault(cell.workload, set()).update(name for name, _ in cell.params if name != "size_bytes")
     return found
 
 
 def _sized(a: Cell, b: Cell) -> Cell:
     """Return A's cell, with the size where only B's has one."""
-    return a if whole(b) == b else dataclasses.replace(b, hosts=a.hosts)
+    size = b.get("size_bytes")
+    if size is None or a.get("size_bytes") is not None:
+        return a
+    return dataclasses.replace(a, params=tuple(sorted((*a.params, ("size_bytes", size)))))
 
 
 def _of_hosts(a: Measurements, b: Measurements) -> Iterator[str]:
     if not a.hosts & b.hosts:
         names = [", ".join(sorted(side.hosts)) for side in (a, b)]
         yield f"hosts: {names[0]} in A, {names[1]} in B; cells are matched by the number of hosts"
+
+
+def _of_origin(a: Measurements, b: Measurements) -> Iterator[str]:
+    imported = " and ".join(name for name, run in (("A", a), ("B", b)) if run.imported)
+    if imported:
+        yield f"imported: {imported}; cells are matched by backend, size and what else both runs tell"
 
 
 def _of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.cells import Cell, Measured, gather
+from hvlab.formats.foreign import UNKNOWN
 from hvlab.results import Record, Run
 from hvlab.workloads import WORKLOADS
 
@@ -26,6 +27,11 @@ class Measurements:
     def hosts(self) -> set[str]:
         """Return the names of the hosts that took part."""
         return {host for cell in self.cells for host in cell.hosts}
+
+    @property
+    def imported(self) -> bool:
+        """Return whether another program's output is all there is, which tells less than our own."""
+        return bool(self.cells) and {cell.launcher for cell in self.cells} == {UNKNOWN}
 
 
 def measurements(run: Run, records: Sequence[Record]) -> Measurements:

@@ -20,7 +20,8 @@ from hvlab.vlab.plan import Plan
 
 T = TypeVar("T")
 Report = Callable[[str, str], None]
-BOOT_SECONDS = 60.0
+# A node needs two on a quiet machine, and far more where others build and boot beside it.
+BOOT_SECONDS = 120.0
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
@@ -148,8 +149,8 @@ class Boot:
     def _each(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
         """Do the same to all nodes at the same time; raises one error for all nodes that fail."""
         with ThreadPoolExecutor(max_workers=32) as pool:
-            tasks = {node.name: pool.submit(work, node) for node in nodes}
             try:
+                tasks = {node.name: pool.submit(work, node) for node in nodes}
                 errors = [error for task in tasks.values() if (error := task.exception())]
             except BaseException:
                 self.interrupted.set()

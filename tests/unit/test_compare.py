@@ -191,6 +191,21 @@ def test_hosts_have_to_be_the_same_within_a_lab():
     assert rows.notes(found)[0] == "No cell is in both."
 
 
+def test_an_imported_run_is_matched_by_what_both_tell():
+    own = repeated(5, params={"cycle_time": 1, "iterations": 20})
+    foreign = [
+        replace(record, launcher="unknown", params={k: record.params[k] for k in ("size_bytes", "dtype")})
+        for record in repeated(5, factor=1.2)
+    ]
+    found = compare(measured(own), measured(foreign))
+    assert kinds(found) == ["faster", "faster"]
+    assert (found.only_a, found.only_b) == ((), ())
+    assert found.rows[0].cell.get("cycle_time") == 1
+    assert [told for told in found.differences if told.startswith("imported: B;")]
+    other = [replace(record, params={**record.params, "dtype": "float16"}) for record in foreign]
+    assert compare(measured(own), measured(other)).rows == ()
+
+
 def test_names_hold_only_what_tells_cells_apart():
     cells = list(measured(sizes(1) + sizes(1, hosts=("n1", "n3")) + sizes(1, slots=2)).cells)
     assert list(case_names(cells).values()) == ["1K n1+n2", "1M n1+n2", "1K n1+n3", "1M n1+n3", "1K", "1M"]
