@@ -183,7 +183,10 @@ class _Run:
             remedy = "bring it back; the same command goes on from there"
             raise UnreachableError(f"a host was lost:\n{text}", remedy=remedy)
         if play.faults:
-            raise CheckError(f"the playbook failed:\n{text}", remedy="run `hvlab provision`, then this again")
+            remedy = (
+                "mend what it tells, with `hvlab provision` where the stack is not as it was; then this again"
+            )
+            raise CheckError(f"the playbook failed:\n{text}", remedy=remedy)
         if self.lacking:
             seen = f"Ansible ended with {play.rc}, {len(self.lacking)} cases were not run"
             raise HvlabError(f"{seen}:\n{play.last_words()}")

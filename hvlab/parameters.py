@@ -11,7 +11,7 @@ from typing import Any, Literal
 from hvlab.errors import UsageError, unknown
 from hvlab.sizes import parse_size, parse_sizes, shown
 
-Kind = Literal["int", "float", "text", "flag", "bytes", "sizes", "data"]
+Kind = Literal["int", "float", "text", "flag", "bytes", "sizes", "data", "seed"]
 Value = str | int | float | bool | tuple[int, ...]
 
 _FLAGS = {
@@ -26,8 +26,13 @@ _FLAGS = {
 }
 
 
-_READERS: Mapping[str, Callable[[str], float]] = {"int": int, "float": float, "bytes": parse_size}
-_NOUNS = {"int": "whole number", "float": "number", "bytes": "size in bytes"}
+_READERS: Mapping[str, Callable[[str], float]] = {
+    "int": int,
+    "seed": int,
+    "float": float,
+    "bytes": parse_size,
+}
+_NOUNS = {"int": "whole number", "seed": "whole number", "float": "number", "bytes": "size in bytes"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class Parameter:
     """Something that can be set. ``least`` is the smallest number there is; ``choices`` holds all values.
 
     Of kind ``sizes`` is a list of bytes, which one case goes through; all others may have several values, and
-    each makes cases of its own. Of kind ``data`` is the name or the folder of a data set.
+    each makes cases of its own. Of kind ``data`` is the name or the folder of a data set; of kind ``seed`` is
+    the first repeat's seed, each further repeat having the next.
     """
 
     name: str

@@ -32,6 +32,8 @@ def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
         value = case.params[parameter.name]
         if parameter.kind == "data" and value != _MADE:
             value = f"{DATA_FOLDER}/{(keys or {}).get(value, Path(value).name)}"
+        if parameter.kind == "seed":
+            value += case.repeat - 1
         words += [f"--{parameter.name.replace('_', '-')}", word(value)]
     return (*words, *([] if BACKENDS[case.backend].parallel else ["--serial"]))
 

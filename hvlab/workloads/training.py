@@ -106,7 +106,13 @@ TRAININGS = (
         Parameter("batch", "int", 64, "Samples of a step."),
         Parameter("epochs", "int", 2, "How often the data is gone through."),
         Parameter("lr", "float", 0.05, "Learning rate of one rank.", least=0),
-        Parameter("seed", "int", 42, "Of the weights and of the order of the samples.", least=0),
+        Parameter(
+            "seed",
+            "seed",
+            42,
+            "Of weights and sample order in the first repeat; the next has the next.",
+            least=0,
+        ),
         frameworks=("torch", "tensorflow"),
     ),
     _workload(

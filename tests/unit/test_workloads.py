@@ -2,6 +2,7 @@
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -421,6 +422,11 @@ def strings(*names):
 )
 def test_the_program_gets_all_it_must_check(wanted, told):
     assert " ".join(argv(case(**wanted), {"digits": "abc"})) == told
+
+
+def test_each_repeat_has_a_seed_of_its_own():
+    words = [argv(replace(case(workload="mnist", seed=7), repeat=repeat)) for repeat in (1, 2, 3)]
+    assert [one[one.index("--seed") + 1] for one in words] == ["7", "8", "9"]
 
 
 def test_one_process_alone_is_told_so():
