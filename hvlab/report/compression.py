@@ -26,7 +26,7 @@ from hvlab.report.blocks import (
 )
 from hvlab.report.data import ReportData
 from hvlab.report.words import clock
-from hvlab.statistics.interval import median
+from hvlab.statistics.interval import Interval, median
 
 ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
 _TIMES = ("real", "user", "sys")
@@ -118,23 +118,33 @@ def details(one: Comparison, number: int = 1) -> Table:
 
 
 def remarks(one: Comparison) -> Iterator[tuple[str, Value]]:
-    """Yield what the accuracies say of each compression beside none: kept, lost or gained, and a sentence."""
-    found: dict[tuple[str, str], list[tuple[Cell, float]]] = {}
+    """Yield what the accuracies say of each compression beside none: kept, lost, gained or open."""
+    found: dict[tuple[str, str], list[tuple[Cell, Interval]]] = {}
     for cell, measured in one.rows:
-        lost = _lost(cell, measured, one)
-        if lost is not None:
-            verdict = "kept" if abs(lost) <= _HALF_A_POINT else "lost" if lost < 0 else "gained"
-            found.setdefault((verdict, str(cell.get("compression"))), []).append((cell, lost))
+        change = _change(cell, measured, one)
+        if change is not None:
+            found.setdefault((_verdict(change), str(cell.get("compression"))), []).append((cell, change))
     for (verdict, _), cells in found.items():
         points = tuple(
-            Say("compression.at", {"points": Number(abs(lost), "", 2), "devices": cell.ranks})
-            for cell, lost in cells
+            Say("compression.at", {"points": _signed(change.mid), "devices": cell.ranks})
+            for cell, change in cells
         )
         values: dict[str, Value] = {"algorithm": algorithm(cells[0][0]), "points": Several(points)}
         yield verdict, Say(f"compression.{verdict}", values)
 
 
 _HALF_A_POINT = 0.5
+
+
+def _verdict(change: Interval) -> str:
+    """Return lost or gained only where the repeats leave no doubt of it."""
+    if abs(change.mid) <= _HALF_A_POINT:
+        return "kept"
+    return "lost" if change.high < 0 else "gained" if change.low > 0 else "open"
+
+
+def _signed(points: float) -> Value:
+    return Say("signed.minus" if points < 0 else "signed.plus", {"value": Number(abs(points), "", 2)})
 
 
 def algorithm(cell: Cell) -> Value:
@@ -185,7 +195,7 @@ def _accuracy(measured: Measured) -> Value:
 
 def _detail(cell: Cell, measured: Measured, one: Comparison) -> tuple[Value, ...]:
     steps, accuracies, sent = (measured.of(name) for name in ("step_time", "accuracy", "sent_bytes"))
-    lost = _lost(cell, measured, one)
+    change = _change(cell, measured, one)
     return (
         algorithm(cell),
         Several((labels.backend(cell.backend), labels.short(len(cell.hosts), cell.slots))),
@@ -193,9 +203,7 @@ def _detail(cell: Cell, measured: Measured, one: Comparison) -> tuple[Value, ...
         Number(statistics.median(steps), "s") if steps else NOTHING,
         _range(steps, "s"),
         _range(accuracies, "%"),
-        Say("signed.minus" if lost < 0 else "signed.plus", {"value": Number(abs(lost), "", 2)})
-        if lost is not None
-        else NOTHING,
+        _signed(change.mid) if change else NOTHING,
     )
 
 
@@ -210,18 +218,22 @@ def _range(values: Iterable[float], unit: str, digits: int = 3) -> Value:
 _TWO = 2
 
 
-def _lost(cell: Cell, measured: Measured, one: Comparison) -> float | None:
-    """Return the accuracy against the same training without compression, in points of percent."""
+def _change(cell: Cell, measured: Measured, one: Comparison) -> Interval | None:
+    """Return the accuracy against the same training without compression, in points of percent.
+
+    A repeat is held against that of the same number, which had the same seed.
+    """
     if cell.backend == "serial" or (cell.get("compression") or "none") == "none":
         return None
-    values = measured.of("accuracy")
     whole = next(
         (
-            other.of("accuracy")
+            other.values.get("accuracy", {})
             for base, other in one.rows
             if base.backend == cell.backend and base.hosts == cell.hosts and base.slots == cell.slots
             and (base.get("compression") or "none") == "none"
         ),
-        (),
+        {},
     )  # fmt: skip
-    return statistics.median(values) - statistics.median(whole) if values and whole else None
+    values = measured.values.get("accuracy", {})
+    changes = [values[repeat] - whole[repeat] for repeat in sorted(values.keys() & whole.keys())]
+    return median(changes) if changes else None

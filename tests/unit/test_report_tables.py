@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.cells import gather
-from hvlab.report import conditions
+from hvlab.cells import Cell, Measured, gather
+from hvlab.report import compression, conditions
 from hvlab.report.blocks import Paragraph, Table
 from hvlab.report.data import Head, ReportData
 from hvlab.report.document import document
@@ -186,9 +186,27 @@ def test_lost_accuracy_is_a_warning_and_kept_accuracy_is_told():
         if isinstance(block, Paragraph) and block.style == "warning"
     ]
     assert any(
-        text.startswith("float8 (8 bit), plain cast: accuracy is lost, 89 points") for text in warnings
+        text.startswith("float8 (8 bit), plain cast: accuracy is lost, −89 points") for text in warnings
     )
     assert not any("shared scale" in text for text in warnings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ((0.4, -0.2, 0.4, 0.0, -0.4), "kept"),
+        ((-2.0, -1.8, -2.4, -1.6, -2.2), "lost"),
+        ((2.0, 1.8, 2.4, 1.6, 2.2), "gained"),
+        ((-0.8, 1.4, -1.2, 1.0, -0.6), "open"),
+    ],
+)
+def test_accuracies_of_the_same_seed_are_compared(changes, verdict):
+    before = {1: 90.0, 2: 96.0, 3: 92.0, 4: 94.0, 5: 98.0}
+    cell = Cell("mnist", "mpi", "mpirun", ("n1", "n2"), 1, (("compression", "none"),))
+    packed = replace(cell, params=(("compression", "8bit"),))
+    after = {repeat: before[repeat] + change for repeat, change in enumerate(changes, 1)}
+    rows = tuple((one, Measured({"accuracy": values})) for one, values in ((cell, before), (packed, after)))
+    assert [found for found, _ in compression.remarks(compression.Comparison("mnist", (), rows))] == [verdict]
 
 
 def test_a_run_without_compression_has_no_such_part():
