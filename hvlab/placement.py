@@ -55,13 +55,15 @@ def default_slots(lab: Lab) -> tuple[int, ...]:
 
 
 def spread(devices: int, lab: Lab) -> tuple[int, int]:
-    """Return hosts and slots for that many ranks, or for what the lab has, on as few hosts as can be."""
+    """Return hosts and slots for that many ranks, on as few hosts as can be.
+
+    Where they do not fit it is one rank on each of so many hosts, or so many on the only host there is.
+    """
     most = most_slots(lab)
-    for ranks in range(devices, 1, -1):
-        for slots in range(min(ranks, most), 0, -1):
-            if ranks % slots == 0 and ranks // slots <= len(lab.hosts):
-                return ranks // slots, slots
-    return 1, 1
+    for slots in range(min(devices, most), 0, -1):
+        if devices % slots == 0 and devices // slots <= len(lab.hosts):
+            return devices // slots, slots
+    return (devices, 1) if len(lab.hosts) > 1 else (1, devices)
 
 
 def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = ()) -> tuple[int | str, ...]:

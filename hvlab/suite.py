@@ -65,6 +65,10 @@ def load(name: str) -> Suite:
         _check(block, _BLOCK_KEYS, f"block {number} of {where}")
         if "workload" not in block:
             raise UsageError(f"block {number} of {where} has no workload")
+        sets = block.get("set") or {}
+        if not isinstance(sets, dict) or not all(isinstance(name, str) for name in sets):
+            seen = f"set in block {number} of {where} is no mapping of parameters to values"
+            raise UsageError(seen, remedy="write set: {batch: [32, 64]}")
     for key in ("repeats", "timeout"):
         if not isinstance(told.get(key, 1), int) or told.get(key, 1) < 1:
             raise UsageError(f"{where}: {key} is no whole number from 1 on")

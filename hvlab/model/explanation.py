@@ -30,6 +30,7 @@ WORDS: Mapping[str, str] = {
     "no_fit": "there is no fit of {backend}'s allreduce in this topology",
     # What a prediction cannot say.
     "hidden_unknown": "no step at several ranks was measured: that nothing is hidden is assumed",
+    "check_seen": "the allreduce behind it was fitted at the same number of ranks",
     "hidden_borrowed": "how much is hidden was measured with {scaling} scaling",
     "overhead": "a step at several ranks takes {overhead_ms:.3g} ms more than compute and allreduce explain",
     "beyond_size": "a step sends {factor:.1f} times the largest size measured",

@@ -93,6 +93,7 @@ def predict(
             size_factor=size / found.sweep.sizes[-1],
             overhead_s=float(shown.overhead_s[0]),
             check=abs(checked.error) if checked else None,
+            seen=checked is not None and checked.sweep_ranks >= checked.ranks,
             virtual=virtual,
         ),
     )

@@ -61,12 +61,14 @@ def of_prediction(
     size_factor: float,
     overhead_s: float,
     check: float | None,
+    seen: bool,
     virtual: bool,
 ) -> tuple[Explanation, ...]:
     """Return the warnings that belong to a prediction.
 
     ``source`` holds the steps that told how much is hidden, ``size_factor`` is the bytes of a step over the
-    largest size of the sweep, ``check`` the relative error of the largest step.
+    largest size of the sweep, ``check`` the relative error of the largest step, whose
+    number of ranks the sweep has ``seen`` or not.
     """
     found: list[Explanation] = []
     if training.serial_base:
@@ -81,6 +83,8 @@ def of_prediction(
         found.append(Explanation("beyond_size", {"factor": size_factor}))
     if training.scaling == "strong" and training.get("batch"):
         found.append(Explanation("batch_limit", {"batch": training.get("batch")}))
+    if seen:
+        found.append(Explanation("check_seen"))
     if check is not None and check > _GOOD:
         found.append(Explanation("poor_check", {"error": check}))
     if virtual:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hvlab.model.explanation import Explanation
 from hvlab.report import labels, verdicts
@@ -19,16 +20,39 @@ def section(
 
     ``told`` is what the repeats carry, ``found`` what the model explains, ``terms`` where the time goes.
     """
-    several = len({cell.backend for cell, measured in data.cells.items() if measured.ok} - {"serial"}) > 1
-    intro = Paragraph(Say("comparison.intro")) if several else Paragraph(Say("comparison.none"), "note")
-    blocks: list[Block] = [intro]
+    blocks: list[Block] = [_intro(data)]
     if told:
         blocks.append(verdicts.table(told))
-    faster = of_kind(found, "faster")
+    faster = [_carried(one, told) for one in of_kind(found, "faster")]
     if faster:
         said = tuple(Say("comparison.line", {"about": about(one), "reason": reason(one)}) for one in faster)
         blocks += [Heading(Say("comparison.reasons")), Points(said)]
     return Section("comparison", Say("comparison.title"), (*blocks, *terms, *proof(data)))
+
+
+def _intro(data: ReportData) -> Paragraph:
+    """Return what is compared, or why nothing is."""
+    tried = {cell.backend for cell in data.cells} - {"serial"}
+    seen = {cell.backend for cell, measured in data.cells.items() if measured.ok} - {"serial"}
+    if len(seen) > 1:
+        return Paragraph(Say("comparison.intro"))
+    return Paragraph(Say("comparison.one_shown" if len(tried) > 1 else "comparison.none"), "note")
+
+
+def _carried(one: Explanation, told: Sequence[Told]) -> Explanation:
+    """Return an explanation, or that both are alike where no repeats of a collective carry what it says."""
+    first, second = one.names["faster"], one.names["slower"]
+    inside = one.names["topology"] == "inside"
+    sure = {
+        each.winner
+        for each in told
+        if each.sure
+        and each.rivals.collective
+        and {each.rivals.one, each.rivals.other} == {first, second}
+        and (each.rivals.layout[0] == 1) is inside
+    }
+    wanted = {first, second} if one.key == "faster.crossing" else {first}
+    return one if wanted <= sure else replace(one, key="faster.alike")
 
 
 def proof(data: ReportData) -> list[Block]:

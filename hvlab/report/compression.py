@@ -26,7 +26,7 @@ from hvlab.report.blocks import (
 )
 from hvlab.report.data import ReportData
 from hvlab.report.words import clock
-from hvlab.statistics.interval import Interval, median
+from hvlab.statistics.interval import Interval, mean, median
 
 ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
 _TIMES = ("real", "user", "sys")
@@ -236,4 +236,4 @@ def _change(cell: Cell, measured: Measured, one: Comparison) -> Interval | None:
     )  # fmt: skip
     values = measured.values.get("accuracy", {})
     changes = [values[repeat] - whole[repeat] for repeat in sorted(values.keys() & whole.keys())]
-    return median(changes) if changes else None
+    return mean(changes) if changes else None

@@ -61,13 +61,15 @@ def hosts(names: Sequence[str]) -> Value:
 
 def layout(hosts: int, slots: int) -> Say:
     """Return a number of servers and of ranks on each in words."""
+    if not slots:
+        return Say("layout.unknown")
     kind = ("one" if slots == 1 else "inside") if hosts == 1 else "across" if slots == 1 else "both"
     return Say(f"layout.{kind}", {"hosts": hosts, "slots": slots})
 
 
 def short(hosts: int, slots: int) -> Say:
     """Return a number of servers and of ranks on each in figures."""
-    return Say("layout.short", {"hosts": hosts, "slots": slots})
+    return Say("layout.short", {"hosts": hosts, "slots": slots}) if slots else Say("layout.unknown")
 
 
 def scaling(kind: str) -> Say:

@@ -74,6 +74,8 @@ def _tables(found: Sequence[Study], kind: str, wanted: Callable[[Row], bool]) ->
                 "scaling": labels.scaling(study.scaling),
             }
             blocks.append(table(rows, f"{kind}-{number}", Say(f"scaling.caption_{kind}", values)))
+            if any(row.step for row in rows) and not any(row.speedup for row in rows):
+                blocks.append(Paragraph(Say("scaling.no_base"), "note"))
     return blocks
 
 

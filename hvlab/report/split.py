@@ -11,6 +11,7 @@ from hvlab.report.data import ReportData
 from hvlab.report.spread import Spread
 from hvlab.report.study import Study
 from hvlab.scaling import HostCheck, Slowdown, slowdowns
+from hvlab.statistics import ratio
 
 
 def section(data: ReportData, found: Sequence[Study], checks: Sequence[HostCheck]) -> Section | None:
@@ -72,8 +73,10 @@ def _table(lost: Sequence[_Loss]) -> Table:
 
 
 def _remark(loss: _Loss) -> Iterator[Value]:
-    """Yield which of both costs more, where their intervals are apart."""
+    """Yield which of both costs more, where their intervals are apart and the repeats carry them."""
     inside, between = loss.slowdown.inside, loss.slowdown.between
+    if loss.slowdown.repeats < ratio.CARRIES:
+        return
     if inside and between and (inside.low > between.high or between.low > inside.high):
         larger = "inside" if inside.mid > between.mid else "between"
         yield Say(f"split.larger_{larger}", {

@@ -52,11 +52,11 @@ class Group:
 
     @property
     def telling(self) -> set[Layout]:
-        """Return the layouts to look at first: the most slots of one host, the most hosts."""
+        """Return the layouts to look at first: the most slots of one host, the most hosts, one not known."""
         inside = [layout for layout in self.layouts if layout[0] == 1]
-        across = [layout for layout in self.layouts if layout[0] > 1]
+        across = [layout for layout in self.layouts if layout[0] > 1 and layout[1]]
         most = [max(across, key=lambda layout: (layout[0], -layout[1]))] if across else []
-        return {*inside[-1:], *most}
+        return {*inside[-1:], *most, *(layout for layout in self.layouts if not layout[1])}
 
 
 def groups(data: ReportData) -> list[Group]:
@@ -67,7 +67,7 @@ def groups(data: ReportData) -> list[Group]:
     found: dict[tuple[str, labels.Params], dict[tuple[str, Layout], dict[int, Measured]]] = {}
     for cell, measured in folded(data.collectives).items():
         size = cell.get("size_bytes")
-        if isinstance(size, int) and measured.ok and cell.ranks > 1:
+        if isinstance(size, int) and measured.ok and cell.ranks != 1:
             lines = found.setdefault((cell.workload, cell.without("size_bytes")), {})
             line = lines.setdefault((labels.plane(cell), (len(cell.hosts), cell.slots)), {})
             line.setdefault(size, measured)

@@ -39,6 +39,11 @@ class Told:
         return self.verdict.kind in ("faster", "slower")
 
     @property
+    def winner(self) -> str:
+        """Return the one that is quicker, if it is sure that one is."""
+        return self.rivals.one if self.verdict.kind == "faster" else self.rivals.other
+
+    @property
     def apart(self) -> float:
         """Return how far apart both are: the logarithm of their ratio, without its sign."""
         return abs(math.log(self.verdict.ratio.mid)) if self.verdict.ratio else 0.0

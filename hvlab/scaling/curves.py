@@ -96,11 +96,13 @@ class Slowdown:
     """How much longer a step takes with ``ranks`` ranks than with one, for the same work of each rank.
 
     ``inside`` is of all ranks on one host, ``between`` of each on a host of its own; None: not measured.
+    ``repeats`` is how many there were at least of what is compared.
     """
 
     ranks: int
     inside: Interval | None
     between: Interval | None
+    repeats: int
 
 
 def curves(cells: Mapping[Cell, Measured]) -> list[Curve]:
@@ -127,6 +129,7 @@ def slowdowns(curve: Curve, cells: Mapping[Cell, Measured]) -> list[Slowdown]:
         return []
     alone = cells[curve.base].of("step_time")
     found: dict[int, dict[str, Interval]] = {}
+    repeats: dict[int, int] = {}
     for point in reversed(curve.points):
         if point.ranks == 1 or not (point.inside or point.across):
             continue
@@ -135,8 +138,10 @@ def slowdowns(curve: Curve, cells: Mapping[Cell, Measured]) -> list[Slowdown]:
         lost = ratio.medians(step, alone)
         if lost:
             found.setdefault(point.ranks, {})["inside" if point.inside else "between"] = lost
+            repeats[point.ranks] = min(repeats.get(point.ranks, len(alone)), len(step))
     return [
-        Slowdown(ranks, parts.get("inside"), parts.get("between")) for ranks, parts in sorted(found.items())
+        Slowdown(ranks, parts.get("inside"), parts.get("between"), repeats[ranks])
+        for ranks, parts in sorted(found.items())
     ]
 
 

@@ -10,6 +10,9 @@ from functools import cache
 
 from hvlab.statistics.interval import Interval
 
+# So many figures on each side carry an interval of 95 %.
+CARRIES = 4
+
 
 def medians(a: Sequence[float], b: Sequence[float], *, level: float = 0.95) -> Interval | None:
     """Return the median of ``a`` over that of ``b`` with its interval; None where one is not above zero.

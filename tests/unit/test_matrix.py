@@ -52,13 +52,14 @@ def test_default_slots():
         (2, 3, 1, (2, 1)),
         (4, 3, 2, (2, 2)),
         (4, 1, 4, (1, 4)),
-        (4, 3, 1, (3, 1)),
+        (4, 3, 1, (4, 1)),
         (4, 2, 3, (2, 2)),
-        (3, 2, 2, (1, 2)),
-        (2, 1, 1, (1, 1)),
+        (3, 2, 2, (3, 1)),
+        (1, 1, 1, (1, 1)),
+        (2, 1, 1, (1, 2)),
     ],
 )
-def test_devices_are_spread_as_the_lab_allows(devices, hosts, slots, place):
+def test_devices_are_spread_over_as_few_hosts_as_can_be(devices, hosts, slots, place):
     assert spread(devices, lab(hosts, slots=slots)) == place
 
 

@@ -187,6 +187,7 @@ def test_where_no_smaller_sweep_is_the_check_says_so():
     found = predict(training_of(steps(RING, ranks=(1, 2))), fitted(RING, ranks=(2,)))
     assert isinstance(found, Prediction)
     assert (found.check.ranks, found.check.sweep_ranks) == (2, 2)
+    assert "check_seen" in [warning.key for warning in found.warnings]
 
 
 def test_the_band_holds_at_least_the_error_of_the_check():

@@ -197,7 +197,8 @@ def test_lost_accuracy_is_a_warning_and_kept_accuracy_is_told():
         ((0.4, -0.2, 0.4, 0.0, -0.4), "kept"),
         ((-2.0, -1.8, -2.4, -1.6, -2.2), "lost"),
         ((2.0, 1.8, 2.4, 1.6, 2.2), "gained"),
-        ((-0.8, 1.4, -1.2, 1.0, -0.6), "open"),
+        ((-2.0, 1.0, -3.0, 1.0, -2.0), "open"),
+        ((-80.0,), "open"),
     ],
 )
 def test_accuracies_of_the_same_seed_are_compared(changes, verdict):

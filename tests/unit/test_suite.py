@@ -60,15 +60,30 @@ def test_lab4_compares_one_process_with_every_compression_on_2_and_4_devices():
     found, left = ids("lab4", lab(3, slots=2))
     assert found == sorted(
         [
-            "mnist-serial-1x1-epochs=10",
+            "mnist-serial-1x1-epochs=20",
             *(
-                f"mnist-mpi-{place}-epochs=10{which}"
+                f"mnist-mpi-{place}-epochs=20{which}"
                 for place in ("1x2", "2x2")
                 for which in ("", *(f"-compression={name}" for name in ("fp16", "bf16", "8bit", "naive8")))
             ),
         ]
     )
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("there", "place", "reason"),
+    [
+        (lab(1, slots=2), "1x4", "4 slots asked for, n1 has 2 (lab_slots)"),
+        (lab(3, slots=1), "4x1", "4 hosts asked for, the lab has 3"),
+    ],
+)
+def test_devices_that_a_lab_has_no_room_for_are_listed_with_their_reason(there, place, reason):
+    found, left = ids("lab4", there)
+    assert {one.case.split("-")[2] for one in left} == {place}
+    assert {one.reason for one in left} == {reason}
+    assert len(left) == 5
+    assert len(found) == 6
 
 
 def test_lab4_on_gpus_is_over_nccl():
