@@ -26,7 +26,8 @@ from hvlab.report.blocks import (
 )
 from hvlab.report.data import ReportData
 from hvlab.report.words import clock
-from hvlab.statistics.interval import Interval, mean, median
+from hvlab.statistics.interval import Interval, median
+from hvlab.statistics.student import mean
 
 ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
 _TIMES = ("real", "user", "sys")

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import special
-
 _LONG_ENOUGH = 20
 _MOST_LAG = 0.97
 # Blocks hold their neighbours together, and so n/l of them vary less than the series does. Drawing
@@ -49,18 +47,6 @@ def median(values: Sequence[float], *, level: float = 0.95) -> Interval:
     low = _first(len(values), lambda rank: resamples.at_least((drawn + 1) // 2, ordered[rank]) > tail)
     high = _first(len(values), lambda rank: resamples.at_least(drawn // 2 + 1, ordered[rank]) >= 1 - tail)
     return Interval(min(ordered[low], mid), mid, max(ordered[high], mid))
-
-
-def mean(values: Sequence[float], *, level: float = 0.95) -> Interval:
-    """Return the mean of independent values with Student's interval; that of one value has no bounds.
-
-    Raises ValueError where there is no value.
-    """
-    mid = statistics.fmean(values)
-    if len(values) == 1:
-        return Interval(-math.inf, mid, math.inf)
-    reach = special.stdtrit(len(values) - 1, (1 + level) / 2) * statistics.stdev(values) / len(values) ** 0.5
-    return Interval(mid - reach, mid, mid + reach)
 
 
 def block(values: Sequence[float]) -> int:

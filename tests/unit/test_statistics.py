@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hvlab.statistics import interval, laggard, permutation, ratio, verdict, warmup, welch
+from hvlab.statistics import interval, laggard, permutation, ratio, student, verdict, warmup, welch
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
 
@@ -196,6 +196,12 @@ def test_the_interval_of_a_correlated_series_is_wider(lag, size, least):
     kept = statistics.fmean(one.high - one.low for one, _ in found)
     lost = statistics.fmean(other.high - other.low for _, other in found)
     assert kept > lost * (1 + lag / 5)
+
+
+def test_the_mean_has_students_interval():
+    found = student.mean([1.0, 2.0, 3.0])
+    assert (found.low, found.mid, found.high) == pytest.approx((2 - 2.4841, 2.0, 2 + 2.4841), abs=1e-4)
+    assert student.mean([4.0]) == interval.Interval(-math.inf, 4.0, math.inf)
 
 
 def test_the_level_widens_the_interval():
