@@ -20,6 +20,7 @@ _BADNESS = ("ok", "skipped", "failed")
 
 # Stands for a case's name in a command that several cases share.
 _SHARED = "<case>"
+_SEED = "<seed>"
 
 
 @dataclass(frozen=True)
@@ -136,15 +137,25 @@ class _Files:
 
 
 def _commands(files: _Files) -> tuple[Command, ...]:
-    """Return every command; cases whose commands differ in their own name only share one."""
-    found: dict[str, list[str]] = {}
+    """Return every command; cases whose commands differ in their own name and seed only share one."""
+    found: dict[str, dict[str, str]] = {}
     for path in sorted(files.folder.glob("*/argv.json")):
         case = path.parent.name
         argv = [str(word) for word in files.json(f"{case}/argv.json", [])]
+        place = argv.index("--seed") + 1 if "--seed" in argv[:-1] else None
+        seed = argv[place] if place else ""
+        if place:
+            argv[place] = _SEED
         env = [f"{name}={value}" for name, value in files.json(f"{case}/env.json", {}).items()]
         line = shlex.join([*(["env", *env] if env else []), *argv])
-        found.setdefault(line.replace(case, _SHARED), []).append(case)
-    return tuple(
-        Command(tuple(cases), line if len(cases) > 1 else line.replace(_SHARED, cases[0]))
-        for line, cases in found.items()
-    )
+        found.setdefault(line.replace(case, _SHARED), {})[case] = seed
+    return tuple(_command(line, seeds) for line, seeds in found.items())
+
+
+def _command(line: str, seeds: Mapping[str, str]) -> Command:
+    """Return a command of the cases that ``seeds`` names, with the case and the seed where there is one."""
+    if len(seeds) == 1:
+        line = line.replace(_SHARED, next(iter(seeds)))
+    if len(set(seeds.values())) == 1:
+        line = line.replace(shlex.quote(_SEED), next(iter(seeds.values())))
+    return Command(tuple(seeds), line)

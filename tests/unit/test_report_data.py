@@ -55,6 +55,16 @@ def test_cases_whose_commands_differ_in_their_name_only_share_one(tmp_path, make
     assert words == ["env", *(f"{name}={value}" for name, value in made.env.items()), *made.argv]
 
 
+@pytest.mark.parametrize(("seeds", "said"), [((42, 43), "--seed '<seed>'"), ((42, 42), "--seed 42")])
+def test_cases_whose_commands_differ_in_their_seed_share_one(tmp_path, maker, seeds, said):
+    store = runs.store(tmp_path, maker)
+    for repeat, seed in enumerate(seeds, 1):
+        argv = ["python", "train.py", "--seed", str(seed)]
+        (store.run_folder("r1") / f"mnist-mpi-2x1-r{repeat}" / "argv.json").write_text(json.dumps(argv))
+    shared = next(command for command in data.read(store).commands if len(command.cases) > 1)
+    assert shared.line.endswith(said)
+
+
 def test_a_command_line_can_be_given_to_a_shell(tmp_path, maker):
     store = runs.store(tmp_path, maker)
     argv = ["mpirun", "a b", "$HOME", "it's"]
