@@ -3,6 +3,7 @@
 import base64
 import json
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,16 @@ CHANCE = 25
 
 
 @pytest.fixture(scope="module")
-def digits(lab):
-    """Return the digits' folder on every host, brought there by a training."""
-    lab.hvlab("bench", "--fresh", "--backend", "gloo", "--hosts", "3", "--slots", "1", *mnist(epochs=1))
+def sent(lab):
+    """Return the records of short trainings whose gradients are not sent as Horovod does it."""
+    words = mnist(epochs=1, compression="8bit,bf16")
+    lab.hvlab("bench", "--fresh", "--backend", "mpi,gloo", "--hosts", "3", "--slots", "1", *words)
+    return lab.results_of("show")
+
+
+@pytest.fixture(scope="module")
+def digits(sent):
+    """Return the digits' folder on every host, where those trainings brought it."""
     return f"~/.hvlab/data/{prepare('digits').key}"
 
 
@@ -63,9 +71,18 @@ def mnist(**more):
     )
 
 
-@pytest.mark.parametrize(("backend", "hosts"), [("mpi", 2), ("mpi", 3), ("gloo", 3)])
-def test_every_collective_of_every_type_is_right_or_refused(launch, backend, hosts):
-    seen = told(launch(backend, hosts, "collectives"))
+WORLDS = [("mpi", 2), ("mpi", 3), ("gloo", 3)]
+
+
+@pytest.fixture(scope="module")
+def parts(launch):
+    """Return what the programs' parts make of a world; each is asked once."""
+    return cache(lambda backend, hosts: told(launch(backend, hosts, "parts")))
+
+
+@pytest.mark.parametrize(("backend", "hosts"), WORLDS)
+def test_every_collective_of_every_type_is_right_or_refused(parts, backend, hosts):
+    seen = parts(backend, hosts)["collectives"]
     assert {name: wrong for name, wrong in seen["wrong"].items() if wrong} == {}
     for name in (*seen["wrong"], *seen["refused"]):
         workload, dtype, op, *_ = name.split(".")
@@ -79,29 +96,24 @@ def test_every_collective_of_every_type_is_right_or_refused(launch, backend, hos
     assert ("Adasum needs MPI, and these ranks are without" in reasons) is (backend == "gloo")
 
 
-def test_faults_in_what_came_are_seen(launch):
-    seen = told(launch("mpi", 2, "faults"))
-    for name, wrong in seen.items():
+@pytest.mark.parametrize(("backend", "hosts"), WORLDS)
+def test_faults_in_what_came_are_seen(parts, backend, hosts):
+    for name, wrong in parts(backend, hosts)["faults"].items():
         fault = name.split(".")[1]
-        assert wrong == {"none": 0, "element": 1}.get(fault, wrong), name
         assert (wrong > 0) is (fault != "none"), name
+        assert fault != "element" or wrong == 1, name
 
 
-@pytest.mark.parametrize("backend", ["mpi", "gloo"])
-def test_gradients_arrive_as_well_as_their_bits_allow(launch, backend):
-    seen = told(launch(backend, 3, "averages"))
+@pytest.mark.parametrize(("backend", "hosts"), WORLDS)
+def test_gradients_arrive_as_well_as_their_bits_allow(parts, backend, hosts):
+    seen = parts(backend, hosts)["averages"]
     assert all(found["same"] for found in seen.values())
     assert seen["bf16"]["once"] <= 2**-8
-    # 127 // 3 levels, and half of one is lost; what is lost comes later.
-    assert 0 < seen["8bit"]["once"] <= 0.5 / 42 + 1e-6
-    assert seen["8bit"]["mean_of_20"] <= 0.5 / 42 / 20 + 1e-6
+    # Half a level is lost at most, and what is lost comes later.
+    lost = 0.5 / (127 // hosts) + 1e-6
+    assert 0 < seen["8bit"]["once"] <= lost
+    assert seen["8bit"]["mean_of_20"] <= lost / 20
     assert seen["naive8"]["mean_of_20"] > 0.05
-    numbers = 7 * 5 + 33 + 3
-    assert {name: found["sent"] for name, found in seen.items()} == {
-        "bf16": 2 * 72,
-        "8bit": 72 + 3 * 4,
-        "naive8": numbers + 1,
-    }
 
 
 def accuracies(launch, backend, hosts, digits, *trainings):
@@ -148,10 +160,8 @@ def test_one_process_alone_learns_without_horovod(lab, digits):
     ids=["synthetic", "rnn"],
 )
 def test_large_models_train_over_each_backend(lab, words):
-    lab.hvlab(
-        *("bench", "--fresh", "--backend", "mpi,gloo", "--hosts", "3", "--slots", "1", "--set", "steps=5"),
-        *words,
-    )
+    words = ("--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", "--set", "steps=5", *words)
+    lab.hvlab("bench", "--fresh", *words)
     records = lab.results_of("show")
     assert {(row["proved_backend"], row["status"]) for row in records} == {("mpi", "ok"), ("gloo", "ok")}
     kept = {row["metric"]: row["value"] for row in records}
@@ -160,13 +170,11 @@ def test_large_models_train_over_each_backend(lab, words):
     assert kept["compute_time"] > 0
 
 
-def test_each_way_of_sending_is_proved(lab):
-    words = mnist(epochs=1, compression="fp16,bf16,8bit,naive8")
-    lab.hvlab("bench", "--fresh", "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", *words)
-    records = lab.results_of("show")
-    assert {(row["proved_backend"], row["status"]) for row in records} == {("mpi", "ok"), ("gloo", "ok")}
-    sent = {row["params"]["compression"]: row["value"] for row in records if row["metric"] == "sent_bytes"}
-    assert sent == {"fp16": 43680, "bf16": 43680, "8bit": 21840 + 8 * 4, "naive8": 21840}
+def test_each_way_of_sending_is_proved(sent):
+    assert {(row["proved_backend"], row["status"]) for row in sent} == {("mpi", "ok"), ("gloo", "ok")}
+    seen = {row["params"]["compression"]: row["value"] for row in sent if row["metric"] == "sent_bytes"}
+    # The maxima of 8 tensors come with the 8 bit numbers.
+    assert seen == {"bf16": 21840 * 2, "8bit": 21840 + 8 * 4}
 
 
 TRAINING = ("--workload", "mnist", "--epochs", "1")
@@ -178,8 +186,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_program_that_goes_wrong_says_so_and_ends_in_1(lab, launch, fault):
+def test_a_program_that_goes_wrong_says_so_and_ends_in_1(lab, launch, digits, fault):
     words, seen = FAULTS[fault]
+    words = (*words, "--data", digits) if words == TRAINING else words
     output = f"/tmp/hvlab-broken/{fault}/result.json"
     launch("mpi", 2, fault, *words, "--world-size", "2", "--hosts", "2", "--output", output, expect=1)
     checks = json.loads(lab.on("t1", f"cat {output}"))["checks"]

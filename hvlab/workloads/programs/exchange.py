@@ -21,6 +21,7 @@ from gradients import NUMBERS, EightBit, Shares
 from world import Alone
 
 NAMES = ("none", "fp16", "bf16", "8bit", "naive8")
+MAXIMUM_BYTES = 4
 SHARED = {"bf16": torch.bfloat16, "naive8": torch.int8}
 
 
@@ -33,12 +34,12 @@ class Nothing:
         """Return an optimizer whose steps average the gradients first."""
         return optimizer
 
-    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
-        """Return the bytes a rank hands to Horovod for these gradients."""
+    def sent(self, numbers: int, tensors: int) -> int:
+        """Return the bytes a rank hands to Horovod for gradients of so many numbers in so many tensors."""
         return 0
 
-    def once(self, gradients: Sequence[torch.Tensor], name: str) -> None:
-        """Send gradients that nobody needs, under a name of their own."""
+    def once(self, gradient: torch.Tensor, name: str) -> None:
+        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
 
 
 class ByHorovod(Nothing):
@@ -56,31 +57,26 @@ class ByHorovod(Nothing):
             optimizer, named_parameters=named, compression=self.compression, op=self.hvd.Average
         )
 
-    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
-        """Return the bytes a rank hands to Horovod for these gradients."""
-        small = [self.compression.compress(gradient[:0])[0].element_size() for gradient in gradients]
-        return sum(g.numel() * size for g, size in zip(gradients, small)) if self.ranks > 1 else 0
+    def sent(self, numbers: int, tensors: int) -> int:
+        """Return the bytes a rank hands to Horovod for gradients of so many numbers in so many tensors."""
+        small, _ = self.compression.compress(torch.zeros(1))
+        return numbers * small.element_size() if self.ranks > 1 else 0
 
-    def once(self, gradients: Sequence[torch.Tensor], name: str) -> None:
-        """Send gradients that nobody needs, under a name of their own."""
-        for number, gradient in enumerate(gradients):
-            small, _ = self.compression.compress(gradient)
-            self.hvd.allreduce(small, op=self.hvd.Average, name="{}.{}".format(name, number))
+    def once(self, gradient: torch.Tensor, name: str) -> None:
+        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
+        small, _ = self.compression.compress(gradient)
+        self.hvd.allreduce(small, op=self.hvd.Average, name=name)
 
 
 class Averaging(Nothing):
     """All gradients at once, after the backward pass. With one rank nothing is sent in training."""
 
     def __init__(self, world: Alone) -> None:
-        self.hvd, self.ranks = world.hvd, world.size
+        self.world, self.hvd, self.ranks = world, world.hvd, world.size
 
     def wrap(self, optimizer: Any, model: torch.nn.Module) -> Any:
         """Return an optimizer whose steps average the gradients first."""
         return optimizer if self.ranks == 1 else AveragingOptimizer(optimizer, self, model)
-
-    def once(self, gradients: Sequence[torch.Tensor], name: str) -> None:
-        """Send gradients that nobody needs, under a name of their own."""
-        self.average(gradients, name)
 
     def average(self, gradients: Sequence[torch.Tensor], name: str = "gradients") -> list[torch.Tensor]:
         """Return the averages of the gradients over all ranks."""
@@ -122,11 +118,13 @@ class ByEightBit(Averaging):
         total = self.hvd.allreduce(self.side.pack(maxima), op=self.hvd.Sum, name=name)
         return self.side.unpack(total, maxima)
 
-    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
-        """Return the bytes a rank hands to Horovod for these gradients."""
-        numbers = sum(gradient.numel() for gradient in gradients)
-        maxima = sum(gradient.element_size() for gradient in gradients)
-        return numbers + -numbers % NUMBERS + maxima if self.ranks > 1 else 0
+    def sent(self, numbers: int, tensors: int) -> int:
+        """Return the bytes a rank hands to Horovod for gradients of so many numbers in so many tensors."""
+        return numbers + -numbers % NUMBERS + tensors * MAXIMUM_BYTES if self.ranks > 1 else 0
+
+    def once(self, gradient: torch.Tensor, name: str) -> None:
+        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
+        ByEightBit(self.world).average([gradient], name)
 
 
 class ByShares(Averaging):
@@ -143,9 +141,14 @@ class ByShares(Averaging):
         received = self.hvd.alltoall(self.side.pack(gradients), name=name + ".shares")
         return self.side.unpack(self.hvd.allgather(self.side.reduce(received), name=name))
 
-    def sent(self, gradients: Sequence[torch.Tensor]) -> int:
-        """Return the bytes a rank hands to Horovod for these gradients: once, as an allreduce of them."""
-        return self.side.pack(gradients).numel() if self.ranks > 1 else 0
+    def sent(self, numbers: int, tensors: int) -> int:
+        """Return the bytes a rank hands to Horovod, counted once as an allreduce of them would be."""
+        width = self.side.small(torch.zeros(1)).numel()
+        return (numbers + -numbers % self.ranks) * width if self.ranks > 1 else 0
+
+    def once(self, gradient: torch.Tensor, name: str) -> None:
+        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
+        self.average([gradient], name)
 
 
 def made(name: str, world: Alone) -> Nothing:

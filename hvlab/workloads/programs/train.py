@@ -23,6 +23,8 @@ import training
 import world as ranks_of
 from world import Alone
 
+PROOF_NUMBERS = 2**18
+
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options."""
@@ -59,15 +61,15 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
     checks += run.checks()
     hosts = [host for _, _, host, _ in result["world"]["placement"]]
     result["compute"] = {"by_host_s": training.compute_alone(by_itself(task), world, device, hosts)}
-    parameters = [p.detach() for p in task.model.parameters() if p.requires_grad]
-    gradients = [torch.full_like(parameter, 1e-3) for parameter in parameters]
-    result["sent_bytes"] = exchange.sent(gradients)
+    sizes = [p.numel() for p in task.model.parameters() if p.requires_grad]
+    result["sent_bytes"] = exchange.sent(sum(sizes), len(sizes))
+    gradient = torch.full((min(max(sizes), PROOF_NUMBERS),), 1e-3, device=device)
     result["proof"] = ranks_of.prove(
-        options.output, world, lambda name: exchange.once(gradients, name), exchange.shown
+        options.output, world, lambda name: exchange.once(gradient, name), exchange.shown
     )
     result["model"] = {
         "name": options.model if options.workload == "synthetic" else type(task.model).__name__.lower(),
-        "parameters": sum(parameter.numel() for parameter in parameters),
+        "parameters": sum(sizes),
         "gradient_bytes": models.gradient_bytes(task.model),
         "flops_per_sample": None if world.rank else models.flops_per_sample(task.model, *first(task)),
     }
