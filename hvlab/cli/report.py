@@ -85,6 +85,10 @@ def _fill(template: Path, found: reading.ReportData, lang: str) -> None:
     except (OSError, UnicodeDecodeError) as error:
         seen = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
         raise UsageError(seen, remedy="name a Markdown file in UTF-8 that can be written") from error
+    for left in filled.left:
+        names = ", ".join(left.trainings)
+        seen = f"this further table ({left.kind}) is not filled: the text above it names none of {names}"
+        click.echo(f"{template}, line {left.line}: {seen}", err=True)
     for name in filled.missing:
         click.echo(f"{template} has no table for this: {name}", err=True)
     click.echo(template.absolute())

@@ -102,7 +102,7 @@ def export_run(
 )
 @click.option("--lab", default="imported", show_default=True, help="Name of the lab it was measured on.")
 @click.option("--workload", help="What was measured, where a file does not say: allreduce, alltoall, ...")
-@click.option("--backend", help="What carried it. Default: nccl for nccl-tests, mpi for osu.")
+@click.option("--backend", help="What carried it. Default: what the file tells.")
 @click.option("--hosts", help="The hosts, a number or names, where a file does not say.")
 @click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks on each host, where a file does not say.")
 @options.results
@@ -127,6 +127,14 @@ def import_files(
     cases = dict.fromkeys(record.case_id for record in records)
     click.echo(f"run {run_id}: {len(cases)} cases, {len(records)} records of {len(files)} files")
     _show(records)
+    for file in dict.fromkeys(
+        record.stack["file"] for record in records if not (record.hosts and record.slots_per_host)
+    ):
+        click.echo(
+            f"{file} does not say on which hosts its ranks ran, or not how many on each, so that many tables"
+            " cannot place its figures: say it with --hosts and --slots",
+            err=True,
+        )
     return 0
 
 

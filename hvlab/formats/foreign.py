@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvlab.errors import UsageError
+from hvlab.errors import CheckError, UsageError
 from hvlab.formats import osu
 from hvlab.formats.names import PROGRAMS
 from hvlab.formats.sweep import Row, Sweep, busbw_factor
@@ -17,9 +18,15 @@ from hvlab.results import Record
 
 UNKNOWN = "unknown"
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi"}
+# Libraries in OSU's titles beside MPI.
+_LIBRARIES = {"NCCL": "nccl", "RCCL": "nccl"}
 _IN_NAMES = {name.replace("_", ""): workload for name, workload in PROGRAMS.items()} | {"bcast": "broadcast"}
 # Half of the last digit that nccl-tests prints.
 _PRINTED = 0.00501
+# The same of a time in us, where milliseconds are printed.
+_PRINTED_US = 0.5
+# How far size/time and algbw may be apart: before 2019 an allgather's algbw was (n-1)/n of it.
+_APART = 2.0
 _MOST = 2**31
 
 
@@ -47,7 +54,8 @@ def records(sources: Iterable[Source], told: Told, *, run_id: str, started_at: s
     """Return every figure of the files as a record; a launch that failed is one without a metric.
 
     Launches that are alike are repeats of one another. Raises UsageError where it cannot be told what a file
-    holds, or how large its messages are.
+    holds, or how large its messages are, and CheckError where a row's time and bandwidth contradict each
+    other.
     """
     made: list[Record] = []
     repeats: Counter[tuple[Any, ...]] = Counter()
@@ -67,7 +75,7 @@ class _Launch:
         self.slots = told.slots or sweep.slots or _count(origin.get("slots"))
         self.ranks = self._ranks(sweep, told)
         self.workload = told.workload or sweep.workload or _text(origin.get("workload")) or self._named()
-        self.backend = told.backend or _text(origin.get("backend")) or _BACKENDS[source.reader]
+        self.backend = told.backend or _text(origin.get("backend")) or _carrier(sweep, source.reader)
         self.sweep = self._scaled(sweep)
         params = origin.get("params")
         self.params: dict[str, Any] = _known({"device": sweep.device, "iterations": sweep.iterations})
@@ -157,6 +165,7 @@ class _Launch:
         """Return the figures, the bandwidths with all their digits where the printed ones agree."""
         figures = dict(row.figures)
         time = figures.get("time")
+        self._agree(row.size, time, figures.get("algbw"))
         if time and time > 0 and row.size and self.workload in PROGRAMS.values():
             algbw = row.size / time / 1e3
             figures["algbw"] = _finer(figures.get("algbw"), algbw)
@@ -164,6 +173,20 @@ class _Launch:
                 busbw = algbw * busbw_factor(self.workload, self.ranks)
                 figures["busbw"] = _finer(figures.get("busbw"), busbw)
         return figures
+
+    def _agree(self, size: int, time: float | None, algbw: float | None) -> None:
+        """Raise CheckError where the size (bytes) over the time (us) is not the printed bandwidth (GB/s)."""
+        if not time or time < 0 or not size or algbw is None or algbw <= _PRINTED:
+            return
+        least = size / (time + _PRINTED_US) / 1e3
+        most = size / (time - _PRINTED_US) / 1e3 if time > _PRINTED_US else math.inf
+        if least / _APART > algbw + _PRINTED or most * _APART < algbw - _PRINTED:
+            raise CheckError(
+                f"{self.source.name}: {size} bytes in {time:g} us are {size / time / 1e3:.3g} GB/s, but algbw"
+                f" in its row is {algbw:g} GB/s",
+                remedy="the time is in another unit, or that of the CPU (-C): give the whole output, whose"
+                " head tells the unit, or measure without -C",
+            )
 
     def _ranks(self, sweep: Sweep, told: Told) -> int | None:
         if told.hosts or told.slots:
@@ -190,6 +213,11 @@ class _Launch:
                 remedy="say it with --hosts and --slots",
             )
         return scaled
+
+
+def _carrier(sweep: Sweep, reader: str) -> str:
+    """Return the backend that a tool's output tells."""
+    return _LIBRARIES.get(str(sweep.about.get("library")), _BACKENDS[reader])
 
 
 def _finer(printed: float | None, derived: float) -> float:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvlab.formats import markdown
-from hvlab.formats.markdown import Row, Table, plain
-from hvlab.formats.sheet_words import KINDS, Kind, algorithm, backend, environment_key, head, kinds
+from hvlab.formats import markdown, sheet_names
+from hvlab.formats.markdown import Row, Table
+from hvlab.formats.sheet_names import Training
+from hvlab.formats.sheet_scaling import cells, scaling
+from hvlab.formats.sheet_words import KINDS, Kind, algorithm, environment_key, head, kinds
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Sheet:
     keys of the heads (sheet_words.SCALING), and ``names`` says how a backend is written. A row of
     ``compression`` has algorithm (serial, none, 8bit, naive8, fp16, bf16), devices (a number as text, empty
     for serial), time, accuracy, and label and devices_label for a row that has to be added.
+    A table under text that names one of the ``trainings`` gets that one's rows.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -26,10 +29,23 @@ class Sheet:
     across: Sequence[Mapping[str, str]] = ()
     compression: Sequence[Mapping[str, str]] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    trainings: Sequence[Training] = ()
 
     def known(self) -> list[Kind]:
         """Return the tables there is something for."""
-        return [kind for kind in KINDS if getattr(self, kind)]
+        return [kind for kind in KINDS if any(getattr(each, kind, ()) for each in (self, *self.trainings))]
+
+
+@dataclass(frozen=True)
+class Left:
+    """A table that was not touched: it is not the first of its kind, and the text above it names no training.
+
+    ``line`` is its first line in the filled text, ``trainings`` names those that have rows for it.
+    """
+
+    line: int
+    kind: Kind
+    trainings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,29 +55,76 @@ class Filled:
     text: str
     tables: tuple[Kind, ...]
     missing: tuple[Kind, ...]
+    left: tuple[Left, ...] = ()
 
 
 def fill(text: str, sheet: Sheet) -> Filled:
     """Return the text with every known table filled, everything else as it was."""
     page = markdown.lines(text)
     found = list(markdown.tables(page))
-    each = kinds(found)
-    for table, kind in reversed([*zip(found, each, strict=True)]):
-        if kind is not None and getattr(sheet, kind):
-            made = _filled(table, kind, sheet)
-            page[table.start : table.end] = _lines(page, table, made)
-    done = tuple(kind for kind in sheet.known() if kind in each)
-    missing = tuple(kind for kind in sheet.known() if kind not in each)
-    return Filled("".join(page), done, missing)
+    own = [sheet_names.named(table.above, sheet.trainings) for table in found]
+    over = [sheet_names.named(table.headings, sheet.trainings) for table in found]
+    each = kinds(found, [at if at is not None else above for at, above in zip(own, over, strict=True)])
+    chosen = _chosen(each, own, over, sheet)
+    done: set[Kind] = set()
+    left: list[tuple[int, Kind]] = []
+    longer: dict[int, int] = {}
+    for table, kind, rows in reversed([*zip(found, each, chosen, strict=True)]):
+        if kind is None:
+            continue
+        if rows is not None and getattr(rows, kind):
+            made = _filled(table, kind, rows, sheet)
+            lines = _lines(page, table, made)
+            longer[table.start] = len(lines) - (table.end - table.start)
+            page[table.start : table.end] = lines
+            done.add(kind)
+        elif kind in sheet.known():
+            left.append((table.start, kind))
+    known = sheet.known()
+    return Filled(
+        "".join(page),
+        tables=tuple(kind for kind in known if kind in done),
+        missing=tuple(kind for kind in known if kind not in each),
+        left=tuple(
+            Left(
+                start + 1 + sum(more for at, more in longer.items() if at < start),
+                kind,
+                tuple(training.words[-1] for training in sheet.trainings if getattr(training, kind)),
+            )
+            for start, kind in reversed(left)
+        ),
+    )
 
 
-def _filled(table: Table, kind: Kind, sheet: Sheet) -> dict[int, list[Row]]:
+def _chosen(
+    each: Sequence[Kind | None], own: Sequence[int | None], over: Sequence[int | None], sheet: Sheet
+) -> list[Sheet | Training | None]:
+    """Return whose rows each table gets.
+
+    That is the training that its own text names; else the one that a heading over several tables names, once
+    for each kind; else, for the first of its kind, what the sheet has.
+    """
+    chosen: list[Sheet | Training | None] = []
+    seen: set[tuple[Kind | None, int | None]] = set()
+    for at, (kind, name, above) in enumerate(zip(each, own, over, strict=True)):
+        number = above if name is None else name
+        if kind == "environment" or (number is None and kind not in each[:at]):
+            chosen.append(sheet)
+        elif number is None or (name is None and (kind, number) in seen):
+            chosen.append(None)
+        else:
+            chosen.append(sheet.trainings[number])
+        seen.add((kind, number))
+    return chosen
+
+
+def _filled(table: Table, kind: Kind, rows: Sheet | Training, sheet: Sheet) -> dict[int, list[Row]]:
     """Return what stands in the place of a row, by the row's number; rows that are not named stay."""
     if kind == "environment":
         return _environment(table, sheet.environment)
     if kind == "compression":
-        return _compression(table, sheet.compression)
-    return _scaling(table, getattr(sheet, kind), sheet.names)
+        return _compression(table, rows.compression)
+    return scaling(table, getattr(rows, kind), sheet.names)
 
 
 def _lines(page: Sequence[str], table: Table, made: Mapping[int, list[Row]]) -> list[str]:
@@ -88,57 +151,6 @@ def _environment(table: Table, values: Mapping[str, str]) -> dict[int, list[Row]
     return made
 
 
-def _scaling(
-    table: Table, rows: Sequence[Mapping[str, str]], names: Mapping[str, str]
-) -> dict[int, list[Row]]:
-    number, columns = head(table, "inside") or (0, {})
-    column = columns["backend"]
-    wanted: dict[str, list[Mapping[str, str]]] = {}
-    for values in rows:
-        wanted.setdefault(values["backend"], []).append(values)
-    made: dict[int, list[Row]] = {}
-    last, pattern = number, table.rows[number].like()
-    for name, numbers in _groups(table.rows, number + 1, column, names):
-        said = [table.rows[each] for each in numbers if not table.rows[each].dots]
-        last, pattern = numbers[-1], said[-1]
-        if name in wanted:
-            new = [
-                (said[place] if place < len(said) else _again(pattern, column)).put(_cells(values, columns))
-                for place, values in enumerate(wanted.pop(name))
-            ]
-            made |= {each: [] for each in numbers} | {numbers[0]: new}
-    for name, several in wanted.items():
-        label = {column: names.get(name, name)}
-        new = [pattern.like().put(label | _cells(values, columns)) for values in several]
-        made[last] = [*made.get(last, [table.rows[last]]), *new]
-    return made
-
-
-def _groups(
-    rows: Sequence[Row], start: int, column: int, names: Mapping[str, str]
-) -> list[tuple[str, list[int]]]:
-    """Return the numbers of each backend's rows; dots and rows without a name belong to the one above."""
-    written = {plain(label): name for name, label in names.items()}
-    groups: list[tuple[str, list[int]]] = []
-    for number, row in enumerate(rows[start:], start):
-        word = row.words[column] if column < len(row.words) else ""
-        name = written.get(word) or backend(word)
-        if name is not None and (not groups or groups[-1][0] != name):
-            groups.append((name, [number]))
-        elif groups and not row.empty and (name or row.dots or not word):
-            groups[-1][1].append(number)
-    return groups
-
-
-def _again(row: Row, column: int) -> Row:
-    """Return a row for more of the same backend: empty but for its name."""
-    return row.like().put({column: row.cells[column].strip()})
-
-
-def _cells(values: Mapping[str, str], columns: Mapping[str, int]) -> dict[int, str]:
-    return {columns[name]: text for name, text in values.items() if name in columns and name != "backend"}
-
-
 def _compression(table: Table, rows: Sequence[Mapping[str, str]]) -> dict[int, list[Row]]:
     number, columns = head(table, "compression") or (0, {})
     columns.setdefault("devices", columns["algorithm"] + 1)
@@ -147,7 +159,7 @@ def _compression(table: Table, rows: Sequence[Mapping[str, str]]) -> dict[int, l
     for values in rows:
         wanted.setdefault((values["algorithm"], values["devices"]), values)
     made = {
-        place: [table.rows[place].put(_cells(_figures(wanted.pop(key)), columns))]
+        place: [table.rows[place].put(cells(_figures(wanted.pop(key)), columns))]
         for key, place in places.items()
         if key in wanted
     }
@@ -160,7 +172,7 @@ def _compression(table: Table, rows: Sequence[Mapping[str, str]]) -> dict[int, l
         if name not in named:
             told[columns["algorithm"]] = values["label"]
             named.add(name)
-        more = table.rows[place].like().put(told | _cells(_figures(values), columns))
+        more = table.rows[place].like().put(told | cells(_figures(values), columns))
         made[place] = [*made.get(place, [table.rows[place]]), more]
     return made
 

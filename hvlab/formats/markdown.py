@@ -12,6 +12,9 @@ _LINE = re.compile(r"(?P<before>\s*(?:>\s*)*)(?P<inside>.*?)(?P<after>\s*)", re.
 _FENCE = re.compile(r"\s*(?:>\s*)*(?P<mark>`{3,}|~{3,})")
 _DELIMITER = re.compile(r"\s*:?-+:?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
+_HEADING = re.compile(r"\s*(?:>\s*)*(#{1,6})(?!#)")
+# A paragraph is deeper than any heading.
+_PARAGRAPH = 7
 _DOTS = re.compile(r"[.…⋮·。]+")
 
 
@@ -61,7 +64,9 @@ class Row:
 class Table:
     """A table: the numbers of its first line and of the line after it, its rows without the delimiter.
 
-    ``numbers`` are those of the rows' lines; ``said`` is what the last line before it says.
+    ``numbers`` are those of the rows' lines; ``said`` is what the last line before it says. ``above`` are the
+    lines between the table before and this one without those of sections that ended, ``headings`` those it
+    stands under; the nearest comes first.
     """
 
     start: int
@@ -69,6 +74,8 @@ class Table:
     rows: tuple[Row, ...]
     numbers: tuple[int, ...]
     said: str
+    above: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
 
 
 def lines(text: str) -> list[str]:
@@ -79,7 +86,8 @@ def lines(text: str) -> list[str]:
 def tables(page: Sequence[str]) -> Iterator[Table]:
     """Yield the tables among the lines of a page; what stands in a code block is none."""
     code = _code(page)
-    number, said = 0, ""
+    number, said, since = 0, "", 0
+    over: list[tuple[int, int, str]] = []
     while number < len(page):
         following = page[number + 1] if number + 1 < len(page) and number + 1 not in code else ""
         if number not in code and "|" in page[number] and _delimits(following):
@@ -87,10 +95,18 @@ def tables(page: Sequence[str]) -> Iterator[Table]:
             while end < len(page) and end not in code and _PIPE.search(page[end]):
                 end += 1
             numbers = (number, *range(number + 2, end))
-            yield Table(number, end, tuple(parse(page[each]) for each in numbers), numbers, said)
-            number, said = end, ""
+            above = tuple(line for _, at, line in reversed(over) if at >= since)
+            over = [each for each in over if each[0] < _PARAGRAPH]
+            headings = tuple(line for _, _, line in reversed(over))
+            rows = tuple(parse(page[each]) for each in numbers)
+            yield Table(number, end, rows, numbers, said, above, headings)
+            number, said, since = end, "", end
             continue
         said = page[number].strip() or said
+        if number not in code and page[number].strip():
+            depth = _depth(page[number])
+            _end(over, depth)
+            over.append((depth, number, page[number].strip()))
         number += 1
 
 
@@ -126,6 +142,18 @@ def _delimits(line: str) -> bool:
     if "|" not in line or "-" not in line:
         return False
     return all(_DELIMITER.fullmatch(cell) for cell in parse(line).cells)
+
+
+def _depth(line: str) -> int:
+    heading = _HEADING.match(line)
+    return len(heading[1]) if heading else _PARAGRAPH
+
+
+def _end(over: list[tuple[int, int, str]], depth: int) -> None:
+    """Take out the lines of sections that a heading of this depth ends."""
+    if depth < _PARAGRAPH:
+        ended = (place for place, (other, *_) in enumerate(over) if depth <= other < _PARAGRAPH)
+        del over[next(ended, len(over)) :]
 
 
 def _code(page: Sequence[str]) -> set[int]:

@@ -1,8 +1,8 @@
 """A row of nccl-tests: its columns counted from the right. Pure.
 
-A row ends with four columns out of place and four in place: time (us), algbw and busbw (GB/s), and #wrong,
-which old versions call error; each four may be followed by four on the single iterations. What stands at the
-left differs: old versions have no redop or no root for some operations.
+A row ends with four columns out of place and four in place: time (us; ms until 2019), algbw and busbw (GB/s),
+and #wrong, which old versions call error or res; each four may be followed by four on the single iterations.
+What stands at the left differs: old versions have no redop or no root for some operations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST = 3
 
 @dataclass(frozen=True)
 class Columns:
-    """One row as it is written; a half whose columns are blank is empty."""
+    """One row as it is written; a half whose columns are blank is empty. ``unit`` of its times is in us."""
 
     size: int
     dtype: str
@@ -30,6 +30,7 @@ class Columns:
     root: int | None
     out: tuple[str, ...]
     inside: tuple[str, ...]
+    unit: float = 1.0
 
     @property
     def complete(self) -> bool:
@@ -46,11 +47,15 @@ class Columns:
         names = ("time", "algbw", "busbw", "", "time_min", "time_max")
         values = {name: number(cell) for name, cell in zip(names, half, strict=False) if name}
         wrong = number(half[3])
-        # An old version's column `error` is the largest relative error, and below 1.
+        # An old version's column `error` or `res` is the largest relative error, and below 1.
         failed = wrong is not None and wrong >= 1
         return Row(
             size=self.size,
-            figures={name: value for name, value in values.items() if value is not None},
+            figures={
+                name: value * self.unit if name.startswith("time") else value
+                for name, value in values.items()
+                if value is not None
+            },
             in_place=in_place,
             dtype=DTYPES[self.dtype],
             op=OPS.get(self.redop or "none", self.redop if self.redop not in (None, "none") else None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvlab.errors import CheckError
@@ -14,13 +14,15 @@ from hvlab.formats.nccl_rows import Columns
 from hvlab.formats.nccl_sweep import Device, about, guess, placed
 from hvlab.formats.sweep import Sweep
 
+# The head of the table until early 2019, when times were in milliseconds.
+_OLD = r"#\s+bytes\s+N\s+type\b"
 _TOOL = (
     r"#.*\b(?:nThread \d+|nccl-tests version|Collective test starting|Using devices)"
-    r"|#\s+size\s+count\s+type\b"
+    rf"|#\s+size\s+count\s+type\b|{_OLD}"
 )
 _HEAD = re.compile(f"{origin.MARK}|{_TOOL}")
 _DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)"
+    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<host>\S+)"
     r"\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<name>.*)"
 )
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
@@ -62,6 +64,7 @@ class _Open:
     devices: list[Device] = field(default_factory=list)
     lists: int = 0
     columns: list[Columns] = field(default_factory=list)
+    unit: float = 1.0
     iterations: tuple[int, int] | None = None
     footers: int = 0
     failed: int = 0
@@ -78,7 +81,7 @@ class _Open:
         """Take in one line."""
         columns = nccl_rows.parse(line)
         if columns:
-            self.columns.append(columns)
+            self.columns.append(replace(columns, unit=self.unit))
         elif line.startswith("#"):
             self._comment(line)
         elif found := _PROGRAM.search(line):
@@ -96,6 +99,8 @@ class _Open:
             if device.rank == 0:
                 self.devices, self.lists = [], self.lists + 1
             self.devices.append(device)
+        elif re.match(_OLD, line):
+            self.unit = 1e3
         elif found := _FOOTER.match(line):
             self.footers += 1
             self.failed = int(found[1]) if found[2] != "OK" else 0

@@ -71,22 +71,32 @@ def algorithm(word: str) -> str | None:
     return next((name for name, words in _ALGORITHMS if re.search(words, text)), None)
 
 
-def kinds(found: Sequence[Table]) -> list[Kind | None]:
-    """Return what each table is; the first of two tables of speed-up is that inside one server."""
+def kinds(found: Sequence[Table], names: Sequence[int | None]) -> list[Kind | None]:
+    """Return what each table is; the first of two tables of speed-up is that inside one server.
+
+    ``names`` tells which training each is of, None: not told. Tables of different ones are no such two.
+    """
     known: list[Kind | None] = []
-    for table in found:
+    for table, name in zip(found, names, strict=True):
         if head(table, "compression") is not None:
             known.append("compression")
         elif head(table, "inside") is not None:
-            known.append(_place(table) or ("across" if "inside" in known else "inside"))
+            seen = [
+                kind
+                for kind, other in zip(known, names, strict=False)
+                if name is None or other in (name, None)
+            ]
+            above = (kind for heading in table.headings if (kind := _place(heading)) and kind not in seen)
+            guess: Kind = "across" if "inside" in seen else "inside"
+            known.append(_place(table.said) or next(above, guess))
         else:
             named = {environment_key(row)[0] for row in table.rows} - {None}
             known.append("environment" if len(named) >= _ENOUGH else None)
     return known
 
 
-def _place(table: Table) -> Kind | None:
-    said = plain(table.said)
+def _place(line: str) -> Kind | None:
+    said = plain(line)
     for kind, words in (("inside", _INSIDE), ("across", _ACROSS)):
         if any(word in said for word in words):
             return "inside" if kind == "inside" else "across"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet
 from hvlab.formats.lab_sheet import Filled, Sheet
+from hvlab.formats.sheet_names import Training
 from hvlab.report import compression, conditions, labels, spread
 from hvlab.report.blocks import Say, Value
 from hvlab.report.data import ReportData
@@ -44,22 +45,55 @@ def fill(text: str, data: ReportData, lang: str) -> Filled:
 def sheet(data: ReportData, lang: str) -> Sheet:
     """Return what a lab sheet asks for as Markdown that fits its cells."""
     words = load(lang)
-    study = _study(studies(data))
-    rows = study.rows if study else ()
-    compared = next(iter(compression.comparisons(data)), None)
+    ordered = _ordered(studies(data))
+    compared = compression.comparisons(data)
+    first = _training((), ordered[:1], compared[:1], words)
+    called = dict.fromkeys([*map(_called, ordered), *map(_called, compared)])
+    trainings = [
+        _training(
+            name,
+            [study for study in ordered if _called(study) == name],
+            [one for one in compared if _called(one) == name],
+            words,
+        )
+        for name in called
+    ]
+    backends = dict.fromkeys(row.cell.backend for study in ordered for row in study.rows)
     return Sheet(
         environment=_environment(data, words) if data.facts else {},
-        inside=_scaling((row for row in rows if row.inside), words),
-        across=_scaling((row for row in rows if row.across), words),
-        compression=_compression(compared, words) if compared else (),
-        names={row.cell.backend: said(labels.backend(row.cell.backend), words) for row in rows},
+        inside=first.inside,
+        across=first.across,
+        compression=first.compression,
+        names={name: said(labels.backend(name), words) for name in backends},
+        trainings=trainings,
     )
 
 
-def _study(found: Sequence[Study]) -> Study | None:
-    """Return the training for the tables: the lab sheet's own, with weak scaling, where there is one."""
-    ordered = sorted(found, key=lambda study: (study.workload != _TRAINING, study.scaling != "weak"))
-    return next(iter(ordered), None)
+def _ordered(found: Sequence[Study]) -> list[Study]:
+    """Return the trainings, first that for the tables: the lab sheet's own, with weak scaling."""
+    return sorted(found, key=lambda study: (study.workload != _TRAINING, study.scaling != "weak"))
+
+
+def _called(one: Study | compression.Comparison) -> tuple[str, ...]:
+    """Return what a training is called by in a text: its workload, and its model."""
+    model = dict(one.params).get("model")
+    return (one.workload, str(model)) if model else (one.workload,)
+
+
+def _training(
+    called: tuple[str, ...],
+    found: Sequence[Study],
+    compared: Sequence[compression.Comparison],
+    words: Words,
+) -> Training:
+    """Return the rows of the first of the trainings that are called so."""
+    rows = found[0].rows if found else ()
+    return Training(
+        called,
+        inside=_scaling((row for row in rows if row.inside), words),
+        across=_scaling((row for row in rows if row.across), words),
+        compression=_compression(compared[0], words) if compared else (),
+    )
 
 
 def _environment(data: ReportData, words: Words) -> dict[str, str]:

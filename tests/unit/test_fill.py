@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet, markdown
 from hvlab.formats.lab_sheet import Sheet
+from hvlab.formats.sheet_names import Training
 from hvlab.report import data as report_data
 from hvlab.report import fill
 from hvlab.report.words import LANGUAGES, load
@@ -271,6 +272,128 @@ def test_algorithms_are_known_by_other_words(word, name):
     assert lab_sheet.algorithm(word) == name
 
 
+def scaled(*lines, rows=SHEET.inside):
+    """What becomes of the rows of a table inside one server."""
+    text = "\n".join(["| Backend | Servers | Slots | Step time |", "|-|-|-|-|", *lines, ""])
+    filled = lab_sheet.fill(text, Sheet(inside=rows, names=SHEET.names))
+    return [" ".join(line.replace("|", " ").split()) for line in filled.text.splitlines()[2:]]
+
+
+def test_rows_of_backends_that_take_turns_are_all_filled():
+    rows = [row("mpi", 1, 1), row("mpi", 1, 2), row("gloo", 1, 1), row("gloo", 1, 2)]
+    turns = ["| MPI | 1 | 1 | |", "| Gloo | 1 | 1 | |", "| MPI | 1 | 2 | |", "| Gloo | 1 | 2 | |"]
+    wanted = ["MPI 1 1 11 ms", "Gloo 1 1 11 ms", "MPI 1 2 12 ms", "Gloo 1 2 12 ms"]
+    assert scaled(*turns, rows=rows) == wanted
+    assert scaled(*["| MPI |||", "| Gloo |||"] * 2, rows=rows) == wanted
+
+
+def test_a_row_gets_the_figures_of_the_layout_it_gives():
+    rows = [row("mpi", 1, 1), row("mpi", 1, 2)]
+    assert scaled("| MPI | 1台 | **2** | |", "| MPI | 1 | | |", rows=rows) == [
+        "MPI 1 2 12 ms",
+        "MPI 1 1 11 ms",
+    ]
+
+
+def test_a_layout_that_was_asked_for_and_not_measured_stays():
+    rows = [row("mpi", 1, 1), row("mpi", 1, 2)]
+    assert scaled("| MPI | 1 | 4 | |", rows=rows) == ["MPI 1 4", "MPI 1 1 11 ms", "MPI 1 2 12 ms"]
+    assert scaled("| MPI | 4 | | |", rows=rows[:1]) == ["MPI 4", "MPI 1 1 11 ms"]
+
+
+def test_a_row_without_a_name_keeps_its_backend_when_those_above_go():
+    rows = [row("gloo", 1, 1), row("mpi", 1, 2)]
+    lines = "| Gloo | 1 | 1 | |", "| MPI | 1 | | |", "| | 1 | 2 | |"
+    assert scaled(*lines, rows=rows) == ["Gloo 1 1 11 ms", "MPI 1 2 12 ms"]
+
+
+def test_rows_below_an_unknown_backend_are_its_own():
+    lines = "| MPI | 1 | 2 | |", "| UCX | 1 | 1 | |", "| | 1 | 2 | |"
+    assert scaled(*lines, rows=[row("mpi", 1, 2)]) == ["MPI 1 2 12 ms", "UCX 1 1", "1 2"]
+
+
+NUMBERS = st.sampled_from(["", "1", "2", "4"])
+PLACES = st.lists(
+    st.tuples(st.sampled_from(["mpi", "gloo"]), st.integers(1, 2), st.integers(1, 4)), unique=True, max_size=6
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["MPI", "Gloo", "", "..."]), NUMBERS, NUMBERS), max_size=6), PLACES)
+@settings(deadline=None)
+@pytest.mark.parametrize(
+    "head", ["| Backend | Servers | Slots | Step time |", "| Backend | Servers | Step time |"]
+)
+def test_every_figure_has_one_row_and_stays_there(head, lines, places):
+    cells = head.count("|") - 1
+    text = "\n".join([head, "|-" * cells + "|", *("|".join(["", *line, "", ""]) for line in lines), ""])
+    sheet = Sheet(inside=[row(*place, step=f"{place} ms") for place in places], names=SHEET.names)
+    once = lab_sheet.fill(text, sheet).text
+    assert all(once.count(f" {place} ms") == 1 for place in places)
+    assert lab_sheet.fill(once, sheet).text == once
+
+
+HEAD = "\n| Backend | Servers | Slots | Step time |\n|-|-|-|-|\n| MPI | | | |\n\n"
+NAMED = Sheet(
+    inside=[row("mpi", 1, 1, step="mnist 1x1")],
+    across=[row("mpi", 2, 1, step="mnist 2x1")],
+    names=SHEET.names,
+    trainings=[
+        Training(
+            words,
+            inside=[row("mpi", 1, 1, step=f"{words[-1]} 1x1")],
+            across=[row("mpi", 2, 1, step=f"{words[-1]} 2x1")],
+        )
+        for words in (("mnist",), ("synthetic", "resnet50"), ("synthetic", "vgg16"))
+    ],
+)
+
+
+def steps(text, sheet=NAMED):
+    """The step time of each row, and the tables that were left."""
+    filled = lab_sheet.fill(text, sheet)
+    lines = [line for line in filled.text.splitlines() if line.startswith("| MPI")]
+    return [line.split("|")[4].strip() for line in lines], [left.kind for left in filled.left]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (f"## mnist, inside{HEAD}## ResNet, inside{HEAD}", ["mnist 1x1", "resnet50 1x1"]),
+        (f"## ResNet-50{HEAD}## MNIST{HEAD}", ["resnet50 1x1", "mnist 1x1"]),
+        (
+            f"## VGG 16\n### Inside{HEAD}### Across{HEAD}## mnist\n### Inside{HEAD}### Across{HEAD}",
+            ["vgg16 1x1", "vgg16 2x1", "mnist 1x1", "mnist 2x1"],
+        ),
+        (f"## Inside one server\n### mnist{HEAD}### VGG{HEAD}", ["mnist 1x1", "vgg16 1x1"]),
+        (f"Inside:{HEAD}With vgg16 inside one server:{HEAD}", ["mnist 1x1", "vgg16 1x1"]),
+        (f"## VGG\nUnlike mnist, VGG waits.{HEAD}", ["vgg16 1x1"]),
+        (f"## mnist\n## Results{HEAD}across{HEAD}", ["mnist 1x1", "mnist 2x1"]),
+    ],
+)  # fmt: skip
+def test_the_text_above_a_table_names_its_training(text, wanted):
+    assert steps(text) == (wanted, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (f"inside{HEAD}inside, again{HEAD}", ["mnist 1x1", ""]),
+        (f"# mnist\n## inside{HEAD}## ResNet-101 inside{HEAD}", ["mnist 1x1", ""]),
+        (f"inside{HEAD}ResNet and VGG, inside{HEAD}", ["mnist 1x1", ""]),
+        (f"inside{HEAD}## VGGs, inside{HEAD}", ["mnist 1x1", ""]),
+    ],
+)  # fmt: skip
+def test_a_further_table_of_no_training_is_left_as_it_is(text, wanted):
+    assert steps(text) == (wanted, ["inside"])
+
+
+def test_both_halves_of_the_environment_are_filled():
+    text = TWO_TABLES.partition("### 实验结果")[0]
+    filled = lab_sheet.fill(text + text, SHEET)
+    assert filled.text.count("| 450<br>ena |") == 2
+    assert filled.left == ()
+
+
 @given(st.text(alphabet="|-: \n\\`ab后端通信服务器数量步耗时", max_size=80))
 @settings(deadline=None)
 def test_any_text_is_read_and_written_as_it_was(text):
@@ -318,6 +441,18 @@ def test_a_run_fills_the_sheet(store, lang):
     assert any("X\\|Y" in line for line in lines)
     assert fill.fill(filled.text, found, lang) == filled
     assert "| ... |" not in filled.text.split("Gloo")[0]
+
+
+def test_tables_of_several_trainings_get_their_own_figures(store):
+    found = report_data.read(store, "20261120T155301Z-ab12")
+    text = f"## ResNet-50, inside{HEAD}## RNN, inside{HEAD}## inside{HEAD}"
+    filled = fill.fill(text, found, "en")
+    parts = filled.text.split("## ")
+    assert [part.count("| MPI") for part in parts] == [0, 2, 2, 1]
+    assert "ms" in parts[1]
+    assert parts[1].splitlines()[3:] != parts[2].splitlines()[3:]
+    line = filled.text.splitlines().index("## inside") + 2
+    assert filled.left == (lab_sheet.Left(line, "inside", ("mnist", "rnn", "resnet50")),)
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])

@@ -104,6 +104,47 @@ def test_alike_launches_are_repeats():
     assert len({(record.case_id, record.repeat) for record in made}) == 6
 
 
+MILLISECONDS = DATA / "nccl-tests/allreduce-4x-1080-milliseconds.txt"
+
+
+def test_a_time_that_contradicts_its_bandwidth_is_refused(tmp_path):
+    path = tmp_path / "allreduce.txt"
+    rows = [line for line in MILLISECONDS.read_text().splitlines() if line[:1] != "#"]
+    path.write_text("\n".join(rows))
+    with pytest.raises(CheckError, match=r"allreduce\.txt: 1024 bytes in 0\.021 us are 48\.8 GB/s") as caught:
+        taken(path)
+    assert "algbw in its row is 0.05 GB/s" in str(caught.value)
+    assert "whose head tells the unit" in str(caught.value.remedy)
+
+
+def test_a_time_rounded_as_printed_contradicts_nothing(tmp_path):
+    path = tmp_path / "allreduce.txt"
+    path.write_text(MILLISECONDS.read_text().replace("0.021   0.05", "0.021   0.02"))
+    assert taken(path)
+    path.write_text(MILLISECONDS.read_text().replace("0.021   0.05", "0.021   0.01"))
+    with pytest.raises(CheckError, match="1024 bytes in 21 us"):
+        taken(path)
+
+
+def test_an_old_allgather_on_two_ranks_may_print_half_its_bandwidth(tmp_path):
+    path = tmp_path / "allgather.txt"
+    head = (
+        "#      bytes             N    type     time  algbw  busbw      res     time  algbw  busbw      res"
+    )
+    path.write_text(f"{head}\n  8192  1024  float  0.010  0.39  0.39  0e+00  0.010  0.39  0.39  0e+00\n")
+    assert {record.value for record in taken(path) if record.metric == "time"} == {10}
+
+
+@pytest.mark.parametrize(
+    ("title", "backend"),
+    [("NCCL-CUDA", "nccl"), ("RCCL-ROCM", "nccl"), ("RCCL", "nccl"), ("MPI-CUDA", "mpi"), ("MPI", "mpi")],
+)
+def test_what_carried_osu_stands_in_its_title(title, backend, tmp_path):
+    path = tmp_path / "osu.txt"
+    path.write_text((DATA / "osu/allreduce-7.5-nccl.txt").read_text().replace("NCCL-CUDA", title))
+    assert {record.backend for record in taken(path, reader="osu")} == {backend}
+
+
 def test_a_size_that_was_measured_again_is_a_repeat():
     text = NCCL.read_text()
     row = next(line for line in text.splitlines() if line.split()[:1] == ["1024"])
@@ -292,6 +333,31 @@ def test_on_the_command_line(tmp_path, capsys):
     assert hvlab(["results", "export", "--to", "junit", "--output", str(target), *results]) == 0
     assert target.read_text().count("<testcase") == 2
     assert capsys.readouterr().out == ""
+
+
+def test_a_file_that_does_not_tell_the_layout_gets_advice(tmp_path, capsys):
+    results = ["--results", str(tmp_path / "results")]
+    assert hvlab(["results", "import", str(OSU), str(NCCL), *results]) == 0
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"{OSU.name} does not say on which hosts")
+    assert "--hosts and --slots" in told
+
+
+def test_unequal_ranks_a_host_get_advice(tmp_path, capsys):
+    path = tmp_path / "unequal.log"
+    path.write_text(
+        "# Using devices\n"
+        + "".join(f"#   Rank  {rank} on {host} device  0 [0x05] T4\n" for rank, host in enumerate("aab"))
+        + MILLISECONDS.read_text().partition("GTX 1080\n\n")[2]
+    )
+    assert hvlab(["results", "import", str(path), "--results", str(tmp_path / "results")]) == 0
+    assert capsys.readouterr().err.startswith("unequal.log does not say")
+
+
+def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
+    results = ["--results", str(tmp_path / "results")]
+    assert hvlab(["results", "import", str(OSU), "--hosts", "2", "--slots", "2", *results]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ FILES = {
     "allreduce-16x-a100-no-head.txt": (
         "allreduce", ((), None, None), 12, (67108864, True, 938.9, 71.48, 134.02),
     ),
+    "allreduce-4x-1080-milliseconds.txt": (
+        "allreduce", (("ncrh",), 4, 4), 8, (10000000, False, 1628, 6.14, 9.21),
+    ),
     "allreduce-2x-gh200-wrong.txt": (
         "allreduce", (("gpu-1-1", "gpu-1-7"), 1, 2), 14, (262144, True, 557.18, 0.47, 0.47),
     ),
@@ -55,7 +58,17 @@ def test_recorded_output_is_read(name):
         size, in_place, time, algbw, busbw = row
         (found,) = [each for each in first.rows if (each.size, each.in_place) == (size, in_place)]
         assert found.figures == {"time": time, "algbw": algbw, "busbw": busbw}
-        assert found.dtype == "float32"
+        assert found.dtype == ("int8" if "1080" in name else "float32")
+
+
+def test_the_unit_of_time_is_that_of_the_program():
+    both = text_of("allreduce-4x-1080-milliseconds.txt") + text_of("allreduce-8x-a100.txt")
+    assert [one.rows[-1].figures["time"] for one in READ(both)] == [1932, 63959]
+
+
+def test_a_long_line_of_devices_is_read_at_once():
+    line = "#   Rank  0 Pid " + "1 " * 50_000 + "on h"
+    assert READ(f"# Using devices\n{line}\n")[0].hosts == ()
 
 
 def test_rows_of_no_bytes_are_left_out():

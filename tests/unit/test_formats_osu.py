@@ -18,6 +18,7 @@ FILES = {
     "allreduce-7.0-cuda-full.txt": (
         "allreduce", "7.0", "cuda", 1, (16777216, {"time": 8630.58, "time_min": 8619.5, "time_max": 8642.46}),
     ),
+    "allreduce-7.5-nccl.txt": ("allreduce", "7.5", "cuda", 1, (1073741824, {"time": 8955.18})),
     "alltoall-7.5-validated.txt": ("alltoall", "7.5", "cpu", 4, (8, {"time": 11.84})),
     "several-5.6.3.txt": ("allreduce", "5.6.3", "cpu", 3, (1048576, {"time": 927.1})),
     "point-to-point-5.8.txt": ("latency", "5.8", "cpu", 3, (4194304, {"time": 1378.39})),
