@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def command(
     if not other:
         return _print(found, explain=explain, output_format=output_format)
     names = {pin.name for pin in other}
-    changed = [Wanted(w.host, tuple(p for p in w.pins if p.name not in names), w.methods) for w in lab]
+    changed = [replace(w, pins=tuple(p for p in w.pins if p.name not in names)) for w in lab]
     after = plan(changed, replaced(asked, other))
     return _print_change(found, after, explain=explain, output_format=output_format)
 
@@ -111,7 +112,11 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
             )
         if limit:
             hosts = {host.name: hosts[host.name] for host in lab.hosts}
-        return [wanted(host, _variables(lab, name)) for name, host in hosts.items()]
+        known = {host.name: host for host in lab.hosts}
+        return [
+            wanted(host, known[name].vars, gpu=known[name].gpu) if name in known else Wanted(host)
+            for name, host in hosts.items()
+        ]
     # Nobody named this inventory: it may be of another lab, so how it installs things says nothing here.
     usual = _usual(default)
     chosen = _limited(hosts, limit)

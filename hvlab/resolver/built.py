@@ -53,9 +53,13 @@ class Built:
         asked = {pin.name for pin in self.pins()} & {"torch", "tensorflow"}
         return sorted(asked, key=["torch", "tensorflow"].index) or ["torch"]
 
-    def wished(self, name: str) -> tuple[int, ...]:
-        """Return the assumption that a framework is there for, if it is there for a wish."""
-        found = [a.number for a in self.problem.assumptions if a.kind == "wish" and a.name == name]
+    def wished(self, name: str, value: str | None = None) -> tuple[int, ...]:
+        """Return the assumption that a component (of this value) is there for, if it is there for a wish."""
+        found = [
+            a.number
+            for a in self.problem.assumptions
+            if a.kind == "wish" and a.name == name and value in (None, a.value)
+        ]
         return tuple(found[:1])
 
     @property

@@ -16,6 +16,7 @@ from hvlab.resolver.entries import (
     Capability,
     Catalogue,
     Cuda,
+    Family,
     Horovod,
     Library,
     Limits,
@@ -39,6 +40,7 @@ FILES = (
     "tensorflow",
     "horovod",
     "openmpi",
+    "python",
 )
 T = TypeVar("T")
 
@@ -83,13 +85,17 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
         ),
         capabilities=_entries("capabilities", data["capabilities"]["capabilities"], _capability),
         branches=_entries("drivers", data["drivers"]["branches"], _branch),
-        models=tuple(Model(str(item["match"]), str(item["capability"])) for item in data["gpus"]["models"]),
+        models=tuple(_entry("gpus", str(item.get("match")), _model, item) for item in data["gpus"]["models"]),
+        families=tuple(
+            _entry("gpus", str(item.get("from")), _family, item) for item in data["gpus"]["families"]
+        ),
         cudnn=_entries("cudnn", data["cudnn"]["releases"], _library),
         nccl=_entries("nccl", data["nccl"]["releases"], _library),
         torch=_entries("torch", data["torch"]["releases"], _torch),
         tensorflow=_entries("tensorflow", data["tensorflow"]["releases"], _tensorflow),
         horovod=_entries("horovod", data["horovod"]["releases"], _horovod),
         openmpi=_openmpis(data["openmpi"]),
+        pythons=_texts(data["python"]["packages"]),
         proven={str(build): str(release) for build, release in (data["torch"].get("proven") or {}).items()},
         defaults={
             name: str(data[name]["default"]) for name in ("horovod", "openmpi") if "default" in data[name]
@@ -174,7 +180,16 @@ def _capability(name: str, item: Mapping[str, Any]) -> Capability:
         _limits(item["driver"]),
         item["open_modules"],
         bool(item.get("tegra")),
+        item.get("platforms") or {},
     )
+
+
+def _model(name: str, item: Mapping[str, Any]) -> Model:
+    return Model(name, str(item["capability"]), _texts(item.get("pci")), bool(item.get("fabric")))
+
+
+def _family(name: str, item: Mapping[str, Any]) -> Family:
+    return Family(int(name, 16), int(item["to"], 16), str(item["capability"]))
 
 
 def _branch(name: str, item: Mapping[str, Any]) -> Branch:

@@ -11,13 +11,11 @@ from hvlab.resolver.lab import Group
 from hvlab.resolver.pins import BACKENDS, Pin
 
 _KINDS = ("production", "long-term", "legacy", "new-feature", "developer")
-# Ansible needs it on a host.
-_OLDEST_PYTHON = (3, 8)
 Found = list[tuple[str, Any]]
 
 
 def pythons(groups: Sequence[Group], catalogue: Catalogue) -> Found:
-    """Return the Python minors: those that most hosts run now first; what Ansible cannot use last."""
+    """Return the Python minors: those that most hosts run now first; what the roles cannot use last."""
     present = [versions.minor(g.host.python) if g.host.python else g.system.python[0] for g in groups]
     own = [python for g in groups for python in g.system.python]
     known = set(own) | set(present) | {p for t in catalogue.torch.values() for p in t.python if p}
@@ -25,8 +23,8 @@ def pythons(groups: Sequence[Group], catalogue: Catalogue) -> Found:
     def rank(python: str) -> tuple[Any, ...]:
         votes = sum(len(g.hosts) for g, now in zip(groups, present, strict=True) if now == python)
         offered = sum(len(g.hosts) for g in groups if python in g.system.python)
-        old = versions.numbers(python) < _OLDEST_PYTHON
-        return (old, -votes, -offered, [-number for number in versions.numbers(python)])
+        unusable = python not in catalogue.pythons
+        return (unusable, -votes, -offered, [-number for number in versions.numbers(python)])
 
     return [(python, None) for python in sorted(known, key=rank)]
 

@@ -48,7 +48,10 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Capability:
-    """A compute capability: the CUDA releases with code for it, the drivers that run it."""
+    """A compute capability: the CUDA releases with code for it, the drivers that run it.
+
+    ``platforms``: architecture of the host -> kernel modules, where they are not those of ``open_modules``.
+    """
 
     name: str
     architecture: str
@@ -56,6 +59,11 @@ class Capability:
     driver: Limits
     open_modules: str = "no"
     tegra: bool = False
+    platforms: Mapping[str, str] = field(default_factory=dict)
+
+    def modules(self, architecture: str) -> str:
+        """Return whether a host of an architecture can or has to have the open kernel modules."""
+        return self.platforms.get(architecture, self.open_modules)
 
 
 @dataclass(frozen=True)
@@ -71,9 +79,23 @@ class Branch:
 
 @dataclass(frozen=True)
 class Model:
-    """A GPU by a part of its name."""
+    """A GPU by a part of its name, or by its PCI device ids (vendor 10de).
+
+    ``fabric``: its board has NVSwitches that the host does not see, but has to manage.
+    """
 
     match: str
+    capability: str
+    pci: tuple[str, ...] = ()
+    fabric: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """The PCI device ids of a whole generation of GPUs, both ends included."""
+
+    first: int
+    last: int
     capability: str
 
 
@@ -160,6 +182,7 @@ class Catalogue:
     capabilities: Mapping[str, Capability]
     branches: Mapping[str, Branch]
     models: tuple[Model, ...]
+    families: tuple[Family, ...]
     cudnn: Mapping[str, Library]
     nccl: Mapping[str, Library]
     torch: Mapping[str, Torch]
@@ -167,5 +190,7 @@ class Catalogue:
     horovod: Mapping[str, Horovod]
     openmpi: Mapping[str, OpenMpi]
     defaults: Mapping[str, str]
+    # The Python minors that the roles have packages for.
+    pythons: tuple[str, ...] = ()
     # The release of torch that Horovod was built on, by its build: cpu or a CUDA release.
     proven: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,8 @@ from typing import Any
 
 from hvlab.errors import UsageError
 from hvlab.resolver import versions
-from hvlab.resolver.entries import Catalogue, System
+from hvlab.resolver.catalogue import load
+from hvlab.resolver.entries import Catalogue, Model, System
 
 # What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
 _ALIASES = {
@@ -116,10 +117,13 @@ def from_file(data: object) -> dict[str, Host]:
     return hosts
 
 
-def from_ansible(name: str, facts: Mapping[str, Any]) -> Host:
-    """Return a host from what Ansible's facts and hvlab_facts say of it."""
-    own = facts.get("hvlab") or {}
-    gpus = [item for item in own.get("gpus") or () if isinstance(item, Mapping)]
+def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | None = None) -> Host:
+    """Return a host from what Ansible's facts and hvlab_facts say of it.
+
+    A GPU that no driver tells of is known by its PCI device id.
+    """
+    own, known = facts.get("hvlab") or {}, catalogue or load()
+    gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
     seen = {
         "distribution": facts.get("distribution") or "unknown",
         "distribution_version": facts.get("distribution_version") or "unknown",
@@ -131,6 +135,21 @@ def from_ansible(name: str, facts: Mapping[str, Any]) -> Host:
         "gpus": gpus,
     }
     return from_file({name: seen})[name]
+
+
+def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """Return a GPU of hvlab_facts with a name, and with the compute capability that its device id tells."""
+    device = str(gpu.get("pci_device") or "").lower()
+    model = next((model for model in catalogue.models if device in model.pci), None)
+    number = int(device, 16) if re.fullmatch("[0-9a-f]{4}", device) else -1
+    families = (item for item in catalogue.families if item.first <= number <= item.last)
+    known = model or next(families, None)
+    name = f"NVIDIA {model.match}" if model else f"NVIDIA device 10de:{device or 'unknown'}"
+    return {
+        **gpu,
+        "name": gpu.get("name") or name,
+        "compute_capability": gpu.get("compute_capability") or (known.capability if known else None),
+    }
 
 
 def with_gpus(host: Host, declared: Sequence[Mapping[str, Any]]) -> Host:
@@ -166,9 +185,15 @@ def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:
     """Return a GPU's compute capability, from its name where the facts lack it; None where unknown."""
     if gpu.capability:
         return gpu.capability
+    model = model_of(gpu, catalogue)
+    return model.capability if model else None
+
+
+def model_of(gpu: Gpu, catalogue: Catalogue) -> Model | None:
+    """Return the model that a GPU's name tells of, the one of the longest match; None where there is none."""
     name = _plain(gpu.name)
     fits = [model for model in catalogue.models if _plain(model.match) in name]
-    return max(fits, key=lambda model: len(model.match)).capability if fits else None
+    return max(fits, key=lambda model: len(model.match), default=None)
 
 
 def _plain(name: str) -> str:

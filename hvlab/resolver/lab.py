@@ -17,11 +17,16 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 @dataclass(frozen=True)
 class Wanted:
-    """A host with what is wished for it: pins of the inventory, methods."""
+    """A host with what is wished for it: pins of the inventory, methods.
+
+    ``gpu``: it is to have GPUs; ``pythons``: the minors it can have an environment with, none for any.
+    """
 
     host: Host
     pins: tuple[Pin, ...] = ()
     methods: Mapping[str, str] = field(default_factory=dict)
+    gpu: bool = False
+    pythons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Group:
     gpus: tuple[Gpu, ...]
     pins: tuple[Pin, ...]
     methods: Mapping[str, str]
+    pythons: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -69,7 +75,7 @@ def group(lab: Sequence[Wanted], catalogue: Catalogue) -> tuple[list[Group], lis
     refused = []
     for wanted in lab:
         host = wanted.host
-        found = _problem(host, catalogue)
+        found = _problem(wanted, catalogue)
         system = system_of(host, catalogue)
         if found or system is None:
             refused.append(found or Refused(host.name, "its system is unknown", "leave it out"))
@@ -77,13 +83,17 @@ def group(lab: Sequence[Wanted], catalogue: Catalogue) -> tuple[list[Group], lis
         methods = {name: wanted.methods.get(name, allowed[0]) for name, (_, allowed) in METHODS.items()}
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         like = replace(host, name="", kernel=None, gpus=gpus)
-        key = (like, system.name, gpus, wanted.pins, tuple(sorted(methods.items())))
+        key = (like, system.name, gpus, wanted.pins, tuple(sorted(methods.items())), wanted.pythons)
         made.setdefault(key, []).append(host.name)
-        groups[key] = Group((), host, system, gpus, wanted.pins, methods)
+        groups[key] = Group((), host, system, gpus, wanted.pins, methods, wanted.pythons)
     return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in made.items()], refused
 
 
-def _problem(host: Host, catalogue: Catalogue) -> Refused | None:
+def _problem(wanted: Wanted, catalogue: Catalogue) -> Refused | None:
+    host = wanted.host
+    if wanted.gpu and not host.gpus:
+        seen = "it is in the group gpu, and shows no GPU"
+        return Refused(host.name, seen, "lab_gpus, or take it out of the group gpu")
     if system_of(host, catalogue) is None:
         seen = f"{host.distribution} {host.version} is not supported"
         return Refused(host.name, seen, f"supported are {supported(catalogue)}")
@@ -94,7 +104,8 @@ def _problem(host: Host, catalogue: Catalogue) -> Refused | None:
     if unknown:
         return unknown
     modules = {
-        catalogue.capabilities[str(capability_of(gpu, catalogue))].open_modules: gpu.name for gpu in host.gpus
+        catalogue.capabilities[str(capability_of(gpu, catalogue))].modules(host.architecture): gpu.name
+        for gpu in host.gpus
     }
     if {"no", "required"} <= set(modules):
         seen = f"its {modules['required']} needs NVIDIA's open kernel modules, its {modules['no']} the others"

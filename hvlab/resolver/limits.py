@@ -99,6 +99,15 @@ def _system_limits(made: Built, facts: Facts, number: int, group: Group) -> Iter
         return lambda _: f"{where} has {kind} {told} only"
 
     yield Limit(("python", None), lambda c: c.version in pythons, has("Python", pythons), assumed)
+    if group.pythons:
+        yield Limit(
+            ("python", None),
+            lambda c: c.version in group.pythons,
+            lambda gone: (
+                f"hvlab has packages for Python {versions.spans(group.pythons, group.pythons)}, not for "
+                f"{among(made, gone)}"
+            ),
+        )
     compilers = {*system.gcc, *([str(versions.major(host.gcc))] if host.gcc else [])}
     yield Limit(("gcc", number), lambda c: c.version in compilers, has("gcc", compilers), assumed)
     if "torch" in made.frameworks:
@@ -110,6 +119,14 @@ def _system_limits(made: Built, facts: Facts, number: int, group: Group) -> Iter
                 f"{min((c.data.glibc for c in gone), key=versions.numbers)}, and {where} has {system.glibc}"
             ),
             assumed,
+        )
+    if "tensorflow" in made.frameworks and group.gpus and host.architecture != "x86_64":
+        machine = f"{host.architecture} on {facts.hosts('architecture', host.architecture)}"
+        yield Limit(
+            ("tensorflow", None),
+            lambda _: False,
+            lambda _: f"TensorFlow has no wheel with CUDA for {machine}: it would run on the CPU",
+            (facts.number("architecture", host.architecture), *made.wished("tensorflow")),
         )
     yield from _backend_limits(facts, group)
     if group.methods["openmpi"] == "distro":

@@ -6,26 +6,63 @@ from collections.abc import Iterable
 
 from hvlab.resolver import domains, packages, rules, versions
 from hvlab.resolver.about import About
-from hvlab.resolver.built import ONE_CUDA, ONE_NCCL
+from hvlab.resolver.built import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT
 from hvlab.resolver.facts import Gpu
+from hvlab.resolver.model import Scope
+from hvlab.resolver.provider import search
 from hvlab.resolver.solve import Solution
 
 # Source: https://github.com/horovod/horovod/issues/1123
 _OWN_HWLOC = ("1.14", "1.15")
+# What comes before one CUDA for all hosts.
+_DEARER = {SAME_TOOLKIT: "each gets the one that a torch wheel with code for its GPUs is built for"}
 
 
 def of_lab(solution: Solution) -> list[str]:
     """Return what is to be known of the lab as a whole."""
     built, told = solution.built, []
     if solution.gave_up(ONE_CUDA):
-        told.append("no one CUDA release serves all GPUs here: hosts get different ones")
+        told.append(_cudas(solution))
     if solution.gave_up(ONE_NCCL):
-        told.append("no one NCCL release serves all hosts: they get different ones of the same major")
+        told.append(
+            "hosts get different NCCL releases, and NCCL refuses to run between them "
+            "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
+        )
+    python, usable = solution.version("python"), built.catalogue.pythons
+    if python not in usable:
+        has = versions.spans(usable, usable)
+        told.append(f"hvlab has packages for Python {has}, not for {python}: site.yml refuses this lab")
     for pin, numbers in built.pins().items():
         keys = [(pin.name, None), *((pin.name, number) for number in numbers)]
         if not any(key in built.problem.domains for key in keys):
             told.append(f"{pin.text} has no effect: no host it is for has a GPU")
     return told
+
+
+def _cudas(solution: Solution) -> str:
+    """Return why hosts get different CUDA releases: the GPUs, or a preference that comes first."""
+    built, known = solution.built, solution.built.catalogue
+    capabilities = {capability for group in built.groups for capability in group.capabilities}
+    serving = [
+        release
+        for release in known.cuda
+        if all(rules.cuda_has_code(release, capability, known) for capability in capabilities)
+    ]
+    if not serving:
+        return "no one CUDA release has code for all GPUs here: hosts get different ones"
+    why = next(
+        (
+            because
+            for soft, because in _DEARER.items()
+            if soft in solution.kept
+            and search(built.problem, Scope(soft=frozenset([soft, ONE_CUDA]))) is None
+        ),
+        "the rest of their stacks does not go with one of them",
+    )
+    return (
+        f"hosts get different CUDA releases, though {versions.spans(serving, known.cuda)} would have code "
+        f"for all GPUs here: {why}"
+    )
 
 
 def of_group(about: About) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hvlab.resolver import rules, versions
 from hvlab.resolver.entries import Catalogue, System
+from hvlab.resolver.facts import model_of
 from hvlab.resolver.lab import Group
 
 Package = dict[str, str | None]
@@ -27,10 +28,19 @@ class Driver:
 
 def open_modules(group: Group, driver: str | None, catalogue: Catalogue) -> bool:
     """Whether a host gets the open kernel modules."""
-    wanted = {catalogue.capabilities[capability].open_modules for capability in group.capabilities}
+    wanted = {
+        catalogue.capabilities[capability].modules(group.host.architecture)
+        for capability in group.capabilities
+    }
     if "required" in wanted:
         return True
     return bool(wanted) and "no" not in wanted and versions.major(driver or "0") >= _OPEN_BY_DEFAULT
+
+
+def fabric_manager(group: Group, catalogue: Catalogue) -> bool:
+    """Whether a host's GPUs ask for the fabric manager, though it shows no NVSwitch."""
+    models = (model_of(gpu, catalogue) for gpu in group.gpus)
+    return any(model is not None and model.fabric for model in models)
 
 
 def kept(group: Group, version: str, catalogue: Catalogue) -> bool:
@@ -109,7 +119,9 @@ def nccl(group: Group, version: str) -> list[Package]:
 
 
 def python(group: Group, minor: str) -> list[Package]:
-    """Return Python's packages."""
+    """Return Python's packages; none for one that is there but is not the system's."""
+    if minor not in group.system.python:
+        return []
     names = group.system.python_packages.get(minor) or group.system.python_packages.get("default", ())
     return [{"name": name.format(minor=minor), "version": None} for name in names]
 

@@ -99,7 +99,7 @@ def of_pair(made: Built, facts: Facts, number: int, group: Group) -> Iterable[Re
         )
     if not group.gpus:
         return
-    yield from _agreements(made, number)
+    yield from _agreements(made, number, names(group.hosts))
     if "torch" in made.frameworks and not made.torch_on_cpu:
         yield from _torch_relations(made, facts, number, group)
     if "tensorflow" in made.frameworks:
@@ -107,7 +107,7 @@ def of_pair(made: Built, facts: Facts, number: int, group: Group) -> Iterable[Re
     yield from _cuda_relations(made, number, group)
 
 
-def _agreements(made: Built, number: int) -> Iterable[Relation]:
+def _agreements(made: Built, number: int, where: str) -> Iterable[Relation]:
     if ("nccl major", None) not in made.problem.domains:
         return
     yield Relation(
@@ -122,6 +122,18 @@ def _agreements(made: Built, number: int) -> Iterable[Relation]:
         lambda one, nccl: versions.prefix(one.version, nccl.version),
         soft=ONE_NCCL,
     )
+    # NCCL compares the releases of all ranks. Source: https://github.com/NVIDIA/nccl, src/init.cc
+    for wish in made.wished("backend", "nccl"):
+        yield Relation(
+            (ONE_NCCL, None),
+            ("nccl", number),
+            lambda one, nccl: versions.prefix(one.version, nccl.version),
+            lambda _, nccls: (
+                f"NCCL {among(made, nccls)} on {where} is not the release of the other hosts: "
+                "backend nccl needs one on all"
+            ),
+            assumptions=(wish,),
+        )
     yield Relation(
         ("cuda", number),
         (ONE_NCCL, None),

@@ -58,6 +58,7 @@ def _of_group(solution: Solution, number: int, group: Group) -> dict[str, Any]:
             "version": group.host.version,
             "family": system.family,
             "manager": system.manager,
+            "python": system.python[0],
             "repository": system.repository.get(group.host.architecture),
             "architecture": group.host.architecture,
         },
@@ -81,6 +82,7 @@ def _of_group(solution: Solution, number: int, group: Group) -> dict[str, Any]:
         "driver_lock": bought.lock,
         "compute_capabilities": list(group.capabilities),
         "open_modules": opened,
+        "fabric_manager": packages.fabric_manager(group, catalogue),
         "backends": backends(group),
         "torch_index": "cpu" if about.torch_build is None else f"cu{about.torch_build.replace('.', '')}",
         "tensorflow_index": f"cu{''.join(cuda.split('.')[:2])}" if cuda else "cpu",
@@ -115,7 +117,7 @@ def _exact(solution: Solution, group: Group, driver: str | None) -> bool:
     if group.methods["driver"] in ("runfile", "local_repo"):
         return True
     asked = [pin for pin in solution.built.wishes.of(group) if pin.name == "driver"]
-    return any(_whole(pin) and meets(pin, driver) for pin in asked) or driver == group.host.driver
+    return any(_whole(pin) and meets(pin, driver) for pin in asked)
 
 
 def _whole(pin: Pin) -> bool:

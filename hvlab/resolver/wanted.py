@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hvlab.resolver import pins
+from hvlab.resolver.catalogue import load
 from hvlab.resolver.facts import Host, with_gpus
 from hvlab.resolver.lab import Wanted
 
@@ -22,4 +23,5 @@ def wanted(host: Host, variables: Mapping[str, Any], *, gpu: bool = True, only_p
     declared = variables.get("lab_gpus")
     if isinstance(declared, list):
         host = with_gpus(host, declared)
-    return Wanted(host if gpu else replace(host, gpus=()), found, pins.methods_of(host.name, variables))
+    host = host if gpu else replace(host, gpus=())
+    return Wanted(host, found, pins.methods_of(host.name, variables), gpu, load().pythons)

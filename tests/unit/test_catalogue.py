@@ -15,6 +15,7 @@ from hvlab.resolver import catalogue, facts
 from hvlab.resolver.versions import major, minor, numbers
 
 FOLDER = catalogue.FOLDER
+ROLES = FOLDER.parent.parent / "roles"
 FILES = sorted(FOLDER.glob("*.yml"))
 DATA: dict[str, dict[str, Any]] = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES
@@ -202,6 +203,24 @@ def test_cuda_wheels(release: str) -> None:
     assert entry["nvcc"] is (entry["family"] == "cu13")
 
 
+def test_the_role_cuda_has_the_wheels_that_can_be_chosen() -> None:
+    has = yaml.safe_load((ROLES / "cuda/vars/wheels.yml").read_text("utf-8"))["__cuda_releases"]
+    assert set(has) == set(catalogue.load().cuda_wheels)
+    for release, entry in has.items():
+        made = {wheel["name"]: wheel["version"] for wheel in entry["wheels"]}
+        known, names = WHEELS["releases"][release], WHEELS["packages"][f"cu{major(release)}"]
+        assert minor(entry["release"]) == release
+        assert made[names["runtime"]] == known["runtime"]
+        assert made[names["nvcc"]] == known["nvcc_version"]
+
+
+def test_the_role_python_env_has_packages_for_the_pythons_that_can_be_chosen() -> None:
+    files = (ROLES / "python_env/files").glob("torch-cpu-*.txt")
+    has = {path.stem.split("-")[2] for path in files}
+    assert has == set(catalogue.load().pythons)
+    assert has <= set(PYTHON)
+
+
 # Capabilities and drivers
 
 
@@ -214,6 +233,7 @@ def test_capability(name: str) -> None:
     oldest, branch = entry["driver"]
     assert branch is None or branch in BRANCHES
     assert entry["open_modules"] in {"no", "allowed", "required"}
+    assert set(entry.get("platforms", {}).values()) <= {"no", "allowed", "required"}
     assert branch is None or numbers(oldest) < numbers(branch + ".9999")
 
 

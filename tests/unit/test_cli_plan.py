@@ -35,11 +35,12 @@ def recorded(tmp_path):
 
 @pytest.fixture
 def inventory(tmp_path):
-    def write(names, **variables):
+    def write(names, gpu=(), **variables):
         folder = tmp_path / "lab"
         (folder / "group_vars").mkdir(parents=True)
         hosts = {name: {"ansible_host": f"192.0.2.{i}"} for i, name in enumerate(names, start=1)}
-        (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+        groups = {"gpu": {"hosts": {name: {} for name in gpu}}}
+        (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}))
         common = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0", "lab_name": "plan", **variables}
         (folder / "group_vars/all.json").write_text(json.dumps(common))
         return str(folder)
@@ -136,13 +137,25 @@ def test_limit(recorded, capsys):
 
 
 def test_the_inventory_adds_its_pins(recorded, inventory, capsys):
-    named = inventory(["n1", "n2"], lab_cuda="12.4", openmpi_version="4.1.6", cuda_version="{{ nothing }}")
+    wishes = {"lab_cuda": "12.4", "openmpi_version": "4.1.6", "cuda_version": "{{ nothing }}"}
+    named = inventory(["n1", "n2"], gpu=["n1", "n2"], **wishes)
     assert run(["plan", "-i", named, "--facts", recorded, "--format", "json"]) == 0
     hosts = json.loads(capsys.readouterr().out)["hosts"]
     assert hosts["n1"]["versions"]["cuda"] == "12.4"
     assert {stack["versions"]["openmpi"] for stack in hosts.values()} == {"4.1.6"}
     assert run(["plan", "-i", named, "--facts", recorded, "--pin", "cuda=12.6"]) == 1
     assert "cuda=12.4 (n1, n2)" in capsys.readouterr().err
+
+
+def test_the_group_gpu_counts_as_in_site_yml(recorded, inventory, tmp_path, capsys):
+    named = inventory(["n1", "n2"], gpu=["n1"])
+    assert run(["plan", "-i", named, "--facts", recorded, "-l", "n1,n2", "--format", "json"]) == 0
+    hosts = json.loads(capsys.readouterr().out)["hosts"]
+    assert hosts["n1"]["versions"]["cuda"]
+    assert hosts["n2"]["versions"]["cuda"] is None
+    (tmp_path / "none.json").write_text(json.dumps({"n1": host(gpus=None), "n2": host()}))
+    assert run(["plan", "-i", named, "--facts", str(tmp_path / "none.json")]) == 1
+    assert "n1: it is in the group gpu, and shows no GPU" in capsys.readouterr().err
 
 
 def test_a_named_inventory_has_to_be_in_the_facts(recorded, inventory, capsys):

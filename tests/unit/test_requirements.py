@@ -3,8 +3,10 @@
 import re
 
 import pytest
+import yaml
 
 from hvlab.requirements import locked, requirements
+from hvlab.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
 
 FILES = ROOT / "roles/python_env/files"
@@ -42,6 +44,17 @@ def test_tensorflow_has_its_own_names():
     assert locked(text("tensorflow")) == "2.15.1"
     assert "tensorflow[and-cuda]==2.14.0" in text("tensorflow", "2.14.0", "cu118").splitlines()
     assert "tensorflow-cpu==2.14.0" in text("tensorflow", "2.14.0", python="3.9").splitlines()
+
+
+def test_tensorflow_is_the_distribution_that_the_catalogue_names():
+    pythons = set(load().pythons)
+    releases = yaml.safe_load((FOLDER / "tensorflow.yml").read_text("utf-8"))["releases"]
+    for version, entry in releases.items():
+        low, high = (tuple(map(int, end.split("."))) for end in entry["python"])
+        usable = [python for python in pythons if low <= tuple(map(int, python.split("."))) <= high]
+        for python in usable:
+            lines = text("tensorflow", version, "cu118", python=python).splitlines()
+            assert f"{entry['package']}[and-cuda]=={version}" in lines
 
 
 def test_without_a_lock_a_version_is_needed():

@@ -216,6 +216,34 @@ def test_ansible_facts():
     assert host.gpus == (facts.Gpu("Tesla T4", "7.5", 15360),)
 
 
+@pytest.mark.parametrize(
+    ("gpu", "name", "capability"),
+    [
+        ({"pci_device": "20b2"}, "NVIDIA A100", "8.0"),
+        ({"pci_device": "2B8F"}, "NVIDIA device 10de:2b8f", "12.0"),
+        ({"pci_device": "ffff"}, "NVIDIA device 10de:ffff", None),
+        ({}, "NVIDIA device 10de:unknown", None),
+        ({"name": "TU104GL [Tesla T4]", "pci_device": "1eb8"}, "TU104GL [Tesla T4]", "7.5"),
+        ({"name": "Tesla K80", "pci_device": None}, "Tesla K80", None),
+    ],
+)
+def test_a_gpu_without_a_driver_is_known_by_its_device_id(gpu, name, capability):
+    nothing = dict.fromkeys(["name", "compute_capability", "memory_mib", "pci_device"])
+    seen = {"distribution": "Debian", "distribution_version": "12", "hvlab": {"gpus": [nothing | gpu]}}
+    assert facts.from_ansible("n1", seen).gpus == (facts.Gpu(name, capability),)
+
+
+def test_an_unknown_device_is_refused_unless_the_inventory_tells_it():
+    seen = {**UBUNTU, "hvlab": {"gpus": [{"name": None, "pci_device": "ffff"}]}}
+    host = facts.from_ansible("n1", seen)
+    refused = plan([wanted(host, {})])
+    assert isinstance(refused, Refusal)
+    assert "its GPU 'NVIDIA device 10de:ffff' is not known" in refused.message
+    assert "lab_gpus" in refused.message
+    assert isinstance(plan([wanted(host, {"lab_gpus": [A100]})]), Plan)
+    assert isinstance(plan([wanted(host, {}, gpu=False)]), Plan)
+
+
 def test_a_remedy_has_one_order_whatever_the_hash_seed():
     builds = {f"2.21.5-1+cuda{build}" for build in ("11.0", "12.2", "12.4", "12.5")}
     assert versions.by_distance("2.21.5", builds) == sorted(builds)
@@ -333,6 +361,109 @@ def test_packages_are_called_as_the_system_calls_them():
     exact = plan(lab("n1"), [pins.parse("driver=580.95.05")]).hosts["n1"]
     assert exact["driver_wanted"] == "580.95.05"
     assert exact["open_modules"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "flag"),
+    [
+        ("NVIDIA B200", "x86_64", True),
+        ("NVIDIA B300", "x86_64", True),
+        ("NVIDIA GB200", "aarch64", False),
+        ("NVIDIA GB300", "aarch64", False),
+        ("NVIDIA H200", "x86_64", False),
+    ],
+)
+def test_boards_with_hidden_switches_ask_for_the_fabric_manager(name, architecture, flag):
+    found = plan(lab("n1", gpus=[{"name": name}], architecture=architecture))
+    assert isinstance(found, Plan), found.message
+    assert found.hosts["n1"]["fabric_manager"] is flag
+
+
+@pytest.mark.parametrize(("architecture", "opened"), [("aarch64", True), ("x86_64", False)])
+def test_grace_hopper_gets_the_open_modules(architecture, opened):
+    hopper = {"name": "NVIDIA GH200 480GB", "compute_capability": "9.0"}
+    found = plan(lab("n1", gpus=[hopper], architecture=architecture), [pins.parse("driver=550")])
+    assert isinstance(found, Plan), found.message
+    assert found.hosts["n1"]["open_modules"] is opened
+
+
+def test_a_host_of_the_group_gpu_has_to_show_one():
+    refused = plan([wanted(lab("n1", gpus=[])[0].host, {}), *lab("n2")])
+    assert isinstance(refused, Refusal)
+    assert refused.message == (
+        "n1: it is in the group gpu, and shows no GPU (lab_gpus, or take it out of the group gpu); "
+        "without n1 it resolves"
+    )
+
+
+def test_pythons_without_packages():
+    """What an inventory installs is held to the Pythons the roles have; of bare facts it is told."""
+    [bare] = lab("n1", distribution="CentOS", distribution_version="7", python="3.6.8", gcc="4.8.5", gpus=[])
+    noted = plan([bare])
+    assert isinstance(noted, Plan)
+    assert "hvlab has packages for Python 3.8 to 3.13, not for 3.6: site.yml refuses this lab" in noted.notes
+    refused = plan([wanted(bare.host, {}, gpu=False)])
+    assert isinstance(refused, Refusal)
+    assert "hvlab has packages for Python 3.8 to 3.13, not for 3.6" in refused.message
+
+
+def test_a_python_that_the_roles_know_comes_before_the_present_one():
+    found = plan(lab("n1", distribution="Amazon", distribution_version="2023", python="3.14.0"))
+    assert isinstance(found, Plan)
+    assert found.hosts["n1"]["versions"]["python"] != "3.14"
+
+
+def test_a_present_python_that_the_system_does_not_have_brings_no_packages():
+    [stack] = plan(lab("n1", python="3.12.1"), [pins.parse("python=3.12")]).hosts.values()
+    assert stack["system"]["python"] == "3.10"
+    assert stack["packages"]["python"] == []
+
+
+def test_tensorflow_has_no_cuda_on_arm():
+    hopper = {"name": "NVIDIA GH200 480GB", "compute_capability": "9.0"}
+    hosts = lab("n1", gpus=[hopper], architecture="aarch64")
+    refused = plan(hosts, [pins.parse("tensorflow=2.15"), pins.parse("python=3.10")])
+    assert isinstance(refused, Refusal)
+    assert "TensorFlow has no wheel with CUDA for aarch64 on n1: it would run on the CPU" in refused.message
+    assert {item["text"] for item in refused.conflict} == {"tensorflow=2.15", "aarch64 on n1"}
+    assert isinstance(plan(lab("n1", gpus=[], architecture="aarch64"), [pins.parse("tensorflow=2.15")]), Plan)
+
+
+def test_why_hosts_get_different_cudas():
+    p100 = {"name": "Tesla P100-PCIE-16GB", "compute_capability": "6.0"}
+    rtx5090 = {"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}
+    k80 = {"name": "Tesla K80", "compute_capability": "3.7"}
+    found = plan([*lab("n1", gpus=[p100]), *lab("n2", gpus=[rtx5090])])
+    assert isinstance(found, Plan)
+    assert found.hosts["n1"]["versions"]["cuda"] != found.hosts["n2"]["versions"]["cuda"]
+    [note] = [note for note in found.notes if "CUDA" in note]
+    assert note == (
+        "hosts get different CUDA releases, though 12.8, 12.9 would have code for all GPUs here: "
+        "each gets the one that a torch wheel with code for its GPUs is built for"
+    )
+    old = Wanted(lab("n1", gpus=[k80])[0].host, methods={"driver": "distro"})
+    apart = plan([old, *lab("n2", gpus=[rtx5090])], [pins.parse("torch=2.13+cpu")])
+    assert isinstance(apart, Plan), apart.message
+    assert "no one CUDA release has code for all GPUs here: hosts get different ones" in apart.notes
+
+
+def test_ranks_of_different_nccl_releases_do_not_talk():
+    first, second = lab("n1", "n2")
+    hosts = [
+        Wanted(first.host, (pins.parse("nccl=2.21.5"),)),
+        Wanted(second.host, (pins.parse("nccl=2.23.4"),)),
+    ]
+    found = plan(hosts)
+    assert isinstance(found, Plan)
+    assert any("NCCL refuses to run between them" in note for note in found.notes)
+    refused = plan(hosts, [pins.parse("backend=nccl")])
+    assert isinstance(refused, Refusal)
+    assert {item["text"] for item in refused.conflict} == {
+        "backend=nccl",
+        "nccl=2.21.5 (n1)",
+        "nccl=2.23.4 (n2)",
+    }
+    assert "backend nccl needs one on all" in refused.message
 
 
 def test_a_thousand_hosts_cost_as_one():

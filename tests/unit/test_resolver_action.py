@@ -48,6 +48,24 @@ def test_every_host_gets_its_stack(action):
     assert not result.get("failed")
 
 
+def test_hosts_left_out_are_named(action):
+    variables = task_vars()
+    assert action.run(task_vars=variables)["warnings"] == []
+    variables["ansible_play_hosts"] = ["n1"]
+    [told] = action.run(task_vars=variables)["warnings"]
+    assert told.startswith("n2 left out: ")
+
+
+def test_a_display_card_outside_the_group_gpu_does_not_matter(action):
+    variables = task_vars()
+    facts = variables["hostvars"]["n2"]["ansible_facts"]
+    card = {"name": None, "compute_capability": None, "pci_device": "ffff"}
+    variables["hostvars"]["n2"]["ansible_facts"] = {**facts, "hvlab": {"gpus": [card]}}
+    assert not action.run(task_vars=variables).get("failed")
+    variables["groups"]["gpu"] = ["n1", "n2"]
+    assert "lab_gpus" in action.run(task_vars=variables)["msg"]
+
+
 def test_a_refusal_fails_with_the_text_of_the_cli(action):
     result = action.run(task_vars=task_vars(lab_cuda="13.0"))
     assert result["failed"]

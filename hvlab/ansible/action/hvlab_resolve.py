@@ -30,7 +30,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | {"failed": True, "msg": f"{error}{remedy}"}
         if isinstance(found, Refusal):
             return result | {"failed": True, "msg": render.refusal(found), "refusal": found.as_json()}
-        return result | {"ansible_facts": {"hvlab_stacks": found.hosts}, "notes": found.notes}
+        others = left_out(variables)
+        told = f"{', '.join(others)} left out: the versions are chosen for the others and may differ there"
+        return result | {
+            "ansible_facts": {"hvlab_stacks": found.hosts},
+            "notes": found.notes,
+            "warnings": [told] if others else [],
+        }
+
+
+def left_out(variables: Mapping[str, Any]) -> list[str]:
+    """Return the hosts of the inventory that are not in the play: `--limit`, or they failed before."""
+    chosen = set(variables["ansible_play_hosts"])
+    return [name for name in variables["groups"]["all"] if name not in chosen]
 
 
 def lab(variables: Mapping[str, Any]) -> list[Wanted]:
