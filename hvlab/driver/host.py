@@ -16,7 +16,10 @@ PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 
 @dataclass(frozen=True)
 class Wish:
-    """What the role's variables and the operating system's data ask for."""
+    """What the role's variables and the operating system's data ask for.
+
+    ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus.
+    """
 
     method: str
     version: str = ""
@@ -30,6 +33,7 @@ class Wish:
     remove_old: bool = False
     fabric_manager: str = "auto"
     fabric_manager_package: str = ""
+    fabric: bool = False
     methods: tuple[str, ...] = (*PACKAGED, "runfile", "none")
     old: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()

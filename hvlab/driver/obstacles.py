@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from hvlab.driver.host import PACKAGED, Host, Wish, fits, within
-from hvlab.driver.packages import SIGNED_BY_VENDOR, builds_modules, driver_packages
+from hvlab.driver.packages import SIGNED_BY_VENDOR, builds_modules, driver_packages, needs_dkms, stays
 
 Finding = tuple[str, str]
 
@@ -43,10 +43,10 @@ def obstacles(host: Host, wish: Wish, *, installing: bool, touched: Iterable[str
             "no package of the driver is named",
             "set nvidia_driver_version to a branch such as 550, or nvidia_driver_packages",
         )
-    if builds_modules(wish):
+    if builds_modules(host, wish):
         yield from _headers(host, wish)
     yield from _secure_boot(host, wish)
-    if installing:
+    if installing and not stays(host, wish):
         yield from _in_the_way(host, wish)
     held = sorted((set(touched) & set(host.own("held", []))) - set(host.own("held_own", [])))
     if held:
@@ -147,6 +147,24 @@ def _in_the_way(host: Host, wish: Wish) -> Iterator[Finding]:
         )
 
 
+def without_dkms(host: Host, wish: Wish) -> Iterator[Finding]:
+    """Yield that DKMS, which the driver's packages ask for, is not there and cannot be had."""
+    found = host.seen.get("versions", {}).get("dkms") or host.seen.get("unsure")
+    if needs_dkms(host, wish) and not found:
+        yield (
+            "the driver's modules are built by dkms, which is not installed, and no repository has it"
+            + _trouble(host),
+            _epel(host),
+        )
+
+
+def _epel(host: Host) -> str:
+    manager, release = host.facts.get("pkg_mgr"), host.facts.get("distribution_major_version")
+    names = {"RedHat": "epel-release of EPEL's own site", "OracleLinux": f"oracle-epel-release-el{release}"}
+    name = names.get(str(host.facts.get("distribution")), "epel-release")
+    return f"enable EPEL there, which has it: {manager} install {name}"
+
+
 def unavailable(host: Host, wish: Wish, install: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield the packages that cannot be had in the version wanted; headers are judged by `obstacles`."""
     headers = {package["name"] for package in wish.headers_packages}
@@ -159,6 +177,8 @@ def unavailable(host: Host, wish: Wish, install: Iterable[Mapping[str, Any]]) ->
         seen = f"package {name} {wanted or ''}".rstrip() + " cannot be had"
         offered = f"; there is {', '.join(versions[:5])}" if versions else "; no repository has it"
         remedy = "correct the version wanted, or add the repository that has it"
+        if name == "dkms" and host.facts.get("os_family") == "RedHat":
+            remedy = _epel(host)
         if name == wish.fabric_manager_package:
             remedy += "; the fabric manager has to be of the driver's version"
         yield seen + offered + _trouble(host), remedy

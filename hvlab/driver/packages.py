@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hvlab.driver.host import PACKAGED, Host, Wish, branch, fits, installed_version, upstream
+from hvlab.driver.host import PACKAGED, Host, Wish, branch, fits, installed_version, upstream, within
 
 NVIDIAS = ("repo", "local_repo")
 EXACT = re.compile(r"\d{3}\.\d+(\.\d+)?(?=[-*~+]|$)")
@@ -16,24 +16,62 @@ SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
 
 
 def wants_fabric_manager(host: Host, wish: Wish) -> bool:
-    """Say whether the fabric manager belongs on a host: by default exactly where there is an NVSwitch."""
+    """Say whether the fabric manager belongs on a host: by default where there is an NVSwitch."""
     if wish.fabric_manager == "auto":
-        return wish.method != "none" and int(host.own("nvswitches", 0)) > 0
+        return wish.method != "none" and (wish.fabric or int(host.own("nvswitches", 0)) > 0)
     return wish.fabric_manager == "true"
 
 
-def builds_modules(wish: Wish) -> bool:
+def stays(host: Host, wish: Wish) -> bool:
+    """Say whether a driver is left as it is: it is of the version wished for, and came by other packages.
+
+    There has to be all of it: its library on disk, and its module loaded or known to DKMS.
+    """
+    there, wished = host.seen.get("library"), exact_version(wish) or wish.version
+    if wish.method == "none" or not there or not wished or not within(there, wished):
+        return False
+    # NVIDIA's package that pins a branch is on a host whatever driver of that branch is.
+    own = [package["name"] for package in wish.packages if "pinning" not in package["name"]]
+    modules = {host.seen.get("loaded"), *(entry["version"] for entry in host.seen.get("dkms", []))}
+    return there in modules and not any(name in host.packages for name in own)
+
+
+def builds_modules(host: Host, wish: Wish) -> bool:
     """Say whether the modules are compiled on the host."""
-    names = [package["name"] for package in wish.packages]
-    return wish.method not in ("none", "elrepo") and not any(
-        fnmatchcase(name, SIGNED_BY_VENDOR) for name in names
-    )
+    if wish.method in ("none", "elrepo"):
+        return False
+    if any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in wish.packages):
+        return False
+    return not (stays(host, wish) and _has_module(host, wish))
+
+
+def _has_module(host: Host, wish: Wish) -> bool:
+    built = [
+        entry["version"]
+        for entry in host.seen.get("dkms", [])
+        if (entry["kernel"], entry["state"]) == (wish.kernel, "installed")
+    ]
+    running = [host.seen.get("loaded")] if wish.kernel == host.running else []
+    return host.seen.get("library") in (*built, *running)
+
+
+def needs_dkms(host: Host, wish: Wish) -> bool:
+    """Say whether the driver's packages ask for DKMS, which is not there and which the system does not have.
+
+    That is so on the RHEL family but for Amazon Linux, for streams whose modules are built on the host.
+    """
+    if host.facts.get("os_family") != "RedHat" or host.facts.get("distribution") == "Amazon":
+        return False
+    if "dkms" in host.packages:
+        return False
+    built_here = not wish.stream or wish.stream.endswith(("-dkms", "-open"))
+    return wish.method in PACKAGED and built_here and builds_modules(host, wish)
 
 
 def needed_packages(host: Host, wish: Wish) -> list[Mapping[str, Any]]:
     """Return the packages the modules are built with: tools, and headers where the kernel's are not there."""
     found: list[Mapping[str, Any]] = []
-    if builds_modules(wish):
+    if builds_modules(host, wish):
         found += wish.headers_packages if wish.kernel not in host.seen.get("headers", []) else ()
         found += [{"name": name, "version": None} for name in wish.build_packages if wish.method == "runfile"]
     return found
@@ -51,7 +89,7 @@ def wanted_packages(host: Host, wish: Wish) -> list[Mapping[str, Any]]:
     Those left open are taken from the branch wished for, where there is one of it; the fabric manager is of
     the driver's version.
     """
-    if wish.method not in PACKAGED:
+    if wish.method not in PACKAGED or stays(host, wish):
         found: list[Mapping[str, Any]] = []
     elif wish.method in NVIDIAS and branch(wish.version):
         found = [_of_branch(host, package, branch(wish.version)) for package in wish.packages]
@@ -70,7 +108,7 @@ def following(host: Host, wish: Wish) -> list[Mapping[str, Any]]:
     Those with the modules are left to what needs them, for there is a choice between two kinds.
     """
     exact = exact_version(wish)
-    if wish.method not in PACKAGED or not (exact or wish.remove_old):
+    if wish.method not in PACKAGED or not (exact or wish.remove_old) or stays(host, wish):
         return []
     version = f"{exact}-*" if exact else f"{branch(target(host, wish))}.*"
     versions, own = host.seen.get("versions", {}), {package["name"] for package in wish.packages}
@@ -93,6 +131,8 @@ def _of_branch(host: Host, package: Mapping[str, Any], wanted: str) -> Mapping[s
 
 def target(host: Host, wish: Wish) -> str:
     """Return the driver version that is to be there, as exactly as is known; empty when nothing is."""
+    if stays(host, wish):
+        return str(host.seen["library"])
     if wish.method not in PACKAGED:
         return wish.version
     goal = branch(wish.version)

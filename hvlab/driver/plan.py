@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab.driver.host import PACKAGED, Host, Wish, installed_version, upstream
-from hvlab.driver.obstacles import obstacles, unavailable
+from hvlab.driver.obstacles import obstacles, unavailable, without_dkms
 from hvlab.driver.packages import (
     builds_modules,
     following,
     needed_packages,
     old_packages,
     removals,
+    stays,
     there,
     wanted_packages,
     wants_fabric_manager,
@@ -57,8 +58,9 @@ def plan(host: Host, wish: Wish, *, repository_ready: bool) -> Plan:
     """
     current = installed_version(host, wish.kernel)
     prepare = [package for package in needed_packages(host, wish) if not there(host, package)]
-    runfile = wish.method == "runfile" and not runfile_present(host, wish)
-    clearing = wish.remove_old and wish.method != "none"
+    staying = stays(host, wish)
+    runfile = wish.method == "runfile" and not staying and not runfile_present(host, wish)
+    clearing = wish.remove_old and wish.method != "none" and not staying
     remove = removals(host, wish) if clearing and (wish.method != "runfile" or runfile) else []
     foreign_run = bool(host.seen.get("uninstaller")) and (
         wish.method in PACKAGED or (runfile and current != wish.version)
@@ -66,7 +68,7 @@ def plan(host: Host, wish: Wish, *, repository_ready: bool) -> Plan:
     wanted, along = wanted_packages(host, wish), following(host, wish)
     install = [package for package in [*wanted, *along] if not there(host, package)]
     lacking = sources(host, wish)
-    lacking = "" if lacking == host.seen.get("own_sources") else lacking
+    lacking = "" if lacking == host.seen.get("own_sources") or (staying and not install) else lacking
     found = Plan(
         prepare=prepare,
         install=install,
@@ -77,14 +79,16 @@ def plan(host: Host, wish: Wish, *, repository_ready: bool) -> Plan:
         run_uninstaller=clearing and foreign_run,
         runfile=runfile,
         sources=lacking,
-        stream=wish.stream if wish.stream and wish.stream != _stream(host) else "",
+        stream="" if staying and (_stream(host) or not install) else _other_stream(host, wish),
         pin=pin(wish) if host.facts.get("pkg_mgr") == "apt" else "",
-        build=builds_modules(wish),
+        build=builds_modules(host, wish),
         fabric_manager=wants_fabric_manager(host, wish),
         notes=list(notes(host, wish)),
     )
     touched = {package["name"] for package in install} & set(host.packages) | set(remove)
     problems = list(obstacles(host, wish, installing=runfile or bool(install), touched=touched))
+    if repository_ready and install:
+        problems += without_dkms(host, wish)
     if repository_ready and not lacking and not found.stream:
         problems += unavailable(host, wish, [*prepare, *install])
     found.problems.extend(Problem(host.name, *problem) for problem in problems)
@@ -97,20 +101,25 @@ def runfile_present(host: Host, wish: Wish) -> bool:
 
 
 def _stream(host: Host) -> str:
-    return f"nvidia-driver:{host.own('module_streams', {}).get('nvidia-driver', '')}"
+    stream = host.own("module_streams", {}).get("nvidia-driver")
+    return f"nvidia-driver:{stream}" if stream else ""
+
+
+def _other_stream(host: Host, wish: Wish) -> str:
+    return wish.stream if wish.stream != _stream(host) else ""
 
 
 def notes(host: Host, wish: Wish) -> Iterator[str]:
     """Yield what is worth knowing and no reason to stop."""
     others = old_packages(host, wish) if wish.method in PACKAGED and not wish.remove_old else []
-    if others:
+    if others and not stays(host, wish):
         versions = ", ".join(sorted({upstream(host.packages[name]) for name in others}))
         yield (
             f"{host.name}: packages of driver {versions} are installed; "
             "should they get in the way, set nvidia_driver_remove_old: true"
         )
     used, own = host.seen.get("compiler"), str(host.own("gcc", "")).split(".")[0]
-    if builds_modules(wish) and used and own and used != own:
+    if builds_modules(host, wish) and used and own and used != own:
         yield (
             f"{host.name}: kernel {wish.kernel} was built with gcc {used}, and gcc here is {own}; "
             f"should the modules not build, install gcc-{used}"

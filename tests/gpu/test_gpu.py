@@ -14,7 +14,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 INVENTORY = "tests/gpu/inventory"
-NCCL_TESTS = Path("/opt/hvlab/nccl-tests/bin/all_reduce_perf")
+NCCL_TESTS = Path("/opt/hvlab/nccl-tests/bin/all_reduce_perf_mpi")
 SIZES = "1K:64M:4"
 
 
@@ -82,7 +82,7 @@ def test_mpi_carries_the_memory_of_a_gpu_that_two_ranks_share(provisioned):
 
 def test_nccl_tests_find_no_wrong_value(provisioned):
     if not NCCL_TESTS.exists():
-        pytest.skip("nccl-tests were not built: put their source into sources/ and set nccl_tests_enabled")
+        pytest.skip("nccl-tests were not built: put their source into sources/")
     told = run(str(NCCL_TESTS), "-b", "8", "-e", "256M", "-f", "2", "-g", str(provisioned))
     print(told)
     assert re.search(r"# Out of bounds values : 0 OK", told)

@@ -1,9 +1,10 @@
 """What is made of a host before its driver is touched, and afterwards."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
+from hvlab.ansible.action.hvlab_driver import as_wish
 from hvlab.driver.host import Host, Wish, installed_version
 from hvlab.driver.loading import loading
 from hvlab.driver.plan import plan
@@ -227,14 +228,66 @@ def test_runfile():
     assert "in use by python[7]" in told(busy, wish)
 
 
-@pytest.mark.parametrize(
-    ("setting", "switches", "wanted"),
-    [("auto", 6, True), ("auto", 0, False), ("auto", None, False), ("true", 0, True), ("false", 6, False)],
+RHEL = {"os_family": "RedHat", "distribution": "Rocky", "distribution_major_version": "9", "pkg_mgr": "dnf"}
+STREAM = replace(
+    WISH, packages=({"name": "nvidia-open", "version": "550.*"},), stream="nvidia-driver:550-open"
 )
-def test_fabric_manager_exactly_where_there_is_an_nvswitch(setting, switches, wanted):
-    found = plan(
-        make(own={"nvswitches": switches}), replace(WISH, fabric_manager=setting), repository_ready=True
+
+
+def rhel(facts=(), packages=(), versions=(), **seen):
+    known = {"nvidia-open": ["3:550.90.07-1.el9"]} | dict(versions)
+    host = make(packages=packages, versions=known, **seen)
+    return replace(host, facts={**host.facts, **RHEL, **dict(facts)})
+
+
+@pytest.mark.parametrize("stream", ["nvidia-driver:550-open", "nvidia-driver:550-dkms", ""])
+def test_dkms_is_missed_before_anything_is_changed(stream):
+    assert told(rhel(), replace(STREAM, stream=stream)) == (
+        "g1: the driver's modules are built by dkms, which is not installed, and no repository has it "
+        "-> enable EPEL there, which has it: dnf install epel-release"
     )
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        rhel(packages={"dkms": "3.0.13-1.el9"}),
+        rhel(versions={"dkms": ["3.0.13-1.el9"]}),
+        rhel({"distribution": "Amazon"}),
+        rhel(unsure=True),
+        rhel(packages={"nvidia-open": "550.90.07-1.el9"}),
+    ],
+)
+def test_dkms_is_there_or_can_be_had_or_is_not_needed(host):
+    assert not told(host, STREAM)
+
+
+def test_modules_that_are_built_already_need_no_dkms():
+    assert not told(rhel(), replace(STREAM, stream="nvidia-driver:550"))
+    assert not told(rhel(), replace(STREAM, method="elrepo"))
+    assert not told(rhel(), STREAM, ready=False)
+
+
+def test_a_runfile_misses_dkms_too():
+    wish = replace(WISH, method="runfile", version="550.54.14", packages=(), checksum="sha256:00")
+    said = told(rhel(), replace(wish, build_packages=("dkms",)))
+    assert "package dkms cannot be had; no repository has it -> enable EPEL there" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "switches", "fabric", "wanted"),
+    [
+        ("auto", 6, False, True),
+        ("auto", 0, False, False),
+        ("auto", None, False, False),
+        ("auto", 0, True, True),
+        ("true", 0, False, True),
+        ("false", 6, True, False),
+    ],
+)
+def test_fabric_manager_exactly_where_there_is_an_nvswitch(setting, switches, fabric, wanted):
+    wish = as_wish({**asdict(WISH), "fabric_manager": setting, "fabric": fabric})
+    found = plan(make(own={"nvswitches": switches}), wish, repository_ready=True)
     assert found.fabric_manager is wanted
     assert ({"name": "nvidia-fabricmanager-550", "version": "550.90.07*"} in found.install) is wanted
     assert not found.problems

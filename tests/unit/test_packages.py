@@ -315,6 +315,26 @@ def test_dnf_fetches_before_it_removes():
     assert host.commands[-1].endswith("dnf versionlock add newdrv")
 
 
+def test_whether_it_is_possible_is_asked_and_nothing_is_done():
+    host = Host("dnf", packages={"olddrv": "1-1"})
+    args = {"name": ["newdrv"], "replaces": ["olddrv"], "state": "possible", "modules": ["nvidia-driver:550"]}
+    host.answers = [
+        ("--assumeno", {"rc": 1, "stdout": "Installing:\n newdrv noarch 2-1\nOperation aborted."})
+    ]
+    done = host.task(args)
+    assert (done["changed"], done["packages"]) == (True, [])
+    assert done["ansible_facts"]["hvlab"]["module_streams"] == {"nvidia-driver": "550"}
+    assert "module enable nvidia-driver:550" in host.commands[2]
+    assert all("--assumeno" in command for command in host.commands[3:])
+    assert len(host.commands) == 5
+    host.answers = [("--assumeno", {"rc": 1, "stderr": "Error: Unable to find a match: newdrv"})]
+    with pytest.raises(AnsibleActionFail, match="n1: nothing was changed"):
+        host.task(args)
+    before = list(host.commands)
+    assert host.task(args, check_mode=True) == {"changed": True, "packages": []}
+    assert host.commands == before
+
+
 def test_a_failure_says_what_is_gone_already():
     host = Host(packages={"olddrv": "1"})
     host.answers = [

@@ -149,6 +149,12 @@ def test_another_branch_replaces_the_old_one(node):
     assert node.play(variables) == 0
 
 
+def test_a_driver_of_that_branch_stays_though_its_packages_are_others(node):
+    before = node.packages
+    assert node.play({"nvidia_driver_version": "580", "nvidia_driver_open_modules": False}) == 0
+    assert node.packages == before
+
+
 def test_runfile(node):
     version = "550.54.14"
     program = runfile(version)
@@ -171,6 +177,13 @@ def test_runfile(node):
 
     back = {"nvidia_driver_version": "580"}
     refused(node, back, "was installed by NVIDIA's runfile")
+    node.repository.withdraw("nvidia-kernel-open-dkms", "580.95.05-1")
+    node.on("apt-get -qq update")
+    refused(node, back | {"nvidia_driver_remove_old": True}, "the package manager refuses to install")
+    assert node.built == version
+    node.on("test -x /usr/bin/nvidia-uninstall")
+    node.repository.restore()
+    node.on("apt-get -qq update")
     assert node.play(back | {"nvidia_driver_remove_old": True}) > 0
     assert node.built == "580.95.05"
     assert node.on("ls /usr/bin/nvidia-uninstall 2>/dev/null || true") == ""

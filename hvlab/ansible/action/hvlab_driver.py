@@ -9,7 +9,7 @@ from ansible.plugins.action import ActionBase
 
 from hvlab.driver.host import SERVICES, Host, Wish, installed_version
 from hvlab.driver.loading import Step, loading
-from hvlab.driver.packages import driver_packages, needed_packages, wanted_packages
+from hvlab.driver.packages import driver_packages, needed_packages, needs_dkms, wanted_packages
 from hvlab.driver.plan import Plan, plan
 
 LISTS = ("build_packages", "methods", "old", "keep", "components")
@@ -90,7 +90,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             wanted = [*wanted_packages(bare, self.wish), *needed_packages(bare, self.wish)]
             own = {package["name"] for package in self.wish.packages}
             names = sorted({p["name"] for p in wanted if p["name"] in own or p["name"] not in bare.packages})
-            names += [name for name in driver_packages(bare, self.wish) if name not in names]
+            others = [*driver_packages(bare, self.wish), *(["dkms"] if needs_dkms(bare, self.wish) else [])]
+            names += [name for name in others if name not in names]
         done = self._module(state="seen", packages=names, services=list(SERVICES))
         if done.get("failed") or "seen" not in done:
             raise AnsibleActionFail(f"{name}: {done.get('msg')} {done.get('module_stderr', '')}".strip())
@@ -131,7 +132,7 @@ def as_wish(given: dict[str, Any]) -> Wish:
     """Return the role's variables as a wish; a package may be a name alone."""
     values: dict[str, Any] = {name: str(given.get(name) or "") for name in TEXTS if name in given}
     values["fabric_manager"] = str(given.get("fabric_manager", "auto")).lower()
-    values["remove_old"] = bool(given.get("remove_old"))
+    values |= {name: bool(given.get(name)) for name in ("remove_old", "fabric")}
     values.update({name: tuple(given.get(name) or ()) for name in LISTS if name in given})
     for name in PACKAGES:
         packages = [

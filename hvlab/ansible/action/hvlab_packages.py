@@ -20,7 +20,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     """Arguments.
 
     `name`: packages, each a name or {name, version}, where a version is exact or ends in `*`;
-    `state`: present, or absent (which purges);
+    `state`: present, absent (which purges), or possible, which has the package manager say that they could be
+    installed, and changes nothing but the module streams;
     `hold`: keep the packages at their version; without it holds stay as they are;
     `replaces`: patterns of names of installed packages that go once everything is known to be right;
     `modules`: dnf's module streams to enable before, as `name:stream`;
@@ -55,8 +56,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             allowed = args.get("allow_removal", [])
         if not work:
             return result | {"changed": False, "packages": []}
-        result |= {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
         self._check_held({one.name for one in work.install} | set(work.remove))
+        if args.get("state") == "possible":
+            return result | self._possible(work, allowed)
+        result |= {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
         if self._task.check_mode:
             # What comes may come from a repository that is not there yet; what goes can be asked for.
             if not work.install:
@@ -93,6 +96,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         modules = [one for one in args.get("modules", []) if one not in enabled]
         remove = matching(args.get("replaces", []), self.installed, but=names)
         return Work(install, remove, list(dict.fromkeys(hold + again)), modules)
+
+    def _possible(self, work: Work, allowed: Iterable[str]) -> dict[str, Any]:
+        """Refuse what cannot be installed; in check mode the repository may not be there yet."""
+        told = {"changed": bool(work.modules), "packages": []}
+        if self._task.check_mode:
+            return told
+        self._enable(work.modules)
+        if work.install or work.remove:
+            self._refresh(work)
+            self._judge(work, allowed)
+        return told | {"ansible_facts": {"hvlab": self._seen(self.vars["ansible_facts"]["hvlab"], work)}}
 
     def _check_held(self, names: set[str]) -> None:
         """Refuse to touch what somebody else holds."""

@@ -1,0 +1,50 @@
+"""What the role's variables make of a host."""
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+from tests.contract.tree import ROOT
+from tests.unit.test_container_runtime import trusted
+
+VARS = ROOT / "roles/nvidia_driver/vars"
+
+
+def filled(file, name, **known):
+    variables = trusted(yaml.safe_load((VARS / file).read_text("utf-8"))) | known
+    return Templar(loader=DataLoader(), variables=variables).template(variables[name])
+
+
+@pytest.mark.parametrize(
+    ("file", "kernel", "package"),
+    [
+        ("Debian.yml", "6.1.0-9-amd64", "linux-headers-6.1.0-9-amd64"),
+        ("RedHat.yml", "4.18.0-553.el8_10.x86_64", "kernel-devel-4.18.0-553.el8_10"),
+        ("RedHat.yml", "5.14.0-427.13.1.el9_4.aarch64", "kernel-devel-5.14.0-427.13.1.el9_4"),
+        ("RedHat.yml", "5.14.0-427.el9.aarch64+64k", "kernel-64k-devel-5.14.0-427.el9"),
+        ("RedHat.yml", "5.14.0-427.el9.x86_64+debug", "kernel-debug-devel-5.14.0-427.el9"),
+        ("RedHat.yml", "5.15.0-209.161.7.2.el9uek.x86_64", "kernel-uek-devel-5.15.0-209.161.7.2.el9uek"),
+        ("Amazon.yml", "6.1.141-155.222.amzn2023.x86_64", "kernel-devel-6.1.141-155.222.amzn2023"),
+        ("Amazon.yml", "6.12.37-61.105.amzn2023.aarch64", "kernel6.12-devel-6.12.37-61.105.amzn2023"),
+        ("Amazon.yml", "5.10.238-234.956.amzn2.x86_64", "kernel-devel-5.10.238-234.956.amzn2"),
+    ],
+)
+def test_headers_are_of_the_running_kernels_package(file, kernel, package):
+    [headers] = filled(file, "__nvidia_driver_headers", nvidia_driver_kernel=kernel)
+    assert headers == {"name": package, "version": None}
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        ({}, False),
+        ({"hvlab_stacks": {"n1": {"driver_wanted": "595"}}}, False),
+        ({"hvlab_stacks": {"n2": {"fabric_manager": True}}}, False),
+        ({"hvlab_stacks": {"n1": {"fabric_manager": True}}}, True),
+    ],
+)
+def test_the_fabric_of_the_gpus_is_in_the_wish(facts, wanted):
+    text = yaml.safe_load((VARS / "main.yml").read_text("utf-8"))["__nvidia_driver_wish"]["fabric"]
+    known = {"ansible_facts": facts, "inventory_hostname": "n1"}
+    assert Templar(loader=DataLoader(), variables=known).template(trusted(text)) is wanted

@@ -1,0 +1,93 @@
+"""A driver that is there already and fits is left as it is, wherever it came from."""
+
+from dataclasses import replace
+
+import pytest
+
+from hvlab.driver.plan import plan
+from hvlab.driver.sources import pin
+from hvlab.resolver import plan as resolved
+from tests.unit.test_driver import KERNEL, WISH, make
+from tests.unit.test_resolver import lab
+
+OPEN = replace(WISH, packages=({"name": "nvidia-open-550", "version": None},))
+OTHER = {"cuda-drivers-550": "550.54.14-1", "nvidia-kernel-dkms": "550.54.14-1"}
+UBUNTUS = {"nvidia-driver-550": "550.54.14-0ubuntu0.22.04.1"}
+BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}
+LOADED = {"library": "550.54.14", "loaded": "550.54.14"}
+
+
+def planned(wish=OPEN, own=(), packages=(), **seen):
+    known = ["550.90.07-1", "550.54.14-1"]
+    versions = {"nvidia-open-550": known, "nvidia-fabricmanager-550": known}
+    host = make(own=own, packages=packages, versions=versions, **seen)
+    return plan(host, wish, repository_ready=True)
+
+
+@pytest.mark.parametrize("packages", [OTHER, UBUNTUS, {}])
+@pytest.mark.parametrize("seen", [LOADED, {"library": "550.54.14", "dkms": [BUILT]}])
+@pytest.mark.parametrize("remove_old", [False, True])
+def test_a_driver_that_fits_stays(packages, seen, remove_old):
+    found = planned(replace(OPEN, remove_old=remove_old), packages=packages, **seen)
+    assert not found.problems
+    assert not found.changes
+    assert not found.wanted
+    assert found.pin == pin(OPEN)
+
+
+@pytest.mark.parametrize("method", ["repo", "runfile", "distro"])
+def test_so_does_one_by_another_method(method):
+    wish = replace(OPEN, method=method, version="550.54.14", components=("contrib",))
+    found = planned(wish, packages=UBUNTUS, uninstaller=True, **LOADED)
+    assert not found.problems
+    assert not found.changes
+
+
+def test_beside_it_nvidias_pinning_package_counts_for_no_driver():
+    packages = ({"name": "nvidia-driver-pinning-550", "version": None}, *OPEN.packages)
+    there = OTHER | {"nvidia-driver-pinning-550": "550.54.14-1"}
+    assert not planned(replace(OPEN, packages=packages), packages=there, **LOADED).wanted
+
+
+def test_one_that_does_not_fit_is_in_the_way_as_before():
+    exact = replace(OPEN, packages=({"name": "nvidia-open-550", "version": "550.90.07*"},))
+    assert planned(exact, packages=OTHER, **LOADED).install
+    assert planned(exact, uninstaller=True, **LOADED).problems
+    assert planned(replace(OPEN, version="580"), packages=OTHER, **LOADED).install
+
+
+@pytest.mark.parametrize("seen", [{"library": "550.54.14"}, {"dkms": [BUILT]}])
+def test_half_a_driver_is_made_whole(seen):
+    assert [package["name"] for package in planned(**seen).install] == ["nvidia-open-550"]
+
+
+def test_the_fabric_manager_is_of_its_version():
+    found = planned(own={"nvswitches": 6}, uninstaller=True, **LOADED)
+    assert found.install == [{"name": "nvidia-fabricmanager-550", "version": "550.54.14*"}]
+    assert not found.problems
+    assert not found.run_uninstaller
+
+
+def test_its_stream_stays_too():
+    wish = replace(OPEN, stream="nvidia-driver:550-open")
+    streams = {"module_streams": {"nvidia-driver": "550-dkms"}, "nvswitches": 6}
+    assert not planned(wish, own=streams, packages=OTHER, **LOADED).stream
+    assert not planned(wish, packages=OTHER, **LOADED).stream
+    assert planned(wish, own={"nvswitches": 6}, **LOADED).stream == wish.stream
+    assert planned(wish).stream == wish.stream
+
+
+def test_headers_are_not_needed_where_nothing_is_built():
+    assert not planned(packages=OTHER, headers=[], **LOADED).problems
+    other = BUILT | {"kernel": "6.1.0-8-amd64"}
+    assert planned(packages=OTHER, headers=[], library="550.54.14", dkms=[other]).problems
+
+
+def test_what_is_installed_does_not_make_a_branch_an_exact_version():
+    bare, there = resolved(lab("n1")), resolved(lab("n1", driver="595.71.05"))
+    for name in ("driver_wanted", "packages"):
+        assert there.hosts["n1"][name] == bare.hosts["n1"][name]
+    assert bare.hosts["n1"]["driver_wanted"] == "595"
+    pinned = resolved(lab("n1", driver="570.133.20")).hosts["n1"]
+    assert pinned["versions"]["driver"] == "570.133.20"
+    assert pinned["packages"]["driver"] == [{"name": "nvidia-open-570", "version": None}]
