@@ -29,7 +29,7 @@ class Repository:
         self.key, self.other = Key(folder / "keys/good"), Key(folder / "keys/other")
         self.served = folder / "served"
         self.server = Server(self.served, address, port)
-        self.restore()
+        self._serve()
 
     def __enter__(self) -> Repository:
         self.start()
@@ -66,10 +66,13 @@ class Repository:
         return {"nvidia_repository_url": self.url, "nvidia_repository_key_fingerprint": self.fingerprint}
 
     def restore(self) -> None:
-        """Undo what was withdrawn or signed by another key."""
+        """Undo what was withdrawn or signed by another key; apt keeps to lists that are newer than others."""
+        self._serve()
+        self.sign(self.key)
+
+    def _serve(self) -> None:
         shutil.rmtree(self.served, ignore_errors=True)
-        # With times of now: a node takes lists that are not newer than its own for what it has.
-        shutil.copytree(self.built, self.served, copy_function=shutil.copy)
+        shutil.copytree(self.built, self.served)
 
     def withdraw(self, name: str, version: str = "*") -> None:
         """Let a package vanish from every repository, as old versions do."""
