@@ -142,7 +142,7 @@ def test_parameters_make_cases(inventory, capsys):
 
 def test_a_suite_with_everything_that_is_left_out(inventory, capsys):
     found, told = dry(inventory, capsys, "--suite", "lab4")
-    assert "mnist-serial-1x1-epochs=10-r3" in found
+    assert "mnist-serial-1x1-epochs=20-r3" in found
     assert told == ""
     found, told = dry(inventory, capsys, "--suite", "lab7", "--repeats", "1", "--workload", "rnn")
     assert len(found) == 12
