@@ -49,6 +49,10 @@ MIGRATIONS = (_VERSION_1, _VERSION_2)
 SCHEMA = len(MIGRATIONS)
 
 
+# The launcher of figures that were imported.
+UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Record:
     """One value. ``status`` is ok, failed or skipped; a case that has no figures is one record.

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.cells import Cell, Measured, gather
-from hvlab.formats.foreign import UNKNOWN
-from hvlab.results import Record, Run
+from hvlab.results import UNKNOWN, Record, Run
 from hvlab.workloads import WORKLOADS
 
 

@@ -14,9 +14,8 @@ from hvlab.formats import osu
 from hvlab.formats.names import PROGRAMS
 from hvlab.formats.sweep import Row, Sweep, busbw_factor
 from hvlab.metrics import METRICS
-from hvlab.results import Record
+from hvlab.results import UNKNOWN, Record
 
-UNKNOWN = "unknown"
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi"}
 # Libraries in OSU's titles beside MPI.
 _LIBRARIES = {"NCCL": "nccl", "RCCL": "nccl"}
