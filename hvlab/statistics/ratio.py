@@ -31,10 +31,16 @@ def medians(a: Sequence[float], b: Sequence[float], *, level: float = 0.95) -> I
 
 def words(found: Interval) -> str:
     """Return a ratio as a difference in words, such as ``9.1 % lower (7.3 % to 11.5 %)``."""
-    lower = found.mid < 1
-    low, mid, high = (100 * (1 - part if lower else part - 1) for part in (found.low, found.mid, found.high))
-    low, high = min(low, high), max(low, high)
-    return f"{mid:.1f} % {'lower' if lower else 'higher'} ({low:.1f} % to {high:.1f} %)"
+    low, mid, high = (100 * (part - 1) for part in (found.low, found.mid, found.high))
+    told = f"{abs(mid):.1f} % {_way(mid)}"
+    if low < 0 < high:
+        return f"{told} ({-low:.1f} % lower to {high:.1f} % higher)"
+    near, far = sorted((abs(low), abs(high)))
+    return f"{told} ({near:.1f} % to {far:.1f} %)"
+
+
+def _way(percent: float) -> str:
+    return "lower" if percent < 0 else "higher"
 
 
 @cache

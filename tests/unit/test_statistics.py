@@ -258,7 +258,7 @@ def test_no_ratio(a, b):
     ("found", "told"),
     [
         (Interval(0.85, 0.9, 0.95), "10.0 % lower (5.0 % to 15.0 %)"),
-        (Interval(0.95, 1.1, 1.2), "10.0 % higher (-5.0 % to 20.0 %)"),
+        (Interval(0.95, 1.1, 1.2), "10.0 % higher (5.0 % lower to 20.0 % higher)"),
         (Interval(1.0, 1.0, 1.0), "0.0 % higher (0.0 % to 0.0 %)"),
     ],
 )
