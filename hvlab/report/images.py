@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from hvlab.report.words import Words, load
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.font_manager import FontManager
 
 _CHINESE = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "PingFang SC",
@@ -37,14 +40,31 @@ def chinese_font() -> str | None:
     """Return a font here that has Chinese glyphs; None where there is none."""
     from matplotlib import font_manager  # noqa: PLC0415 - see above
 
-    known = {font.name for font in font_manager.fontManager.ttflist}
+    return _chinese_among(font_manager.fontManager) or _chinese_among(_with_new(font_manager.fontManager))
+
+
+def _chinese_among(manager: FontManager) -> str | None:
+    known = {font.name for font in manager.ttflist}
     return next((name for name in _CHINESE if name in known), None)
+
+
+def _with_new(manager: FontManager) -> FontManager:
+    """Return the fonts with those that were installed since matplotlib wrote its list of them."""
+    from matplotlib import font_manager  # noqa: PLC0415 - see above
+
+    known = {font.fname for font in manager.ttflist}
+    for path in sorted(set(font_manager.findSystemFonts()) - known):
+        with suppress(RuntimeError, OSError):  # a font that cannot be read
+            manager.addfont(path)
+    return manager
 
 
 def write(plots: Iterable[Plot], words: Words, folder: Path) -> bool:
     """Write ``<key>.png`` for each plot; return False where they speak English for want of a Chinese font."""
     import matplotlib as mpl  # noqa: PLC0415 - see above
 
+    # It warns of a font that has one weight only, as Chinese ones do.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     font = chinese_font() if words.lang == "zh" else None
     spoken = words.lang != "zh" or font is not None
     folder.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,10 @@
 import re
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from matplotlib import font_manager
 
 from hvlab.cells import gather
 from hvlab.report import images, markdown
@@ -112,6 +114,15 @@ def test_without_a_chinese_font_the_pictures_speak_english(tmp_path, monkeypatch
     monkeypatch.setattr(images, "chinese_font", lambda: "Some Sans")
     assert images.write(drawn, load("zh"), tmp_path) is True
     assert spoken == ["en", "en", "zh"]
+
+
+def test_a_font_that_was_installed_since_is_found(tmp_path, monkeypatch):
+    added = []
+    manager = SimpleNamespace(ttflist=[], addfont=added.append)
+    monkeypatch.setattr(font_manager, "fontManager", manager)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: ["/fonts/new.ttf"])
+    assert images.chinese_font() is None
+    assert added == ["/fonts/new.ttf"]
 
 
 def test_a_run_s_page_is_the_same_report_without_pictures(tmp_path):
