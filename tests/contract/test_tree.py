@@ -64,7 +64,9 @@ def test_no_private_key_is_in_the_tree() -> None:
 
 
 def test_no_trailing_space() -> None:
-    assert not [place for place, line in _lines() if line != line.rstrip() and not place.endswith(".patch")]
+    # Patches need theirs; pages of HTML are as hvlab wrote them.
+    written = (".patch", ".html")
+    assert not [place for place, line in _lines() if line != line.rstrip() and not place.endswith(written)]
 
 
 def test_ansible_keeps_to_what_survives() -> None:
