@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -127,7 +128,10 @@ def remarks(one: Comparison) -> Iterator[tuple[str, Value]]:
             found.setdefault((_verdict(change), str(cell.get("compression"))), []).append((cell, change))
     for (verdict, _), cells in found.items():
         points = tuple(
-            Say("compression.at", {"points": _signed(change.mid), "devices": cell.ranks})
+            Say(
+                "compression.at",
+                {"points": _signed(change.mid), "span": _between(change), "devices": cell.ranks},
+            )
             for cell, change in cells
         )
         values: dict[str, Value] = {"algorithm": algorithm(cells[0][0]), "points": Several(points)}
@@ -142,6 +146,16 @@ def _verdict(change: Interval) -> str:
     if abs(change.mid) <= _HALF_A_POINT:
         return "kept"
     return "lost" if change.high < 0 else "gained" if change.low > 0 else "open"
+
+
+def _between(change: Interval) -> Value:
+    """Return the bounds of a change; those of one repeat are not known."""
+    known = math.isfinite(change.low)
+    return (
+        Say("compression.span", {"low": _signed(change.low), "high": _signed(change.high)})
+        if known
+        else NOTHING
+    )
 
 
 def _signed(points: float) -> Value:

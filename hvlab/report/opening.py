@@ -64,18 +64,19 @@ def findings(
         yield Say("finding.lacking", {"all": run.planned, "lacking": run.lacking})
     names = labels.Labels((study.workload, study.params) for study in found)
     for study in found:
-        best = _best([study], "across") or _best([study], "inside") or _best([study], "anywhere")
-        if best:
-            yield _speedup(best, labels.study(names.name(study.workload, study.params), study.scaling))
+        name = labels.study(names.name(study.workload, study.params), study.scaling)
+        places = [(kind, best) for kind in ("inside", "across") if (best := _best([study], kind))]
+        yield from (_speedup(best, name, kind) for kind, best in places)
     yield from map(sentence, _telling(told))
     yield from hosts.slow(checks)
     for one in compression.comparisons(data):
         yield from (text for verdict, text in compression.remarks(one) if verdict == "lost")
 
 
-def _speedup(row: Row, name: Value) -> Say:
+def _speedup(row: Row, name: Value, place: str) -> Say:
     values: dict[str, Value] = {
         "name": name,
+        "where": Say(f"topology.{place}"),
         "backend": labels.backend(row.cell.backend),
         "speedup": spread.both(row.speedup, "x"),
         "efficiency": spread.number(row.efficiency, "ratio"),

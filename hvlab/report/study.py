@@ -44,11 +44,6 @@ class Row:
         return self.cell.slots == 1
 
     @property
-    def anywhere(self) -> bool:
-        """Return True."""
-        return True
-
-    @property
     def compression(self) -> str:
         """Return how the gradients were compressed: none, or how."""
         return str(self.cell.get("compression") or "none")
