@@ -27,6 +27,16 @@ class Cell:
         """Return the number of ranks."""
         return len(self.hosts) * self.slots
 
+    @property
+    def inside(self) -> bool:
+        """Return whether all ranks share one host."""
+        return len(self.hosts) == 1
+
+    @property
+    def across(self) -> bool:
+        """Return whether each rank has a host of its own."""
+        return self.slots == 1
+
     def get(self, name: str, default: Any = None) -> Any:
         """Return a parameter."""
         return dict(self.params).get(name, default)

@@ -8,7 +8,7 @@ import click
 
 from hvlab import baseline
 from hvlab.baseline import output
-from hvlab.cli import options
+from hvlab.cli import options, verdicts
 from hvlab.compare import Measurements, measurements, rows
 from hvlab.errors import UsageError
 from hvlab.paths import results_dir
@@ -44,15 +44,8 @@ def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
 @command.command("check")
 @click.argument("run", required=False)
 @_name
-@click.option("--metric", help="What to compare. Default: step_time of trainings, time of collectives.")
-@click.option(
-    "--matters",
-    type=click.FloatRange(0),
-    default=100 * verdict.MATTERS,
-    show_default=True,
-    metavar="PERCENT",
-    help="The smallest difference that matters.",
-)
+@verdicts.metric
+@verdicts.matters
 @click.option("--strict", is_flag=True, help="Fail, too, where the repeats are too few or a case is missing.")
 @options.results
 @click.option(

@@ -8,25 +8,17 @@ from pathlib import Path
 import click
 
 from hvlab import tables
-from hvlab.cli import options
+from hvlab.cli import options, verdicts
 from hvlab.compare import compare, measurements, rows
 from hvlab.paths import results_dir
 from hvlab.results import Store
-from hvlab.statistics import verdict
 
 
 @click.command("compare")
 @click.argument("run_a")
 @click.argument("run_b")
-@click.option("--metric", help="What to compare. Default: step_time of trainings, time of collectives.")
-@click.option(
-    "--matters",
-    type=click.FloatRange(0),
-    default=100 * verdict.MATTERS,
-    show_default=True,
-    metavar="PERCENT",
-    help="The smallest difference that matters.",
-)
+@verdicts.metric
+@verdicts.matters
 @options.results
 @options.output_format
 def command(

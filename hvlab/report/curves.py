@@ -55,7 +55,7 @@ def _lines(study: Study, *, efficiency: bool = False) -> Iterator[Series]:
                 row
                 for row in study.rows
                 if (row.cell.backend, row.cell.launcher, row.compression) == variant
-                and getattr(row, kind)
+                and getattr(row.cell, kind)
                 and not row.named
             ]
             points = _points(rows)

@@ -90,8 +90,8 @@ def _training(
     rows = found[0].rows if found else ()
     return Training(
         called,
-        inside=_scaling((row for row in rows if row.inside), words),
-        across=_scaling((row for row in rows if row.across), words),
+        inside=_scaling((row for row in rows if row.cell.inside), words),
+        across=_scaling((row for row in rows if row.cell.across), words),
         compression=_compression(compared[0], words) if compared else (),
     )
 

@@ -105,6 +105,6 @@ def _best(found: Sequence[Study], kind: str) -> Row | None:
         (row.speedup.mid, row)
         for study in found
         for row in study.rows
-        if row.speedup and row.ranks > 1 and getattr(row, kind) and row.compression == "none"
+        if row.speedup and row.ranks > 1 and getattr(row.cell, kind) and row.compression == "none"
     ]
     return max(rows, key=lambda item: item[0])[1] if rows else None

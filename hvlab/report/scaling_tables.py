@@ -40,7 +40,7 @@ def definitions() -> Terms:
 
 def inside(data: ReportData, found: Sequence[Study]) -> Section:
     """Return the part on ranks that share one server."""
-    blocks = _tables(found, "inside", lambda row: row.inside)
+    blocks = _tables(found, "inside", lambda row: row.cell.inside)
     notes: list[Block] = [] if data.on_gpus else [Paragraph(Say("scaling.slots_are_processes"), "note")]
     return Section("inside", Say("scaling.inside"), (*notes, *(blocks or _missing("inside"))))
 
@@ -48,8 +48,8 @@ def inside(data: ReportData, found: Sequence[Study]) -> Section:
 def across(found: Sequence[Study]) -> Section:
     """Return the part on servers with one rank each, and on those with several."""
     blocks = [
-        *_tables(found, "across", lambda row: row.across),
-        *_tables(found, "both", lambda row: not row.inside and not row.across),
+        *_tables(found, "across", lambda row: row.cell.across),
+        *_tables(found, "both", lambda row: not row.cell.inside and not row.cell.across),
     ]
     return Section("across", Say("scaling.across"), tuple(blocks or _missing("across")))
 

@@ -34,16 +34,6 @@ class Row:
         return self.cell.ranks
 
     @property
-    def inside(self) -> bool:
-        """Return whether all ranks share one server."""
-        return len(self.cell.hosts) == 1
-
-    @property
-    def across(self) -> bool:
-        """Return whether each rank has a server of its own."""
-        return self.cell.slots == 1
-
-    @property
     def compression(self) -> str:
         """Return how the gradients were compressed: none, or how."""
         return str(self.cell.get("compression") or "none")

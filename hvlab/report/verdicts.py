@@ -110,7 +110,7 @@ def _trainings(found: Sequence[Study]) -> Iterator[Rivals]:
     for study in found:
         name = labels.study(names.name(study.workload, study.params), study.scaling)
         for wanted in ("inside", "across"):
-            rows = [row for row in study.rows if getattr(row, wanted) and row.step and _usual(row)]
+            rows = [row for row in study.rows if getattr(row.cell, wanted) and row.step and _usual(row)]
             most = max((row.ranks for row in rows), default=0)
             for one, other in itertools.combinations([row for row in rows if row.ranks == most], 2):
                 pair = Pair(one.measured.values["step_time"], other.measured.values["step_time"])

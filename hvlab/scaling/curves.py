@@ -48,16 +48,6 @@ class Point:
         return self.cell.ranks
 
     @property
-    def inside(self) -> bool:
-        """Return whether all ranks share one host."""
-        return len(self.cell.hosts) == 1
-
-    @property
-    def across(self) -> bool:
-        """Return whether each rank has a host of its own."""
-        return self.cell.slots == 1
-
-    @property
     def efficiency(self) -> Interval | None:
         """Return speed-up over ranks."""
         return _times(self.speedup, 1 / self.ranks) if self.speedup else None
@@ -83,12 +73,12 @@ class Curve:
     @property
     def inside(self) -> tuple[Point, ...]:
         """Return the points inside one host."""
-        return tuple(point for point in self.points if point.inside)
+        return tuple(point for point in self.points if point.cell.inside)
 
     @property
     def across(self) -> tuple[Point, ...]:
         """Return the points of one rank on each host."""
-        return tuple(point for point in self.points if point.across)
+        return tuple(point for point in self.points if point.cell.across)
 
 
 @dataclass(frozen=True)
@@ -131,13 +121,13 @@ def slowdowns(curve: Curve, cells: Mapping[Cell, Measured]) -> list[Slowdown]:
     found: dict[int, dict[str, Interval]] = {}
     repeats: dict[int, int] = {}
     for point in reversed(curve.points):
-        if point.ranks == 1 or not (point.inside or point.across):
+        if point.ranks == 1 or not (point.cell.inside or point.cell.across):
             continue
         work = point.ranks if curve.scaling == "strong" else 1
         step = [seconds * work for seconds in cells[point.cell].of("step_time")]
         lost = ratio.medians(step, alone)
         if lost:
-            found.setdefault(point.ranks, {})["inside" if point.inside else "between"] = lost
+            found.setdefault(point.ranks, {})["inside" if point.cell.inside else "between"] = lost
             repeats[point.ranks] = min(repeats.get(point.ranks, len(alone)), len(step))
     return [
         Slowdown(ranks, parts.get("inside"), parts.get("between"), repeats[ranks])
