@@ -20,7 +20,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["hvlab", "hvlab.*"]),
-    package_data={"hvlab": ["catalogue/*.yml", "datasets/*.yml", "suites/*.yml"]},
+    package_data={"hvlab": ["catalogue/*.yml", "datasets/*.yml", "bench/suites/*.yml"]},
     install_requires=requirements("run"),
     extras_require={"dev": requirements("dev")},
     entry_points={"console_scripts": ["hvlab=hvlab.__main__:main"]},

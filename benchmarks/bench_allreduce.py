@@ -19,13 +19,13 @@ from pathlib import Path
 
 import click
 
+from hvlab.bench.matrix import Block, Case, Spec, expand
 from hvlab.cli import options
-from hvlab.inventory import Lab, load
+from hvlab.lab.inventory import Lab, load
 from hvlab.launchers import command
-from hvlab.matrix import Block, Case, Spec, expand
-from hvlab.sizes import parse_sizes
-from hvlab.trust import Trust, lab_trust
+from hvlab.remote.trust import Trust, lab_trust
 from hvlab.workloads import argv as program_argv
+from hvlab.workloads.sizes import parse_sizes
 
 MPI4PY = "mpi4py==4.1.2"
 FOLDER = "/tmp/hvlab-mpi4py"  # noqa: S108 - on the nodes, as the lab user, removed afterwards

@@ -31,8 +31,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from hvlab.inventory import load
-from hvlab.trust import lab_trust
+from hvlab.lab.inventory import load
+from hvlab.remote.trust import lab_trust
 
 LIMIT_FIRST_S = 3.0
 LIMIT_FURTHER_S = 0.5

@@ -21,7 +21,7 @@ from typing import TypeVar
 import click
 
 from benchmarks.records import filled
-from hvlab.results import Store
+from hvlab.results.store import Store
 
 LIMIT_S = 2.0
 ROUNDS = 3

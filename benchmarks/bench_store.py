@@ -20,9 +20,9 @@ from pathlib import Path
 import click
 
 from benchmarks.records import RECORDS_A_CASE, filled
-from hvlab import tables
-from hvlab.results import Store
-from hvlab.summary import failures, sections
+from hvlab.results import tables
+from hvlab.results.store import Store
+from hvlab.results.summary import failures, sections
 
 LIMIT_S = 0.2
 RUN_RECORDS = 1000

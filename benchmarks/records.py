@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.metrics import METRICS
-from hvlab.results import Record, Store
+from hvlab.results.store import Record, Store
+from hvlab.workloads.metrics import METRICS
 
 HOSTS = ("n1", "n2", "n3")
 BACKENDS = {"mpi": "mpirun", "gloo": "horovodrun"}

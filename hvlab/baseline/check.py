@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hvlab.cells import Cell
 from hvlab.compare import Comparison, Measurements, Row, compare
 from hvlab.compare.names import case_names
 from hvlab.compare.rows import why
 from hvlab.errors import CheckError
+from hvlab.results.configurations import Cell
 from hvlab.statistics import ratio, verdict
 
 Status = Literal["regression", "undecided", "better", "fine", "new"]

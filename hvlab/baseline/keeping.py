@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hvlab.cells import Cell, Measured
 from hvlab.compare import Measurements
 from hvlab.errors import HvlabError, UsageError
-from hvlab.results import utc
+from hvlab.results.configurations import Cell, Measured
+from hvlab.results.store import utc
 
 DEFAULT = "default"
 SCHEMA = 1

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab import tables
 from hvlab.baseline.check import Check, Result, Status
 from hvlab.compare import names, rows
 from hvlab.formats import junit
+from hvlab.results import tables
 
 COLUMNS = (
     "status",

@@ -12,7 +12,7 @@ from hvlab.cli import options, verdicts
 from hvlab.compare import Measurements, measurements, rows
 from hvlab.errors import UsageError
 from hvlab.paths import results_dir
-from hvlab.results import Store
+from hvlab.results.store import Store
 from hvlab.statistics import permutation, verdict
 
 _name = click.option("--name", default=baseline.DEFAULT, show_default=True, help="Which baseline of the lab.")

@@ -11,21 +11,22 @@ from typing import Any, TypeVar
 
 import click
 
-from hvlab import stack, suite
+from hvlab.bench import suite
+from hvlab.bench.matrix import Spec
+from hvlab.bench.placement import most_slots
+from hvlab.bench.resume import resumed
+from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_output, options
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
-from hvlab.inventory import Lab, load
-from hvlab.matrix import Spec
+from hvlab.lab import backends
+from hvlab.lab.inventory import Lab, load
 from hvlab.paths import results_dir
-from hvlab.placement import most_slots
-from hvlab.results import Run, Store
-from hvlab.resumption import resumed
-from hvlab.schedule import Schedule
-from hvlab.summary import failures
+from hvlab.results.store import Run, Store
+from hvlab.results.summary import failures
 from hvlab.workloads import WORKLOADS
 
-_LAUNCHERS = sorted({name for backend in stack.BACKENDS.values() for name in backend.launchers})
+_LAUNCHERS = sorted({name for backend in backends.BACKENDS.values() for name in backend.launchers})
 _SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
 # What may be said together with --resume: where the run is, and how to print.
 _WITH_RESUME = ("inventory", "limit", "resume", "folder", "output_format", "dry_run")
@@ -139,7 +140,7 @@ def command(
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
         if not dry_run:
-            importlib.import_module("hvlab.bench")
+            importlib.import_module("hvlab.bench.measure")
         lab = loading.result()
     store = Store(folder.absolute() if folder else results_dir())
     if resume is None:
@@ -167,10 +168,10 @@ def _options(context: click.Context, given: set[str]) -> str:
 
 def _spec(lab: Lab, asked: Mapping[str, Any], given: set[str]) -> Spec:
     """Return what the options and the suite ask for."""
-    backends = _names(asked["backend"], "--backend", stack.BACKENDS)
+    named = _names(asked["backend"], "--backend", backends.BACKENDS)
     wishes = suite.Asked(
         workloads=_names(asked["workload"], "--workload", WORKLOADS),
-        backends=tuple(stack.choose(backends, lab)) if backends else None,
+        backends=tuple(backends.choose(named, lab)) if named else None,
         hosts=asked["hosts"],
         slots=asked["slots"],
         sets=_sets(asked),
@@ -182,7 +183,7 @@ def _spec(lab: Lab, asked: Mapping[str, Any], given: set[str]) -> Spec:
         repeats=asked["repeats"] if "repeats" in given else chosen.repeats or asked["repeats"],
         timeout=asked["timeout"] if "timeout" in given else chosen.timeout or asked["timeout"],
         suite=chosen.name,
-        asked=bool(backends),
+        asked=bool(named),
         **kept,
     )
 
@@ -213,7 +214,7 @@ def _advice(lab: Lab) -> str:
 
 def _measure(plan: Schedule, store: Store, output_format: str, *, fresh: bool, run: Run | None) -> int:
     # They take long to load, and a dry run has no use for them.
-    from hvlab.bench import measure  # noqa: PLC0415
+    from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
 
     for number in (signal.SIGTERM, signal.SIGINT):

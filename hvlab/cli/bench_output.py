@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from hvlab import tables
-from hvlab.cases import Impossible
+from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
-from hvlab.parameters import COMMON, Parameter
-from hvlab.results import FIELDS, Record
-from hvlab.schedule import Schedule
-from hvlab.summary import failures, sections
+from hvlab.results import tables
+from hvlab.results.store import FIELDS, Record
+from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS
+from hvlab.workloads.case import Impossible
+from hvlab.workloads.parameters import COMMON, Parameter
 
 _MANY = 2
 

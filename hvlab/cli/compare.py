@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from hvlab import tables
 from hvlab.cli import options, verdicts
 from hvlab.compare import compare, measurements, rows
 from hvlab.paths import results_dir
-from hvlab.results import Store
+from hvlab.results import tables
+from hvlab.results.store import Store
 
 
 @click.command("compare")

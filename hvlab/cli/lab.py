@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.table import Table
 
 from hvlab.cli import options
-from hvlab.inventory import load
+from hvlab.lab.inventory import load
 from hvlab.vlab import lab as virtual
 from hvlab.vlab.command import PATH
 from hvlab.vlab.names import REDHAT, RELEASES

@@ -12,10 +12,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hvlab import inventory as inventories
 from hvlab.cli import options
 from hvlab.errors import InventoryError, UsageError
-from hvlab.inventory import Lab
+from hvlab.lab import inventory as inventories
+from hvlab.lab.inventory import Lab
 from hvlab.resolver import Plan, Refusal, Wanted, plan, render
 from hvlab.resolver import facts as resolver_facts
 from hvlab.resolver.facts import Host
@@ -89,7 +89,7 @@ def command(
 
 
 def _live(inventory: Path, limit: str | None) -> list[Wanted]:
-    from hvlab import gather  # noqa: PLC0415 - it takes long, and recorded facts have no use for it
+    from hvlab.remote import facts as gather  # noqa: PLC0415 - it takes long, and recorded facts have no use for it
 
     lab = inventories.load(inventory, limit=limit)
     seen = gather.facts(lab)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from hvlab import probe
 from hvlab.cli import options
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.inventory import load
+from hvlab.lab.inventory import load
 from hvlab.paths import project_dir
+from hvlab.remote import probe
 
 # ansible-playbook's own exit statuses; 4 also stands for a playbook that does not parse.
 _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)

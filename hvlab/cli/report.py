@@ -12,7 +12,7 @@ from hvlab.paths import results_dir
 from hvlab.report import data as reading
 from hvlab.report.words import LANGUAGES
 from hvlab.report.write import FORMATS, write
-from hvlab.results import Store
+from hvlab.results.store import Store
 
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
-from hvlab import formats, tables
+from hvlab import formats
 from hvlab.cli import options
 from hvlab.errors import HvlabError, UsageError
 from hvlab.formats import Measured, keeping
 from hvlab.formats.foreign import Told
 from hvlab.paths import results_dir
-from hvlab.results import FIELDS, Record, Store
-from hvlab.summary import failures, sections
+from hvlab.results import tables
+from hvlab.results.store import FIELDS, Record, Store
+from hvlab.results.summary import failures, sections
 
 RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
 

@@ -9,10 +9,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hvlab import inventory as inventories
-from hvlab import verify
 from hvlab.cli import options
-from hvlab.tables import render
+from hvlab.lab import inventory as inventories
+from hvlab.remote import verify
+from hvlab.results.tables import render
 
 
 @click.command()

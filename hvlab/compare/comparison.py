@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hvlab.cells import Cell, Measured
 from hvlab.compare.matching import Match, differences, match
 from hvlab.compare.measurements import Measurements, primary
 from hvlab.errors import UsageError, unknown
-from hvlab.metrics import METRICS
+from hvlab.results.configurations import Cell, Measured
 from hvlab.statistics import interval, verdict
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair, Verdict
+from hvlab.workloads.metrics import METRICS
 
 
 @dataclass(frozen=True)

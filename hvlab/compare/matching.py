@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hvlab.cells import Cell, Measured
 from hvlab.compare.measurements import Measurements, whole
+from hvlab.results.configurations import Cell, Measured
 
 
 @dataclass(frozen=True)

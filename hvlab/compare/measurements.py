@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.cells import Cell, Measured, gather
-from hvlab.results import UNKNOWN, Record, Run
+from hvlab.results.configurations import Cell, Measured, gather
+from hvlab.results.store import UNKNOWN, Record, Run
 from hvlab.workloads import WORKLOADS
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hvlab.cells import Cell
-from hvlab.sizes import shown
+from hvlab.results.configurations import Cell
+from hvlab.workloads.sizes import shown
 
 _SIZE = "size_bytes"
 

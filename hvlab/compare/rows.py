@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hvlab.cells import Cell
 from hvlab.compare.comparison import Comparison, Row, Side
 from hvlab.compare.measurements import Measurements
 from hvlab.compare.names import case_names, place
-from hvlab.metrics import METRICS
+from hvlab.results.configurations import Cell
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Kind
+from hvlab.workloads.metrics import METRICS
 
 COLUMNS = (
     "workload",

@@ -13,8 +13,8 @@ from hvlab.errors import CheckError, UsageError
 from hvlab.formats import osu
 from hvlab.formats.names import PROGRAMS
 from hvlab.formats.sweep import Row, Sweep, busbw_factor
-from hvlab.metrics import METRICS
-from hvlab.results import UNKNOWN, Record
+from hvlab.results.store import UNKNOWN, Record
+from hvlab.workloads.metrics import METRICS
 
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi"}
 # Libraries in OSU's titles beside MPI.

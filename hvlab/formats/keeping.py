@@ -10,7 +10,7 @@ from pathlib import Path
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, detect
 from hvlab.formats.foreign import Source, Told, records
-from hvlab.results import Record, Store, new_run_id, utc
+from hvlab.results.store import Record, Store, new_run_id, utc
 
 
 def keep(

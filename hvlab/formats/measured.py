@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvlab.results import Record, Run
+from hvlab.results.store import Record, Run
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import math
 
 from hvlab.formats import junit
 from hvlab.formats.measured import Measured, status
-from hvlab.results import FIELDS, Record
+from hvlab.results.store import FIELDS, Record
 
 _SPREAD = ("params", "stack")
 

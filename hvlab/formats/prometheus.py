@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from hvlab.formats.measured import Measured, status
-from hvlab.results import Record
+from hvlab.results.store import Record
 
 # Our unit: what Prometheus calls the base unit, and how much of it one of ours is.
 _UNITS: Mapping[str, tuple[str, float]] = {

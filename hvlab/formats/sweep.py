@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab.results import Record
+from hvlab.results.store import Record
 
 WORKLOADS = ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter")
 # Busbw/algbw of n ranks (nccl-tests, doc/PERFORMANCE.md); 1 for all others.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hvlab.cases import Case
-from hvlab.inventory import Lab
+from hvlab.lab.backends import BACKENDS, folders, variant_for
+from hvlab.lab.inventory import Lab
 from hvlab.launchers import horovodrun, local, mpirun
 from hvlab.launchers.command import Command, Job
-from hvlab.parameters import environment
-from hvlab.stack import BACKENDS, folders, variant_for
+from hvlab.workloads.case import Case
+from hvlab.workloads.parameters import environment
 
 LAUNCHERS: Mapping[str, Callable[[Job], Command]] = {
     "mpirun": mpirun.command,

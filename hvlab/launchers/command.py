@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hvlab.cases import Case
+from hvlab.workloads.case import Case
 
 SSH_OPTIONS = (
     "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=10 "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvlab.inventory import Host, Lab
+from hvlab.lab.inventory import Host, Lab
 
 # As the role ssh_trust has them.
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"

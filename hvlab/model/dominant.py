@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from hvlab.cells import Cell, Measured
 from hvlab.model.choice import matching
 from hvlab.model.explanation import Explanation
 from hvlab.model.fit import Fit, NoFit
 from hvlab.model.step import basis
 from hvlab.model.training import Step, Training, trainings
 from hvlab.model.versus import backends, models, names_of
+from hvlab.results.configurations import Cell, Measured
 
 # From which share of a run on start-up is worth a word, and from which it is most of it.
 _MATTERS = 0.1

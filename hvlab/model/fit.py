@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hvlab.cells import Cell, Measured
 from hvlab.model.costs import Cost
 from hvlab.model.explanation import Explanation
 from hvlab.model.problem import Problem, Rows, Values
 from hvlab.model.sweep import Point, Sweep, sweeps
 from hvlab.model.warnings import of_fit
+from hvlab.results.configurations import Cell, Measured
 
 DRAWS = 100
 _TIE = 1e-6

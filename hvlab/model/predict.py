@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from hvlab.cells import Cell, Measured
 from hvlab.model.choice import matching, source_of
 from hvlab.model.costs import Cost
 from hvlab.model.explanation import Explanation
@@ -15,6 +14,7 @@ from hvlab.model.prediction import Check, NoPrediction, PredictedStep, Predictio
 from hvlab.model.step import Basis, Exposure, Values, basis, exposed, exposure
 from hvlab.model.training import Step, Training, trainings
 from hvlab.model.warnings import of_prediction
+from hvlab.results.configurations import Cell, Measured
 
 RANKS = tuple(2**power for power in range(1, 11))
 # No host has many more devices than that.

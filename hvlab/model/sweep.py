@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hvlab.cells import Cell, Measured, Param
 from hvlab.model.costs import COLLECTIVES
+from hvlab.results.configurations import Cell, Measured, Param
 
 Topology = Literal["inside", "across"]
 TOPOLOGIES: tuple[Topology, ...] = ("inside", "across")

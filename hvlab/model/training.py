@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from hvlab.cells import Cell, Measured, Param
 from hvlab.model.costs import COLLECTIVES
 from hvlab.model.sweep import TOPOLOGIES, Topology, topologies
+from hvlab.results.configurations import Cell, Measured, Param
 
 Scaling = Literal["weak", "strong"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hvlab.cells import Cell, Measured
 from hvlab.report import labels
 from hvlab.report.blocks import (
     NOTHING,
@@ -27,6 +26,7 @@ from hvlab.report.blocks import (
 )
 from hvlab.report.data import ReportData
 from hvlab.report.words import clock
+from hvlab.results.configurations import Cell, Measured
 from hvlab.statistics.interval import Interval, median
 from hvlab.statistics.student import mean
 

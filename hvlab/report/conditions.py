@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hvlab import environment
-from hvlab.cells import Cell, Measured
+from hvlab.lab import environment
 from hvlab.report import labels
 from hvlab.report.blocks import (
     NOTHING,
@@ -20,6 +19,7 @@ from hvlab.report.blocks import (
     Value,
 )
 from hvlab.report.data import ReportData
+from hvlab.results.configurations import Cell, Measured
 
 Facts = Mapping[str, Any]
 _HARDWARE = Say("environment.hardware")

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hvlab.cases import Impossible
-from hvlab.cells import Cell, Measured, gather
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report.blocks import Command
-from hvlab.results import Record, Run, Store
+from hvlab.results.configurations import Cell, Measured, gather
+from hvlab.results.store import Record, Run, Store
+from hvlab.workloads.case import Impossible
 
 Cells = Mapping[Cell, Measured]
 _BADNESS = ("ok", "skipped", "failed")

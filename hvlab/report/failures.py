@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hvlab.report import labels
 from hvlab.report.blocks import Block, Code, Column, Paragraph, Say, Section, Several, Table, Value
 from hvlab.report.data import ReportData
-from hvlab.results import Record
+from hvlab.results.store import Record
 
 _NAMED = 12
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hvlab.cells import Cell, Param
+from hvlab.lab.backends import BACKENDS
 from hvlab.report.blocks import Code, Say, Several, Value
-from hvlab.stack import BACKENDS
+from hvlab.results.configurations import Cell, Param
 
 Params = tuple[tuple[str, Param], ...]
 # What a person calls a training by.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvlab.cells import Measured
 from hvlab.report.blocks import NOTHING, Number, Range, Say, Several, Value
+from hvlab.results.configurations import Measured
 from hvlab.statistics.interval import Interval, median
 
 _SEVERAL = 2

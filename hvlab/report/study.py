@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hvlab import scaling
-from hvlab.cells import Cell, Measured
 from hvlab.report import labels, spread
 from hvlab.report.data import ReportData
 from hvlab.report.spread import Spread
+from hvlab.results.configurations import Cell, Measured
 from hvlab.scaling import Curve, Point
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hvlab.cells import Measured
 from hvlab.compare.measurements import folded
 from hvlab.report import labels, spread
 from hvlab.report.blocks import (
@@ -26,6 +25,7 @@ from hvlab.report.blocks import (
     Value,
 )
 from hvlab.report.data import ReportData
+from hvlab.results.configurations import Measured
 
 Layout = tuple[int, int]
 _TICK_STEP = 4

@@ -11,7 +11,7 @@ from hvlab.report.blocks import Document, Plot
 from hvlab.report.data import ReportData
 from hvlab.report.document import document
 from hvlab.report.words import load
-from hvlab.results import Store
+from hvlab.results.store import Store
 
 FORMATS = ("html", "md", "pdf")
 _FIX = "write it elsewhere with --output"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hvlab import tables
 from hvlab.resolver import Plan, Refusal
 from hvlab.resolver.lab import names
+from hvlab.results import tables
 
 _COLUMNS = (
     "hosts",

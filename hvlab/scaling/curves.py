@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hvlab.cells import Cell, Measured, Param
+from hvlab.results.configurations import Cell, Measured, Param
 from hvlab.statistics import interval, ratio
 from hvlab.statistics.interval import Interval
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Literal
 
-from hvlab.cells import Cell, Measured
 from hvlab.compare.measurements import primary
+from hvlab.results.configurations import Cell, Measured
 from hvlab.statistics import laggard
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.laggard import ALARMS, MATTERS

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvlab.errors import HvlabError, UnreachableError, UsageError
-from hvlab.inventory import Lab
+from hvlab.lab.inventory import Lab
 from hvlab.paths import trust_dir
 from hvlab.vlab import enter_cgroup, image, kernel, keys, network, ready, reality
 from hvlab.vlab import node as machines

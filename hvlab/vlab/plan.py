@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from hvlab.errors import UsageError
-from hvlab.inventory import Host, Lab
+from hvlab.lab.inventory import Host, Lab
 from hvlab.paths import lab_runtime_dir
 from hvlab.vlab import names
 from hvlab.vlab.command import PATH

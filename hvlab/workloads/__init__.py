@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hvlab.cases import Case
-from hvlab.parameters import COMMON, Parameter, word
-from hvlab.stack import BACKENDS
+from hvlab.lab.backends import BACKENDS
+from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES
 from hvlab.workloads.outcome import Figure, Outcome, Workload, read_json, started
+from hvlab.workloads.parameters import COMMON, Parameter, word
 from hvlab.workloads.training import TRAININGS
 
 WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in (*COLLECTIVES, *TRAININGS)}

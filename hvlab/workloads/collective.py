@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.cases import Case
-from hvlab.parameters import Parameter
-from hvlab.sizes import DTYPES
 from hvlab.statistics import interval, warmup
+from hvlab.workloads.case import Case
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+from hvlab.workloads.parameters import Parameter
+from hvlab.workloads.sizes import DTYPES
 
 _PROGRAM = "collective.py"
 _SIZES = Parameter(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvlab.cases import Case
-from hvlab.inventory import Host
-from hvlab.sizes import DTYPES
-from hvlab.stack import BACKENDS, carries
+from hvlab.lab.backends import BACKENDS, carries
+from hvlab.lab.inventory import Host
+from hvlab.workloads.case import Case
+from hvlab.workloads.sizes import DTYPES
 
 # The type that gradients are sent as, where Horovod itself does it.
 _WIRE = {"fp16": "float16"}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.cases import Case
-from hvlab.metrics import METRICS
-from hvlab.parameters import Parameter
 from hvlab.workloads import proof
+from hvlab.workloads.case import Case
+from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.parameters import Parameter
 
 _TAIL_LINES = 4
 _LIMIT = 500

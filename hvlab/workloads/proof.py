@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hvlab.cases import Case
-from hvlab.stack import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.workloads.case import Case
 
 # What a workload's backend has to show at least one of.
 _SHOWN: Mapping[str, tuple[str, ...]] = {

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.cases import Case
-from hvlab.parameters import Parameter
 from hvlab.statistics import interval, warmup
+from hvlab.workloads.case import Case
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+from hvlab.workloads.parameters import Parameter
 
 _PROGRAM = "train.py"
 _COMMON = (

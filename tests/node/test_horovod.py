@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hvlab.bench.matrix import Case
+from hvlab.lab.backends import BACKENDS
 from hvlab.launchers import horovodrun, mpirun
 from hvlab.launchers.command import Job
-from hvlab.matrix import Case
-from hvlab.stack import BACKENDS
 from tests.node.lab import Node, Question, run
 
 LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}

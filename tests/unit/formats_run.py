@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from hvlab.formats import Measured
-from hvlab.metrics import METRICS
-from hvlab.results import Record, Run
+from hvlab.results.store import Record, Run
+from hvlab.workloads.metrics import METRICS
 
 RUN = Run(
     "20261120T155301Z-ab12", "2026-11-20T15:53:01.000Z", 'lab "7"\\', "finished", ("c1", "c2", "c3", "c4")

@@ -4,8 +4,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hvlab.inventory import Host, Lab
-from hvlab.matrix import Block, Case, Spec, expand
+from hvlab.bench.matrix import Block, Case, Spec, expand
+from hvlab.lab.inventory import Host, Lab
 
 
 def lab(

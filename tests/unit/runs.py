@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.metrics import METRICS
-from hvlab.results import Record, Store
+from hvlab.results.store import Record, Store
 from hvlab.workloads import parameters
+from hvlab.workloads.metrics import METRICS
 
 HOSTS = ("n1", "n2", "n3")
 SLOW = "n3"

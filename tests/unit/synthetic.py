@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hvlab.cells import Cell, Measured
 from hvlab.model.costs import Cost
 from hvlab.model.fit import Fit, fit
 from hvlab.model.sweep import Point, Sweep
+from hvlab.results.configurations import Cell, Measured
 
 SIZES = tuple(1024 * 4**power for power in range(9))
 RING = Cost("allreduce", "ring", 20e-6, 1e-9, 1e-3)

@@ -12,7 +12,7 @@ from hvlab.baseline import output
 from hvlab.cli import run
 from hvlab.compare import measurements
 from hvlab.errors import CheckError, HvlabError, UsageError
-from hvlab.results import Store
+from hvlab.results.store import Store
 from tests.unit.test_compare import launch, measured, repeated, sizes
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hvlab import bench
+from hvlab.bench import measure
+from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.results import Store
-from hvlab.runner import Fault
-from hvlab.schedule import Schedule
+from hvlab.remote.playbook import Fault
+from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
 
@@ -78,10 +78,10 @@ def world(monkeypatch, tmp_path):
     """Replace trust, probe, Ansible and the reaper; return the list of reaped runs."""
     reaped: list[str] = []
     FakePlay.script, FakePlay.plans, FakePlay.result = {}, [], RESULT
-    monkeypatch.setattr(bench, "lab_trust", lambda name: FakeTrust(tmp_path))
-    monkeypatch.setattr(bench.probe, "probe", lambda hosts, known_hosts: None)
-    monkeypatch.setattr(bench, "Play", FakePlay)
-    monkeypatch.setattr(bench, "reap", lambda login, run_id, hosts: reaped.append(run_id) or [])
+    monkeypatch.setattr(measure, "lab_trust", lambda name: FakeTrust(tmp_path))
+    monkeypatch.setattr(measure.probe, "probe", lambda hosts, known_hosts: None)
+    monkeypatch.setattr(measure, "Play", FakePlay)
+    monkeypatch.setattr(measure, "reap", lambda login, run_id, hosts: reaped.append(run_id) or [])
     return reaped
 
 
@@ -95,7 +95,7 @@ def plan(repeats: int = 3, **changes) -> Schedule:
 
 
 def test_every_case_becomes_records(world, store):
-    run_id = bench.measure(plan(), store)
+    run_id = measure.measure(plan(), store)
     records = store.records(run_id)
     assert len({record.case_id for record in records}) == 3
     assert len(records) == 3 * 2 * 9
@@ -107,7 +107,7 @@ def test_every_case_becomes_records(world, store):
 
 
 def test_a_record_tells_every_parameter_but_the_list_of_sizes(world, store):
-    records = store.records(bench.measure(plan(1, cycle_time=2.5), store))
+    records = store.records(measure.measure(plan(1, cycle_time=2.5), store))
     assert records[0].params == {
         "size_bytes": 1024,
         **{
@@ -122,12 +122,12 @@ def test_a_record_tells_every_parameter_but_the_list_of_sizes(world, store):
         **{"hierarchical_allreduce": False, "device": "cpu"},
     }
     FakePlay.script = {1: {"rc": 1, "error": "boom"}}
-    (failed,) = store.records(bench.measure(plan(1, cycle_time=2.5), store))
+    (failed,) = store.records(measure.measure(plan(1, cycle_time=2.5), store))
     assert failed.params == {name: value for name, value in records[0].params.items() if name != "size_bytes"}
 
 
 def test_what_was_left_out_stands_in_the_runs_folder(world, store):
-    run_id = bench.measure(plan(1, hosts=(2, 9)), store)
+    run_id = measure.measure(plan(1, hosts=(2, 9)), store)
     assert json.loads((store.run_folder(run_id) / "left-out.json").read_text()) == [
         {"case": "allreduce-mpi-9x1-r1", "reason": "9 hosts asked for, the lab has 3"}
     ]
@@ -140,9 +140,9 @@ def test_a_training_and_its_data(world, store, monkeypatch, tmp_path):
         asked.append(name)
         return Dataset(name, tmp_path / name, f"key-of-{name}")
 
-    monkeypatch.setattr(bench, "prepare", prepare)
+    monkeypatch.setattr(measure, "prepare", prepare)
     FakePlay.result = TRAINED
-    records = store.records(bench.measure(plan(2, workload="mnist", batch=(64, 128)), store))
+    records = store.records(measure.measure(plan(2, workload="mnist", batch=(64, 128)), store))
     assert asked == ["digits"]
     assert FakePlay.variables["hvlab_data"] == [{"key": "key-of-digits", "folder": str(tmp_path / "digits")}]
     for case in FakePlay.plans[0]["cases"].values():
@@ -157,20 +157,20 @@ def test_data_that_cannot_be_had_leaves_no_run(world, store, monkeypatch):
     def prepare(name):
         raise UsageError(f"no {name}")
 
-    monkeypatch.setattr(bench, "prepare", prepare)
+    monkeypatch.setattr(measure, "prepare", prepare)
     with pytest.raises(UsageError, match="no digits"):
-        bench.measure(plan(workload="mnist"), store)
+        measure.measure(plan(workload="mnist"), store)
     assert store.runs() == []
 
 
 def test_without_data_none_is_brought(world, store):
-    bench.measure(plan(1), store)
+    measure.measure(plan(1), store)
     assert FakePlay.variables["hvlab_data"] == []
 
 
 def test_a_failed_case_is_one_record_and_the_rest_goes_on(world, store):
     FakePlay.script = {2: {"rc": 1, "error": "boom"}}
-    run_id = bench.measure(plan(), store)
+    run_id = measure.measure(plan(), store)
     failed = [record for record in store.records(run_id) if record.status == "failed"]
     assert [(record.case_id, record.metric, record.error) for record in failed] == [
         (plan().cases[1].id, None, "boom")
@@ -189,24 +189,24 @@ def test_a_failed_case_is_one_record_and_the_rest_goes_on(world, store):
 def test_an_interrupted_run_goes_on_with_what_lacks(world, store):
     FakePlay.script = {2: KeyboardInterrupt}
     with pytest.raises(InterruptedRunError, match="1 of 3"):
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
     first = store.run()
     assert (first.state, world) == ("interrupted", [first.run_id])
     FakePlay.script = {}
-    assert bench.measure(plan(), store) == first.run_id
+    assert measure.measure(plan(), store) == first.run_id
     assert list(FakePlay.plans[1]["cases"]) == [case.id for case in plan().cases[1:]]
     assert store.run().state == "finished"
-    assert bench.measure(plan(), store) != first.run_id
+    assert measure.measure(plan(), store) != first.run_id
 
 
 def test_a_named_run_goes_on_even_if_another_was_begun_since(world, store):
     FakePlay.script = {2: KeyboardInterrupt}
     for _ in range(2):
         with pytest.raises(InterruptedRunError):
-            bench.measure(plan(), store, fresh=True)
+            measure.measure(plan(), store, fresh=True)
     first, second = store.runs()
     FakePlay.script = {}
-    assert bench.measure(plan(), store, resume=first) == first.run_id
+    assert measure.measure(plan(), store, resume=first) == first.run_id
     assert {run.run_id: run.state for run in store.runs()} == {
         first.run_id: "finished",
         second.run_id: "interrupted",
@@ -216,15 +216,15 @@ def test_a_named_run_goes_on_even_if_another_was_begun_since(world, store):
 def test_fresh_starts_anew(world, store):
     FakePlay.script = {1: KeyboardInterrupt}
     with pytest.raises(InterruptedRunError):
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
     FakePlay.script = {}
-    assert bench.measure(plan(), store, fresh=True) != store.runs()[0].run_id
+    assert measure.measure(plan(), store, fresh=True) != store.runs()[0].run_id
 
 
 def test_what_a_killed_bench_left_is_ended_first(world, store):
     store.create("dead", lab="t", spec_key="other", spec={}, cases=["x"])
     store.create("elsewhere", lab="u", spec_key="other", spec={}, cases=["x"])
-    bench.measure(plan(), store)
+    measure.measure(plan(), store)
     assert world == ["dead"]
     assert {run.run_id: run.state for run in store.runs()}["dead"] == "interrupted"
 
@@ -232,14 +232,14 @@ def test_what_a_killed_bench_left_is_ended_first(world, store):
 def test_a_lost_host_keeps_the_run_for_later(world, store):
     FakePlay.script = {2: Fault("n1", "gone", unreachable=True)}
     with pytest.raises(UnreachableError, match="n1: gone"):
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
     assert store.run().state == "interrupted"
 
 
 def test_a_playbook_that_fails(world, store):
     FakePlay.script = {1: Fault("n1", "no programs", unreachable=False)}
     with pytest.raises(CheckError, match="no programs"):
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
 
 
 def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
@@ -250,22 +250,22 @@ def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
 
     monkeypatch.setattr(FakePlay, "wait", refuse)
     with pytest.raises(UsageError, match="built without mpi on n2") as caught:
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
     assert caught.value.remedy == "build it; or leave mpi out"
     assert store.run().state == "refused"
     assert store.unfinished(plan().spec.key(lab())) is None
 
 
 def test_two_at_once_are_refused(world, store):
-    with bench._alone(store, lab()), pytest.raises(UsageError, match="is being measured by process"):
-        bench.measure(plan(), store)
+    with measure._alone(store, lab()), pytest.raises(UsageError, match="is being measured by process"):
+        measure.measure(plan(), store)
 
 
 def test_a_lab_without_keys(monkeypatch, store):
-    monkeypatch.setattr(bench, "lab_trust", lambda name: None)
-    monkeypatch.setattr(bench.probe, "probe", lambda hosts: None)
+    monkeypatch.setattr(measure, "lab_trust", lambda name: None)
+    monkeypatch.setattr(measure.probe, "probe", lambda hosts: None)
     with pytest.raises(CheckError, match="do not know this machine"):
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
     assert store.runs() == []
 
 
@@ -273,17 +273,17 @@ def test_a_lab_without_keys_whose_hosts_are_down(monkeypatch, store):
     def fail(hosts):
         raise UnreachableError("n1 is off")
 
-    monkeypatch.setattr(bench, "lab_trust", lambda name: None)
-    monkeypatch.setattr(bench.probe, "probe", fail)
+    monkeypatch.setattr(measure, "lab_trust", lambda name: None)
+    monkeypatch.setattr(measure.probe, "probe", fail)
     with pytest.raises(UnreachableError, match="n1 is off"):
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
 
 
 def test_an_unreachable_host_leaves_no_run(world, store, monkeypatch):
     def fail(hosts, known_hosts):
         raise UnreachableError("n2: no answer")
 
-    monkeypatch.setattr(bench.probe, "probe", fail)
+    monkeypatch.setattr(measure.probe, "probe", fail)
     with pytest.raises(UnreachableError):
-        bench.measure(plan(), store)
+        measure.measure(plan(), store)
     assert store.runs() == []

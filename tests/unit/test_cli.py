@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from hvlab import suite
+from hvlab.bench import suite
+from hvlab.bench.schedule import Schedule
 from hvlab.cli import run
-from hvlab.inventory import load
-from hvlab.results import FIELDS, Store
-from hvlab.schedule import Schedule
+from hvlab.lab.inventory import load
+from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
 from tests.unit.labs import spec
 from tests.unit.test_results import RECORD
@@ -233,7 +233,7 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
         store.run_folder("r1").mkdir(parents=True)
         return "r1"
 
-    monkeypatch.setattr("hvlab.bench.measure", measure)
+    monkeypatch.setattr("hvlab.bench.measure.measure", measure)
     assert run(["bench", "-i", inventory, "--backend", "mpi", "--hosts", "3,4,5", "--slots", "1,2,3"]) == 1
     printed = capsys.readouterr()
     assert "1.5" in printed.out
@@ -256,7 +256,7 @@ def test_a_wrong_inventory_is_exit_code_2(tmp_path, capsys):
 
 
 def test_a_lab_that_was_not_provisioned(inventory, capsys, monkeypatch):
-    monkeypatch.setattr("hvlab.bench.probe.probe", lambda hosts: None)
+    monkeypatch.setattr("hvlab.bench.measure.probe.probe", lambda hosts: None)
     assert run(["bench", "-i", inventory, "--backend", "mpi"]) == 1
     assert "hvlab provision" in capsys.readouterr().err
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from hvlab import gather
 from hvlab.cli import run
 from hvlab.errors import UnreachableError
+from hvlab.remote import facts as gather
 
 A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}
 M40 = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945}

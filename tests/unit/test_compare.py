@@ -11,8 +11,8 @@ from hvlab.cli import run
 from hvlab.compare import compare, measurements, rows
 from hvlab.compare.names import case_names
 from hvlab.errors import UsageError
-from hvlab.metrics import METRICS
-from hvlab.results import Record, Run, Store
+from hvlab.results.store import Record, Run, Store
+from hvlab.workloads.metrics import METRICS
 
 STACK = {"openmpi": "4.1.8", "horovod": "0.28.1"}
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from hvlab import bench, containers
 from hvlab.ansible.modules import hvlab_container
+from hvlab.bench import containers, measure
+from hvlab.bench.matrix import expand
+from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_output
 from hvlab.errors import CheckError, UnreachableError
+from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.launchers import LAUNCHERS, command, container
-from hvlab.matrix import expand
-from hvlab.results import Store
-from hvlab.runner import Fault, Login, Owner
-from hvlab.schedule import Schedule
-from hvlab.stack import BACKENDS, PARALLEL
-from hvlab.trust import Trust
+from hvlab.remote.playbook import Fault, Login, Owner
+from hvlab.remote.trust import Trust
+from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
 from tests.unit.test_bench import FakePlay, FakeTrust
 from tests.unit.test_launchers import GPU_VARIANTS, PROGRAM
@@ -214,15 +214,15 @@ def test_a_run_without_containers_starts_no_playbook(plays, tmp_path):
 def store(plays, monkeypatch, tmp_path):
     """A store of a bench whose hosts are stand-ins."""
     FakePlay.script, FakePlay.plans, FakePlay.result = {}, [], RESULT
-    monkeypatch.setattr(bench, "lab_trust", lambda name: FakeTrust(tmp_path))
-    monkeypatch.setattr(bench.probe, "probe", lambda hosts, known_hosts: None)
-    monkeypatch.setattr(bench, "Play", FakePlay)
-    monkeypatch.setattr(bench, "reap", lambda login, run_id, hosts: [])
+    monkeypatch.setattr(measure, "lab_trust", lambda name: FakeTrust(tmp_path))
+    monkeypatch.setattr(measure.probe, "probe", lambda hosts, known_hosts: None)
+    monkeypatch.setattr(measure, "Play", FakePlay)
+    monkeypatch.setattr(measure, "reap", lambda login, run_id, hosts: [])
     return Store(tmp_path / "results")
 
 
 def test_records_tell_the_image(store):
-    records = store.records(bench.measure(plan(), store))
+    records = store.records(measure.measure(plan(), store))
     assert {record.params["container"] for record in records} == {"lab:1"}
     assert {record.stack["image"] for record in records} == {"sha256:1"}
     assert all("size_bytes" in record.params for record in records)
@@ -233,7 +233,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(store, plays):
     store.run_folder("DEAD").mkdir(parents=True)
     (store.run_folder("DEAD") / "containers.json").write_text(json.dumps({"hosts": {"n3": {}}, "images": {}}))
     wanted = spec("mpi")
-    bench.measure(Schedule.made(wanted, lab()), store)
+    measure.measure(Schedule.made(wanted, lab()), store)
     assert plays.ran == [("stop-containers.yml", "n3", "hvlab-DEAD")]
 
 

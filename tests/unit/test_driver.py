@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 import pytest
 
 from hvlab.ansible.action.hvlab_driver import as_wish
-from hvlab.driver.host import Host, Wish, installed_version
-from hvlab.driver.loading import loading
-from hvlab.driver.plan import plan
-from hvlab.driver.sources import pin, sources
+from hvlab.provision.driver.host import Host, Wish, installed_version
+from hvlab.provision.driver.loading import loading
+from hvlab.provision.driver.plan import plan
+from hvlab.provision.driver.sources import pin, sources
 
 KERNEL = "6.1.0-9-amd64"
 OLD = ("cuda-drivers*", "nvidia-*", "libnvidia-*", "libcuda1*")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.driver.plan import plan
-from hvlab.driver.sources import pin
+from hvlab.provision.driver.plan import plan
+from hvlab.provision.driver.sources import pin
 from hvlab.resolver import plan as resolved
 from tests.unit.test_driver import KERNEL, WISH, make
 from tests.unit.test_resolver import lab

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hvlab import environment
-from hvlab.environment import Row, table
+from hvlab.lab import environment
+from hvlab.lab.environment import Row, table
 
 
 def host(**seen: Any) -> dict[str, Any]:

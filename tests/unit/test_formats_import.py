@@ -8,12 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hvlab import cells, formats
+from hvlab import formats
 from hvlab.cli import run as hvlab
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, keeping
 from hvlab.formats.foreign import Source, Told, records
-from hvlab.results import Store
+from hvlab.results import configurations
+from hvlab.results.store import Store
 from tests.unit.formats_run import FAILED, TIMES, measured
 
 DATA = Path(__file__).parent.parent / "data"
@@ -94,7 +95,7 @@ def test_files_of_one_name_are_all_kept(store, tmp_path):
 
 def test_alike_launches_are_repeats():
     made = taken(DATA / "nccl-tests/allreduce-2x-5090-tagged.txt")
-    found = cells.gather(made)
+    found = configurations.gather(made)
     assert {cell.get("in_place") for cell in found} == {True, False}
     assert {len(one.of("time")) for one in found.values()} == {3}
     (large,) = [
@@ -223,7 +224,7 @@ def test_what_hvlab_wrote_comes_back(store, tmp_path, name):
     path = tmp_path / "exported"
     path.write_text(formats.export(name, formats.Measured(run.run, kept)), "utf-8")
     _, made = keeping.keep(store, [path], Told(), lab="x")
-    before, after = cells.gather(kept), cells.gather(made)
+    before, after = configurations.gather(kept), configurations.gather(made)
     assert before.keys() == after.keys()
     for cell, one in before.items():
         assert after[cell].errors.keys() == one.errors.keys()
@@ -244,7 +245,7 @@ def test_parameters_that_were_not_set_are_not_made_up(store, tmp_path):
     path = tmp_path / "exported"
     path.write_text(formats.export("nccl-tests", formats.Measured(measured().run, kept)), "utf-8")
     _, made = keeping.keep(store, [path], Told(), lab="x")
-    assert cells.gather(kept).keys() == cells.gather(made).keys()
+    assert configurations.gather(kept).keys() == configurations.gather(made).keys()
 
 
 def mangled(text, data):

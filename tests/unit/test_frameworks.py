@@ -2,10 +2,10 @@
 
 import pytest
 
+from hvlab.bench.matrix import expand
+from hvlab.bench.schedule import Schedule
+from hvlab.lab.backends import choose, device, lacking, variant_for
 from hvlab.launchers import command
-from hvlab.matrix import expand
-from hvlab.schedule import Schedule
-from hvlab.stack import choose, device, lacking, variant_for
 from hvlab.workloads import argv
 from tests.unit.labs import lab, spec
 

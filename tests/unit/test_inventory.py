@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from hvlab.errors import InventoryError
-from hvlab.inventory import expand, load, problems
-from hvlab.inventory_files import file_problems
-from hvlab.inventory_rules import role_variables, valid_name
+from hvlab.lab.inventory import expand, load, problems
+from hvlab.lab.inventory_files import file_problems
+from hvlab.lab.inventory_rules import role_variables, valid_name
 
 GOOD = {"ansible_host": "10.0.0.1", "lab_network": "10.0.0.0/24", "lab_interface": "eth0"}
 

@@ -5,9 +5,9 @@ import shlex
 
 import pytest
 
+from hvlab.bench.matrix import expand
+from hvlab.lab.backends import BACKENDS
 from hvlab.launchers import LAUNCHERS, command
-from hvlab.matrix import expand
-from hvlab.stack import BACKENDS
 from tests.unit.labs import case, lab, spec
 
 PROGRAM = ("collective.py", "--x", "1")

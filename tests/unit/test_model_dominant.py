@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.cells import Measured
 from hvlab.model import dominant
 from hvlab.model.costs import Cost
 from hvlab.model.dominant import collective, explain, startup, step
@@ -15,6 +14,7 @@ from hvlab.model.explanation import WORDS, Explanation
 from hvlab.model.fit import fits
 from hvlab.model.training import trainings
 from hvlab.model.versus import backends, efficiency, flop_per_byte, models, rivals
+from hvlab.results.configurations import Measured
 from tests.unit.synthetic import RING, SIZES, fitted, swept, trained
 
 FIT = fitted(RING, ranks=(2, 4, 8))

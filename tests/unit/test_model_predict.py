@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from hvlab.cells import Cell, Measured
 from hvlab.model.costs import Cost
 from hvlab.model.fit import Fit, fits
 from hvlab.model.predict import RANKS, predict, predictions
 from hvlab.model.prediction import NoPrediction, Prediction
 from hvlab.model.step import BACKWARD
 from hvlab.model.training import trainings
+from hvlab.results.configurations import Cell, Measured
 from tests.unit.synthetic import RING, fitted, swept, trained
 
 BYTES = 4e6

@@ -9,10 +9,10 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils import hvlab_packages as facts
 
-from hvlab.ansible import managers
 from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
 from hvlab.errors import UsageError
-from hvlab.packages import (
+from hvlab.provision import managers
+from hvlab.provision.packages import (
     Transaction,
     Wanted,
     apt_transaction,

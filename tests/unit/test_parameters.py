@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.errors import UsageError
-from hvlab.parameters import COMMON, Parameter, environment, word
-from hvlab.sizes import parse_size, parse_sizes, shown, whole
 from hvlab.workloads import WORKLOADS, parameters
+from hvlab.workloads.parameters import COMMON, Parameter, environment, word
+from hvlab.workloads.sizes import parse_size, parse_sizes, shown, whole
 
 BATCH = Parameter("batch", "int", 32, "Samples.")
 LR = Parameter("lr", "float", 0.05, "Rate.", least=0)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab import preflight
-from hvlab.preflight import Limits, Node, check, lab_hosts, missing, report
+from hvlab.provision import preflight
+from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing, report
 
 NOW = 1_000_000.0
 LIMITS = Limits(

@@ -9,7 +9,7 @@ import paramiko
 import pytest
 
 from hvlab.errors import UnreachableError
-from hvlab.probe import known_hosts_files, probe
+from hvlab.remote.probe import known_hosts_files, probe
 from tests.unit.labs import lab
 
 KEY, OTHER = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.refusal import not_built, refusal, without_gpu
+from hvlab.lab.capability import not_built, refusal, without_gpu
 from tests.unit.test_stack import facts
 
 

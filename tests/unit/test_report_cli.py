@@ -8,7 +8,7 @@ import pytest
 
 from hvlab.cli import run
 from hvlab.report import pdf
-from hvlab.results import Store
+from hvlab.results.store import Store
 from tests.unit import runs
 
 

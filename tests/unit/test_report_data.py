@@ -7,7 +7,7 @@ import pytest
 
 from hvlab.errors import UsageError
 from hvlab.report import data
-from hvlab.results import Store
+from hvlab.results.store import Store
 from tests.unit import runs
 
 

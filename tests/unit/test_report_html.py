@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hvlab.cells import gather
 from hvlab.report import html
 from hvlab.report.blocks import Column, Heading, Paragraph, Plot, Table
 from hvlab.report.document import document
 from hvlab.report.words import LANGUAGES
+from hvlab.results.configurations import gather
 from tests.unit.reports import blocks, lab, made
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

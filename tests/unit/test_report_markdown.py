@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from matplotlib import font_manager
 
-from hvlab.cells import gather
 from hvlab.report import images, markdown
 from hvlab.report.blocks import Code, Column, Say, Several, Table
 from hvlab.report.document import document
 from hvlab.report.words import load
 from hvlab.report.write import write, write_page
+from hvlab.results.configurations import gather
 from tests.unit import runs
 from tests.unit.reports import lab, made, plot
 

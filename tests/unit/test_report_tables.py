@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.cells import Cell, Measured, gather
 from hvlab.report import compression, conditions
 from hvlab.report.blocks import Paragraph, Table
 from hvlab.report.data import Head, ReportData
 from hvlab.report.document import document
 from hvlab.report.words import load
+from hvlab.results.configurations import Cell, Measured, gather
 from tests.unit import runs
 from tests.unit.reports import blocks, lab, made, said, table
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from hvlab.requirements import locked, requirements
+from hvlab.provision.requirements import locked, requirements
 from hvlab.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
 

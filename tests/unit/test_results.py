@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 import pytest
 
 from hvlab.errors import HvlabError, UsageError
-from hvlab.results import FIELDS, MIGRATIONS, SCHEMA, Record, Store, new_run_id, utc
+from hvlab.results.store import FIELDS, MIGRATIONS, SCHEMA, Record, Store, new_run_id, utc
 
 DESIGN = (
     "run_id case_id started_at workload launcher backend proved_backend hosts slots_per_host world_size "

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.runner import Fault, Login, Play
-from hvlab.trust import Trust
+from hvlab.remote.playbook import Fault, Login, Play
+from hvlab.remote.trust import Trust
 from tests.unit.labs import lab
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hvlab.cells import gather
+from hvlab.results.configurations import gather
 from hvlab.scaling import curves, slow_hosts, slowdowns
 from hvlab.statistics.interval import Interval
 from tests.unit.test_compare import launch

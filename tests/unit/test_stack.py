@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from hvlab.errors import UsageError
-from hvlab.paths import project_dir
-from hvlab.stack import (
+from hvlab.lab.backends import (
     BACKENDS,
     PARALLEL,
     carries,
@@ -16,6 +15,7 @@ from hvlab.stack import (
     variant_for,
     variants,
 )
+from hvlab.paths import project_dir
 from tests.unit.labs import lab
 
 GPU_VARIANTS = {"cpu": {"mpi": True, "gloo": True}, "nccl": {"mpi": True, "gpu_operations": "nccl"}}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hvlab import suite
+from hvlab.bench import suite
+from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.suite import Asked, Suite, blocks, load, plain
 from hvlab.errors import UsageError
-from hvlab.matrix import Spec, expand
-from hvlab.stack import PARALLEL
-from hvlab.suite import Asked, Suite, blocks, load, plain
+from hvlab.lab.backends import PARALLEL
 from tests.unit.labs import VARIANTS, lab
 
 

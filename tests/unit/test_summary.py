@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from hvlab.metrics import METRICS
-from hvlab.results import Record
-from hvlab.summary import failures, sections
+from hvlab.results.store import Record
+from hvlab.results.summary import failures, sections
+from hvlab.workloads.metrics import METRICS
 
 RECORD = Record(
     run_id="r1", case_id="", started_at="2026", workload="allreduce", launcher="mpirun", backend="mpi",

@@ -2,7 +2,7 @@
 
 import json
 
-from hvlab.tables import render
+from hvlab.results.tables import render
 
 ROWS = [{"a": 1, "b": "x"}, {"a": 2.5, "b": None}, {"a": None, "b": {"k": [1, 2]}}]
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hvlab import trust
 from hvlab.errors import HvlabError
+from hvlab.remote import trust
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hvlab import verify
 from hvlab.cli import cli
-from hvlab.verify import Check
+from hvlab.remote import verify
+from hvlab.remote.verify import Check
 
 INVENTORY = """---
 all:

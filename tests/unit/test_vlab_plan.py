@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.errors import UsageError
-from hvlab.inventory import Host, Lab
+from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
 from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.plan import check_machine, make_plan

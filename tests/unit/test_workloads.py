@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.metrics import METRICS
-from hvlab.stack import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.workloads import WORKLOADS, argv, data, outcome
 from hvlab.workloads.collective import busbw_factor
+from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.outcome import last_words
 from tests.unit.labs import case
 

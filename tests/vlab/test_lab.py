@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.inventory import load
+from hvlab.lab.inventory import load
 from hvlab.paths import cache_dir, lab_runtime_dir
 from hvlab.vlab import controller, network, reality
 from hvlab.vlab.lab import ssh_argv

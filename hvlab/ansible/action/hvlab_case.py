@@ -14,8 +14,8 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from hvlab.lab.capability import refusal
 from hvlab.launchers.command import SSH_OPTIONS
-from hvlab.refusal import refusal
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

@@ -7,10 +7,10 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from hvlab.driver.host import SERVICES, Host, Wish, installed_version
-from hvlab.driver.loading import Step, loading
-from hvlab.driver.packages import driver_packages, needed_packages, needs_dkms, wanted_packages
-from hvlab.driver.plan import Plan, plan
+from hvlab.provision.driver.host import SERVICES, Host, Wish, installed_version
+from hvlab.provision.driver.loading import Step, loading
+from hvlab.provision.driver.packages import driver_packages, needed_packages, needs_dkms, wanted_packages
+from hvlab.provision.driver.plan import Plan, plan
 
 LISTS = ("build_packages", "methods", "old", "keep", "components")
 PACKAGES = ("packages", "headers_packages")
@@ -21,7 +21,7 @@ TEXTS = (
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Arguments: `state` and `wish`, which has the fields of `hvlab.driver.host.Wish`.
+    """Arguments: `state` and `wish`, which has the fields of `hvlab.provision.driver.host.Wish`.
 
     State `planned` changes nothing and fails with all that stands in the way; `ready` says that the method's
     repository is there, so that every package must be had. State `used` loads or reloads the modules and says

@@ -7,10 +7,10 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from hvlab.inventory_files import file_problems
-from hvlab.inventory_rules import problems
+from hvlab.lab.inventory_files import file_problems
+from hvlab.lab.inventory_rules import problems
 from hvlab.paths import project_dir
-from hvlab.preflight import report
+from hvlab.provision.preflight import report
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

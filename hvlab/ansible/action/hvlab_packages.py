@@ -9,9 +9,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from hvlab.ansible.managers import Apt, Manager, Rpm
 from hvlab.errors import UsageError
-from hvlab.packages import Transaction, Wanted, as_wanted, complaint, matching, remedy
+from hvlab.provision.managers import Apt, Manager, Rpm
+from hvlab.provision.packages import Transaction, Wanted, as_wanted, complaint, matching, remedy
 
 HELD_OWN = "/etc/hvlab/held.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from hvlab.preflight import Limits, Node, check, lab_hosts, missing, report
+from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing, report
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

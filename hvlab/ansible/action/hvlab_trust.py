@@ -9,7 +9,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from hvlab.errors import HvlabError
-from hvlab.trust import Trust, ensure_lab_trust, lab_trust, public
+from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust, public
 
 HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.requirements import requirements
+from hvlab.provision.requirements import requirements
 
 
 def hvlab_requirements(asked: Mapping[str, str], files: str, python: str, architecture: str) -> str:

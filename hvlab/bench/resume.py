@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hvlab.bench.matrix import Spec
+from hvlab.bench.schedule import Schedule
 from hvlab.errors import UsageError
-from hvlab.inventory import Lab
-from hvlab.matrix import Spec
-from hvlab.results import Run, Store
-from hvlab.schedule import Schedule
+from hvlab.lab.inventory import Lab
+from hvlab.results.store import Run, Store
 
 
 def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.packages import Wanted
+from hvlab.provision.packages import Wanted
 
 SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm")
 SERVICE_PROCESSES = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-smi"})

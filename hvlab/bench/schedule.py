@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab import launchers, stack, workloads
-from hvlab.cases import Case, Impossible
+from hvlab import launchers, workloads
+from hvlab.bench.matrix import Spec, expand
 from hvlab.errors import UsageError
-from hvlab.inventory import Lab
+from hvlab.lab import backends
+from hvlab.lab.inventory import Lab
 from hvlab.launchers import container
-from hvlab.matrix import Spec, expand
+from hvlab.workloads.case import Case, Impossible
 
 DRY_RUN_ID = "RUN"
 
@@ -46,7 +47,7 @@ class Schedule:
     def variant(self, case: Case) -> str:
         """Return the Horovod variant the case runs with."""
         hosts = [self.lab.host(name) for name in case.hosts]
-        found = stack.variant_for(case.backend, hosts, case.framework)
+        found = backends.variant_for(case.backend, hosts, case.framework)
         if found is None:
             raise UsageError(f"no Horovod variant has {case.backend} on {', '.join(case.hosts)}")
         return found
@@ -91,6 +92,6 @@ class Schedule:
             "run_id": run_id,
             "lab": self.lab.name,
             "hosts": list(self.hosts),
-            "programs": stack.folders(self.lab).workloads,
+            "programs": backends.folders(self.lab).workloads,
             "cases": rows,
         }

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.errors import InventoryError
-from hvlab.inventory_files import file_problems
-from hvlab.inventory_rules import LAB_VARIABLES, Problem, problems
+from hvlab.lab.inventory_files import file_problems
+from hvlab.lab.inventory_rules import LAB_VARIABLES, Problem, problems
 from hvlab.paths import project_dir
 
 __all__ = ["LAB_VARIABLES", "Host", "Lab", "Problem", "expand", "load", "problems", "report"]

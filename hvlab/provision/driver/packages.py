@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hvlab.driver.host import PACKAGED, Host, Wish, branch, fits, installed_version, upstream, within
+from hvlab.provision.driver.host import (
+    PACKAGED,
+    Host,
+    Wish,
+    branch,
+    fits,
+    installed_version,
+    upstream,
+    within,
+)
 
 NVIDIAS = ("repo", "local_repo")
 EXACT = re.compile(r"\d{3}\.\d+(\.\d+)?(?=[-*~+]|$)")

@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hvlab import containers, stack
-from hvlab.cases import Case
-from hvlab.results import Record, utc
-from hvlab.schedule import Schedule
+from hvlab.bench import containers
+from hvlab.bench.schedule import Schedule
+from hvlab.lab import backends
+from hvlab.results.store import Record, utc
 from hvlab.workloads import Outcome
+from hvlab.workloads.case import Case
 
 
 def records(plan: Schedule, run_id: str, folder: Path, case: Case, found: Outcome) -> Iterator[Record]:
     """Yield a record for each figure of a case, or one without a metric; ``folder`` is the run's."""
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
     used = {host: facts[host] for host in case.hosts}
-    versions = {**stack.summary(used, plan.variant(case)), **found.versions}
+    versions = {**backends.summary(used, plan.variant(case)), **found.versions}
     params = {name: value for name, value in case.params.items() if name != "sizes"}
     if case.container:
         params["container"] = case.container

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from hvlab.packages import Transaction, Wanted, apt_transaction, apt_versions, rpm_transaction, rpm_versions
+from hvlab.provision.packages import (
+    Transaction,
+    Wanted,
+    apt_transaction,
+    apt_versions,
+    rpm_transaction,
+    rpm_versions,
+)
 
 
 class Manager(Protocol):

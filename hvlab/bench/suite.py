@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
+from hvlab.bench.matrix import Block
+from hvlab.bench.placement import EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
 from hvlab.errors import UsageError, unknown
-from hvlab.inventory import Lab
-from hvlab.matrix import Block
-from hvlab.parameters import TUNING, Parameter, Value, find
-from hvlab.placement import EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
-from hvlab.stack import BACKENDS, PARALLEL, available, choose
+from hvlab.lab.backends import BACKENDS, PARALLEL, available, choose
+from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS, parameters
+from hvlab.workloads.parameters import TUNING, Parameter, Value, find
 
 FOLDER = Path(__file__).parent / "suites"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from hvlab.inventory_rules import Problem, valid_name
+from hvlab.lab.inventory_rules import Problem, valid_name
 
 TMP = "/tmp"  # noqa: S108
 

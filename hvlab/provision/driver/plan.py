@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab.driver.host import PACKAGED, Host, Wish, installed_version, upstream
-from hvlab.driver.obstacles import obstacles, unavailable, without_dkms
-from hvlab.driver.packages import (
+from hvlab.lab.inventory_rules import Problem
+from hvlab.provision.driver.host import PACKAGED, Host, Wish, installed_version, upstream
+from hvlab.provision.driver.obstacles import obstacles, unavailable, without_dkms
+from hvlab.provision.driver.packages import (
     builds_modules,
     following,
     needed_packages,
@@ -19,8 +20,7 @@ from hvlab.driver.packages import (
     wanted_packages,
     wants_fabric_manager,
 )
-from hvlab.driver.sources import pin, sources
-from hvlab.inventory_rules import Problem
+from hvlab.provision.driver.sources import pin, sources
 
 
 @dataclass(frozen=True)

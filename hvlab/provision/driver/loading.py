@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hvlab.driver.host import Host, Wish, installed_version
-from hvlab.inventory_rules import Problem
+from hvlab.lab.inventory_rules import Problem
+from hvlab.provision.driver.host import Host, Wish, installed_version
 
 
 @dataclass(frozen=True)

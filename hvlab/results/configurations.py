@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab.results import Record
+from hvlab.results.store import Record
 
 Param = str | int | float | bool | None
 

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hvlab.driver.host import PACKAGED, Host, Wish, fits, within
-from hvlab.driver.packages import SIGNED_BY_VENDOR, builds_modules, driver_packages, needs_dkms, stays
+from hvlab.provision.driver.host import PACKAGED, Host, Wish, fits, within
+from hvlab.provision.driver.packages import (
+    SIGNED_BY_VENDOR,
+    builds_modules,
+    driver_packages,
+    needs_dkms,
+    stays,
+)
 
 Finding = tuple[str, str]
 

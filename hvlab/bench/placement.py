@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hvlab.errors import UsageError
-from hvlab.inventory import Lab
+from hvlab.lab.inventory import Lab
 
 ALL = "all"
 EACH = "each"

@@ -19,10 +19,10 @@ from typing import Any
 import ansible_runner
 
 from hvlab.errors import HvlabError
-from hvlab.inventory import Lab
+from hvlab.lab.backends import folders
+from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
-from hvlab.stack import folders
-from hvlab.trust import Trust
+from hvlab.remote.trust import Trust
 
 _SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "

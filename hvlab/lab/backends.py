@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab import environment
 from hvlab.errors import UsageError, unknown
-from hvlab.inventory import Host, Lab
+from hvlab.lab import environment
+from hvlab.lab.inventory import Host, Lab
 
 # As the role horovod has it.
 DEFAULT_VARIANTS: Mapping[str, Mapping[str, Any]] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hvlab.errors import UsageError, unknown
-from hvlab.sizes import parse_size, parse_sizes, shown
+from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
 Kind = Literal["int", "float", "text", "flag", "bytes", "sizes", "data", "seed"]
 Value = str | int | float | bool | tuple[int, ...]

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hvlab.bench.schedule import Schedule
 from hvlab.errors import CheckError, HvlabError, UnreachableError
-from hvlab.inventory import Lab
+from hvlab.lab.inventory import Lab
 from hvlab.launchers import container
-from hvlab.runner import Fault, Owner, Play
-from hvlab.schedule import Schedule
+from hvlab.remote.playbook import Fault, Owner, Play
 
 _FILE = "containers.json"
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from hvlab import sizes, stack
-from hvlab.cases import Case, Impossible
+from hvlab.bench.placement import HostSet, host_sets
 from hvlab.errors import unknown
-from hvlab.inventory import Lab
-from hvlab.parameters import DEVICE, Parameter, Value
-from hvlab.placement import HostSet, host_sets
-from hvlab.workloads import WORKLOADS, limits, parameters
+from hvlab.lab import backends
+from hvlab.lab.inventory import Lab
+from hvlab.workloads import WORKLOADS, limits, parameters, sizes
+from hvlab.workloads.case import Case, Impossible
+from hvlab.workloads.parameters import DEVICE, Parameter, Value
 
 __all__ = ["Block", "Case", "Impossible", "Spec", "expand"]
 
@@ -121,14 +121,14 @@ def _case(
     slots: int,
     values: Mapping[str, Value],
 ) -> Case:
-    own = stack.BACKENDS[backend].launchers
-    launcher = spec.launcher if spec.launcher and stack.BACKENDS[backend].parallel else own[0]
+    own = backends.BACKENDS[backend].launchers
+    launcher = spec.launcher if spec.launcher and backends.BACKENDS[backend].parallel else own[0]
     known = parameters(block.workload)
     params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
     carried = WORKLOADS[block.workload].carried
     machines = [lab.host(name) for name in hosts.names]
     if params[DEVICE.name] != "cpu":
-        params[DEVICE.name] = stack.device(backend, machines, carried, params.get("framework", "torch"))
+        params[DEVICE.name] = backends.device(backend, machines, carried, params.get("framework", "torch"))
     case = Case(
         id="",
         workload=block.workload,
@@ -175,10 +175,10 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
     full = [f"{host.name} has {host.slots}" for host in machines if host.slots < case.slots]
     if full:
         return f"{case.slots} slots asked for, {', '.join(full)} (lab_slots)"
-    if case.launcher not in stack.BACKENDS[case.backend].launchers:
+    if case.launcher not in backends.BACKENDS[case.backend].launchers:
         return f"{case.launcher} cannot start {case.backend} ranks"
-    if stack.lacking(case.backend, machines, case.framework):
-        return stack.lacking(case.backend, lab.hosts, case.framework)
+    if backends.lacking(case.backend, machines, case.framework):
+        return backends.lacking(case.backend, lab.hosts, case.framework)
     return limits.reason(case, WORKLOADS[case.workload].carried, machines)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab import sizes
-from hvlab.results import Record
+from hvlab.results.store import Record
+from hvlab.workloads import sizes
 
 _PLACE = ("backend", "hosts", "slots")
 _END = ("proved", "status")

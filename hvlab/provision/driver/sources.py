@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hvlab.driver.host import Host, Wish, branch
-from hvlab.driver.packages import NVIDIAS, exact_version
+from hvlab.provision.driver.host import Host, Wish, branch
+from hvlab.provision.driver.packages import NVIDIAS, exact_version
 
 SOURCES = "/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"
 

@@ -15,7 +15,7 @@ import paramiko
 from paramiko.hostkeys import HostKeyEntry
 
 from hvlab.errors import UnreachableError
-from hvlab.inventory import Host
+from hvlab.lab.inventory import Host
 
 TIMEOUT_S = 8.0
 _SYSTEM_KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))

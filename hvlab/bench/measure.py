@@ -11,16 +11,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from hvlab import containers, probe, recording, workloads
-from hvlab.cases import Case
+from hvlab import workloads
+from hvlab.bench import containers, recording
+from hvlab.bench.progress import Display
+from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, prepare
-from hvlab.display import Display
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.inventory import Lab
-from hvlab.results import Run, Store, new_run_id
-from hvlab.runner import Login, Play, reap
-from hvlab.schedule import Schedule
-from hvlab.trust import lab_trust
+from hvlab.lab.inventory import Lab
+from hvlab.remote import probe
+from hvlab.remote.playbook import Login, Play, reap
+from hvlab.remote.trust import lab_trust
+from hvlab.results.store import Run, Store, new_run_id
+from hvlab.workloads.case import Case
 
 _TICK_S = 0.1
 # How long beyond a case's time Ansible may give no word: it reaches hosts and ends ranks meanwhile.

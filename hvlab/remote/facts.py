@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.errors import CheckError, UnreachableError
-from hvlab.inventory import Lab
-from hvlab.runner import Owner, Play
+from hvlab.lab.inventory import Lab
+from hvlab.remote.playbook import Owner, Play
 
 
 def facts(lab: Lab) -> dict[str, dict[str, Any]]:
