@@ -7,10 +7,11 @@ import hashlib
 import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from hvlab.datasets.idx import FILES
+from hvlab.files import replacing
 
 _DIGITS = 16
 
@@ -84,15 +85,9 @@ def archive(folder: Path) -> Path:
     packed = folder.with_name(f"{folder.name}.tar.gz")
     with Shelf(folder.parent.parent).alone(folder.name):
         if not packed.is_file():
-            part = packed.with_name(f".{packed.name}.part")
-            try:
-                with tarfile.open(part, "w:gz", compresslevel=1) as tar:
-                    for name in FILES:
-                        tar.add(folder / name, name, filter=_nobodys)
-                part.rename(packed)
-            finally:
-                with suppress(FileNotFoundError):
-                    part.unlink()
+            with replacing(packed) as part, tarfile.open(part, "w:gz", compresslevel=1) as tar:
+                for name in FILES:
+                    tar.add(folder / name, name, filter=_nobodys)
     return packed
 
 

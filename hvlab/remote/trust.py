@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hvlab.errors import HvlabError
+from hvlab.files import write_file
 from hvlab.paths import trust_dir
 
 BACKDATED = timedelta(minutes=5)
@@ -116,7 +117,7 @@ class Trust:
             text = _sign(
                 self.user_ca, public(self.identity), f"{user} of {self.lab}", [user], USER_LIFE, host=False
             )
-            write(self.certificate, text + "\n", mode=0o600)
+            write_file(self.certificate, text + "\n", mode=0o600)
             return True
 
     def known_hosts_text(self, hosts: Mapping[str, Iterable[str]], *, ports: Iterable[int] = ()) -> str:
@@ -132,7 +133,7 @@ class Trust:
         with _locked(self.folder):
             if self.known_hosts.is_file() and self.known_hosts.read_text("utf-8") == text:
                 return False
-            write(self.known_hosts, text, mode=0o600)
+            write_file(self.known_hosts, text, mode=0o600)
             return True
 
 
@@ -186,21 +187,6 @@ def read_certificate(text: str) -> Certificate | None:
     return Certificate(keys[0], keys[1], frozenset(listed.group(1).split()), begins, ends)
 
 
-def write(path: Path, text: str, *, mode: int) -> None:
-    """Replace a file in one step."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _pub(private: Path) -> Path:
     return private.with_name(private.name + ".pub")
 
@@ -226,7 +212,7 @@ def _make_key(path: Path, comment: str) -> None:
     """Make a key pair; a private key without its public half gets that again."""
     if path.is_file():
         if not _pub(path).is_file():
-            write(_pub(path), _keygen("-y", "-f", str(path)), mode=0o644)
+            write_file(_pub(path), _keygen("-y", "-f", str(path)), mode=0o644)
         return
     with _workplace(path.parent) as folder:
         new = folder / path.name

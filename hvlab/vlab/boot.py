@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hvlab.errors import HvlabError, UnreachableError, UsageError
-from hvlab.vlab import controller, image, keys, names, network, ready, reality
+from hvlab.vlab import controller, image, keys, known_hosts, names, network, ready, reality
 from hvlab.vlab import node as machines
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.files import discard
@@ -72,7 +72,7 @@ class Boot:
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
             keys.ensure(node.host_key, comment=node.name)
-        keys.write_known_hosts(self.ssh, self._known())
+        known_hosts.write_known_hosts(self.ssh, self._known())
         self._each(nodes, lambda node: self._start_one(node, bases[node.name], config))
 
     def _start_one(self, node: Node, base: Path, config: NodeConfig) -> None:

@@ -8,19 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hvlab.files import write_file
 from hvlab.vlab.command import run
 
 
 def write(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
-    """Write a file through a neighbour and a rename, with exactly this mode whatever the umask."""
+    """Write a file in one step, and the directories it is in."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        os.fchmod(file.fileno(), mode)
-    part.replace(path)
+    write_file(path, content, mode=mode)
 
 
 def link(path: Path, target: str) -> None:
@@ -58,6 +53,11 @@ def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> It
             directory.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
+            continue
+        except FileExistsError:
+            # mkdir raises it where the holder removes the directory between its two steps.
+            if directory.exists() and not directory.is_dir():
+                raise
             continue
         try:
             try:

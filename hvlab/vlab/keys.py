@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hvlab.vlab.command import run
-from hvlab.vlab.files import hand_over, write
+from hvlab.vlab.files import hand_over
 
-if TYPE_CHECKING:
-    from hvlab.vlab.node import Node
-
-KNOWN_HOSTS = "known_hosts"
 LOGIN_KEY = "id_ed25519"
 
 
@@ -36,23 +30,3 @@ def login(directory: Path, *, lab: str) -> str:
     for path in (directory, directory / LOGIN_KEY, directory / f"{LOGIN_KEY}.pub"):
         hand_over(path)
     return line
-
-
-def write_known_hosts(directory: Path, nodes: Iterable[Node]) -> None:
-    """Write the host keys of the nodes, each under its address and its name."""
-    path = directory / KNOWN_HOSTS
-    write(path, "".join(f"{line}\n" for line in map(known_hosts_line, nodes) if line))
-    hand_over(path)
-
-
-def known_hosts_line(node: Node) -> str:
-    """Return a node's line of known_hosts; empty while it has no key."""
-    try:
-        kind, key = node.host_key.with_suffix(".pub").read_text(encoding="utf-8").split()[:2]
-    except FileNotFoundError:
-        return ""
-    ssh_port = 22
-    hosts = [node.address, node.name]
-    if node.port != ssh_port:
-        hosts = [f"[{host}]:{node.port}" for host in hosts]
-    return f"{','.join(hosts)} {kind} {key}"

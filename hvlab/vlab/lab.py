@@ -14,7 +14,7 @@ from pathlib import Path
 from hvlab.errors import HvlabError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.paths import trust_dir
-from hvlab.vlab import enter_cgroup, image, kernel, keys, network, ready, reality
+from hvlab.vlab import enter_cgroup, image, kernel, keys, known_hosts, network, ready, reality
 from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
 from hvlab.vlab.files import discard, locked
@@ -138,7 +138,7 @@ def ssh_argv(plan: Plan, host: str, command: tuple[str, ...]) -> list[str]:
             f"the lab's key {key} belongs to another user",
             remedy="call this as the user that called `hvlab lab up`, or with sudo",
         )
-    options = [f"UserKnownHostsFile={directory / keys.KNOWN_HOSTS}", "GlobalKnownHostsFile=none"]
+    options = [f"UserKnownHostsFile={directory / known_hosts.FILE}", "GlobalKnownHostsFile=none"]
     options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]
     argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]
     argv += [word for option in options for word in ("-o", option)]

@@ -14,6 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from hvlab.files import write_file
 from hvlab.lab.capability import refusal
 from hvlab.launchers.command import SSH_OPTIONS
 
@@ -111,9 +112,7 @@ def _unpack(data: bytes, folder: Path) -> None:
 
 
 def _write(path: Path, data: object) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(data, indent=1, default=str), "utf-8")
-    part.replace(path)
+    write_file(path, json.dumps(data, indent=1, default=str))
 
 
 def _plain(value: Any) -> Any:

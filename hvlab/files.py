@@ -1,0 +1,33 @@
+"""Write a file in one step: it is the old one or the new one, never half of either."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
+    """Yield a new empty file beside ``path``, which takes its place when the block ends without an error.
+
+    It gets exactly ``mode``, whatever the umask, and is on disk before it is renamed.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    part = Path(name)
+    try:
+        yield part
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+        part.replace(path)
+    finally:
+        os.close(descriptor)
+        part.unlink(missing_ok=True)
+
+
+def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
+    """Replace a file in one step. Raises OSError."""
+    with replacing(path, mode=mode) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
