@@ -12,13 +12,14 @@ from typing import Any
 
 from hvlab.bench.placement import HostSet, host_sets
 from hvlab.errors import unknown
-from hvlab.lab import backends
+from hvlab.lab import variants
+from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
-from hvlab.workloads.case import Case, Impossible
+from hvlab.workloads.case import Case, Infeasible
 from hvlab.workloads.parameters import DEVICE, Parameter, Value
 
-__all__ = ["Block", "Case", "Impossible", "Spec", "expand"]
+__all__ = ["Block", "Case", "Infeasible", "Spec", "expand"]
 
 _LONGEST_ID = 110
 
@@ -61,40 +62,40 @@ class Spec:
         return _hash(asked, 16)
 
     @classmethod
-    def restored(cls, told: Mapping[str, Any]) -> Spec:
+    def restored(cls, stored: Mapping[str, Any]) -> Spec:
         """Return the specification that a store kept as JSON. Raises TypeError where its shape is another."""
-        plain = _tuples(dict(told))
+        plain = _tuples(dict(stored))
         return cls(**{**plain, "blocks": tuple(Block(**block) for block in plain.get("blocks", ()))})
 
 
-def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[Impossible]]:
-    """Return every case of ``spec`` on ``lab``, each once, and those that cannot be run.
+def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[Infeasible]]:
+    """Return every case of ``spec`` on ``lab``, each once, and those that are infeasible.
 
     Repeats are outermost; within each the order is another, drawn from the specification itself, so that
     neither drift nor a neighbour looks like a result, and a run that goes on has the order it had.
     """
-    cases, impossible = _possible(spec, lab)
+    cases, infeasible = _feasible(spec, lab)
     seed = spec.key(lab)
     ordered = []
     for repeat in range(1, spec.repeats + 1):
         again = [replace(case, id=f"{case.id}-r{repeat}", repeat=repeat) for case in cases]
         ordered += sorted(again, key=lambda case: _hash([seed, case.id]))
-    return ordered, [replace(left, case=f"{left.case}-r1") for left in impossible]
+    return ordered, [replace(item, case=f"{item.case}-r1") for item in infeasible]
 
 
-def _possible(spec: Spec, lab: Lab) -> tuple[list[Case], list[Impossible]]:
+def _feasible(spec: Spec, lab: Lab) -> tuple[list[Case], list[Infeasible]]:
     cases: dict[str, Case] = {}
-    impossible: dict[str, Impossible] = {}
+    infeasible: dict[str, Infeasible] = {}
     for case, hosts in _products(spec, lab):
         reason = _reason(case, hosts, lab)
         if reason is not None:
-            impossible.setdefault(case.id, Impossible(case.id, reason))
+            infeasible.setdefault(case.id, Infeasible(case.id, reason))
             continue
         same = cases.setdefault(case.id, case)
         if same != case:
             unique = replace(case, id=f"{case.id}-{_identity(case)}")
             cases.setdefault(unique.id, unique)
-    return list(cases.values()), list(impossible.values())
+    return list(cases.values()), list(infeasible.values())
 
 
 def _products(spec: Spec, lab: Lab) -> Iterator[tuple[Case, HostSet]]:
@@ -103,7 +104,7 @@ def _products(spec: Spec, lab: Lab) -> Iterator[tuple[Case, HostSet]]:
         for name in block.axes:
             if name not in {item.name for item in known}:
                 raise unknown(f"parameter of {block.workload}", name, [item.name for item in known])
-        sets = [found for asked in block.hosts for found in host_sets(asked, lab)]
+        sets = [hosts for requested in block.hosts for hosts in host_sets(requested, lab)]
         chosen = [
             dict(zip(block.axes, values, strict=True)) for values in itertools.product(*block.axes.values())
         ]
@@ -121,14 +122,15 @@ def _case(
     slots: int,
     values: Mapping[str, Value],
 ) -> Case:
-    own = backends.BACKENDS[backend].launchers
-    launcher = spec.launcher if spec.launcher and backends.BACKENDS[backend].parallel else own[0]
+    own = BACKENDS[backend].launchers
+    launcher = spec.launcher if spec.launcher and BACKENDS[backend].parallel else own[0]
     known = parameters(block.workload)
     params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
     carried = WORKLOADS[block.workload].carried
     machines = [lab.host(name) for name in hosts.names]
+    framework = params.get("framework", "torch")
     if params[DEVICE.name] != "cpu":
-        params[DEVICE.name] = backends.device(backend, machines, carried, params.get("framework", "torch"))
+        params[DEVICE.name] = variants.device(backend, machines, carried, framework)
     case = Case(
         id="",
         workload=block.workload,
@@ -137,6 +139,7 @@ def _case(
         hosts=hosts.names,
         slots=slots,
         repeat=1,
+        variant=variants.variant_for(backend, machines, framework) or "",
         params=params,
         timeout=spec.timeout,
         container=spec.container or "",
@@ -144,41 +147,49 @@ def _case(
     )
     if "sizes" in params:
         params["sizes"] = list(sizes.whole(params["sizes"], limits.step(case, carried)))
-    return replace(case, id=_id(case, hosts, lab, _told(known, values), chosen=spec.launcher))
+    return replace(case, id=_id(case, hosts, lab, _non_defaults(known, values), chosen=spec.launcher))
 
 
-def _told(known: Sequence[Parameter], values: Mapping[str, Value]) -> list[str]:
+def _non_defaults(known: Sequence[Parameter], values: Mapping[str, Value]) -> list[str]:
     """Return what a case's id says of its parameters: those that do not have their default, but for sizes."""
     named = [item for item in known if item.kind != "sizes" and item.name in values]
-    told = [item for item in named if values[item.name] != item.default]
-    return [f"{item.name}={item.shown(values[item.name])}" for item in told]
+    changed = [item for item in named if values[item.name] != item.default]
+    return [f"{item.name}={item.shown(values[item.name])}" for item in changed]
 
 
-def _id(case: Case, hosts: HostSet, lab: Lab, told: Sequence[str], *, chosen: str | None) -> str:
-    first = hosts.names == tuple(host.name for host in lab.hosts[: hosts.wanted])
-    place = f"{hosts.wanted}x{case.slots}" + ("" if first or not hosts.names else f"@{'+'.join(hosts.names)}")
+def _id(case: Case, hosts: HostSet, lab: Lab, settings: Sequence[str], *, chosen: str | None) -> str:
+    first = hosts.names == tuple(host.name for host in lab.hosts[: hosts.count])
+    place = f"{hosts.count}x{case.slots}" + ("" if first or not hosts.names else f"@{'+'.join(hosts.names)}")
     launcher = [case.launcher] if chosen == case.launcher else []
-    named = [case.workload, case.backend, *launcher, *(["container"] if case.container else []), place, *told]
-    wanted = "-".join(named)
-    safe = re.sub(r"[^A-Za-z0-9._=@+-]", "_", wanted)[:_LONGEST_ID]
-    return safe if safe == wanted else f"{safe}-{_hash(wanted)}"
+    named = [
+        case.workload,
+        case.backend,
+        *launcher,
+        *(["container"] if case.container else []),
+        place,
+        *settings,
+    ]
+    full = "-".join(named)
+    safe = re.sub(r"[^A-Za-z0-9._=@+-]", "_", full)[:_LONGEST_ID]
+    return safe if safe == full else f"{safe}-{_hash(full)}"
 
 
 def _identity(case: Case) -> str:
-    return _hash(asdict(replace(case, id="")))
+    # The variant follows from the rest; ids are as they were before cases had it.
+    return _hash({name: value for name, value in asdict(replace(case, id="")).items() if name != "variant"})
 
 
 def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
-    if hosts.wanted > len(case.hosts):
-        return f"{hosts.wanted} hosts asked for, the lab has {len(lab.hosts)}"
+    if hosts.count > len(case.hosts):
+        return f"{hosts.count} hosts asked for, the lab has {len(lab.hosts)}"
     machines = [lab.host(name) for name in case.hosts]
     full = [f"{host.name} has {host.slots}" for host in machines if host.slots < case.slots]
     if full:
         return f"{case.slots} slots asked for, {', '.join(full)} (lab_slots)"
-    if case.launcher not in backends.BACKENDS[case.backend].launchers:
+    if case.launcher not in BACKENDS[case.backend].launchers:
         return f"{case.launcher} cannot start {case.backend} ranks"
-    if backends.lacking(case.backend, machines, case.framework):
-        return backends.lacking(case.backend, lab.hosts, case.framework)
+    if variants.unavailable(case.backend, machines, case.framework):
+        return variants.unavailable(case.backend, lab.hosts, case.framework)
     return limits.reason(case, WORKLOADS[case.workload].carried, machines)
 
 

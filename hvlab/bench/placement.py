@@ -15,20 +15,20 @@ _ALL_COUNTS_UP_TO = 4
 
 @dataclass(frozen=True)
 class HostSet:
-    """Hosts to run on; ``wanted`` is how many were asked for, more than ``names`` where the lab has fewer."""
+    """Hosts to run on; ``count`` is how many were requested, more than ``names`` where the lab has fewer."""
 
     names: tuple[str, ...]
-    wanted: int
+    count: int
 
 
-def host_sets(asked: int | str, lab: Lab) -> tuple[HostSet, ...]:
+def host_sets(requested: int | str, lab: Lab) -> tuple[HostSet, ...]:
     """Return the first hosts of a count; every one alone for ``each``, the first with each for ``pairs``."""
     names = [host.name for host in lab.hosts]
-    if asked == EACH:
+    if requested == EACH:
         return tuple(HostSet((name,), 1) for name in names)
-    if asked == PAIRS:
+    if requested == PAIRS:
         return tuple(HostSet((names[0], name), 2) for name in names[1:]) or (HostSet(tuple(names), 2),)
-    count = int(asked)
+    count = int(requested)
     return (HostSet(tuple(names[:count]), count),)
 
 
@@ -40,7 +40,7 @@ def counts(most: int) -> tuple[int, ...]:
 
 
 def default_hosts(lab: Lab) -> tuple[int, ...]:
-    """Return the numbers of hosts to measure unless others are asked for."""
+    """Return the numbers of hosts to measure unless others are requested for."""
     return counts(len(lab.hosts))
 
 
@@ -71,20 +71,20 @@ def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = 
 
     Raises UsageError.
     """
-    found: list[int | str] = []
+    numbers: list[int | str] = []
     for part in [part.strip() for part in text.split(",") if part.strip()]:
         if part == ALL:
-            found += counts(most)
+            numbers += counts(most)
         elif part in words:
-            found.append(part)
+            numbers.append(part)
         elif part.isdigit() and int(part) > 0:
-            found.append(int(part))
+            numbers.append(int(part))
         else:
-            found = []
+            numbers = []
             break
-    if not found:
+    if not numbers:
         known = "".join(f", {name}" for name in (ALL, *words))
         raise UsageError(
             f"{option} {text}: not a list of whole numbers from 1 on{known}", remedy=f"write {option} 1,2,3"
         )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(numbers))

@@ -1,4 +1,4 @@
-"""Show long work: a live line on a terminal, one plain line a case elsewhere. Always on standard error."""
+"""The progress of long work, on standard error: a live line on a terminal, elsewhere a plain line a case."""
 
 from __future__ import annotations
 

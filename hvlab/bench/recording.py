@@ -8,49 +8,48 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.bench import containers
-from hvlab.bench.schedule import Schedule
-from hvlab.lab import backends
+from hvlab.lab import environment
 from hvlab.results.store import Record, utc
 from hvlab.workloads import Outcome
 from hvlab.workloads.case import Case
 
 
-def records(plan: Schedule, run_id: str, folder: Path, case: Case, found: Outcome) -> Iterator[Record]:
+def records(run_id: str, folder: Path, case: Case, outcome: Outcome) -> Iterator[Record]:
     """Yield a record for each figure of a case, or one without a metric; ``folder`` is the run's."""
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
     used = {host: facts[host] for host in case.hosts}
-    versions = {**backends.summary(used, plan.variant(case)), **found.versions}
+    versions = {**environment.stack(used, case.variant), **outcome.versions}
     params = {name: value for name, value in case.params.items() if name != "sizes"}
     if case.container:
         params["container"] = case.container
         versions["image"] = containers.images(folder)[case.hosts[0]]
-    rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in found.figures]
+    rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in outcome.figures]
     for more, metric, value, unit in rows or [({}, None, None, None)]:
         yield Record(
             run_id=run_id,
             case_id=case.id,
-            started_at=utc(found.started_at),
+            started_at=utc(outcome.started_at),
             workload=case.workload,
             launcher=case.launcher,
             backend=case.backend,
-            proved_backend=found.proved_backend,
+            proved_backend=outcome.proved_backend,
             hosts=case.hosts,
             slots_per_host=case.slots,
-            world_size=found.world_size,
+            world_size=outcome.world_size,
             params={**params, **more},
             repeat=case.repeat,
             metric=metric,
             value=value,
             unit=unit,
-            status=status(found),
-            error=found.error,
+            status=status(outcome),
+            error=outcome.error,
             stack=versions,
             raw_path=f"runs/{run_id}/{case.id}",
         )
 
 
-def status(found: Outcome) -> str:
+def status(outcome: Outcome) -> str:
     """Return ok, failed or skipped."""
-    if found.error is None:
+    if outcome.error is None:
         return "ok"
-    return "skipped" if found.skipped else "failed"
+    return "skipped" if outcome.skipped else "failed"

@@ -1,4 +1,4 @@
-"""A run that did not come to its end, and the very schedule it had."""
+"""Resume a run that did not finish, with the very schedule it had."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hvlab.results.store import Run, Store
 
 
 def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
-    """Return a run and its schedule, both as it was asked for.
+    """Return a run and its schedule, as they were requested.
 
-    Raises UsageError where there is no such run, it is finished, or it cannot be what it was any more.
+    Raises UsageError where there is no such run, it is finished, or its schedule cannot be made again.
     """
     run = store.run(run_id)
     if run.state == "finished":
@@ -20,22 +20,23 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
             f"run {run_id} is finished: all of its {len(run.planned)} cases are done",
             remedy=f"see it with `hvlab results show {run_id}`",
         )
-    key, told = store.spec(run_id)
+    key, stored = store.spec(run_id)
     try:
-        spec = Spec.restored(told)
+        spec = Spec.restored(stored)
     except TypeError as error:
         raise UsageError(
-            f"run {run_id} was asked for by another version of hvlab", remedy="use that, or start anew"
+            f"run {run_id} was started by another version of hvlab",
+            remedy="use that version, or start a new run",
         ) from error
     if spec.key(lab) != key:
         raise UsageError(
-            f"run {run_id} was of other hosts: lab {run.lab}, or other members of it",
-            remedy="give the inventory and the limit it had (-i, -l)",
+            f"run {run_id} was measured on other hosts (lab {run.lab})",
+            remedy="give the inventory and the limit that it was started with (-i, -l)",
         )
-    plan = Schedule.made(spec, lab)
-    if {case.id for case in plan.cases} != set(run.planned):
+    schedule = Schedule.of(spec, lab)
+    if {case.id for case in schedule.cases} != set(run.planned):
         raise UsageError(
             f"the cases of run {run_id} cannot be made again: the inventory or hvlab has changed",
-            remedy="start anew",
+            remedy="start a new run",
         )
-    return run, plan
+    return run, schedule

@@ -1,4 +1,4 @@
-"""What a bench is going to do: cases with the commands that start them. Pure."""
+"""The schedule of a bench: its cases, with the commands that start them. Pure."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from typing import Any
 
 from hvlab import launchers, workloads
 from hvlab.bench.matrix import Spec, expand
-from hvlab.errors import UsageError
-from hvlab.lab import backends
+from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.launchers import container
-from hvlab.workloads.case import Case, Impossible
+from hvlab.workloads.case import Case, Infeasible
 
 DRY_RUN_ID = "RUN"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is asked of a lab. ``keys`` names the folder on the hosts of each data set that the cases need."""
+    """The cases to measure on a lab. ``keys`` names the folder of each data set on the hosts."""
 
     spec: Spec
     lab: Lab
     cases: tuple[Case, ...]
-    left_out: tuple[Impossible, ...] = ()
+    infeasible: tuple[Infeasible, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def made(cls, spec: Spec, lab: Lab) -> Schedule:
+    def of(cls, spec: Spec, lab: Lab) -> Schedule:
         """Return the schedule of all that ``spec`` asks of ``lab``."""
-        cases, left_out = expand(spec, lab)
-        return cls(spec, lab, tuple(cases), tuple(left_out))
+        cases, infeasible = expand(spec, lab)
+        return cls(spec, lab, tuple(cases), tuple(infeasible))
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -43,14 +42,6 @@ class Schedule:
     def data(self) -> tuple[str, ...]:
         """Return the names or folders of the data sets that the cases need."""
         return tuple(dict.fromkeys(name for case in self.cases for name in workloads.data(case)))
-
-    def variant(self, case: Case) -> str:
-        """Return the Horovod variant the case runs with."""
-        hosts = [self.lab.host(name) for name in case.hosts]
-        found = backends.variant_for(case.backend, hosts, case.framework)
-        if found is None:
-            raise UsageError(f"no Horovod variant has {case.backend} on {', '.join(case.hosts)}")
-        return found
 
     def command(self, case: Case, run_id: str = DRY_RUN_ID) -> launchers.Command:
         """Return the command that starts a case."""
@@ -73,18 +64,18 @@ class Schedule:
         """Return what the playbook works from, JSON-ready."""
         rows = {}
         for case in cases:
-            ready = self.command(case, run_id)
+            command = self.command(case, run_id)
             rows[case.id] = {
                 "id": case.id,
                 "mark": f"{run_id}/{case.id}",
                 "backend": case.backend,
-                "variant": self.variant(case),
+                "variant": case.variant,
                 "device": case.params["device"],
                 "slots": case.slots,
                 "asked": self.spec.asked,
                 "hosts": list(case.hosts),
-                "argv": list(ready.argv),
-                "env": dict(ready.env),
+                "argv": list(command.argv),
+                "env": dict(command.env),
                 "timeout": case.timeout,
                 "ssh_port": case.ssh_port,
             }
@@ -92,6 +83,6 @@ class Schedule:
             "run_id": run_id,
             "lab": self.lab.name,
             "hosts": list(self.hosts),
-            "programs": backends.folders(self.lab).workloads,
+            "programs": folders(self.lab).workloads,
             "cases": rows,
         }

@@ -12,8 +12,9 @@ import yaml
 from hvlab.bench.matrix import Block
 from hvlab.bench.placement import EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
 from hvlab.errors import UsageError, unknown
-from hvlab.lab.backends import BACKENDS, PARALLEL, available, choose
+from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.inventory import Lab
+from hvlab.lab.variants import available, choose
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import TUNING, Parameter, Value, find
 
@@ -37,7 +38,7 @@ class Suite:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Overrides:
     """What the command line asks for, each None where it does not; ``sets`` are values by parameter."""
 
     workloads: tuple[str, ...] | None = None
@@ -77,44 +78,44 @@ def load(name: str) -> Suite:
     )
 
 
-def plain(asked: Asked, lab: Lab) -> Suite:
+def plain(overrides: Overrides, lab: Lab) -> Suite:
     """Return the suite of a command line that names none: what it asks for, on every backend that can run."""
-    backends = asked.backends or tuple(choose([], lab))
-    return Suite("", ({"workload": list(asked.workloads or ["allreduce"]), "backends": list(backends)},))
+    backends = overrides.backends or tuple(choose([], lab))
+    return Suite("", ({"workload": list(overrides.workloads or ["allreduce"]), "backends": list(backends)},))
 
 
-def blocks(suite: Suite, lab: Lab, asked: Asked) -> tuple[Block, ...]:
-    """Return the suite's blocks on ``lab``, what is asked for put in.
+def blocks(suite: Suite, lab: Lab, overrides: Overrides) -> tuple[Block, ...]:
+    """Return the suite's blocks on ``lab``, with the command line's overrides.
 
-    Raises UsageError where a name or a value is unknown, or no block has what is asked for.
+    Raises UsageError where a name or a value is unknown, or no block has what is overridden.
     """
     chosen = [
         (entry, name)
         for entry in suite.blocks
         for name in _workloads(entry)
-        if asked.workloads is None or name in asked.workloads
+        if overrides.workloads is None or name in overrides.workloads
     ]
     if not chosen:
         there = dict.fromkeys(name for entry in suite.blocks for name in _workloads(entry))
         raise UsageError(
-            f"suite {suite.name} has no {', '.join(asked.workloads or ())}",
+            f"suite {suite.name} has no {', '.join(overrides.workloads or ())}",
             remedy=f"it has {', '.join(there)}",
         )
     names = list(dict.fromkeys(name for _, name in chosen))
-    _known(asked.sets, names, "--set")
+    _known(overrides.sets, names, "--set")
     for entry in suite.blocks:
         _known(entry.get("set") or {}, _workloads(entry), "set")
-    mixed = any(_parallel(_backends(entry, lab, asked)) for entry, _ in chosen)
-    found = (block for entry, name in chosen for block in _blocks(entry, name, lab, asked, mixed=mixed))
+    mixed = any(_parallel(_backends(entry, lab, overrides)) for entry, _ in chosen)
+    found = (block for entry, name in chosen for block in _blocks(entry, name, lab, overrides, mixed=mixed))
     return tuple(found)
 
 
 def _blocks(
-    entry: Mapping[str, Any], workload: str, lab: Lab, asked: Asked, *, mixed: bool
+    entry: Mapping[str, Any], workload: str, lab: Lab, overrides: Overrides, *, mixed: bool
 ) -> Iterator[Block]:
-    backends = _backends(entry, lab, asked)
+    backends = _backends(entry, lab, overrides)
     known = parameters(workload)
-    sets = {**(entry.get("set") or {}), **asked.sets}
+    sets = {**(entry.get("set") or {}), **overrides.sets}
     alone = tuple(name for name in backends if not BACKENDS[name].parallel)
     if alone and mixed:
         fit = {name: value for name, value in sets.items() if name not in _OF_MANY}
@@ -124,25 +125,25 @@ def _blocks(
         yield Block(
             workload,
             alone,
-            _hosts(asked.hosts or "1", lab),
-            _slots(asked.slots or "1", lab),
+            _hosts(overrides.hosts or "1", lab),
+            _slots(overrides.slots or "1", lab),
             _axes(sets, known),
         )
         return
     if not backends:
         return
     axes = _axes(sets, known)
-    if "devices" in entry and not (asked.hosts or asked.slots):
+    if "devices" in entry and not (overrides.hosts or overrides.slots):
         places = dict.fromkeys(spread(_count(number), lab) for number in _list(entry["devices"]))
         yield from (Block(workload, backends, (hosts,), (slots,), axes) for hosts, slots in places)
         return
-    hosts = asked.hosts or _text(entry.get("hosts"))
-    slots = asked.slots or _text(entry.get("slots"))
+    hosts = overrides.hosts or _text(entry.get("hosts"))
+    slots = overrides.slots or _text(entry.get("slots"))
     yield Block(workload, backends, _hosts(hosts, lab), _slots(slots, lab), axes)
 
 
-def _backends(entry: Mapping[str, Any], lab: Lab, asked: Asked) -> tuple[str, ...]:
-    """Return a block's backends: what is asked for, but for a block of one process alone.
+def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple[str, ...]:
+    """Return a block's backends: what is overridden, but for a block of one process alone.
 
     Of its own, ``all`` is every data plane, ``first`` the one a lab has first: NCCL where there are GPUs.
     """
@@ -153,7 +154,7 @@ def _backends(entry: Mapping[str, Any], lab: Lab, asked: Asked) -> tuple[str, ..
         own = tuple(sorted(available(lab.hosts), key=lambda name: not BACKENDS[name].gpu)[:1]) or PARALLEL
     else:
         own = tuple(_backend(name) for name in given)
-    return asked.backends if asked.backends and _parallel(own) else own
+    return overrides.backends if overrides.backends and _parallel(own) else own
 
 
 def _parallel(backends: Sequence[str]) -> bool:

@@ -19,16 +19,17 @@ from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_output, options
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
-from hvlab.lab import backends
+from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
+from hvlab.lab.variants import choose
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.workloads import WORKLOADS
 
-_LAUNCHERS = sorted({name for backend in backends.BACKENDS.values() for name in backend.launchers})
+_LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 _SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
-# What may be said together with --resume: where the run is, and how to print.
+# What --resume can be combined with: where the run is, and how to print.
 _WITH_RESUME = ("inventory", "limit", "resume", "folder", "output_format", "dry_run")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,7 +42,7 @@ class _Bench(GroupedCommand):
         "Parameters": ("sets", *_SHORT, "no_cuda"),
         "How": (
             *("repeats", "timeout", "launcher", "container", "ssh_port", "container_options"),
-            *("dry_run", "fresh"),
+            *("dry_run", "restart"),
         ),
         "Results": ("folder", "output_format"),
     }
@@ -75,10 +76,8 @@ def _short(name: str) -> Callable[[F], F]:
     "--backend",
     help="mpi, gloo, nccl, ccl, or serial: one process, no Horovod. Default: what can run, but serial.",
 )
-@click.option(
-    "--suite", metavar="NAME|FILE.yml", help="A matrix from a file; other options go before its own."
-)
-@click.option("--resume", metavar="RUN", help="Go on with exactly that run, as it was asked for.")
+@click.option("--suite", metavar="NAME|FILE.yml", help="A matrix from a file; other options override it.")
+@click.option("--resume", metavar="RUN", help="Resume that run, with the options it was started with.")
 @click.option(
     "--set",
     "sets",
@@ -110,7 +109,8 @@ def _short(name: str) -> Callable[[F], F]:
 )
 @click.option("--dry-run", is_flag=True, help="Print every command line; contact no host, run nothing.")
 @options.results
-@click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option("--restart", is_flag=True, help="Start a new run instead of resuming an interrupted one.")
+@click.option("--fresh", "restart", is_flag=True, hidden=True)
 @options.output_format
 @click.pass_context
 def command(
@@ -122,20 +122,20 @@ def command(
     resume: str | None,
     dry_run: bool,
     folder: Path | None,
-    fresh: bool,
+    restart: bool,
     output_format: str,
     **asked: Any,
 ) -> int:
-    """Run benchmarks on the hosts, keep and print what was measured.
+    """Run benchmarks on the hosts; print and keep the results.
 
-    Every case is one launch; cases that cannot be are listed with their reason. The same command again
-    goes on where an interrupted run was.
+    Every case is one launch; infeasible cases are listed with their reason. The same command again
+    resumes an interrupted run.
     """
     given = {name for name in context.params if _explicit(context, name)}
     if resume is not None and not given <= set(_WITH_RESUME):
         raise UsageError(
-            f"--resume goes on with {resume} as it was asked for, and takes no {_options(context, given)}",
-            remedy="leave that out, or start a run of its own",
+            f"--resume {resume} keeps that run's own options, and takes no {_options(context, given)}",
+            remedy="leave that out, or start a new run",
         )
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
@@ -144,16 +144,16 @@ def command(
         lab = loading.result()
     store = Store(folder.absolute() if folder else results_dir())
     if resume is None:
-        run, plan = None, Schedule.made(_spec(lab, asked, given), lab)
+        run, schedule = None, Schedule.of(_spec(lab, asked, given), lab)
     else:
-        run, plan = resumed(store, resume, lab)
-    bench_output.left_out(plan.left_out, whole=dry_run)
-    if not plan.cases:
-        raise UsageError("no case is left to run", remedy=_advice(lab))
+        run, schedule = resumed(store, resume, lab)
+    bench_output.infeasible(schedule.infeasible, whole=dry_run)
+    if not schedule.cases:
+        raise UsageError("every case is infeasible", remedy=_advice(lab))
     if dry_run:
-        bench_output.dry_run(plan, output_format)
+        bench_output.dry_run(schedule, output_format)
         return 0
-    return _measure(plan, store, output_format, fresh=fresh, run=run)
+    return _measure(schedule, store, output_format, restart=restart, run=run)
 
 
 def _explicit(context: click.Context, name: str) -> bool:
@@ -162,24 +162,28 @@ def _explicit(context: click.Context, name: str) -> bool:
 
 
 def _options(context: click.Context, given: set[str]) -> str:
-    named = [item.opts[-1] for item in context.command.params if item.name in given - set(_WITH_RESUME)]
-    return ", ".join(named)
+    names = [
+        item.opts[-1]
+        for item in context.command.params
+        if item.name in given - set(_WITH_RESUME) and not getattr(item, "hidden", False)
+    ]
+    return ", ".join(names)
 
 
 def _spec(lab: Lab, asked: Mapping[str, Any], given: set[str]) -> Spec:
     """Return what the options and the suite ask for."""
-    named = _names(asked["backend"], "--backend", backends.BACKENDS)
-    wishes = suite.Asked(
+    named = _names(asked["backend"], "--backend", BACKENDS)
+    overrides = suite.Overrides(
         workloads=_names(asked["workload"], "--workload", WORKLOADS),
-        backends=tuple(backends.choose(named, lab)) if named else None,
+        backends=tuple(choose(named, lab)) if named else None,
         hosts=asked["hosts"],
         slots=asked["slots"],
         sets=_sets(asked),
     )
-    chosen = suite.load(asked["suite"]) if asked["suite"] else suite.plain(wishes, lab)
+    chosen = suite.load(asked["suite"]) if asked["suite"] else suite.plain(overrides, lab)
     kept = {name: asked[name] for name in ("launcher", "container", "ssh_port", "container_options")}
     return Spec(
-        blocks=suite.blocks(chosen, lab, wishes),
+        blocks=suite.blocks(chosen, lab, overrides),
         repeats=asked["repeats"] if "repeats" in given else chosen.repeats or asked["repeats"],
         timeout=asked["timeout"] if "timeout" in given else chosen.timeout or asked["timeout"],
         suite=chosen.name,
@@ -212,17 +216,17 @@ def _advice(lab: Lab) -> str:
     return f"this lab allows --hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
 
 
-def _measure(plan: Schedule, store: Store, output_format: str, *, fresh: bool, run: Run | None) -> int:
+def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:
     # They take long to load, and a dry run has no use for them.
     from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
-    run_id = measure(plan, store, fresh=fresh, resume=run)
+    run_id = measure(schedule, store, restart=restart, resume=run)
     records = store.records(run_id)
     bench_output.results(records, output_format)
-    bench_output.ending(plan, records, run_id, write_page(store, run_id))
+    bench_output.ending(schedule, records, run_id, write_page(store, run_id))
     return 1 if failures(records) else 0
 
 

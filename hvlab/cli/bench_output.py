@@ -14,41 +14,44 @@ from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS
-from hvlab.workloads.case import Impossible
+from hvlab.workloads.case import Infeasible
 from hvlab.workloads.parameters import COMMON, Parameter
 
 _MANY = 2
 
 
-def left_out(cases: Sequence[Impossible], *, whole: bool) -> None:
-    """Tell which cases cannot be: each in a dry run, those of one reason together else."""
+def infeasible(cases: Sequence[Infeasible], *, whole: bool) -> None:
+    """Print the infeasible cases: each one in a dry run, otherwise those of one reason together."""
     by_reason: dict[str, list[str]] = {}
-    for left in cases:
-        by_reason.setdefault(left.reason, []).append(left.case)
+    for case in cases:
+        by_reason.setdefault(case.reason, []).append(case.case)
     for reason, names in by_reason.items():
         if whole or len(names) <= _MANY:
             for name in names:
-                click.echo(f"left out: {name}: {reason}", err=True)
+                click.echo(f"infeasible: {name}: {reason}", err=True)
         else:
-            click.echo(f"left out: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=True)
+            click.echo(f"infeasible: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=True)
 
 
-def dry_run(plan: Schedule, output_format: str) -> None:
-    """Print every command line of a plan."""
-    starts = plan.containers()
-    made = [(case, plan.command(case)) for case in plan.cases]
+def dry_run(schedule: Schedule, output_format: str) -> None:
+    """Print every command line of a schedule."""
+    starts = schedule.containers()
+    commands = [(case, schedule.command(case)) for case in schedule.cases]
     if output_format == "table":
         for host, argv in starts.items():
             click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
-        for case, line in made:
-            click.echo(f"# {case.id}\n{line.line()}")
+        for case, command in commands:
+            click.echo(f"# {case.id}\n{command.line()}")
         return
-    rows = [{"case_id": case.id, "argv": list(line.argv), "env": dict(line.env)} for case, line in made]
+    rows = [
+        {"case_id": case.id, "argv": list(command.argv), "env": dict(command.env)}
+        for case, command in commands
+    ]
     click.echo(tables.render(rows, ("case_id", "argv", "env"), output_format))
 
 
 def results(records: Sequence[Record], output_format: str) -> None:
-    """Print what was measured: short tables, or every record with all fields."""
+    """Print the results: short tables, or every record with all fields."""
     if output_format != "table":
         click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
         return
@@ -56,18 +59,18 @@ def results(records: Sequence[Record], output_format: str) -> None:
         click.echo(tables.render(section.rows, section.columns, "table"))
 
 
-def ending(plan: Schedule, records: Sequence[Record], run_id: str, page: Path) -> None:
-    """Tell what did not go well, what was left out, and what to do next."""
+def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Path) -> None:
+    """Print which cases failed, were skipped or are infeasible, and what to do next."""
     failed = failures(records)
     skipped = {record.case_id: record.error for record in records if record.status == "skipped"}
     for word, cases in (("failed", failed), ("skipped", skipped)):
         for case, error in cases.items():
             click.echo(f"{word}: {case}: {error}", err=True)
-    left_out(plan.left_out, whole=False)
-    well = {record.case_id for record in records if record.status == "ok"} - failed.keys()
-    click.echo(f"run {run_id}: {len(well)} of {len(plan.cases)} cases went well", err=True)
+    infeasible(schedule.infeasible, whole=False)
+    succeeded = {record.case_id for record in records if record.status == "ok"} - failed.keys()
+    click.echo(f"run {run_id}: {len(succeeded)} of {len(schedule.cases)} cases succeeded", err=True)
     click.echo(f"summary: {page}; raw files beside it", err=True)
-    click.echo(f"next: `hvlab report {run_id}` makes tables and curves of it, and explains them", err=True)
+    click.echo(f"next: `hvlab report {run_id}` for tables, curves and what they mean", err=True)
 
 
 def parameter_rows(primary: str) -> Rows:

@@ -1,0 +1,6 @@
+"""What the user has and wants, as objects.
+
+In: an Ansible inventory, and the facts of its hosts. Out: a frozen ``Lab`` of ``Host`` objects, or one
+error with every problem. Read ``inventory`` first, then ``backends``, the table of data planes, and
+``variants``: which of them these hosts can run. ``capability`` and ``environment`` read facts.
+"""

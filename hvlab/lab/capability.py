@@ -1,10 +1,12 @@
-"""Why hosts cannot run a case, told from their facts before any rank starts. Pure."""
+"""Which hosts cannot run a case, by their facts, before any rank starts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from hvlab.lab.backends import BACKENDS
 
 
 @dataclass(frozen=True)
@@ -28,50 +30,50 @@ def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]
 
     Each rank of NCCL needs a GPU of its own; ranks of MPI can share one.
     """
-    needed = slots if backend == "nccl" else 1
-    lacking = {host: _lacking(host, found.get("hvlab") or {}, needed) for host, found in facts.items()}
-    told = [refused for refused in lacking.values() if refused]
-    if not told:
+    needed = slots if BACKENDS[backend].gpu else 1
+    checks = (_check_gpus(host, of_host.get("hvlab") or {}, needed) for host, of_host in facts.items())
+    refusals = [refusal for refusal in checks if refusal]
+    if not refusals:
         return None
-    remedies = dict.fromkeys(refused.remedy for refused in told)
-    return Refusal("; ".join(refused.seen for refused in told), "; ".join(remedies))
+    remedies = dict.fromkeys(refusal.remedy for refusal in refusals)
+    return Refusal("; ".join(refusal.seen for refusal in refusals), "; ".join(remedies))
 
 
-def _lacking(host: str, seen: Mapping[str, Any], needed: int) -> Refusal | None:
-    usable = [gpu for gpu in seen.get("gpus") or [] if gpu.get("uuid")]
-    complaint = seen.get("driver_error")
+def _check_gpus(host: str, facts: Mapping[str, Any], needed: int) -> Refusal | None:
+    usable = [gpu for gpu in facts.get("gpus") or [] if gpu.get("uuid")]
+    complaint = facts.get("driver_error")
     if len(usable) >= needed:
         return None
     if usable:
-        told = f"{host} has {len(usable)} usable GPUs for {needed} ranks"
+        seen = f"{host} has {len(usable)} usable GPUs for {needed} ranks"
         if complaint:
-            return Refusal(f"{told} (nvidia-smi says: {complaint})", "mend the GPU, or reboot the host")
-        return Refusal(told, f"ask for --slots {len(usable)} or fewer")
+            return Refusal(f"{seen} (nvidia-smi says: {complaint})", "repair the GPU, or reboot the host")
+        return Refusal(seen, f"ask for --slots {len(usable)} or fewer")
     if complaint:
         mend = "run `hvlab provision -t nvidia_driver`, which loads the driver anew, or reboot the host"
         return Refusal(f"{host} has no usable GPU: nvidia-smi says: {complaint}", mend)
-    if seen.get("gpus"):
-        told = f"{host} has {len(seen['gpus'])} NVIDIA GPUs, but no driver for them"
-        return Refusal(told, "run `hvlab provision -t nvidia_driver`")
-    told = f"{host} is in the group gpu, but shows no NVIDIA GPU"
-    return Refusal(told, "look at `lspci -d 10de:` there, or take the host out of the group gpu")
+    if facts.get("gpus"):
+        seen = f"{host} has {len(facts['gpus'])} NVIDIA GPUs, but no driver for them"
+        return Refusal(seen, "run `hvlab provision -t nvidia_driver`")
+    seen = f"{host} is in the group gpu, but shows no NVIDIA GPU"
+    return Refusal(seen, "look at `lspci -d 10de:` there, or take the host out of the group gpu")
 
 
 def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return why these hosts cannot run ``backend``, from what the role recorded there; None if they can."""
-    absent, lacking = [], []
-    for host, found in facts.items():
-        operations = built(found).get(variant)
+    absent, without = [], []
+    for host, of_host in facts.items():
+        operations = built(of_host).get(variant)
         if operations is None:
             absent.append(host)
-        elif backend != "serial" and backend not in operations:
-            lacking.append(host)
-    told = []
+        elif BACKENDS[backend].parallel and backend not in operations:
+            without.append(host)
+    reasons = []
     if absent:
-        told.append(f"Horovod's variant {variant} is not installed on {', '.join(absent)}")
-    if lacking:
-        told.append(f"Horovod's variant {variant} was built without {backend} on {', '.join(lacking)}")
-    return "; ".join(told) or None
+        reasons.append(f"Horovod's variant {variant} is not installed on {', '.join(absent)}")
+    if without:
+        reasons.append(f"Horovod's variant {variant} was built without {backend} on {', '.join(without)}")
+    return "; ".join(reasons) or None
 
 
 def built(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:

@@ -173,6 +173,38 @@ def _joined(items: Iterable[str]) -> str | None:
     return "; ".join(dict.fromkeys(items)) or None
 
 
+def stack(facts: Mapping[str, Mapping[str, Any]], variant: str) -> dict[str, Any]:
+    """Return the stack that a record keeps: versions that are the same everywhere, by host where not."""
+    rows = {host: _versions(of_host, variant) for host, of_host in facts.items()}
+    keys = dict.fromkeys(key for row in rows.values() for key in row)
+    common: dict[str, Any] = {}
+    for key in keys:
+        values = {host: row.get(key) for host, row in rows.items()}
+        distinct = set(values.values())
+        common[key] = distinct.pop() if len(distinct) == 1 else values
+    return common
+
+
+def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
+    local = facts.get("ansible_local") or {}
+    horovod = ((local.get("hvlab_horovod") or {}).get("variants") or {}).get(variant) or {}
+    packages = (facts.get("hvlab") or {}).get("packages") or {}
+    environments = (local.get("hvlab_python_env") or {}).get("environments") or {}
+    versions = {
+        "os": f"{facts.get('distribution')} {facts.get('distribution_version')}",
+        "kernel": facts.get("kernel"),
+        "architecture": facts.get("architecture"),
+        "cpus": facts.get("processor_vcpus"),
+        "gcc": (facts.get("hvlab") or {}).get("gcc"),
+        "openmpi": (local.get("hvlab_openmpi") or {}).get("version"),
+        "horovod": horovod.get("version") or (local.get("hvlab_horovod") or {}).get("version"),
+        **{item["framework"]: item["version"] for item in environments.values()},
+        "libfabric": packages.get("libfabric1"),
+        **hardware(facts),
+    }
+    return {key: value for key, value in versions.items() if value is not None}
+
+
 CELLS: Mapping[str, Callable[[Facts], str | None]] = {
     "NIC": nics,
     "GPU": gpus,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hvlab.lab.backends import BACKENDS, folders, variant_for
+from hvlab.lab.backends import BACKENDS
+from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.launchers import horovodrun, local, mpirun
 from hvlab.launchers.command import Command, Job
@@ -37,7 +38,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     backend = BACKENDS[case.backend]
     hosts = [lab.host(name) for name in case.hosts]
     where = folders(lab)
-    prefix = f"{where.horovod}/{variant_for(case.backend, hosts, case.framework)}"
+    prefix = f"{where.horovod}/{case.variant}"
     tuning = environment(case.params)
     env = {"HVLAB_CASE": f"{run_id}/{case.id}", "OMP_NUM_THREADS": tuning["OMP_NUM_THREADS"]}
     if backend.parallel:

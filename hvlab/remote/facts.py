@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import CheckError, UnreachableError
+from hvlab.errors import CheckError
 from hvlab.lab.inventory import Lab
 from hvlab.remote.playbook import Owner, Play
 
@@ -24,18 +24,13 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
     hosts = [host.name for host in lab.hosts]
     try:
         with Play("facts.yml", Owner(lab), {"hvlab_hosts": ",".join(hosts), "hvlab_file": name}) as play:
-            while not play.wait(0.2):
-                pass
-            if play.faults:
-                lines = "\n".join(f"  {fault.host}: {fault.message}" for fault in play.faults)
-                kind = UnreachableError if any(fault.unreachable for fault in play.faults) else CheckError
-                raise kind(
-                    f"the facts could not be gathered:\n{lines}", remedy="or plan from recorded ones: --facts"
-                )
+            play.finish()
+            recorded = "or plan from recorded facts: --facts"
+            play.check("the facts could not be gathered", remedy=recorded, lost=recorded)
             text = file.read_text(encoding="utf-8")
-            if play.rc or not text:
+            if not text:
                 raise CheckError(f"the facts could not be gathered:\n{play.last_words()}")
-        found: dict[str, dict[str, Any]] = json.loads(text)
+        facts_of: dict[str, dict[str, Any]] = json.loads(text)
     finally:
         file.unlink(missing_ok=True)
-    return {host: found[host] for host in hosts if host in found}
+    return {host: facts_of[host] for host in hosts if host in facts_of}

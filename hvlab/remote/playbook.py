@@ -18,8 +18,8 @@ from typing import Any
 
 import ansible_runner
 
-from hvlab.errors import HvlabError
-from hvlab.lab.backends import folders
+from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
 from hvlab.remote.trust import Trust
@@ -29,11 +29,13 @@ _SSH = (
     "-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o IdentitiesOnly=yes"
 )
 _STOP_S = 10.0
+_TICK_S = 0.2
+RESUMES = "bring it back; the same command resumes from there"
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What went wrong on a host, as Ansible tells it."""
+class HostFailure:
+    """What failed on a host, in Ansible's words."""
 
     host: str
     message: str
@@ -87,12 +89,12 @@ class Owner:
 class Play:
     """One run of a playbook, in the background; a context manager.
 
-    ``faults`` grows as they happen; ``rc`` is None until the end. The private folder, which holds the whole
+    ``failures`` grows as they happen; ``rc`` is None until the end. The private folder, which holds the whole
     environment in clear, is gone afterwards.
     """
 
     def __init__(self, playbook: str, login: Login | Owner, variables: Mapping[str, Any]) -> None:
-        self.faults: list[Fault] = []
+        self.failures: list[HostFailure] = []
         self.rc: int | None = None
         self._playbook = playbook
         self._source = login.lab.source
@@ -118,6 +120,24 @@ class Play:
         ended = self._ended.wait(seconds)
         self._drain()
         return ended
+
+    def finish(self) -> None:
+        """Wait for the end."""
+        while not self.wait(_TICK_S):
+            pass
+
+    def check(self, failed: str, *, remedy: str, lost: str = RESUMES) -> None:
+        """Raise what ended the playbook too early; ``failed`` names it, ``lost`` is a lost host's remedy.
+
+        Raises UnreachableError, CheckError (a task failed) or HvlabError (Ansible itself failed).
+        """
+        text = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in self.failures)
+        if any(failure.unreachable for failure in self.failures):
+            raise UnreachableError(f"a host was lost:\n{text}", remedy=lost)
+        if self.failures:
+            raise CheckError(f"{failed}:\n{text}", remedy=remedy)
+        if self.rc:
+            raise HvlabError(f"{failed}:\n{self.last_words()}")
 
     def stop(self) -> None:
         """End Ansible and its workers. What runs on the hosts goes on: reap it."""
@@ -197,18 +217,17 @@ class Play:
             if not (unreachable or failed) or data.get("ignore_errors") or not isinstance(result, dict):
                 continue
             message = str(result.get("msg") or result.get("stderr") or result)
-            if not (result.get("results") and self.faults):
+            if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
-                self.faults.append(Fault(str(data.get("host")), message, lost))
+                self.failures.append(HostFailure(str(data.get("host")), message, lost))
 
 
-def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[Fault]:
+def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:
     """End what ``run_id`` left on these hosts; return what could not be done."""
     program = f"{folders(login.lab).workloads}/reap.py"
     variables = {"hvlab_run": run_id, "hvlab_hosts": ",".join(hosts), "hvlab_reap": program}
     with Play("reap-cases.yml", login, variables) as play:
-        while not play.wait(0.2):
-            pass
-        if play.rc and not play.faults:
-            raise HvlabError(f"the run's processes could not be ended:\n{play.last_words()}")
-        return play.faults
+        play.finish()
+        if not play.failures:
+            play.check("the run's processes could not be ended", remedy="")
+        return play.failures

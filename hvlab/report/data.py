@@ -13,7 +13,7 @@ from hvlab.model.costs import COLLECTIVES
 from hvlab.report.blocks import Command
 from hvlab.results.configurations import Cell, Measured, gather
 from hvlab.results.store import Record, Run, Store
-from hvlab.workloads.case import Impossible
+from hvlab.workloads.case import Infeasible
 
 Cells = Mapping[Cell, Measured]
 _BADNESS = ("ok", "skipped", "failed")
@@ -51,7 +51,7 @@ class ReportData:
     cells: Cells
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     commands: Sequence[Command] = ()
-    impossible: Sequence[Impossible] = ()
+    infeasible: Sequence[Infeasible] = ()
     unreadable: tuple[str, ...] = ()
 
     @property
@@ -93,14 +93,14 @@ def read(store: Store, run_id: str | None = None) -> ReportData:
     files = _Files(store.run_folder(run.run_id))
     facts = files.json("facts.json", {})
     commands = _commands(files)
-    left_out = files.json("left-out.json", [])
+    infeasible = files.json("left-out.json", [])
     return ReportData(
         head=_head(run, records),
         records=records,
         cells=gather(records),
         facts=facts,
         commands=commands,
-        impossible=tuple(Impossible(**item) for item in left_out),
+        infeasible=tuple(Infeasible(**item) for item in infeasible),
         unreadable=tuple(files.unreadable),
     )
 

@@ -22,7 +22,7 @@ def section(data: ReportData) -> Section:
         found = [record for record in data.records if record.status == status]
         if found:
             blocks.append(table(found, status))
-    if data.impossible:
+    if data.infeasible:
         blocks.append(_impossible(data))
     if data.unreadable:
         blocks.append(Paragraph(Say("failures.unreadable", {"files": Several(data.unreadable)}), "warning"))
@@ -65,5 +65,5 @@ def named(cases: list[str]) -> Value:
 
 def _impossible(data: ReportData) -> Table:
     columns = (Column(Say("failures.case")), Column(Say("failures.reason")))
-    rows = tuple((Code(item.case), item.reason) for item in data.impossible)
+    rows = tuple((Code(item.case), item.reason) for item in data.infeasible)
     return Table("failures-impossible", Say("failures.impossible"), columns, rows)

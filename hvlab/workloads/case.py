@@ -1,4 +1,4 @@
-"""One launch, and one that cannot be. What matrix makes and launchers, workloads and records read."""
+"""One launch, and one that is infeasible: what the matrix makes, and everything after it reads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 @dataclass(frozen=True)
 class Case:
     """One launch: ``slots`` ranks on each of ``hosts``; the first of them starts it.
+
+    ``variant`` is the build of Horovod that the ranks use.
 
     ``params`` holds every parameter of the workload, ``device`` (cpu or cuda) and Horovod's tuning; it is
     JSON-ready. ``timeout`` is in seconds. ``container`` and ``ssh_port`` are empty and 0 where the ranks
@@ -23,6 +25,7 @@ class Case:
     hosts: tuple[str, ...]
     slots: int
     repeat: int
+    variant: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: int = 900
     container: str = ""
@@ -40,8 +43,8 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Impossible:
-    """A case that cannot be, and why."""
+class Infeasible:
+    """A case that cannot be measured, and why."""
 
     case: str
     reason: str

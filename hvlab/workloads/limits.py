@@ -1,4 +1,4 @@
-"""What cannot be measured, and why: known before anything runs. Pure.
+"""Which cases are infeasible, and why: known before anything runs. Pure.
 
 What Horovod can is that of horovod 0.28.1: the operations of common/operations.cc, the types of
 common/message.h, and what torch/mpi_ops.py refuses.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvlab.lab.backends import BACKENDS, carries
+from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.inventory import Host
+from hvlab.lab.variants import carries
 from hvlab.workloads.case import Case
 from hvlab.workloads.sizes import DTYPES
 
@@ -25,8 +26,8 @@ def reason(case: Case, carried: str, hosts: Sequence[Host]) -> str | None:
     """Return why ``case`` cannot be run on ``hosts``; ``carried`` is its collective. None where it can."""
     if not BACKENDS[case.backend].parallel:
         return _serial(case)
-    told = (_operation(case, carried, hosts), _sizes(case, carried), *(check(case) for check in _CHECKS))
-    return next(filter(None, told), None)
+    reasons = (_operation(case, carried, hosts), _sizes(case, carried), *(check(case) for check in _CHECKS))
+    return next(filter(None, reasons), None)
 
 
 def step(case: Case, carried: str) -> int:
@@ -49,8 +50,8 @@ def _serial(case: Case) -> str | None:
 def _operation(case: Case, carried: str, hosts: Sequence[Host]) -> str | None:
     # How train.py sends bfloat16, which Horovod does not have.
     needed = ("alltoall", "allgather") if case.params.get("compression") == "bf16" else (carried,)
-    lacking = [name for name in needed if not carries(case.backend, name, hosts, case.framework)]
-    return f"Horovod has no {lacking[0]} over {case.backend}: MPI would carry it" if lacking else None
+    missing = [name for name in needed if not carries(case.backend, name, hosts, case.framework)]
+    return f"Horovod has no {missing[0]} over {case.backend}: MPI would carry it" if missing else None
 
 
 def _device(case: Case) -> str | None:
@@ -60,8 +61,9 @@ def _device(case: Case) -> str | None:
 
 
 def _hierarchical(case: Case) -> str | None:
-    if case.params["hierarchical_allreduce"] and case.backend != "nccl":
-        return f"Horovod has a hierarchical allreduce over NCCL only, not over {case.backend}"
+    if case.params["hierarchical_allreduce"] and not BACKENDS[case.backend].hierarchical:
+        able = ", ".join(name for name in PARALLEL if BACKENDS[name].hierarchical)
+        return f"Horovod has a hierarchical allreduce over {able} only, not over {case.backend}"
     return None
 
 
@@ -75,8 +77,9 @@ def _elements(case: Case) -> str | None:
     dtype, op = str(case.params.get("dtype", "")), case.params.get("op")
     if dtype == "bfloat16":
         return "Horovod has no bfloat16"
-    if case.backend == "ccl" and "float16" in (dtype, _WIRE.get(case.params.get("compression", ""))):
-        return "Horovod has no float16 over ccl"
+    sent_as = _WIRE.get(case.params.get("compression", ""), dtype)
+    if sent_as in BACKENDS[case.backend].unsupported_dtypes:
+        return f"Horovod has no {sent_as} over {case.backend}"
     if op == "adasum":
         return _adasum(case, dtype)
     if op == "average" and "int" in dtype:
@@ -85,9 +88,9 @@ def _elements(case: Case) -> str | None:
 
 
 def _adasum(case: Case, dtype: str) -> str | None:
-    if case.backend != "mpi":
-        why = "has none" if case.backend == "gloo" else "has MPI carry it"
-        return f"Adasum needs mpi; with {case.backend} Horovod {why}"
+    if not BACKENDS[case.backend].adasum:
+        able = ", ".join(name for name in PARALLEL if BACKENDS[name].adasum)
+        return f"Horovod has Adasum over {able} only, not over {case.backend}"
     if case.world_size & (case.world_size - 1):
         return f"Adasum needs a power of two of ranks, not {case.world_size}"
     return f"Adasum has no {dtype}" if "int" in dtype else None

@@ -45,16 +45,17 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
     if set(carriers) != expected(case):
         carried = "+".join(carriers) or "no known backend"
         return f"asked for {case.backend}, but {carried} carried it (Horovod's timeline shows {shown})"
-    wanted = _SHOWN.get(case.workload, _TRAINING)
-    if not expected(case) & set(_carriers(names, wanted)):
+    activities = _SHOWN.get(case.workload, _TRAINING)
+    if not expected(case) & set(_carriers(names, activities)):
         return f"asked for {case.workload}, but Horovod's timeline shows {shown}"
     return None
 
 
 def expected(case: Case) -> set[str]:
     """Return who has to carry a case: its backend, and MPI too where the allreduce is hierarchical."""
-    both = case.backend == "nccl" and case.params.get("hierarchical_allreduce") and len(case.hosts) > 1
-    return {case.backend, "mpi"} if both else {case.backend}
+    between_hosts = BACKENDS[case.backend].hierarchical
+    both = between_hosts and case.params.get("hierarchical_allreduce") and len(case.hosts) > 1
+    return {case.backend, between_hosts} if both else {case.backend}
 
 
 def _carriers(names: Iterable[str], operations: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ from hvlab.bench import measure
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.remote.playbook import Fault
+from hvlab.remote.playbook import HostFailure, Play
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
@@ -39,7 +39,7 @@ class FakePlay:
     def __init__(self, playbook, login, variables):
         self.plan = json.loads(Path(variables["hvlab_plan"]).read_text())
         self.folder = Path(variables["hvlab_plan"]).parent
-        self.faults: list[Fault] = []
+        self.failures: list[HostFailure] = []
         self.rc = 0
         self.left = list(self.plan["cases"])
         self.number = 0
@@ -56,6 +56,9 @@ class FakePlay:
     def last_words(self):
         return "last words"
 
+    finish = Play.finish
+    check = Play.check
+
     def wait(self, seconds):
         if not self.left:
             return True
@@ -63,8 +66,8 @@ class FakePlay:
         event = FakePlay.script.get(self.number, {})
         if isinstance(event, type) and issubclass(event, BaseException):
             raise event
-        if isinstance(event, Fault):
-            self.faults.append(event)
+        if isinstance(event, HostFailure):
+            self.failures.append(event)
             return True
         name = self.left.pop(0)
         (self.folder / name).mkdir()
@@ -91,7 +94,7 @@ def store(tmp_path):
 
 
 def plan(repeats: int = 3, **changes) -> Schedule:
-    return Schedule.made(spec("mpi", repeats=repeats, **changes), lab())
+    return Schedule.of(spec("mpi", repeats=repeats, **changes), lab())
 
 
 def test_every_case_becomes_records(world, store):
@@ -203,7 +206,7 @@ def test_a_named_run_goes_on_even_if_another_was_begun_since(world, store):
     FakePlay.script = {2: KeyboardInterrupt}
     for _ in range(2):
         with pytest.raises(InterruptedRunError):
-            measure.measure(plan(), store, fresh=True)
+            measure.measure(plan(), store, restart=True)
     first, second = store.runs()
     FakePlay.script = {}
     assert measure.measure(plan(), store, resume=first) == first.run_id
@@ -218,7 +221,7 @@ def test_fresh_starts_anew(world, store):
     with pytest.raises(InterruptedRunError):
         measure.measure(plan(), store)
     FakePlay.script = {}
-    assert measure.measure(plan(), store, fresh=True) != store.runs()[0].run_id
+    assert measure.measure(plan(), store, restart=True) != store.runs()[0].run_id
 
 
 def test_what_a_killed_bench_left_is_ended_first(world, store):
@@ -230,14 +233,14 @@ def test_what_a_killed_bench_left_is_ended_first(world, store):
 
 
 def test_a_lost_host_keeps_the_run_for_later(world, store):
-    FakePlay.script = {2: Fault("n1", "gone", unreachable=True)}
+    FakePlay.script = {2: HostFailure("n1", "gone", unreachable=True)}
     with pytest.raises(UnreachableError, match="n1: gone"):
         measure.measure(plan(), store)
     assert store.run().state == "interrupted"
 
 
 def test_a_playbook_that_fails(world, store):
-    FakePlay.script = {1: Fault("n1", "no programs", unreachable=False)}
+    FakePlay.script = {1: HostFailure("n1", "no programs", unreachable=False)}
     with pytest.raises(CheckError, match="no programs"):
         measure.measure(plan(), store)
 
@@ -264,7 +267,7 @@ def test_two_at_once_are_refused(world, store):
 def test_a_lab_without_keys(monkeypatch, store):
     monkeypatch.setattr(measure, "lab_trust", lambda name: None)
     monkeypatch.setattr(measure.probe, "probe", lambda hosts: None)
-    with pytest.raises(CheckError, match="do not know this machine"):
+    with pytest.raises(CheckError, match="do not trust this machine"):
         measure.measure(plan(), store)
     assert store.runs() == []
 

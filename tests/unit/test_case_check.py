@@ -6,7 +6,7 @@ import pytest
 
 from hvlab.ansible.action.hvlab_case import ActionModule
 from tests.unit.test_refusal import gpus
-from tests.unit.test_stack import facts
+from tests.unit.test_variants import facts
 
 CASE = {
     "backend": "nccl",

@@ -75,12 +75,12 @@ def test_defaults_take_every_host_and_slot(inventory, capsys):
     assert sorted(ids) == [f"allreduce-mpi-{hosts}x{slots}-r1" for hosts in (1, 2, 3) for slots in (1, 2)]
 
 
-def test_impossible_cases_are_named(inventory, capsys):
+def test_infeasible_cases_are_named(inventory, capsys):
     assert (
         run(["bench", "-i", inventory, "--backend", "mpi", "--hosts", "3,4", "--slots", "1", "--dry-run"])
         == 0
     )
-    assert "left out: allreduce-mpi-4x1-r1: 4 hosts asked for, the lab has 3" in capsys.readouterr().err
+    assert "infeasible: allreduce-mpi-4x1-r1: 4 hosts asked for, the lab has 3" in capsys.readouterr().err
     assert run(["bench", "-i", inventory, "--backend", "mpi", "--hosts", "4", "--dry-run"]) == 2
     assert "--hosts up to 3" in capsys.readouterr().err
 
@@ -107,7 +107,7 @@ def test_impossible_cases_are_named(inventory, capsys):
         (["--suite", "lab6"], ["unknown suite 'lab6'", "full, lab4, lab7, quick"]),
         (["--resume", "r9"], ["there are no results"]),
         (["--resume", "r9", "--repeats", "2"], ["takes no --repeats"]),
-        (["--resume", "r9", "--set", "dtype=int8", "--fresh"], ["takes no --set, --fresh"]),
+        (["--resume", "r9", "--set", "dtype=int8", "--fresh"], ["takes no --set, --restart"]),
         (["-l", "zz"], ["matches --limit zz", "n1, n2, n3"]),
         (["--no-such-option"], ["No such option"]),
     ],
@@ -148,7 +148,7 @@ def test_a_suite_with_everything_that_is_left_out(inventory, capsys):
     assert len(found) == 12
     reason = "backend nccl needs an NVIDIA GPU, and these hosts have none: n1, n2, n3"
     places = ("1x1", "1x2", "2x1", "3x1")
-    assert told.splitlines() == [f"left out: rnn-nccl-{place}-r1: {reason}" for place in places]
+    assert told.splitlines() == [f"infeasible: rnn-nccl-{place}-r1: {reason}" for place in places]
 
 
 def test_no_data_is_made_ready_for_a_dry_run(inventory, capsys, tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def begun(tmp_path, inventory, capsys):
 
     def begin(state="interrupted", **changes):
         there = known(Path(inventory), limit=None)
-        plan = Schedule.made(spec("mpi", **changes), there)
+        plan = Schedule.of(spec("mpi", **changes), there)
         store = Store(tmp_path / "results")
         told = asdict(plan.spec)
         ids = [case.id for case in plan.cases]
@@ -205,7 +205,7 @@ def test_a_run_that_is_not_there_names_near_ones(inventory, capsys, begun):
     ("state", "limit", "told"),
     [
         ("finished", "all", "run r1 is finished: all of its 1 cases are done"),
-        ("interrupted", "n1,n2", "run r1 was of other hosts"),
+        ("interrupted", "n1,n2", "run r1 was measured on other hosts"),
     ],
 )
 def test_a_run_that_cannot_go_on(inventory, capsys, begun, *, state, limit, told):
@@ -240,12 +240,12 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
     assert printed.err.splitlines()[-8:] == [
         "failed: c2: boom",
         "skipped: c3: not built",
-        "left out: allreduce-mpi-3x3-r1: 3 slots asked for, n1 has 2, n2 has 2, n3 has 2 (lab_slots)",
-        "left out: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts asked for, the lab has 3",
-        "left out: 3 cases, allreduce-mpi-5x1-r1 to allreduce-mpi-5x3-r1: 5 hosts asked for, the lab has 3",
-        "run r1: 1 of 2 cases went well",
+        "infeasible: allreduce-mpi-3x3-r1: 3 slots asked for, n1 has 2, n2 has 2, n3 has 2 (lab_slots)",
+        "infeasible: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts asked for, the lab has 3",
+        "infeasible: 3 cases, allreduce-mpi-5x1-r1 to allreduce-mpi-5x3-r1: 5 hosts asked for, the lab has 3",
+        "run r1: 1 of 2 cases succeeded",
         f"summary: {tmp_path / 'results/runs/r1/summary.md'}; raw files beside it",
-        "next: `hvlab report r1` makes tables and curves of it, and explains them",
+        "next: `hvlab report r1` for tables, curves and what they mean",
     ]
 
 

@@ -18,7 +18,7 @@ from hvlab.cli import bench_output
 from hvlab.errors import CheckError, UnreachableError
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.launchers import LAUNCHERS, command, container
-from hvlab.remote.playbook import Fault, Login, Owner
+from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.trust import Trust
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
@@ -32,7 +32,7 @@ PAIRS = [(name, launcher) for name in PARALLEL for launcher in BACKENDS[name].la
 
 def plan(**changes):
     wanted = spec("mpi", container="lab:1", **changes)
-    return Schedule.made(wanted, lab())
+    return Schedule.of(wanted, lab())
 
 
 def position(words, part):
@@ -114,7 +114,7 @@ def test_only_hosts_with_gpus_hand_them_in():
 
 def test_a_plan_without_containers_has_none():
     wanted = spec("mpi")
-    without = Schedule.made(wanted, lab())
+    without = Schedule.of(wanted, lab())
     assert without.containers() == {}
     assert {row["ssh_port"] for row in without.content(without.cases, "R")["cases"].values()} == {0}
     assert set(plan().containers("R")) == {"n1", "n2"}
@@ -129,16 +129,16 @@ def test_the_driver_logs_in_at_the_containers_port(tmp_path):
 
 
 class Plays:
-    """Stands for Ansible: notes each playbook; ``faults`` says which of them fail, and how."""
+    """Stands for Ansible: notes each playbook; ``failures`` says which of them fail, and how."""
 
-    def __init__(self, faults=None):
-        self.ran, self.given, self.at_faults = [], [], faults or {}
+    def __init__(self, failures=None):
+        self.ran, self.given, self.at_failures = [], [], failures or {}
 
     def __call__(self, playbook, login, variables):
         assert isinstance(login, Owner)
         self.ran.append((playbook, variables["hvlab_hosts"], variables["hvlab_container"]))
-        self.faults = self.at_faults.get(playbook, [])
-        self.rc = 2 if self.faults else 0
+        self.failures = self.at_failures.get(playbook, [])
+        self.rc = 2 if self.failures else 0
         if "hvlab_file" in variables:
             file = Path(variables["hvlab_file"])
             told = json.loads(file.read_text())
@@ -157,6 +157,9 @@ class Plays:
     def last_words(self):
         return "last words"
 
+    finish = Play.finish
+    check = Play.check
+
 
 STARTED = ("start-containers.yml", "n1,n2", "hvlab-R")
 STOPPED = ("stop-containers.yml", "n1,n2", "hvlab-R")
@@ -170,7 +173,7 @@ def plays(monkeypatch):
 
 
 def test_they_are_there_for_the_run_and_gone_after_it(plays, tmp_path):
-    with containers.running(plan(), "R", tmp_path, tell=print):
+    with containers.running(plan(), "R", tmp_path, note=print):
         assert plays.ran == [STARTED]
         assert containers.images(tmp_path) == {"n1": "sha256:1", "n2": "sha256:1"}
     assert plays.ran == [STARTED, STOPPED]
@@ -178,32 +181,34 @@ def test_they_are_there_for_the_run_and_gone_after_it(plays, tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_they_are_gone_however_the_run_ends(plays, tmp_path, error):
-    with pytest.raises(error), containers.running(plan(), "R", tmp_path, tell=print):
+    with pytest.raises(error), containers.running(plan(), "R", tmp_path, note=print):
         raise error
     assert plays.ran[-1] == STOPPED
 
 
 @pytest.mark.parametrize(("unreachable", "error"), [(True, UnreachableError), (False, CheckError)])
 def test_one_that_does_not_start_ends_the_run(plays, tmp_path, unreachable, error):
-    plays.at_faults = {"start-containers.yml": [Fault("n2", "port 9435 is taken", unreachable)]}
-    run = containers.running(plan(), "R", tmp_path, tell=print)
+    plays.at_failures = {"start-containers.yml": [HostFailure("n2", "port 9435 is taken", unreachable)]}
+    run = containers.running(plan(), "R", tmp_path, note=print)
     with pytest.raises(error, match="n2: port 9435 is taken"), run:
         raise AssertionError("the run began")
     assert plays.ran == [STARTED, STOPPED]
 
 
 def test_one_that_cannot_be_removed_is_told(plays, tmp_path):
-    plays.at_faults = {"stop-containers.yml": [Fault("n2", "docker does not answer", unreachable=False)]}
+    plays.at_failures = {
+        "stop-containers.yml": [HostFailure("n2", "docker does not answer", unreachable=False)]
+    }
     told = []
-    with containers.running(plan(), "R", tmp_path, tell=told.append):
+    with containers.running(plan(), "R", tmp_path, note=told.append):
         pass
     assert told == ["n2: container hvlab-R is still there: docker does not answer"]
 
 
 def test_a_run_without_containers_starts_no_playbook(plays, tmp_path):
     wanted = spec("mpi")
-    without = Schedule.made(wanted, lab())
-    with containers.running(without, "R", tmp_path, tell=print):
+    without = Schedule.of(wanted, lab())
+    with containers.running(without, "R", tmp_path, note=print):
         pass
     assert containers.remove(lab(), "R", tmp_path) == []
     assert containers.images(tmp_path) == {}
@@ -233,7 +238,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(store, plays):
     store.run_folder("DEAD").mkdir(parents=True)
     (store.run_folder("DEAD") / "containers.json").write_text(json.dumps({"hosts": {"n3": {}}, "images": {}}))
     wanted = spec("mpi")
-    measure.measure(Schedule.made(wanted, lab()), store)
+    measure.measure(Schedule.of(wanted, lab()), store)
     assert plays.ran == [("stop-containers.yml", "n3", "hvlab-DEAD")]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
-from hvlab.lab.backends import choose, device, lacking, variant_for
+from hvlab.lab.variants import choose, device, unavailable, variant_for
 from hvlab.launchers import command
 from hvlab.workloads import argv
 from tests.unit.labs import lab, spec
@@ -26,7 +26,7 @@ def test_each_framework_has_its_variant():
 def test_a_variant_that_names_no_framework_is_for_torch():
     hosts = lab().hosts
     assert variant_for("mpi", hosts, "tensorflow") is None
-    assert lacking("mpi", hosts, "tensorflow") == (
+    assert unavailable("mpi", hosts, "tensorflow") == (
         "no Horovod variant of the inventory has mpi for tensorflow on n1, n2, n3"
     )
 
@@ -34,8 +34,8 @@ def test_a_variant_that_names_no_framework_is_for_torch():
 def test_a_lab_of_one_framework_has_its_backends():
     there = lab(horovod_variants={"tf": BOTH["tf"]})
     assert choose([], there) == ["mpi", "gloo"]
-    assert lacking("mpi", there.hosts) is None
-    assert "mpi for torch" in lacking("mpi", there.hosts, "torch")
+    assert unavailable("mpi", there.hosts) is None
+    assert "mpi for torch" in unavailable("mpi", there.hosts, "torch")
 
 
 def test_where_the_tensors_are_is_asked_of_the_frameworks_variant():
@@ -47,9 +47,9 @@ def test_where_the_tensors_are_is_asked_of_the_frameworks_variant():
 @pytest.mark.parametrize("backend", ["mpi", "gloo"])
 def test_its_program_runs_with_its_python(backend):
     there = lab(horovod_variants=BOTH)
-    schedule = Schedule.made(spec(backend, **TENSORFLOW), there)
+    schedule = Schedule.of(spec(backend, **TENSORFLOW), there)
     (case,) = schedule.cases
-    assert schedule.variant(case) == "tf"
+    assert case.variant == "tf"
     assert schedule.content(schedule.cases, "RUN")["cases"][case.id]["variant"] == "tf"
     words = command(case, there, "RUN", argv(case)).argv
     program = words.index("/opt/hvlab/workloads/train_tensorflow.py")

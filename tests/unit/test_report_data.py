@@ -77,7 +77,7 @@ def test_files_that_are_not_there_are_no_fault(tmp_path):
     store = Store(tmp_path)
     store.create("r1", lab="t", spec_key="k", spec={}, cases=["c1"])
     found = data.read(store)
-    assert (found.facts, found.commands, found.impossible, found.unreadable) == ({}, (), (), ())
+    assert (found.facts, found.commands, found.infeasible, found.unreadable) == ({}, (), (), ())
     assert found.head.lacking == 1
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from hvlab.bench import suite
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.suite import Asked, Suite, blocks, load, plain
+from hvlab.bench.suite import Overrides, Suite, blocks, load, plain
 from hvlab.errors import UsageError
 from hvlab.lab.backends import PARALLEL
 from tests.unit.labs import VARIANTS, lab
@@ -18,7 +18,7 @@ def made(text, folder):
 
 def only(entry, there=None, **asked):
     """The single block of a suite of one entry."""
-    (found,) = blocks(Suite("s", (entry,)), there or lab(), Asked(**asked))
+    (found,) = blocks(Suite("s", (entry,)), there or lab(), Overrides(**asked))
     return found
 
 
@@ -27,7 +27,7 @@ def only(entry, there=None, **asked):
 def test_every_suite_makes_cases_on_every_lab(name, there):
     found = load(name)
     assert found.about
-    spec = Spec(blocks(found, there, Asked()), repeats=found.repeats or 1)
+    spec = Spec(blocks(found, there, Overrides()), repeats=found.repeats or 1)
     cases, _ = expand(spec, there)
     assert {case.repeat for case in cases} == set(range(1, (found.repeats or 1) + 1))
 
@@ -37,7 +37,7 @@ def test_the_suites_there_are():
 
 
 def ids(name, there, **asked):
-    cases, left = expand(Spec(blocks(load(name), there, Asked(**asked))), there)
+    cases, left = expand(Spec(blocks(load(name), there, Overrides(**asked))), there)
     return sorted(case.id.removesuffix("-r1") for case in cases), left
 
 
@@ -104,7 +104,7 @@ def test_words_of_a_block():
 
 def test_several_workloads_share_a_block_and_each_takes_what_it_has():
     found = blocks(
-        Suite("s", ({"workload": ["mnist", "rnn"], "set": {"epochs": 3, "batch": 8}},)), lab(), Asked()
+        Suite("s", ({"workload": ["mnist", "rnn"], "set": {"epochs": 3, "batch": 8}},)), lab(), Overrides()
     )
     assert {block.workload: dict(block.axes) for block in found} == {
         "mnist": {"epochs": (3,), "batch": (8,)},
@@ -121,14 +121,14 @@ def test_what_is_asked_for_goes_before_the_suites_own():
 
 def test_devices_give_way_to_hosts_and_slots():
     entry = {"workload": "mnist", "backends": ["mpi"], "devices": [2, 4]}
-    found = blocks(Suite("s", (entry,)), lab(), Asked())
+    found = blocks(Suite("s", (entry,)), lab(), Overrides())
     assert [(block.hosts, block.slots) for block in found] == [((1,), (2,)), ((2,), (2,))]
     assert only(entry, hosts="2", slots="1").hosts == (2,)
 
 
 def test_one_process_alone_stays_as_it_is():
     entries = ({"workload": "mnist", "backends": "serial", "set": {"epochs": 3}}, {"workload": "mnist"})
-    wishes = Asked(
+    wishes = Overrides(
         backends=("gloo",),
         hosts="2",
         slots="2",
@@ -142,19 +142,19 @@ def test_one_process_alone_stays_as_it_is():
 
 
 def test_a_command_line_without_a_suite():
-    found = plain(Asked(workloads=("mnist", "allreduce")), lab())
-    made = blocks(found, lab(), Asked(workloads=("mnist", "allreduce")))
+    found = plain(Overrides(workloads=("mnist", "allreduce")), lab())
+    made = blocks(found, lab(), Overrides(workloads=("mnist", "allreduce")))
     assert [block.workload for block in made] == ["mnist", "allreduce"]
     assert {block.backends for block in made} == {("mpi", "gloo", "ccl")}
     assert {(block.hosts, block.slots) for block in made} == {((1, 2, 3), (1, 2))}
 
 
 def test_serial_beside_others_and_serial_alone():
-    both = Asked(workloads=("mnist",), backends=("serial", "mpi"), sets={"compression": "fp16"})
+    both = Overrides(workloads=("mnist",), backends=("serial", "mpi"), sets={"compression": "fp16"})
     alone, other = blocks(plain(both, lab()), lab(), both)
     assert (alone.backends, alone.hosts, alone.slots, alone.axes) == (("serial",), (1,), (1,), {})
     assert (other.backends, other.axes) == (("mpi",), {"compression": ("fp16",)})
-    just = Asked(workloads=("mnist",), backends=("serial",), hosts="2", sets={"compression": "fp16"})
+    just = Overrides(workloads=("mnist",), backends=("serial",), hosts="2", sets={"compression": "fp16"})
     (found,) = blocks(plain(just, lab()), lab(), just)
     assert (found.hosts, found.slots, found.axes) == ((2,), (1,), {"compression": ("fp16",)})
 
@@ -174,14 +174,14 @@ def test_serial_beside_others_and_serial_alone():
 )
 def test_wrong_wishes(asked, told, near):
     with pytest.raises(UsageError) as caught:
-        blocks(load("lab7"), lab(), Asked(**asked))
+        blocks(load("lab7"), lab(), Overrides(**asked))
     assert told in str(caught.value)
     assert near in str(caught.value.remedy)
 
 
 def test_a_parameter_that_no_chosen_workload_has():
     with pytest.raises(UsageError, match="unknown parameter of allreduce"):
-        blocks(load("lab7"), lab(), Asked(workloads=("allreduce",), sets={"epochs": "1"}))
+        blocks(load("lab7"), lab(), Overrides(workloads=("allreduce",), sets={"epochs": "1"}))
 
 
 def test_an_unknown_suite():
@@ -216,7 +216,7 @@ def test_a_suite_of_ones_own(tmp_path):
 )
 def test_what_is_wrong_with_a_file_is_named(tmp_path, text, told, near):
     with pytest.raises(UsageError) as caught:
-        blocks(made(text, tmp_path), lab(), Asked())
+        blocks(made(text, tmp_path), lab(), Overrides())
     assert told in str(caught.value)
     assert near in str(caught.value.remedy)
 

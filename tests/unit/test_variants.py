@@ -4,17 +4,10 @@ import pytest
 import yaml
 
 from hvlab.errors import UsageError
-from hvlab.lab.backends import (
-    BACKENDS,
-    PARALLEL,
-    carries,
-    choose,
-    device,
-    folders,
-    summary,
-    variant_for,
-    variants,
-)
+from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.environment import stack
+from hvlab.lab.folders import folders
+from hvlab.lab.variants import carries, choose, device, variant_for, variants
 from hvlab.paths import project_dir
 from tests.unit.labs import lab
 
@@ -67,7 +60,7 @@ def test_a_backend_no_variant_has():
 
 def test_the_summary_tells_hosts_apart_only_where_they_differ():
     found = {"n1": facts("mpi", kernel="6.1"), "n2": facts("mpi", kernel="6.2")}
-    told = summary(found, "cpu")
+    told = stack(found, "cpu")
     assert told["horovod"] == "0.28.1"
     assert told["kernel"] == {"n1": "6.1", "n2": "6.2"}
 
@@ -177,7 +170,7 @@ def test_a_record_keeps_the_hardware():
         "packages": {"libnccl2": "2.21.5-1+cuda12.4"},
         "nics": [{"model": "ConnectX-6", "driver": "mlx5_core", "speed_mbit": 200000}],
     }
-    told = summary(
+    told = stack(
         {"n1": facts("nccl", hvlab=seen), "n2": facts("nccl", hvlab={**seen, "driver": None})}, "cpu"
     )
     assert told["gpus"] == "8 x NVIDIA A100-SXM4-80GB, 80 GiB"

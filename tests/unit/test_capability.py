@@ -3,7 +3,7 @@
 import pytest
 
 from hvlab.lab.capability import not_built, refusal, without_gpu
-from tests.unit.test_stack import facts
+from tests.unit.test_variants import facts
 
 
 def test_facts_say_what_was_not_built():
@@ -50,7 +50,7 @@ def test_gpus_enough_for_the_ranks():
         (
             gpus(1, error="Unable to determine the device handle for GPU1"),
             "n2 has 1 usable GPUs for 2 ranks (nvidia-smi says: Unable to determine",
-            "mend the GPU",
+            "repair the GPU",
         ),
     ],
 )

@@ -1,0 +1,145 @@
+"""The Horovod variants that an inventory asks for, and which backends hosts can run with them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hvlab.errors import UsageError, unknown
+from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.inventory import Host, Lab
+
+# As the role horovod has it.
+DEFAULT_VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "cpu": {"mpi": True, "gloo": True, "ccl": True, "gpu_operations": ""}
+}
+
+
+def variants(host: Host) -> dict[str, frozenset[str]]:
+    """Return the Horovod variants the inventory asks for on this host, with the backends of each."""
+    return {
+        name: frozenset(
+            backend
+            for backend in PARALLEL
+            if item.get(backend) is True
+            # Its ranks are started, and find one another, by MPI.
+            or (BACKENDS[backend].gpu and _gpu_plane(item) == backend and item.get("mpi") is not False)
+        )
+        for name, item in _requested(host).items()
+    }
+
+
+def device(
+    backend: str, hosts: Sequence[Host], operation: str = "allreduce", framework: str = "torch"
+) -> str:
+    """Return where the ranks' tensors have to be for ``backend`` to carry ``operation``: cpu or cuda."""
+    if BACKENDS[backend].gpu:
+        return "cuda"
+    variant = variant_for(backend, hosts, framework)
+    return "cuda" if variant and _on_gpu(backend, variant, hosts, operation) else "cpu"
+
+
+def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str = "torch") -> bool:
+    """Return whether ``backend`` itself carries a collective there; where it does not, MPI would.
+
+    horovod 0.28.1, CreateOperationManager in common/operations.cc.
+    """
+    if operation in BACKENDS[backend].unsupported_operations:
+        return False
+    if not BACKENDS[backend].gpu:
+        return True
+    hosts = list(hosts)
+    variant = variant_for(backend, hosts, framework)
+    return variant is not None and all(
+        _gpu_plane(_requested(host)[variant], operation) == backend for host in hosts
+    )
+
+
+def _requested(host: Host) -> Mapping[str, Mapping[str, Any]]:
+    """Return the Horovod variants as the inventory has them."""
+    variants: Mapping[str, Mapping[str, Any]] = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
+    return variants
+
+
+def _frameworks(variant: Mapping[str, Any]) -> Sequence[str]:
+    """Return the frameworks that a variant is built for."""
+    frameworks: Sequence[str] = variant.get("frameworks") or ("torch",)
+    return frameworks
+
+
+def _on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = "allreduce") -> bool:
+    """Return whether ``backend`` carries GPU memory there; a host cannot use GPUs that ``lab_gpus`` names."""
+    for host in hosts:
+        plane = _gpu_plane(_requested(host)[variant], operation)
+        usable = host.gpu and not host.virtual and not host.vars.get("lab_gpus")
+        if not usable or not (plane == backend or (plane and not BACKENDS[backend].parallel)):
+            return False
+    return True
+
+
+def _gpu_plane(variant: Mapping[str, Any], operation: str = "allreduce") -> str:
+    """Return what carries tensors in GPU memory in an operation; an empty text for nothing."""
+    operations = variant.get("gpu_operations") or ""
+    return str(operations.get(operation, "") if isinstance(operations, Mapping) else operations)
+
+
+def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "torch") -> str | None:
+    """Return the variant that has ``backend`` on every one of ``hosts``; None where there is none.
+
+    Where several have it: one with which ``backend`` carries GPU memory, else the first. One process alone
+    can use any. The variant is one for ``framework``, unless that is None.
+    """
+    hosts = list(hosts)
+    if BACKENDS[backend].gpu and not all(host.gpu for host in hosts):
+        return None
+    common = [variants(host) for host in hosts]
+    parallel = BACKENDS[backend].parallel
+    candidates = [
+        name
+        for name in (common[0] if common else ())
+        if all(name in on_host and (backend in on_host[name] or not parallel) for on_host in common)
+        and all(framework in (None, *_frameworks(_requested(host)[name])) for host in hosts)
+    ]
+    on_gpu = (name for name in candidates if _on_gpu(backend, name, hosts))
+    return next(on_gpu, candidates[0] if candidates else None)
+
+
+def available(hosts: Sequence[Host]) -> list[str]:
+    """Return the data planes that all of ``hosts`` can run, as the inventory has it."""
+    return [name for name in PARALLEL if variant_for(name, hosts, None)]
+
+
+def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = None) -> str | None:
+    """Return why these hosts cannot run ``backend``, as the inventory has it; None where they can.
+
+    With ``framework`` the backend has to be built for it, else for any.
+    """
+    if variant_for(backend, hosts, framework):
+        return None
+    without = [host.name for host in hosts if BACKENDS[backend].gpu and not host.gpu]
+    if without:
+        return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {', '.join(without)}"
+    bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
+    built = f"{backend} for {framework}" if framework else backend
+    return f"no Horovod variant of the inventory has {built} on {', '.join(bare) or 'all hosts alike'}"
+
+
+def choose(requested: Sequence[str], lab: Lab) -> list[str]:
+    """Return the backends to measure: those requested, or all data planes that the hosts can run.
+
+    Raises UsageError for an unknown backend and for one that some host cannot run.
+    """
+    usable = available(lab.hosts)
+    for name in requested:
+        if name not in BACKENDS:
+            raise unknown("backend", name, BACKENDS)
+        obstacle = unavailable(name, lab.hosts)
+        if obstacle is None:
+            continue
+        remedy = "or add it to horovod_variants and run `hvlab provision`"
+        if BACKENDS[name].gpu and not all(host.gpu for host in lab.hosts):
+            remedy = "hosts that do have GPUs belong in the inventory's group gpu"
+        raise UsageError(obstacle, remedy=f"these would work here: {', '.join(usable) or 'none'}; {remedy}")
+    if not usable:
+        raise UsageError("these hosts can run no backend", remedy="look at horovod_variants in the inventory")
+    return list(dict.fromkeys(requested)) or usable
