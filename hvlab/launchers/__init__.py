@@ -1,22 +1,25 @@
-"""Case and lab in, argv out. Pure: one small module for each launcher, listed in one table."""
+"""From a case and its lab to the command that starts its ranks. Pure.
+
+Read ``command`` first: a ``Job`` goes into a launcher, a ``Command`` comes out. Each launcher is one
+module, which registers itself. ``container`` is the command that starts the container of a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+import pkgutil
+from collections.abc import Sequence
 
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import horovodrun, local, mpirun
-from hvlab.launchers.command import Command, Job
+from hvlab.launchers.command import LAUNCHERS, Command, Job
 from hvlab.workloads.case import Case
 from hvlab.workloads.parameters import environment
 
-LAUNCHERS: Mapping[str, Callable[[Job], Command]] = {
-    "mpirun": mpirun.command,
-    "horovodrun": horovodrun.command,
-    "local": local.command,
-}
+# Each module registers its launcher beside it: a new one is a new module.
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 __all__ = ["LAUNCHERS", "Command", "Job", "command", "job"]
 
 _HOROVOD = {

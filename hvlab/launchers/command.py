@@ -1,9 +1,9 @@
-"""What a launcher gets and gives."""
+"""What a launcher gets and returns, and the register of launchers."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hvlab.workloads.case import Case
@@ -56,3 +56,17 @@ class Command:
         """Return it as one line for a shell."""
         given = [f"{name}={value}" for name, value in self.env.items()]
         return shlex.join([*(["env", *given] if given else []), *self.argv])
+
+
+Launch = Callable[[Job], Command]
+LAUNCHERS: dict[str, Launch] = {}
+
+
+def launcher(name: str) -> Callable[[Launch], Launch]:
+    """Register the function that starts ranks as ``--launcher name``."""
+
+    def register(launch: Launch) -> Launch:
+        LAUNCHERS[name] = launch
+        return launch
+
+    return register

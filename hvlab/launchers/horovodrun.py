@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hvlab.launchers.command import Command, Job
+from hvlab.launchers.command import Command, Job, launcher
 
 START_TIMEOUT = 60
 
 
+@launcher("horovodrun")
 def command(job: Job) -> Command:
     """Return the command; horovodrun hands its own environment on to the ranks.
 

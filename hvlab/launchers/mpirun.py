@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hvlab.launchers.command import SSH_OPTIONS, Command, Job
+from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher
 
 
+@launcher("mpirun")
 def command(job: Job) -> Command:
     """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
     parameters = {
