@@ -126,11 +126,11 @@ def _case(
     launcher = spec.launcher if spec.launcher and BACKENDS[backend].parallel else own[0]
     known = parameters(block.workload)
     params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
-    carried = WORKLOADS[block.workload].carried
+    collective = WORKLOADS[block.workload].collective
     machines = [lab.host(name) for name in hosts.names]
     framework = params.get("framework", "torch")
     if params[DEVICE.name] != "cpu":
-        params[DEVICE.name] = variants.device(backend, machines, carried, framework)
+        params[DEVICE.name] = variants.device(backend, machines, collective, framework)
     case = Case(
         id="",
         workload=block.workload,
@@ -146,7 +146,7 @@ def _case(
         ssh_port=spec.ssh_port if spec.container else 0,
     )
     if "sizes" in params:
-        params["sizes"] = list(sizes.whole(params["sizes"], limits.step(case, carried)))
+        params["sizes"] = list(sizes.whole(params["sizes"], limits.step(case, collective)))
     return replace(case, id=_id(case, hosts, lab, _non_defaults(known, values), chosen=spec.launcher))
 
 
@@ -190,7 +190,7 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
         return f"{case.launcher} cannot start {case.backend} ranks"
     if variants.unavailable(case.backend, machines, case.framework):
         return variants.unavailable(case.backend, lab.hosts, case.framework)
-    return limits.reason(case, WORKLOADS[case.workload].carried, machines)
+    return limits.reason(case, WORKLOADS[case.workload].collective, machines)
 
 
 def _hash(value: object, length: int = 8) -> str:

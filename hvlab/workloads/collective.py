@@ -20,7 +20,7 @@ _SIZES = Parameter(
 )
 _COMMON = (
     _SIZES,
-    Parameter("iterations", "int", 25, "How often each size is timed; the warm-up is found among them."),
+    Parameter("iterations", "int", 25, "How often each size is timed; the warm-up is detected among them."),
     Parameter("dtype", "text", "float32", "Type of the elements.", tuple(DTYPES)),
 )
 _IN_PLACE = Parameter("in_place", "flag", True, "Whether the result overwrites the buffer.")
@@ -43,13 +43,15 @@ def busbw_factor(workload: str, ranks: int) -> float:
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    found, result = opened(case, ended, folder)
-    if found.error:
-        return found
+    outcome, result = opened(case, ended, folder)
+    if outcome.error:
+        return outcome
     asked, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]
     if asked != measured:
-        return replace(found, error=f"asked for the sizes {asked}, measured {measured}")
-    return replace(found, figures=tuple(made for row in result["sizes"] for made in _figures(case, row)))
+        return replace(outcome, error=f"asked for the sizes {asked}, measured {measured}")
+    return replace(
+        outcome, figures=tuple(figure for row in result["sizes"] for figure in _figures(case, row))
+    )
 
 
 def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
@@ -74,7 +76,7 @@ def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _workload(name: str, *own: Parameter) -> Workload:
-    return Workload(name, _PROGRAM, (*_COMMON, *own), parse, "time", carried=name)
+    return Workload(name, _PROGRAM, (*_COMMON, *own), parse, "time", collective=name)
 
 
 COLLECTIVES = (

@@ -22,17 +22,21 @@ _TENSORFLOWS = ("none", "fp16")
 _STEPS_OF_8BIT = 127
 
 
-def reason(case: Case, carried: str, hosts: Sequence[Host]) -> str | None:
-    """Return why ``case`` cannot be run on ``hosts``; ``carried`` is its collective. None where it can."""
+def reason(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
+    """Return why ``case`` cannot be run on ``hosts``; ``collective`` is its collective. None where it can."""
     if not BACKENDS[case.backend].parallel:
         return _serial(case)
-    reasons = (_operation(case, carried, hosts), _sizes(case, carried), *(check(case) for check in _CHECKS))
+    reasons = (
+        _operation(case, collective, hosts),
+        _sizes(case, collective),
+        *(check(case) for check in _CHECKS),
+    )
     return next(filter(None, reasons), None)
 
 
-def step(case: Case, carried: str) -> int:
+def step(case: Case, collective: str) -> int:
     """Return the bytes that each size must be a multiple of: an element, for each rank where all share."""
-    parts = 1 if carried in ("allreduce", "broadcast") else case.world_size
+    parts = 1 if collective in ("allreduce", "broadcast") else case.world_size
     tensors = 1 if case.params.get("form", "single") == "single" else case.params["tensors"]
     return DTYPES[case.params["dtype"]] * parts * int(tensors)
 
@@ -47,9 +51,9 @@ def _serial(case: Case) -> str | None:
     return None
 
 
-def _operation(case: Case, carried: str, hosts: Sequence[Host]) -> str | None:
+def _operation(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
     # How train.py sends bfloat16, which Horovod does not have.
-    needed = ("alltoall", "allgather") if case.params.get("compression") == "bf16" else (carried,)
+    needed = ("alltoall", "allgather") if case.params.get("compression") == "bf16" else (collective,)
     missing = [name for name in needed if not carries(case.backend, name, hosts, case.framework)]
     return f"Horovod has no {missing[0]} over {case.backend}: MPI would carry it" if missing else None
 
@@ -96,11 +100,11 @@ def _adasum(case: Case, dtype: str) -> str | None:
     return f"Adasum has no {dtype}" if "int" in dtype else None
 
 
-def _sizes(case: Case, carried: str) -> str | None:
+def _sizes(case: Case, collective: str) -> str | None:
     sizes = case.params.get("sizes")
     if sizes is None or min(sizes):
         return None
-    return f"one of the sizes is less than {step(case, carried)} bytes, an element for each part"
+    return f"one of the sizes is less than {step(case, collective)} bytes, an element for each part"
 
 
 def _framework(case: Case) -> str | None:

@@ -66,8 +66,8 @@ class Outcome:
 class Workload:
     """A program that runs on the nodes, what can be set of it, and who reads what it wrote.
 
-    ``primary`` is the metric that is compared unless another is asked for; ``carried`` names the collective
-    that its backend has to carry.
+    ``primary`` is the metric that is compared unless another is requested; ``collective`` is the one that
+    its backend has to carry.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Workload:
     parameters: tuple[Parameter, ...]
     parse: Callable[[Case, Mapping[str, Any], Path], Outcome]
     primary: str
-    carried: str = "allreduce"
+    collective: str = "allreduce"
 
 
 def read_json(path: Path) -> Any:
@@ -101,29 +101,29 @@ def opened(case: Case, ended: Mapping[str, Any], folder: Path) -> tuple[Outcome,
     """Return what every program tells of a case, and its result; an error where that cannot count.
 
     It counts where all checks were good, the launcher ended well, the ranks were as many and on the device as
-    asked for, and the backend asked for, and no other, carried the case's collective.
+    requested, and the requested backend, and no other, carried the case's collective.
     """
     begun = started(ended)
     result = read_json(folder / "result.json")
     failed = launcher_error(case, ended, folder)
     if not isinstance(result, dict):
         return replace(begun, error=failed or "the program wrote no result"), {}
-    found = replace(
+    outcome = replace(
         begun,
         proved_backend=proof.proved(case, result),
         world_size=(result.get("world") or {}).get("size"),
         versions=(result.get("state") or {}).get("versions") or {},
     )
-    error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, found, result)
-    return replace(found, error=error or proof.unproved(case, result)), result
+    error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, outcome, result)
+    return replace(outcome, error=error or proof.unproved(case, result)), result
 
 
-def _elsewhere(case: Case, found: Outcome, result: Mapping[str, Any]) -> str | None:
-    if found.world_size != case.world_size:
-        return f"asked for {case.world_size} ranks, {found.world_size} took part"
+def _elsewhere(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str | None:
+    if outcome.world_size != case.world_size:
+        return f"asked for {case.world_size} ranks, {outcome.world_size} took part"
     device = str(result.get("device", "cpu")).partition(":")[0]
-    wanted = case.params["device"]
-    return None if device == wanted else f"asked for the device {wanted}, the tensors were on {device}"
+    requested = case.params["device"]
+    return None if device == requested else f"asked for the device {requested}, the tensors were on {device}"
 
 
 def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | None:
@@ -137,9 +137,9 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
         return f"ran over its {case.timeout} s and was ended{stalled}"
     if ended.get("rc") == 0:
         return None
-    lost = [host for host, found in (ended.get("reaped") or {}).items() if isinstance(found, str)]
-    told = [words] * bool(words) + [f"{', '.join(lost)} does not answer any more"] * bool(lost)
-    return ": ".join([f"{case.launcher} ended with exit status {ended.get('rc')}", *told])
+    lost = [host for host, answer in (ended.get("reaped") or {}).items() if isinstance(answer, str)]
+    reasons = [words] * bool(words) + [f"{', '.join(lost)} is unreachable"] * bool(lost)
+    return ": ".join([f"{case.launcher} ended with exit status {ended.get('rc')}", *reasons])
 
 
 def last_words(folder: Path) -> str:
@@ -148,9 +148,9 @@ def last_words(folder: Path) -> str:
     lines = [_RANK.sub("", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if not _FRAME.match(line)]
     for pattern in _TELLING:
-        found = [match for line in lines if (match := pattern.match(line))]
-        if found:
-            return str(found[-1].group(found[-1].lastindex or 0))[:_LIMIT]
+        matches = [match for line in lines if (match := pattern.match(line))]
+        if matches:
+            return str(matches[-1].group(matches[-1].lastindex or 0))[:_LIMIT]
     return " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 
 

@@ -28,12 +28,14 @@ _COMMON = (
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    found, result = opened(case, ended, folder)
-    if found.error:
-        return found
+    outcome, result = opened(case, ended, folder)
+    if outcome.error:
+        return outcome
     error = _incomplete(case, result)
     return (
-        replace(found, error=error) if error else replace(found, figures=tuple(_figures(case, found, result)))
+        replace(outcome, error=error)
+        if error
+        else replace(outcome, figures=tuple(_figures(case, outcome, result)))
     )
 
 
@@ -42,23 +44,23 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
     steps, epochs = len(result["steps"]["mean_s"]), len(result.get("epochs") or [])
     if not steps or steps != len(result["steps"]["samples"]):
         return f"{steps} steps were timed, {len(result['steps']['samples'])} counted"
-    for name, seen in (("steps", steps), ("epochs", epochs)):
-        if name in case.params and case.params[name] != seen:
-            return f"asked for {case.params[name]} {name}, trained {seen}"
+    for name, count in (("steps", steps), ("epochs", epochs)):
+        if name in case.params and case.params[name] != count:
+            return f"asked for {case.params[name]} {name}, trained {count}"
     return None
 
 
-def _figures(case: Case, found: Outcome, result: Mapping[str, Any]) -> Iterator[Figure]:
+def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Figure]:
     yield from _of_steps(result["steps"])
     times, model, hosts = result["times"], result["model"], _by_host(case, result)
     values = {
         "accuracy": result.get("accuracy"),
         "loss": result.get("loss"),
-        "real": found.seconds,
+        "real": outcome.seconds,
         "user": times.get("user_s"),
         "sys": times.get("sys_s"),
         "training_time": times.get("training_s"),
-        "startup": times["first_step_at"] - found.started_at,
+        "startup": times["first_step_at"] - outcome.started_at,
         # The ranks wait for the slowest host in every step.
         "compute_time": max(hosts.values(), default=None),
         "gradient_bytes": model.get("gradient_bytes"),
@@ -120,7 +122,7 @@ TRAININGS = (
         Parameter("model", "text", "resnet50", "Network.", ("resnet18", "resnet50", "vgg16")),
         Parameter("image", "int", 224, "Width and height of an image in pixels."),
         Parameter("batch", "int", 32, "Samples of a step."),
-        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is found among them."),
+        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is detected among them."),
     ),
     _workload(
         "rnn",
@@ -128,6 +130,6 @@ TRAININGS = (
         Parameter("layers", "int", 2, "Layers of the LSTM."),
         Parameter("length", "int", 64, "Elements of a sequence."),
         Parameter("batch", "int", 32, "Samples of a step."),
-        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is found among them."),
+        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is detected among them."),
     ),
 )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hvlab.ansible.action.hvlab_case import ActionModule
-from tests.unit.test_refusal import gpus
+from tests.unit.test_capability import gpus
 from tests.unit.test_variants import facts
 
 CASE = {

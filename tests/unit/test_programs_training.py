@@ -88,7 +88,7 @@ def run(training):
 
 
 def test_every_step_is_told(run):
-    told = run(task(Several(2))).told()
+    told = run(task(Several(2))).results()
     assert len(told["steps"]["mean_s"]) == len(told["steps"]["max_s"]) == 6
     assert told["steps"]["samples"] == [8] * 6
     assert told["batch"] == {"per_rank": 4, "global": 8}
@@ -101,8 +101,8 @@ def test_the_slowest_rank_is_told_beside_the_mean(run):
     made = run(task(Several(2)))
     made.times = [1.0] * 6
     made.world.others["times"] = [3.0] * 6
-    assert made.told()["steps"]["mean_s"] == [2.0] * 6
-    assert made.told()["steps"]["max_s"] == [3.0] * 6
+    assert made.results()["steps"]["mean_s"] == [2.0] * 6
+    assert made.results()["steps"]["max_s"] == [3.0] * 6
 
 
 @pytest.mark.parametrize(("scaling", "peak"), [("linear", 0.2), ("none", 0.1)])

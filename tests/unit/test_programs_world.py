@@ -47,12 +47,12 @@ class Several:
         (
             [("a", 0), ("a", 1), ("a", 2), ("b", 0)],
             4,
-            "placement: asked for 2 ranks on each of 2 hosts, seen {'a': 3, 'b': 1}",
+            "placement: asked for 2 ranks on each of 2 hosts, but there are {'a': 3, 'b': 1}",
         ),
         (
             [("a", 0), ("a", 1), ("a", 2), ("a", 3)],
             4,
-            "placement: asked for 2 ranks on each of 2 hosts, seen {'a': 4}",
+            "placement: asked for 2 ranks on each of 2 hosts, but there are {'a': 4}",
         ),
     ],
 )

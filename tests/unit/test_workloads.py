@@ -161,7 +161,7 @@ def test_each_backend_is_proved_by_its_activity(tmp_path, workload, backend):
 
 
 def test_no_workload_and_no_backend_is_without_its_proof():
-    collectives = {name for name, workload in WORKLOADS.items() if workload.carried == name}
+    collectives = {name for name, workload in WORKLOADS.items() if workload.collective == name}
     assert set(SHOWN) - {"mnist"} == collectives
     assert all(BACKENDS[name].proof for name in PARALLEL)
 
@@ -238,7 +238,7 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             {"rc": 255, "reaped": {"n1": [], "n2": "ssh: No route to host"}},
             None,
             {"stderr": "lost\n"},
-            "mpirun ended with exit status 255: lost: n2 does not answer any more",
+            "mpirun ended with exit status 255: lost: n2 is unreachable",
         ),
         ({}, None, {}, "the program wrote no result"),
         ({"error": "mpirun: No such file"}, None, {}, "mpirun: No such file"),

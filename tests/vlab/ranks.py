@@ -91,7 +91,7 @@ def averages(world):
     largest = [max(float(tensor.abs().max()) for tensor in tensors) or 1.0 for tensors in zip(*every)]
     found = {}
     for name in ("bf16", "8bit", "naive8"):
-        way = exchange.made(name, world)
+        way = exchange.create(name, world)
         sums = [torch.zeros_like(tensor) for tensor in wanted]
         for step in range(20):
             got = way.average([tensor.clone() for tensor in every[world.rank]], name + str(step))
@@ -114,10 +114,10 @@ def trainings(world, data, *asked):
     for name, seed, epochs in (text.split(":") for text in asked):
         words = ["--workload", "mnist", "--data", data, "--epochs", epochs, "--seed", seed]
         words += ["--world-size", "1", "--hosts", "1", "--output", "x", "--compression", name]
-        run = train.Run(tasks.Digits(train.parse(words), world, "cpu"), exchange.made(name, world))
+        run = train.Run(tasks.Digits(train.parse(words), world, "cpu"), exchange.create(name, world))
         run.train()
         checks += run.checks()
-        found.append(run.told()["accuracy"])
+        found.append(run.results()["accuracy"])
     return {"accuracy": found, "checks": checks}
 
 

@@ -145,19 +145,19 @@ def reap(job: dict[str, Any]) -> dict[str, Any]:
         )
         for host in job["hosts"]
     }
-    told: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for host, process in started.items():
         try:
             out, err = process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
-            told[host] = "no answer within 30 s"
+            answers[host] = "no answer within 30 s"
             continue
         try:
-            told[host] = json.loads(out)
+            answers[host] = json.loads(out)
         except ValueError:
-            told[host] = err.decode(errors="replace").strip()[-500:]
-    return told
+            answers[host] = err.decode(errors="replace").strip()[-500:]
+    return answers
 
 
 def write(folder: str, name: str, data: object) -> None:

@@ -67,8 +67,8 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
         result["proof"] = ranks_of.prove(options.output, world, proof.run, (SHOWN[options.workload],))
     except (NotImplementedError, ValueError) as error:
         # Raised before anything was sent, and so by all ranks.
-        told = "Horovod has no such {} of {}: {}"
-        result["checks"].append(told.format(options.workload, options.dtype, error))
+        message = "Horovod has no such {} of {}: {}"
+        result["checks"].append(message.format(options.workload, options.dtype, error))
 
 
 def refuse(options: argparse.Namespace, world: Alone) -> None:
@@ -114,10 +114,10 @@ class Exchange:
         if not self.count:
             raise ValueError("{} bytes hold no element for each of {}".format(size, parts))
         self.base = patterns.base_for(world.size, options.dtype)
-        self.own, self.wanted = getattr(self, options.workload)()
+        self.own, self.expected = getattr(self, options.workload)()
         self.call: Callable[[Tensors, str], Tensors] = CALLS[options.workload](world.hvd, options)
         self.buffers = [tensor.clone() for tensor in self.own]
-        self.seen: Tensors = ()
+        self.received: Tensors = ()
 
     def refill(self) -> None:
         """Put into the buffers what this rank gives."""
@@ -126,20 +126,20 @@ class Exchange:
 
     def run(self, name: str) -> None:
         """Do the collective, its tensors named ``name``."""
-        self.seen = self.call(self.buffers, name)
+        self.received = self.call(self.buffers, name)
 
     def wrong(self) -> int:
         """Return how many elements of what came are not as they must be."""
         error = self.error()
-        bad: int = sum(wanted.numel() for wanted in self.wanted[len(self.seen) :])
-        for seen, wanted in zip(self.seen, self.wanted):
-            if seen.shape != wanted.shape:
-                bad += wanted.numel()
+        bad: int = sum(expected.numel() for expected in self.expected[len(self.received) :])
+        for received, expected in zip(self.received, self.expected):
+            if received.shape != expected.shape:
+                bad += expected.numel()
             elif error:
-                far = (seen.to(torch.float64) - wanted.to(torch.float64)).abs()
-                bad += int((~(far <= error * wanted.to(torch.float64).abs().clamp(min=1))).sum())
+                far = (received.to(torch.float64) - expected.to(torch.float64)).abs()
+                bad += int((~(far <= error * expected.to(torch.float64).abs().clamp(min=1))).sum())
             else:
-                bad += int((seen != wanted).sum())
+                bad += int((received != expected).sum())
         return bad
 
     def error(self) -> float:
@@ -192,8 +192,11 @@ class Exchange:
             label = source * self.ranks + target
             return self.tiled(patterns.table(label, self.ranks**2, self.base), self.count)
 
-        own, wanted = [part(self.rank, other) for other in ranks], [part(other, self.rank) for other in ranks]
-        return [torch.cat(own)], [torch.cat(wanted)]
+        own, expected = (
+            [part(self.rank, other) for other in ranks],
+            [part(other, self.rank) for other in ranks],
+        )
+        return [torch.cat(own)], [torch.cat(expected)]
 
     def reducescatter(self) -> tuple[Tensors, Tensors]:
         """Return what this rank gives, and its part of what that is reduced to."""

@@ -52,7 +52,7 @@ def step_of(model: Any, optimizer: Any, size: int, average: Callable[[Any], Any]
     """Return a step over ``size`` samples as a graph, which takes images and labels, and gives the mean loss.
 
     ``average`` makes of the gradient tape one that averages over the ranks; gradients are those of the loss
-    times ``weight``. The graph is made here, and not run.
+    times ``weight``. The graph is built here, and not run.
     """
     variables = model.trainable_variables
     lossy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -97,20 +97,20 @@ class Digits:
         self.options, self.world = options, world
         self.shares = samples.shares(options.batch, world.size, options.scaling)
         self.batch, self.share = sum(self.shares), self.shares[world.rank]
-        made = options.data == "synthetic"
-        found = samples.make(options.seed) if made else samples.load(options.data)
-        train, test = len(found.train_labels), len(found.test_labels)
+        synthetic = options.data == "synthetic"
+        digits = samples.make(options.seed) if synthetic else samples.load(options.data)
+        train, test = len(digits.train_labels), len(digits.test_labels)
         self.data = {"name": os.path.basename(options.data), "train": train, "test": test}
         self.epochs, self.rate, self.steps = options.epochs, options.lr, train // self.batch
         if not self.steps:
             raise ValueError("{} training samples are less than the {} of a step".format(train, self.batch))
-        images = pictures(found.train_images)
+        images = pictures(digits.train_images)
         mean, deviation = images.mean(), images.std(ddof=1)
-        self.images, self.labels = (images - mean) / deviation, found.train_labels.astype(numpy.int64)
+        self.images, self.labels = (images - mean) / deviation, digits.train_labels.astype(numpy.int64)
         mine = slice(world.rank, None, world.size)
-        self.test_images = (pictures(found.test_images[mine]) - mean) / deviation
-        self.test_labels = found.test_labels[mine]
-        # Weights differ, so that ranks that were never given those of rank 0 are found out.
+        self.test_images = (pictures(digits.test_images[mine]) - mean) / deviation
+        self.test_labels = digits.test_labels[mine]
+        # Weights differ, so that ranks that were never given those of rank 0 are noticed.
         tf.keras.utils.set_random_seed(options.seed + world.rank)
         self.model = network()
         # Sum of the numbers of all samples used, and of their squares.
@@ -127,14 +127,14 @@ class Digits:
             yield tf.constant(self.images[numbers]), tf.constant(self.labels[numbers])
 
     def accuracy(self) -> float | None:
-        """Return the share of test samples that are told rightly, in percent; None where there are none."""
+        """Return the share of test samples classified correctly, in percent; None where there are none."""
         right = 0
         for start in range(0, len(self.test_labels), TEST_BATCH):
             part = slice(start, start + TEST_BATCH)
             scores = self.model(tf.constant(self.test_images[part]), training=False).numpy()
             right += int((scores.argmax(axis=1) == self.test_labels[part]).sum())
-        told, asked = self.world.total([right, len(self.test_labels)], "accuracy")
-        return 100 * told / asked if asked else None
+        correct, total = self.world.total([right, len(self.test_labels)], "accuracy")
+        return 100 * correct / total if total else None
 
 
 def note(totals: list[int], numbers: numpy.ndarray) -> None:

@@ -151,7 +151,7 @@ class ByShares(Averaging):
         self.average([gradient], name)
 
 
-def made(name: str, world: Alone) -> Nothing:
+def create(name: str, world: Alone) -> Nothing:
     """Return the exchange of that name. Raises ValueError where it cannot work among so many ranks."""
     if world.hvd is None:
         return Nothing()

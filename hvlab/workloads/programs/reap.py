@@ -21,28 +21,28 @@ DAEMONS = ("orted", "mpirun")
 
 def main() -> int:
     """Return the exit status: 2 where no run is named."""
-    wanted = "/".join(sys.argv[1:]).strip("/")
-    if not wanted:
+    case = "/".join(sys.argv[1:]).strip("/")
+    if not case:
         sys.stderr.write("usage: reap.py RUN[/CASE]\n")
         return 2
-    print(json.dumps(reap(wanted)))
+    print(json.dumps(reap(case)))
     return 0
 
 
-def reap(wanted: str) -> list[dict[str, Any]]:
+def reap(case: str) -> list[dict[str, Any]]:
     """Return ``{"pid", "argv", "signal"}`` of each process that was ended."""
     ended: dict[int, dict[str, Any]] = {}
     deadline = time.monotonic() + GRACE_S
     sent = signal.SIGTERM
     while True:
-        found = [pid for pid in processes(wanted) if alive(pid)]
-        for pid in found:
+        pids = [pid for pid in processes(case) if alive(pid)]
+        for pid in pids:
             if ended.get(pid, {}).get("signal") == sent.name:
                 continue
             ended[pid] = {"pid": pid, "argv": arguments(pid), "signal": sent.name}
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, sent)
-        if not found:
+        if not pids:
             return list(ended.values())
         if time.monotonic() > deadline:
             if sent is signal.SIGKILL:
@@ -51,19 +51,19 @@ def reap(wanted: str) -> list[dict[str, Any]]:
         time.sleep(0.05)
 
 
-def processes(wanted: str) -> list[int]:
-    """Return the pids of the case or run ``wanted``, our own ancestors not among them."""
+def processes(case: str) -> list[int]:
+    """Return the pids of a case or run, our own ancestors not among them."""
     spared = lineage(os.getpid())
-    found = set()
+    pids = set()
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
-        if pid in spared or not belongs(pid, wanted):
+        if pid in spared or not belongs(pid, case):
             continue
-        found.add(pid)
-        found.update(up for up in lineage(pid) if up not in spared and name(up) in DAEMONS and ours(up))
-    return sorted(found)
+        pids.add(pid)
+        pids.update(up for up in lineage(pid) if up not in spared and name(up) in DAEMONS and ours(up))
+    return sorted(pids)
 
 
-def belongs(pid: int, wanted: str) -> bool:
+def belongs(pid: int, case: str) -> bool:
     """Whether a process is ours and marked with the case, or with a case of the run."""
     try:
         with open("/proc/{}/environ".format(pid), "rb") as file:
@@ -71,7 +71,7 @@ def belongs(pid: int, wanted: str) -> bool:
     except OSError:
         return False
     marks = [item[len(b"HVLAB_CASE=") :].decode() for item in environment if item.startswith(b"HVLAB_CASE=")]
-    return any(mark == wanted or mark.startswith(wanted.rstrip("/") + "/") for mark in marks) and ours(pid)
+    return any(mark == case or mark.startswith(case.rstrip("/") + "/") for mark in marks) and ours(pid)
 
 
 def ours(pid: int) -> bool:

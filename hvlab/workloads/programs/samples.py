@@ -1,4 +1,4 @@
-"""Images with their labels: read from IDX files as MNIST has them, or made; and which rank gets which.
+"""Images with their labels: read from IDX files as MNIST has them, or synthetic; and which rank gets which.
 
 Needs Python 3.8+ and numpy.
 """
@@ -58,15 +58,15 @@ def read(path: str) -> numpy.ndarray:
 def load(folder: str) -> Samples:
     """Return the samples of a folder. Raises ValueError where files do not belong together."""
     folder = os.path.expanduser(folder)
-    found = Samples(*(read(os.path.join(folder, name)) for name in FILES))
-    for images, labels in (found[:2], found[2:]):
+    samples = Samples(*(read(os.path.join(folder, name)) for name in FILES))
+    for images, labels in (samples[:2], samples[2:]):
         if (images.ndim, labels.ndim) != (3, 1) or len(images) != len(labels):
             raise ValueError("{}: images {}, labels {}".format(folder, images.shape, labels.shape))
-    return found
+    return samples
 
 
 def make(seed: int) -> Samples:
-    """Return made samples: of each class one image of random squares, under noise."""
+    """Return synthetic samples: of each class one image of random squares, under noise."""
     random = numpy.random.RandomState(seed)
     squares = random.randint(0, 256, (CLASSES, SIDE // 7, SIDE // 7))
     pictures = squares.repeat(7, axis=1).repeat(7, axis=2)

@@ -41,7 +41,7 @@ class Task:
         if not min(self.shares):
             raise ValueError("a batch of {} is too small for {} ranks".format(options.batch, world.size))
         self.steps: int = options.steps
-        # Weights differ, so that ranks that were never given those of rank 0 are found out.
+        # Weights differ, so that ranks that were never given those of rank 0 are noticed.
         torch.manual_seed(options.seed + world.rank)
         # Sum of the numbers of all samples used, and of their squares.
         self.used = [0, 0]
@@ -62,7 +62,7 @@ class Task:
         raise NotImplementedError
 
     def accuracy(self) -> float | None:
-        """Return the share of test samples that are told rightly, in percent; None where there are none."""
+        """Return the share of test samples classified correctly, in percent; None where there are none."""
         return None
 
 
@@ -106,20 +106,20 @@ class Digits(Task):
 
     def __init__(self, options: argparse.Namespace, world: Alone, device: str) -> None:
         super().__init__(options, world, device)
-        made = options.data == "synthetic"
-        found = samples.make(options.seed) if made else samples.load(options.data)
-        train, test = len(found.train_labels), len(found.test_labels)
+        synthetic = options.data == "synthetic"
+        digits = samples.make(options.seed) if synthetic else samples.load(options.data)
+        train, test = len(digits.train_labels), len(digits.test_labels)
         self.data = {"name": os.path.basename(options.data), "train": train, "test": test}
         self.epochs, self.rate, self.steps = options.epochs, options.lr, train // self.batch
         if not self.steps:
             raise ValueError("{} training samples are less than the {} of a step".format(train, self.batch))
-        images = pictures(found.train_images)
+        images = pictures(digits.train_images)
         mean, deviation = images.mean(), images.std()
         self.images = ((images - mean) / deviation).to(device)
-        self.labels = torch.from_numpy(found.train_labels.astype(numpy.int64)).to(device)
+        self.labels = torch.from_numpy(digits.train_labels.astype(numpy.int64)).to(device)
         mine = slice(world.rank, None, world.size)
-        self.test_images = ((pictures(found.test_images[mine]) - mean) / deviation).to(device)
-        self.test_labels = torch.from_numpy(found.test_labels[mine].astype(numpy.int64)).to(device)
+        self.test_images = ((pictures(digits.test_images[mine]) - mean) / deviation).to(device)
+        self.test_labels = torch.from_numpy(digits.test_labels[mine].astype(numpy.int64)).to(device)
         self.model = models.Cnn(samples.CLASSES).to(device)
 
     def batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -133,15 +133,15 @@ class Digits(Task):
             yield self.images[index], self.labels[index]
 
     def accuracy(self) -> float | None:
-        """Return the share of test samples that are told rightly, in percent; None where there are none."""
+        """Return the share of test samples classified correctly, in percent; None where there are none."""
         right = 0
         self.model.eval()
         with torch.no_grad():
             for images, labels in zip(self.test_images.split(TEST_BATCH), self.test_labels.split(TEST_BATCH)):
                 right += int((self.model(images).argmax(dim=1) == labels).sum())
         self.model.train()
-        told, asked = self.world.total([right, len(self.test_labels)], "accuracy")
-        return 100 * told / asked if asked else None
+        correct, total = self.world.total([right, len(self.test_labels)], "accuracy")
+        return 100 * correct / total if total else None
 
 
 def note(sums: list[int], numbers: numpy.ndarray) -> None:

@@ -52,12 +52,12 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
     """Train, check, and tell everything about it."""
     device, checks = result["device"], result["checks"]
     task = training.ready(lambda: tasks.TASKS[options.workload](options, world, device), world, checks)
-    exchange = training.ready(lambda: exchanges.made(options.compression, world), world, checks)
+    exchange = training.ready(lambda: exchanges.create(options.compression, world), world, checks)
     if checks:
         return
     run = Run(task, exchange)
     run.train()
-    result.update(run.told())
+    result.update(run.results())
     checks += run.checks()
     hosts = [host for _, _, host, _ in result["world"]["placement"]]
     result["compute"] = {"by_host_s": training.compute_alone(by_itself(task), world, device, hosts)}

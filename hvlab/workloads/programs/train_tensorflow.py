@@ -51,7 +51,7 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
         return
     run = Run(task)
     run.train()
-    result.update(run.told())
+    result.update(run.results())
     result["checks"] += run.checks()
     hosts = [host for _, _, host, _ in result["world"]["placement"]]
     result["compute"] = {"by_host_s": training.compute_alone(by_itself(task), world, "cpu", hosts)}

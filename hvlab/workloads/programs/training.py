@@ -24,7 +24,7 @@ COMPUTE_WARM_UP = 1
 
 
 class Run:
-    """One training, and what was seen of it. What is done by the framework its subclasses say.
+    """One training, and what was measured of it. Subclasses do what depends on the framework.
 
     ``task`` tells how many ``epochs`` and ``steps`` of an epoch there are, the ranks' ``shares`` of a
     ``batch``, the learning ``rate`` of one rank's batch, and whether it follows a schedule, ``learns``.
@@ -85,7 +85,7 @@ class Run:
         low = min(self.peak, self.task.rate)
         return float((low + (self.peak - low) * min(1.0, done / WARM_UP)) * (1 - done))
 
-    def told(self) -> dict[str, Any]:
+    def results(self) -> dict[str, Any]:
         """Return what is written of the training."""
         everyone = self.world.gather(self.times, "times")
         task = self.task
@@ -111,34 +111,34 @@ class Run:
 
     def checks(self) -> list[str]:
         """Return what shows that this was not one training of all ranks, the same for every rank."""
-        found = []
+        faults = []
         task = self.task
         weights = self.world.gather(fingerprint(self.weights()), "weights")
-        strange = [rank for rank, seen in enumerate(weights) if seen != weights[0]]
+        strange = [rank for rank, digest in enumerate(weights) if digest != weights[0]]
         if strange:
-            found.append("weights: those of the ranks {} are not those of rank 0".format(strange))
+            faults.append("weights: those of the ranks {} are not those of rank 0".format(strange))
         lost = [number for number, epoch in enumerate(self.epochs) if epoch["loss"] is None]
         if lost:
-            found.append("loss: not finite in epoch {}".format(lost[0] + 1))
+            faults.append("loss: not finite in epoch {}".format(lost[0] + 1))
         steps = task.epochs * task.steps
         counted = self.world.total([len(self.times) * task.share, *task.used], "samples")
-        wanted = [steps * task.batch, *task.expected]
-        if counted != wanted:
-            found.append(
-                "samples: {} were used, or others, not {} once an epoch".format(counted[0], wanted[0])
+        expected = [steps * task.batch, *task.expected]
+        if counted != expected:
+            faults.append(
+                "samples: {} were used, or others, not {} once an epoch".format(counted[0], expected[0])
             )
-        return found
+        return faults
 
 
 def ready(make: Callable[[], Any], world: Alone, checks: list[str]) -> Any:
     """Return what ``make`` gives; where it cannot on some rank, every rank notes why, and gets None."""
-    made = told = None
+    instance = failure = None
     try:
-        made = make()
+        instance = make()
     except (OSError, ValueError) as error:
-        told = str(error)
-    checks += sorted({text for text in world.gather(told, "trouble") if text})
-    return None if checks else made
+        failure = str(error)
+    checks += sorted({text for text in world.gather(failure, "trouble") if text})
+    return None if checks else instance
 
 
 def compute_alone(
@@ -146,10 +146,10 @@ def compute_alone(
 ) -> dict[str, float]:
     """Return each host's median seconds of a step without communication, all ranks at work at once."""
     every = [ranks_of.timed(step, world, device) for _ in range(COMPUTE_WARM_UP + COMPUTE_STEPS)]
-    found: dict[str, list[float]] = {}
+    by_host: dict[str, list[float]] = {}
     for host, times in zip(hosts, world.gather(every[COMPUTE_WARM_UP:], "compute")):
-        found.setdefault(host, []).extend(times)
-    return {host: statistics.median(times) for host, times in found.items()}
+        by_host.setdefault(host, []).extend(times)
+    return {host: statistics.median(times) for host, times in by_host.items()}
 
 
 def age() -> float:
@@ -166,7 +166,7 @@ def finite(value: float) -> float | None:
 
 def fingerprint(weights: Iterable[bytes]) -> str:
     """Return a hash of all weights."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in weights:
-        found.update(part)
-    return found.hexdigest()
+        digest.update(part)
+    return digest.hexdigest()

@@ -87,14 +87,14 @@ class Ranks(Alone):
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser of the options that all programs have."""
-    made = argparse.ArgumentParser(description=description)
-    made.add_argument("--workload", required=True)
-    made.add_argument("--world-size", type=int, required=True)
-    made.add_argument("--hosts", type=int, required=True, help="how many hosts the ranks must be on")
-    made.add_argument("--device", choices=("cpu", "cuda"), default=os.environ.get("HVLAB_DEVICE", "cpu"))
-    made.add_argument("--serial", action="store_true", help="one process, without Horovod")
-    made.add_argument("--output", type=os.path.expanduser, required=True)
-    return made
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("--world-size", type=int, required=True)
+    parser.add_argument("--hosts", type=int, required=True, help="how many hosts the ranks must be on")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=os.environ.get("HVLAB_DEVICE", "cpu"))
+    parser.add_argument("--serial", action="store_true", help="one process, without Horovod")
+    parser.add_argument("--output", type=os.path.expanduser, required=True)
+    return parser
 
 
 def flag(text: str) -> bool:
@@ -142,10 +142,10 @@ def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) ->
                 options.world_size, sizes, counted
             )
         )
-    elif len(hosts) != options.hosts or any(sorted(found) != expected for found in hosts.values()):
+    elif len(hosts) != options.hosts or any(sorted(ranks) != expected for ranks in hosts.values()):
         checks.append(
-            "placement: asked for {} ranks on each of {} hosts, seen {}".format(
-                len(expected), options.hosts, {host: len(found) for host, found in hosts.items()}
+            "placement: asked for {} ranks on each of {} hosts, but there are {}".format(
+                len(expected), options.hosts, {host: len(ranks) for host, ranks in hosts.items()}
             )
         )
     return {"size": counted, "placement": [list(rank) for rank in sorted(ranks)]}
@@ -157,9 +157,9 @@ def place(kind: str, world: Alone) -> str:
         return kind
     count = torch.cuda.device_count()
     if not count:
-        told = "rank {} on {} can use no GPU: torch {} was built for CUDA {}"
+        message = "rank {} on {} can use no GPU: torch {} was built for CUDA {}"
         built = torch.version.cuda or "none"
-        raise RuntimeError(told.format(world.rank, platform.node(), torch.__version__, built))
+        raise RuntimeError(message.format(world.rank, platform.node(), torch.__version__, built))
     index = world.local_rank % count
     torch.cuda.set_device(index)
     return "{}:{}".format(kind, index)
@@ -186,7 +186,7 @@ def prove(
 ) -> dict[str, Any] | None:
     """Return the activities Horovod's timeline shows for an operation, outside of what is timed.
 
-    ``operation`` is called with a name for its tensors; ``shown`` are the ends of activities to be seen.
+    ``operation`` is called with a name for its tensors; ``shown`` are the ends of the activities that count.
     """
     if world.hvd:
         path = os.path.join(os.path.dirname(output), "timeline.json")
@@ -223,17 +223,17 @@ def activities(path: str, shown: Sequence[str]) -> list[str]:
 def state(world: Alone) -> dict[str, Any]:
     """Return what Horovod says of itself, and the versions on this rank."""
     versions = {"python": platform.python_version(), **world.versions()}
-    told: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     if world.hvd:
         versions["horovod"] = import_module("horovod").__version__
         for name in ("mpi_enabled", "gloo_enabled", "nccl_built", "ccl_built", "mpi_threads_supported"):
             try:
-                told[name] = int(getattr(world.hvd, name)())
+                state[name] = int(getattr(world.hvd, name)())
             except (AttributeError, ValueError, RuntimeError) as error:
-                told[name] = str(error)
+                state[name] = str(error)
     kept = ("HOROVOD_", "NCCL_", "CCL_", "FI_", "OMP_")
     return {
-        "horovod": told,
+        "horovod": state,
         "versions": versions,
         "environment": {
             key: value

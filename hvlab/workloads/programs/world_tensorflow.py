@@ -1,6 +1,6 @@
 """The ranks of a case, as Horovod for TensorFlow connects them. Needs Python 3.9+ and TensorFlow 2.
 
-TensorFlow is told its threads and devices before it starts, so this is imported before anything else uses it.
+TensorFlow gets its threads and devices before it starts, so this is imported before anything else uses it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Alone(world.Alone):
             tf.config.set_visible_devices([], "GPU")
             return kind
         if not usable:
-            told = "rank {} on {} can use no GPU: TensorFlow {} finds none"
-            raise RuntimeError(told.format(self.rank, platform.node(), tf.__version__))
+            message = "rank {} on {} can use no GPU: TensorFlow {} finds none"
+            raise RuntimeError(message.format(self.rank, platform.node(), tf.__version__))
         index = self.local_rank % len(usable)
         tf.config.set_visible_devices(usable[index], "GPU")
         tf.config.experimental.set_memory_growth(usable[index], True)
