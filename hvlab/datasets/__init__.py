@@ -1,4 +1,4 @@
-"""The data sets of the training workloads, made ready on the controller: four IDX files under one key."""
+"""The data sets of the training workloads, prepared on the controller: four IDX files under one key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from hvlab.datasets import digits, given, idx
-from hvlab.datasets.mirrors import Patience, Wanted, fetch
+from hvlab.datasets.mirrors import Patience, RemoteFile, fetch
 from hvlab.datasets.shelf import Shelf, archive, key_of
 from hvlab.errors import CheckError, UsageError
 from hvlab.paths import cache_dir
@@ -46,7 +46,7 @@ def prepare(
     mirrors: Sequence[str] | None = None,
     patience: Patience | None = None,
 ) -> Dataset:
-    """Return a data set as files on the controller, made or fetched where the cache does not have it yet.
+    """Return a data set as files on the controller, made or fetched where the cache lacks it.
 
     ``digits`` and ``mnist`` are names; anything else is a folder with the four files. ``mirrors`` are
     addresses of MNIST's files without their names; by default those in HVLAB_MNIST_MIRRORS, else well-known
@@ -57,20 +57,22 @@ def prepare(
     try:
         if name_or_dir not in _sets():
             return _given(name_or_dir, shelf)
-        wanted = key_of(_sets()[name_or_dir]["sha256"])
+        key = key_of(_sets()[name_or_dir]["sha256"])
         with shelf.alone(name_or_dir):
-            folder = shelf.find(wanted)
+            folder = shelf.find(key)
             if folder:
-                return Dataset(name_or_dir, folder, wanted)
-            with shelf.making(name_or_dir) as made:
+                return Dataset(name_or_dir, folder, key)
+            with shelf.making(name_or_dir) as new:
                 if name_or_dir == "digits":
-                    digits.write(made)
+                    digits.write(new)
                 else:
-                    _mnist(shelf, made, _mirrors(mirrors), patience or Patience())
-                return Dataset(name_or_dir, *shelf.take(made))
+                    _mnist(shelf, new, _mirrors(mirrors), patience or Patience())
+                return Dataset(name_or_dir, *shelf.take(new))
     except OSError as error:
         seen = f"the cache {shelf.folder} cannot be written: {error.strerror or error}"
-        raise CheckError(seen, remedy="make room there, or name another folder in HVLAB_CACHE") from error
+        raise CheckError(
+            seen, remedy="free some space there, or name another folder in HVLAB_CACHE"
+        ) from error
 
 
 @once
@@ -92,14 +94,14 @@ def _given(name: str, shelf: Shelf) -> Dataset:
             f"there is no data set {name!r}, and no such folder",
             remedy=f"{hint}give {', '.join(NAMES)} or a folder with MNIST's four files",
         )
-    with shelf.alone("given"), shelf.making("given") as made:
-        given.copy(source, made)
-        return Dataset(name, *shelf.take(made))
+    with shelf.alone("given"), shelf.making("given") as new:
+        given.copy(source, new)
+        return Dataset(name, *shelf.take(new))
 
 
-def _mirrors(asked: Sequence[str] | None) -> Sequence[str]:
+def _mirrors(requested: Sequence[str] | None) -> Sequence[str]:
     named = re.split(r"[\s,]+", os.environ.get(MIRRORS, "").strip())
-    chosen = list(asked or filter(None, named)) or list(_sets()["mnist"]["mirrors"])
+    chosen = list(requested or filter(None, named)) or list(_sets()["mnist"]["mirrors"])
     for address in chosen:
         if urlsplit(address).scheme not in ("http", "https"):
             raise UsageError(
@@ -108,22 +110,22 @@ def _mirrors(asked: Sequence[str] | None) -> Sequence[str]:
     return chosen
 
 
-def _mnist(shelf: Shelf, made: Path, mirrors: Sequence[str], patience: Patience) -> None:
+def _mnist(shelf: Shelf, new: Path, mirrors: Sequence[str], patience: Patience) -> None:
     """Fetch MNIST and unpack it; what has come stays for the next time where not all of it came."""
     incoming = shelf.folder / ".incoming-mnist"
     incoming.mkdir(exist_ok=True)
     known = _sets()["mnist"]
-    seen = fetch(
-        {name: Wanted(**file) for name, file in known["archives"].items()}, mirrors, incoming, patience
+    errors = fetch(
+        {name: RemoteFile(**file) for name, file in known["archives"].items()}, mirrors, incoming, patience
     )
-    if seen:
-        lines = "".join(f"\n  {mirror}: {'; '.join(told)}" for mirror, told in seen.items())
+    if errors:
+        lines = "".join(f"\n  {mirror}: {'; '.join(texts)}" for mirror, texts in errors.items())
         raise CheckError(
             f"MNIST could not be fetched:{lines}",
             remedy="bring the four files and say --data DIR, or use --data digits, which needs no network; "
             f"{MIRRORS} names other mirrors",
         )
     for name in idx.FILES:
-        with gzip.open(incoming / f"{name}.gz") as source, (made / name).open("wb") as file:
+        with gzip.open(incoming / f"{name}.gz") as source, (new / name).open("wb") as file:
             shutil.copyfileobj(source, file)
     shutil.rmtree(incoming)

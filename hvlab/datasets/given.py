@@ -20,11 +20,11 @@ def copy(source: Path, folder: Path) -> None:
 
     Raises UsageError that names the file that lacks, cannot be read or is no IDX file.
     """
-    found = {name: _find(source, name) for name in idx.FILES}
-    lacking = [name for name, path in found.items() if path is None]
-    if lacking:
-        raise UsageError(f"{source} has no {', no '.join(lacking)}", remedy=_NAMES)
-    for name, path in found.items():
+    files = {name: _find(source, name) for name in idx.FILES}
+    missing = [name for name, path in files.items() if path is None]
+    if missing:
+        raise UsageError(f"{source} has no {', no '.join(missing)}", remedy=_NAMES)
+    for name, path in files.items():
         if path is not None:
             _unpack(path, folder / name)
     try:

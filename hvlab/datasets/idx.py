@@ -19,7 +19,7 @@ _BLOCK = 1 << 20
 
 
 class FormatError(ValueError):
-    """A file is not what its name says; the text names it and what was seen."""
+    """A file is not what its name says; the text names it and what is wrong."""
 
 
 def shape(path: Path) -> tuple[int, ...]:
@@ -36,10 +36,10 @@ def shape(path: Path) -> tuple[int, ...]:
     magic, *dimensions = struct.unpack(f">{count + 1}I", header)
     if magic != _MAGIC[kind]:
         raise FormatError(f"{path.name}: begins with 0x{magic:08x}, not 0x{_MAGIC[kind]:08x}")
-    wanted, found = len(header) + math.prod(dimensions), path.stat().st_size
-    if found != wanted:
-        told = "x".join(map(str, dimensions))
-        raise FormatError(f"{path.name}: {found} bytes, but its header says {told}, so {wanted} bytes")
+    expected, size = len(header) + math.prod(dimensions), path.stat().st_size
+    if size != expected:
+        shape = "x".join(map(str, dimensions))
+        raise FormatError(f"{path.name}: {size} bytes, but its header says {shape}, so {expected} bytes")
     return tuple(dimensions)
 
 
@@ -57,8 +57,8 @@ def check(folder: Path) -> None:
             raise FormatError(f"{labels}: there is a label {highest}; 0 to {CLASSES - 1} can be")
         pictures[images] = f"{rows}x{columns}"
     if len(set(pictures.values())) > 1:
-        told = ", ".join(f"{name} {size}" for name, size in pictures.items())
-        raise FormatError(f"the images differ in size: {told}")
+        sizes = ", ".join(f"{name} {size}" for name, size in pictures.items())
+        raise FormatError(f"the images differ in size: {sizes}")
 
 
 def _highest(labels: Path) -> int:

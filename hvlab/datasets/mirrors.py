@@ -19,7 +19,7 @@ _PARTIAL = 206
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RemoteFile:
     """A file that the mirrors have: its length and its sha256 in hex."""
 
     bytes: int
@@ -37,37 +37,37 @@ class Patience:
 class MirrorError(Exception):
     """A mirror did not give a file; ``dead`` tells that it will give no other either."""
 
-    def __init__(self, seen: str, *, dead: bool = False) -> None:
-        super().__init__(seen)
+    def __init__(self, message: str, *, dead: bool = False) -> None:
+        super().__init__(message)
         self.dead = dead
 
 
 def fetch(
-    wanted: Mapping[str, Wanted], mirrors: Sequence[str], folder: Path, patience: Patience
+    files: Mapping[str, RemoteFile], mirrors: Sequence[str], folder: Path, patience: Patience
 ) -> dict[str, list[str]]:
-    """Bring the wanted files into ``folder``; return what was seen at each mirror where some are lacking.
+    """Fetch the files into ``folder``; return each mirror's errors where some are still missing.
 
     It is empty when all are there. A file that is there stays; one that was begun is gone on with.
     """
-    seen: dict[str, list[str]] = {mirror: [] for mirror in mirrors}
-    lacking = {name: file for name, file in wanted.items() if not _there(folder / name, file)}
+    errors: dict[str, list[str]] = {mirror: [] for mirror in mirrors}
+    missing = {name: file for name, file in files.items() if not _there(folder / name, file)}
     for mirror in mirrors:
-        for name, file in list(lacking.items()):
+        for name, file in list(missing.items()):
             try:
                 _take(f"{mirror.rstrip('/')}/{name}", folder / name, file, patience)
-                del lacking[name]
+                del missing[name]
             except MirrorError as error:
-                seen[mirror].append(f"{name}: {error}")
+                errors[mirror].append(f"{name}: {error}")
                 if error.dead:
                     break
-    return seen if lacking else {}
+    return errors if missing else {}
 
 
-def _there(path: Path, file: Wanted) -> bool:
+def _there(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and sha256(path) == file.sha256
 
 
-def _take(url: str, path: Path, file: Wanted, patience: Patience) -> None:
+def _take(url: str, path: Path, file: RemoteFile, patience: Patience) -> None:
     """Bring one file; begin anew where what another mirror began does not fit."""
     part = path.with_name(f"{path.name}.part")
     begun = part.stat().st_size if part.is_file() else 0
@@ -75,14 +75,14 @@ def _take(url: str, path: Path, file: Wanted, patience: Patience) -> None:
     _load(url, part, begun, file, patience)
     if begun and sha256(part) != file.sha256:
         _load(url, part, 0, file, patience)
-    found = sha256(part)
-    if found != file.sha256:
+    digest = sha256(part)
+    if digest != file.sha256:
         part.unlink()
-        raise MirrorError(f"its sha256 is {found}, not {file.sha256}")
+        raise MirrorError(f"its sha256 is {digest}, not {file.sha256}")
     part.rename(path)
 
 
-def _load(url: str, part: Path, begun: int, file: Wanted, patience: Patience) -> None:
+def _load(url: str, part: Path, begun: int, file: RemoteFile, patience: Patience) -> None:
     """Fetch what ``part`` lacks from byte ``begun`` on, or all of it where the mirror gives no parts."""
     end = time.monotonic() + patience.file
     with _told(patience), _opener(begun).open(url, timeout=patience.silence) as answer:
@@ -97,8 +97,8 @@ def _load(url: str, part: Path, begun: int, file: Wanted, patience: Patience) ->
                     raise MirrorError(f"it goes on beyond {file.bytes} bytes")
                 out.write(block)
                 if time.monotonic() > end:
-                    told = f"only {length} of {file.bytes} bytes came in {patience.file:g} s"
-                    raise MirrorError(told, dead=True)
+                    problem = f"only {length} of {file.bytes} bytes came in {patience.file:g} s"
+                    raise MirrorError(problem, dead=True)
     if length < file.bytes:
         raise MirrorError(f"only {length} of {file.bytes} bytes came")
 
@@ -120,5 +120,5 @@ def _told(patience: Patience) -> Iterator[None]:
     except (URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         silent = f"no answer within {patience.silence:g} s"
-        told = silent if isinstance(reason, TimeoutError) else str(reason) or type(reason).__name__
-        raise MirrorError(told, dead=True) from error
+        problem = silent if isinstance(reason, TimeoutError) else str(reason) or type(reason).__name__
+        raise MirrorError(problem, dead=True) from error

@@ -61,27 +61,27 @@ class Shelf:
     @contextmanager
     def making(self, name: str) -> Iterator[Path]:
         """Give whoever holds ``name`` an empty folder to make a set in; it is gone afterwards."""
-        made = self.folder / f".new-{name}"
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
+        new = self.folder / f".new-{name}"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
         try:
-            yield made
+            yield new
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(new, ignore_errors=True)
 
-    def take(self, made: Path) -> tuple[Path, str]:
-        """Put the four files of ``made`` in their place; return where that is, and their key."""
-        key = key_of({name: sha256(made / name) for name in FILES})
+    def take(self, new: Path) -> tuple[Path, str]:
+        """Put the four files of ``new`` in their place; return where that is, and their key."""
+        key = key_of({name: sha256(new / name) for name in FILES})
         folder = self.folder / key
         with self.alone(key):
             if self.find(key) is None:
                 shutil.rmtree(folder, ignore_errors=True)
-                made.rename(folder)
+                new.rename(folder)
         return folder, key
 
 
 def archive(folder: Path) -> Path:
-    """Return one compressed file with the four files of a set, made beside it where it is not there yet."""
+    """Return one compressed file with the four files of a set, made beside it unless it is there."""
     packed = folder.with_name(f"{folder.name}.tar.gz")
     with Shelf(folder.parent.parent).alone(folder.name):
         if not packed.is_file():
