@@ -31,7 +31,9 @@ def test_finished_stages_are_not_repeated(tmp_path: Path) -> None:
     assert "ended with status 1" in build(tmp_path, one, two)["msg"]
     (tmp_path / "ready").touch()
     assert build(tmp_path, one, two)["ran"] == ["two"]
-    assert build(tmp_path, one, two)["ran"] == []
+    again = build(tmp_path, one, two)
+    assert (again["ran"], again["changed"]) == ([], False)
+    assert build(tmp_path, one, two, _ansible_check_mode=True)["changed"] is False
     assert build(tmp_path, (*one, "other"), two)["ran"] == ["one", "two"]
     assert build(tmp_path, (*one, "other"), two, env={"A": "b"})["ran"] == ["one", "two"]
 

@@ -29,7 +29,7 @@ author: [the hvlab authors]
 """
 
 EXAMPLES = """
-- name: Build it
+- name: Build the thing
   hvlab_build:
     path: /var/tmp/hvlab-build/thing
     stages:
@@ -38,7 +38,11 @@ EXAMPLES = """
 """
 
 RETURN = """
-ran: {description: The stages that ran now., type: list, elements: str, returned: success}
+ran:
+  description: The stages that ran now, or would run in check mode. Empty when nothing changed.
+  type: list
+  elements: str
+  returned: success
 log: {description: Path of the log., type: str, returned: always}
 """
 
@@ -80,6 +84,15 @@ def remedy(text: str, path: str) -> str:
         if re.search(pattern, text):
             return advice.format(path=path)
     return "read the log"
+
+
+def read(path: str) -> str:
+    """Return the text of a file, empty when there is no such file."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
 
 
 class Build:
@@ -141,16 +154,20 @@ class Build:
             how = "signal {} (Killed)".format(-status) if status < 0 else "status {}".format(status)
             self.fail("stage {} ended with {}:".format(stage["name"], how), tail(self.log, LAST_LINES))
 
-    def stages(self) -> list[str]:
-        """Run the stages that have no stamp of this content; return their names."""
-        ran, chain = [], json.dumps(self.module.params["env"], sort_keys=True)
+    def pending(self) -> list[tuple[dict[str, Any], str, str]]:
+        """Return the stages still to run, each with the path and the text of its stamp."""
+        pending, chain = [], json.dumps(self.module.params["env"], sort_keys=True)
         for stage in self.module.params["stages"]:
             chain = hashlib.sha256(json.dumps([chain, stage], sort_keys=True).encode()).hexdigest()
             stamp = os.path.join(self.path, "done-" + stage["name"])
-            if os.path.exists(stamp):
-                with open(stamp) as file:
-                    if file.read() == chain:
-                        continue
+            if read(stamp) != chain:
+                pending.append((stage, stamp, chain))
+        return pending
+
+    def stages(self) -> list[str]:
+        """Run the stages that are pending; return their names."""
+        ran = []
+        for stage, stamp, chain in self.pending():
             self.run(stage)
             with open(stamp, "w") as file:
                 file.write(chain)
@@ -182,15 +199,14 @@ def main() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     build = Build(module)
     if module.check_mode:
-        module.exit_json(
-            changed=True, ran=[stage["name"] for stage in module.params["stages"]], log=build.log
-        )
+        ran = [stage["name"] for stage, _, _ in build.pending()]
+        module.exit_json(changed=bool(ran), ran=ran, log=build.log)
     try:
         build.hold()
         ran = build.stages()
     except OSError as error:
         build.fail(str(error))
-    module.exit_json(changed=True, ran=ran, log=build.log)
+    module.exit_json(changed=bool(ran), ran=ran, log=build.log)
 
 
 if __name__ == "__main__":
