@@ -87,7 +87,8 @@ def texts(value: Any) -> Iterator[str]:
 
 def tasks() -> Iterator[tuple[str, Task]]:
     """Every task and handler of every role and playbook, with the place it stands in."""
-    for path in sorted(ROOT.glob("roles/*/tasks/**/*.yml")) + sorted(ROOT.glob("roles/*/handlers/*.yml")):
+    lists = ("roles/*/tasks/**/*.yml", "roles/*/handlers/*.yml", "playbooks/tasks/*.yml")
+    for path in (path for pattern in lists for path in sorted(ROOT.glob(pattern))):
         for task in flatten(load(path)):
             yield str(path.relative_to(ROOT)), task
     for path in playbooks():

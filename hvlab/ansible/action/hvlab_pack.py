@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The controller's part of hvlab_pack: the key, the cache, and the way between cache and host."""
+"""The controller's part of hvlab_pack: the key, the cache, the host that builds, and the way to and fro."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import os
 import tarfile
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
+
+    ``states`` are the results of state present, in the order of the play's hosts. A host that has the pack
+    already is preferred, for it need not build. Hosts that could unpack it from the cache have no part in it.
+    """
+    same = [state for state in states if state.get("key") == key and not state["cached"]]
+    missing = [state["host"] for state in same if state["status"] == "missing"]
+    installed = [state["host"] for state in same if state["status"] != "missing"]
+    return str((installed + missing)[0]) if missing else ""
+
+
 class Archive:
     """One pack in the controller's cache: the archive, and beside it a file with its sha256."""
 
@@ -46,12 +59,13 @@ class Archive:
 
     def marker(self) -> dict[str, Any]:
         """Return the marker inside; raise AnsibleActionFail when the archive is not what was saved."""
-        wanted = self.sum_path.read_text(encoding="utf-8").split()[0]
-        found = file_sha256(self.path)
-        if found != wanted:
+        expected = self.sum_path.read_text(encoding="utf-8").split()[0]
+        actual = file_sha256(self.path)
+        if actual != expected:
             raise AnsibleActionFail(
-                f"{self.path} in the controller's cache is damaged: its sha256 is {found}, "
-                f"it was saved with {wanted}.\nTo go on: rm {self.path} and run again; it is then built anew."
+                f"{self.path} in the controller's cache is damaged: "
+                f"its sha256 is {actual}, it was saved with {expected}.\n"
+                f"To go on: rm {self.path} and run again; it is then built anew."
             )
         with tarfile.open(self.path, "r:gz") as tar:
             member = tar.next()
@@ -79,7 +93,7 @@ class Archive:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Install a pack on the task's host, or save one from there."""
+    """Install a pack on the task's host, elect the host that builds it, or save it from there."""
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         """Run the task for one host."""
@@ -87,23 +101,44 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.vars = task_vars
         _, self.args = self.validate_argument_spec(
             argument_spec={
-                "state": {"choices": ["present", "saved"], "default": "present"},
-                "name": {"required": True},
-                "path": {"type": "path", "required": True},
-                "inputs": {"type": "dict", "required": True},
+                "state": {"choices": ["present", "elected", "saved"], "default": "present"},
+                "registered": {},
+                "name": {},
+                "path": {"type": "path"},
+                "inputs": {"type": "dict"},
                 "needs": {"type": "list", "elements": "path", "default": []},
                 "version": {"default": ""},
                 "builder": {"default": ""},
-            }
+            },
+            required_if=[
+                ("state", "present", ("name", "path", "inputs")),
+                ("state", "saved", ("name", "path", "inputs")),
+                ("state", "elected", ("registered",)),
+            ],
         )
         self.host = task_vars["inventory_hostname"]
+        if self.args["state"] == "elected":
+            return self._elected()
         self.key = ""
         state = self._step("check", needs=self.args["needs"])
         self.inputs = {**self.args["inputs"], "needs": self._needs(state["needs"])}
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
-        done = self._save() if self.args["state"] == "saved" else self._present(state)
-        return {"host": self.host, "key": self.key, "cached": self.archive.cached(), **done}
+        result = self._save() if self.args["state"] == "saved" else self._present(state)
+        return {"host": self.host, "key": self.key, "cached": self.archive.cached(), **result}
+
+    def _elected(self) -> dict[str, Any]:
+        """Elect among the hosts of the batch. All of them ran state present before, so all elect alike."""
+        name, hostvars = self.args["registered"], self.vars["hostvars"]
+        own = hostvars[self.host][name]
+        states = [hostvars[host].get(name, {}) for host in self.vars["ansible_play_batch"]]
+        builder = elect(states, own["key"])
+        return {
+            "changed": False,
+            "builder": builder,
+            "build": builder == self.host and own["status"] == "missing",
+            "save": builder == self.host,
+        }
 
     def _needs(self, keys: dict[str, str | None]) -> list[str]:
         absent = sorted(path for path, key in keys.items() if key is None)
@@ -120,17 +155,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             module_name="hvlab_pack", module_args=args, task_vars=self.vars
         )
         if result.get("failed"):
-            seen = str(result.get("msg"))
-            remedy = "free space there" if "No space left" in seen else f"rm -r {self.args['path']} there"
+            problem = str(result.get("msg"))
+            remedy = "free space there" if "No space left" in problem else f"rm -r {self.args['path']} there"
             raise AnsibleActionFail(
-                f"{self.host}: {step} {self.args['path']}: {seen}.\nTo go on: {remedy} and run again.",
+                f"{self.host}: {step} {self.args['path']}: {problem}.\nTo go on: {remedy} and run again.",
                 result=result,
             )
         return result
 
     def _present(self, state: dict[str, Any]) -> dict[str, Any]:
-        there = state["marker"]
-        if there.get("key") == self.key and all(there.get(of) == state[of] for of in ("files", "bytes")):
+        marker = state["marker"]
+        if marker.get("key") == self.key and all(marker.get(of) == state[of] for of in ("files", "bytes")):
             return {"changed": False, "status": "installed"}
         if not self.archive.cached():
             return self._missing()
@@ -140,13 +175,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": True, "status": "unpacked"}
 
     def _missing(self) -> dict[str, Any]:
-        if not self.args["builder"]:
+        builder = self.args["builder"]
+        if not builder:
             return {"changed": False, "status": "missing"}
         if self._task.check_mode:
             return {"changed": True, "status": "unpacked"}
         raise AnsibleActionFail(
-            f"{self.host}: {self.args['name']} is not in the controller's cache; "
-            f"{self.args['builder']} was to build it: see its error above, then run again."
+            f"{self.host}: there is no pack of {self.args['name']}, for {builder} failed to build it.\n"
+            f"To go on: see the error of {builder} above, and run again."
         )
 
     def _room(self, free: int, unpacked: int) -> None:
@@ -183,16 +219,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "inputs": self.inputs,
         }
         reader = self._get_remote_user() or "root"
-        made = self._step("save", marker=marker, reader=reader)
+        packed = self._step("save", marker=marker, reader=reader)
         with self.archive.incoming() as file:
-            self._connection.fetch_file(made["archive"], str(file))
-            found = file_sha256(file)
-            if found != made["sha256"]:
+            self._connection.fetch_file(packed["archive"], str(file))
+            sha256 = file_sha256(file)
+            if sha256 != packed["sha256"]:
                 raise AnsibleActionFail(
-                    f"{self.host}: {made['archive']} arrived damaged on the controller "
-                    f"(sha256 {found}, there {made['sha256']}).\n"
+                    f"{self.host}: {packed['archive']} arrived damaged on the controller "
+                    f"(sha256 {sha256}, there {packed['sha256']}).\n"
                     f"To go on: see that {file.parent} has room, and run again."
                 )
-            self.archive.take(file, found)
-        self._step("forget", archive=made["archive"])
+            self.archive.take(file, sha256)
+        self._step("forget", archive=packed["archive"])
         return {"changed": True, "status": "saved"}

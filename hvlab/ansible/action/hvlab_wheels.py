@@ -17,6 +17,9 @@ from hvlab.ansible.action.hvlab_pack import file_sha256, pack_key
 from hvlab.paths import cache_dir
 
 PIP_SECONDS = 1800
+# pip takes platforms as they stand: a wheel for an older C library has another name.
+GLIBC_MINORS = range(31, 4, -1)
+OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 
 
 def pip_download(arguments: list[str]) -> str:
@@ -31,6 +34,12 @@ def pip_download(arguments: list[str]) -> str:
     return text[text.rfind("ERROR: ") :] if "ERROR: " in text else text[-1000:] or f"status {done.returncode}"
 
 
+def platforms(architecture: str) -> list[str]:
+    """Return the names that wheels for Linux on this architecture may have, the newest C library first."""
+    names = [*(f"manylinux_2_{minor}" for minor in GLIBC_MINORS), *OLD_NAMES]
+    return [f"{name}_{architecture}" for name in names]
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Download packages for a host's Python and platform into one tar file."""
 
@@ -42,14 +51,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "name": {"required": True},
                 "requirements": {"required": True},
                 "python": {"required": True},
-                "platforms": {"type": "list", "elements": "str", "required": True},
+                "architecture": {"required": True},
                 "deps": {"type": "bool", "default": True},
                 "folder": {"type": "path"},
                 "fallback_index": {"default": ""},
             }
         )
         self.host = task_vars["inventory_hostname"]
-        inputs = {name: self.args[name] for name in ("requirements", "python", "platforms", "deps")}
+        self.platforms = platforms(self.args["architecture"])
+        inputs = {name: self.args[name] for name in ("requirements", "python", "deps")}
+        inputs["platforms"] = self.platforms
         path = cache_dir() / "wheels" / f"{self.args['name']}-{pack_key(self.args['name'], inputs)}.tar"
         if not path.is_file() and not self._task.check_mode:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,23 +74,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": False, "path": str(path), "sha256": file_sha256(path) if path.is_file() else ""}
 
     def _download(self, folder: Path) -> None:
-        wanted = folder / "requirements.txt"
-        wanted.write_text(self.args["requirements"], encoding="utf-8")
-        argv = ["--dest", str(folder / "packages"), "--requirement", str(wanted)]
+        requirements = folder / "requirements.txt"
+        requirements.write_text(self.args["requirements"], encoding="utf-8")
+        argv = ["--dest", str(folder / "packages"), "--requirement", str(requirements)]
         argv += ["--python-version", self.args["python"]]
-        for platform in self.args["platforms"]:
+        for platform in self.platforms:
             argv += ["--platform", platform]
         argv += ["--only-binary=:all:"] if self.args["deps"] else ["--no-deps"]
         if self.args["folder"]:
             argv += ["--find-links", self.args["folder"]]
-        seen = []
+        problems = []
         for index in ["", self.args["fallback_index"]]:
             extra = ["--extra-index-url", index] if index else []
             problem = pip_download(argv + extra)
             if not problem:
                 return
-            seen.append(f"pip download {' '.join(extra)}: {problem}")
-        lines = "".join(f"\n  {line}" for line in seen)
+            problems.append(f"pip download {' '.join(extra)}: {problem}")
+        lines = "".join(f"\n  {line}" for line in problems)
         raise AnsibleActionFail(
             f"{self.host}: the controller's pip does not get {self.args['name']} for Python "
             f"{self.args['python']}:{lines}\n"

@@ -6,37 +6,61 @@ from __future__ import annotations
 
 DOCUMENTATION = """
 module: hvlab_pack
-short_description: Install a folder that was built before, or save one that was just built
+short_description: Install a folder that one host built, elect that host, or save what it built
 description:
   - A pack is a folder with a marker file in it. Its key is a hash of everything that went into the build.
   - C(present) leaves a folder alone that holds the key and all its files, else unpacks the pack of the
-    controller's cache, else reports C(missing). C(saved) marks a folder and fetches it into the cache.
+    controller's cache, else reports C(missing).
+  - C(elected) comes next, in a task of its own. One host of the batch that runs hands the pack to those that
+    miss it; a host that has it already saves it, else the first one builds. It contacts no host, and counts
+    on a strategy that ends a task on all hosts before the next one, as C(linear) does.
+  - C(saved) marks a folder and fetches it into the cache.
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
-  state: {description: What is wanted., type: str, choices: [present, saved], default: present}
-  name: {description: Name of the pack., type: str, required: true}
-  path: {description: The folder., type: path, required: true}
-  inputs: {description: Everything that goes into the build. It makes the key., type: dict, required: true}
+  state: {description: The step., type: str, choices: [present, elected, saved], default: present}
+  name: {description: Name of the pack; only C(elected) does without., type: str}
+  path: {description: The folder; only C(elected) does without., type: path}
+  inputs:
+    description: Everything that goes into the build. It makes the key. Only C(elected) does without.
+    type: dict
   needs: {description: Packed folders it is built on. Their keys go into the key., type: list, elements: path}
   version: {description: What is packed; kept in the marker., type: str, default: ""}
-  builder: {description: The host that was to build it; a missing pack is an error., type: str, default: ""}
+  builder: {description: The host that was elected. A missing pack is an error then., type: str, default: ""}
+  registered:
+    description: With C(elected), the variable that the task with C(present) registered its result in.
+    type: str
 author: [the hvlab authors]
 """
 
 EXAMPLES = """
-- name: Install Open MPI where it was built before
+- name: Install the pack of Open MPI, where there is one
   hvlab_pack:
     name: openmpi
     path: /opt/hvlab/openmpi/4.1.8
     inputs: {version: 4.1.8, flags: [--with-hwloc=internal]}
   register: openmpi_pack
+
+- name: Choose the host that builds Open MPI
+  hvlab_pack:
+    state: elected
+    registered: openmpi_pack
+  register: election
+  when: not openmpi_pack.cached
+
+# playbooks/tasks/pack.yml has all the steps.
 """
 
 RETURN = """
-host: {description: The host., type: str, returned: always}
-status: {description: C(installed), C(unpacked), C(missing) or C(saved)., type: str, returned: always}
-key: {description: First 16 hex digits of the hash of name and inputs., type: str, returned: always}
-cached: {description: Whether the controller's cache has the pack., type: bool, returned: always}
+host: {description: The host., type: str, returned: with present and saved}
+status:
+  description: What was there or was done, as C(installed), C(unpacked), C(missing) or C(saved).
+  type: str
+  returned: with present and saved
+key: {description: 16 hex digits that stand for name and inputs., type: str, returned: with present and saved}
+cached: {description: Whether the cache has the pack., type: bool, returned: with present and saved}
+builder: {description: The host elected; empty when no host misses it., type: str, returned: with elected}
+build: {description: Whether this host builds the pack., type: bool, returned: with elected}
+save: {description: Whether this host saves the pack., type: bool, returned: with elected}
 """
 
 import hashlib

@@ -1,0 +1,128 @@
+"""Build once, install everywhere: the shared tasks, played on three hosts that are folders here."""
+
+import getpass
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHANGED = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
+PLAYBOOK = f"""
+- name: Install the tool
+  hosts: all
+  gather_facts: false
+  serial: "{{{{ batch | default('100%') }}}}"
+  tasks:
+    - name: Build the tool once and install it everywhere
+      ansible.builtin.import_tasks: {ROOT}/playbooks/tasks/pack.yml
+      vars:
+        pack_label: the tool
+        pack_name: tool
+        pack_path: "{{{{ folder }}}}/{{{{ inventory_hostname }}}}/tool"
+        pack_inputs: {{system: "{{{{ 'other' if inventory_hostname == 'n3' else 'one' }}}}"}}
+        pack_version: "1"
+        pack_build_dir: "{{{{ folder }}}}/{{{{ inventory_hostname }}}}/build"
+        pack_tasks: "{{{{ folder }}}}/build.yml"
+"""
+BUILD = """
+- name: Break the build
+  ansible.builtin.assert:
+    that: inventory_hostname != broken | default('')
+
+- name: Write who built it
+  hvlab_files:
+    files:
+      - {path: "{{ pack_path }}/builder", content: "{{ inventory_hostname }}"}
+      - {path: "{{ folder }}/{{ inventory_hostname }}/has-built", content: ""}
+"""
+
+
+class Hosts:
+    """Three hosts, each a folder: n1 and n2 of one system, n3 of another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.cache = folder, folder / "cache"
+        (folder / "site.yml").write_text(PLAYBOOK)
+        (folder / "build.yml").write_text(BUILD)
+
+    def play(self, *words: str, expect: int = 0, **variables: str) -> str:
+        """Run the playbook and return what it printed."""
+        own = {
+            "ansible_connection": "local", "ansible_python_interpreter": sys.executable,
+            "ansible_user": getpass.getuser(), "folder": str(self.folder),
+        }  # fmt: skip
+        program = str(Path(sys.executable).parent / "ansible-playbook")
+        done = subprocess.run(
+            [program, "site.yml", "-i", "n1,n2,n3,", "-e", json.dumps(own | variables), *words],
+            cwd=self.folder,
+            env=os.environ
+            | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "HVLAB_CACHE": str(self.cache), "COLUMNS": "500"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done.stdout
+
+    def builders(self) -> dict[str, str]:
+        """Return, for each host that has the tool, which host built it."""
+        return {path.parts[-3]: path.read_text() for path in sorted(self.folder.glob("n?/tool/builder"))}
+
+    def built(self) -> list[str]:
+        """Return the hosts that have built since the last call."""
+        marks = sorted(self.folder.glob("n?/has-built"))
+        for mark in marks:
+            mark.unlink()
+        return [mark.parent.name for mark in marks]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Hosts:
+    return Hosts(tmp_path)
+
+
+def test_one_host_of_each_system_builds(hosts: Hosts) -> None:
+    assert CHANGED.findall(hosts.play("--check"))[0][1] != "0"
+    assert (hosts.builders(), hosts.built()) == ({}, [])
+    hosts.play()
+    assert hosts.builders() == {"n1": "n1", "n2": "n1", "n3": "n3"}
+    assert hosts.built() == ["n1", "n3"]
+    assert not list(hosts.folder.glob("n?/build/*"))
+    assert CHANGED.findall(hosts.play()) == [("n1", "0"), ("n2", "0"), ("n3", "0")]
+
+
+def test_a_host_that_has_it_saves_it_for_the_others(hosts: Hosts) -> None:
+    hosts.play("--limit", "n2")
+    assert hosts.built() == ["n2"]
+    shutil.rmtree(hosts.cache)
+    hosts.play()
+    assert hosts.builders() == {"n1": "n2", "n2": "n2", "n3": "n3"}
+    assert hosts.built() == ["n3"]
+
+
+def test_hosts_one_after_the_other_build_once(hosts: Hosts) -> None:
+    hosts.play(batch="1")
+    assert hosts.builders() == {"n1": "n1", "n2": "n1", "n3": "n3"}
+    assert hosts.built() == ["n1", "n3"]
+
+
+def test_a_failed_build_is_named_by_those_who_wait_for_it(hosts: Hosts) -> None:
+    printed = " ".join(hosts.play(expect=2, broken="n1").split())
+    assert "n2: there is no pack of tool, for n1 failed to build it" in printed
+    assert hosts.builders() == {"n3": "n3"}
+
+
+def test_a_damaged_pack_is_not_installed(hosts: Hosts) -> None:
+    hosts.play("--limit", "n1")
+    archive = next((hosts.cache / "packs").glob("tool-*.tar.gz"))
+    archive.write_bytes(archive.read_bytes()[:-1])
+    printed = hosts.play("--limit", "n2", expect=2)
+    assert f"{archive} in the controller's cache is damaged" in " ".join(printed.split())
+    assert hosts.builders() == {"n1": "n1"}
