@@ -44,15 +44,15 @@ def local_archives(folder: Path, name: str, version: str) -> list[Path]:
     return [folder / entry for entry in names if (folder / entry).is_file()]
 
 
-def check_sum(path: Path, wanted: str) -> str:
+def check_sum(path: Path, expected: str) -> str:
     """Return the sha256 of a file; raise AnsibleActionFail when another one is known for it."""
-    found = file_sha256(path)
-    if wanted and found != wanted:
+    actual = file_sha256(path)
+    if expected and actual != expected:
         raise AnsibleActionFail(
-            f"{path} is not what it should be: its sha256 is {found}, expected {wanted}.\n"
+            f"{path} is not what it should be: its sha256 is {actual}, expected {expected}.\n"
             "Nothing was built from it. To go on: delete it and get it again, or correct the checksum."
         )
-    return found
+    return actual
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -89,11 +89,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"To go on: set {self.name}_version to another version."
             )
         self.cache = cache_dir() / "sources"
-        told = {name: self.args[name] for name in ("version", "ways", "url", "platform", "at_least", "below")}
-        self.memory = self.cache / f"{self.name}-{pack_key(self.name, told)}.json"
+        choice = {
+            name: self.args[name] for name in ("version", "ways", "url", "platform", "at_least", "below")
+        }
+        self.memory = self.cache / f"{self.name}-{pack_key(self.name, choice)}.json"
         self.tried: list[str] = []
-        found = self._find()
-        return {"changed": False, **found._asdict(), "path": str(found.path), "tried": self.tried}
+        source = self._find()
+        return {"changed": False, **source._asdict(), "path": str(source.path), "tried": self.tried}
 
     def _find(self) -> Source:
         remembered = None if self.args["refresh"] else self._remembered()
@@ -101,18 +103,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if remembered and way != "file":
                 return remembered
             try:
-                found: Source = getattr(self, f"_from_{way}")()
+                source: Source = getattr(self, f"_from_{way}")()
             except NotThisWay as why:
                 self.tried.append(f"{self.name} {self.version}: {way}: {why}")
                 if not remembered:
                     self._display.display(self.tried[-1])
                 continue
-            self._remember(found)
-            if found.version != self.version:
+            self._remember(source)
+            if source.version != self.version:
                 self._display.warning(
-                    f"{self.name} {found.version} ({found.way}) stands in for {self.version}"
+                    f"{self.name} {source.version} ({source.way}) stands in for {self.version}"
                 )
-            return found
+            return source
         lines = "".join(f"\n  {line}" for line in self.tried)
         raise AnsibleActionFail(
             f"{self.vars['inventory_hostname']}: no source of {self.name} {self.version} was found:{lines}\n"
@@ -128,37 +130,41 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except (OSError, ValueError, KeyError):
             return None
 
-    def _remember(self, found: Source) -> None:
-        if found.way == "file" or self._task.check_mode:
+    def _remember(self, source: Source) -> None:
+        if source.way == "file" or self._task.check_mode:
             return
-        kept = {"version": found.version, "file": found.path.name, "sha256": found.sha256, "way": found.way}
+        kept = {
+            "version": source.version,
+            "file": source.path.name,
+            "sha256": source.sha256,
+            "way": source.way,
+        }
         self.memory.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
     def _from_file(self) -> Source:
         folder = Path(self.args["folder"] or "")
-        found = local_archives(folder, self.name, self.version)
-        if not found:
+        archives = local_archives(folder, self.name, self.version)
+        if not archives:
             raise NotThisWay(f"no {self.name}-{self.version}.tar.* in {folder}")
-        pinned = found[0].name == (self.args["url"] or "").rpartition("/")[2]
-        return Source(
-            self.version, found[0], check_sum(found[0], self.args["checksum"] if pinned else ""), "file"
-        )
+        pinned = archives[0].name == (self.args["url"] or "").rpartition("/")[2]
+        sha256 = check_sum(archives[0], self.args["checksum"] if pinned else "")
+        return Source(self.version, archives[0], sha256, "file")
 
     def _from_url(self) -> Source:
-        url, wanted = self.args["url"], self.args["checksum"]
-        if not wanted:
+        url, expected = self.args["url"], self.args["checksum"]
+        if not expected:
             raise NotThisWay("no sha256 is known for this version")
         path = self.cache / url.rpartition("/")[2]
         if path.is_file():
-            return Source(self.version, path, check_sum(path, wanted), "url")
+            return Source(self.version, path, check_sum(path, expected), "url")
         if self._task.check_mode:
-            return Source(self.version, path, wanted, "url")
+            return Source(self.version, path, expected, "url")
         self.cache.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.cache)
         try:
             with os.fdopen(handle, "wb") as file:
                 shutil.copyfileobj(open_url(url, timeout=CONNECT_SECONDS), file)
-            sha256 = check_sum(Path(name), wanted)
+            sha256 = check_sum(Path(name), expected)
             Path(name).replace(path)
         except OSError as error:
             raise NotThisWay(f"{url}: {getattr(error, 'reason', None) or error}") from error
@@ -173,11 +179,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return Source(self.version, path, self.args["checksum"], "pip")
             self.cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".incoming-", dir=self.cache) as folder:
-                wanted = Path(folder, "requirements.txt")
+                pins = Path(folder, "requirements.txt")
                 pin = f" --hash=sha256:{self.args['checksum']}" if self.args["checksum"] else ""
-                wanted.write_text(f"{self.name}=={self.version}{pin}\n", encoding="utf-8")
+                pins.write_text(f"{self.name}=={self.version}{pin}\n", encoding="utf-8")
                 problem = pip_download(
-                    ["--no-deps", "--no-binary", self.name, "--dest", folder, "--requirement", str(wanted)]
+                    ["--no-deps", "--no-binary", self.name, "--dest", folder, "--requirement", str(pins)]
                 )
                 if "DO NOT MATCH THE HASHES" in problem:
                     raise AnsibleActionFail(
@@ -185,26 +191,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     )
                 if problem:
                     raise NotThisWay(problem)
-                found = local_archives(Path(folder), self.name, self.version)[0]
-                found.replace(path)
+                local_archives(Path(folder), self.name, self.version)[0].replace(path)
         return Source(self.version, path, check_sum(path, self.args["checksum"]), "pip")
 
     def _from_distro(self) -> Source:
         if self._task.check_mode:
             return Source(self.version, self.cache, "", "distro")
         reader = self._get_remote_user() or "root"
-        made = self._module(package=self.name, reader=reader)
-        if "problem" in made:
-            raise NotThisWay(f"{self.vars['inventory_hostname']}: {made['problem']}")
+        download = self._module(package=self.name, reader=reader)
+        if "problem" in download:
+            raise NotThisWay(f"{self.vars['inventory_hostname']}: {download['problem']}")
         try:
-            self._acceptable(made["version"])
+            self._acceptable(download["version"])
             self.cache.mkdir(parents=True, exist_ok=True)
-            suffix = made["archive"].rpartition(".tar.")[2]
-            path = self.cache / f"{self.name}-{made['version']}.tar.{suffix}"
-            self._connection.fetch_file(made["archive"], str(path))
-            return Source(made["version"], path, check_sum(path, made["sha256"]), "distro")
+            suffix = download["archive"].rpartition(".tar.")[2]
+            path = self.cache / f"{self.name}-{download['version']}.tar.{suffix}"
+            self._connection.fetch_file(download["archive"], str(path))
+            return Source(download["version"], path, check_sum(path, download["sha256"]), "distro")
         finally:
-            self._module(forget=made["archive"])
+            self._module(forget=download["archive"])
 
     def _acceptable(self, version: str) -> None:
         if version == self.version:

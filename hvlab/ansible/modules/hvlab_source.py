@@ -10,18 +10,18 @@ short_description: Find the source archive of a program by the first way that wo
 description:
   - Ways are C(file) (a folder on the controller), C(url) (checked against a sha256), C(pip) (the controller's
     pip) and C(distro) (the source package of the host's own distribution, which may be another version).
-  - What was found lies in the controller's cache, and the choice is remembered there.
+  - The archive is kept in the controller's cache, and the choice is remembered there.
   - A checksum that is known and does not match ends the task, it does not lead to the next way.
   - The action plugin of the same name runs on the controller; this file is the way C(distro), on the host.
 options:
   name: {description: Name of the program and of its source package., type: str, required: true}
-  version: {description: The version wanted., type: str, required: true}
+  version: {description: The version asked for., type: str, required: true}
   ways: {description: The ways to try., type: list, elements: str, required: true}
   folder: {description: Folder of way C(file)., type: path}
   url: {description: Address of way C(url)., type: str}
   checksum: {description: The sha256 of what is at the address., type: str, default: ""}
   avoid: {description: Versions that must not be used and why., type: dict, default: {}}
-  at_least: {description: Lowest version that may stand in for the one wanted., type: str, default: "0"}
+  at_least: {description: Lowest version that may stand in for the one asked for., type: str, default: "0"}
   below: {description: Versions that may stand in are lower than this., type: str, default: "9999"}
   platform: {description: The lab's distributions; the choice is remembered for them., type: str, default: ""}
   refresh: {description: Forget the remembered choice., type: bool, default: false}
@@ -29,7 +29,7 @@ author: [the hvlab authors]
 """
 
 EXAMPLES = """
-- name: Find the source
+- name: Find the source of Open MPI
   hvlab_source:
     name: openmpi
     version: 4.1.8
@@ -40,7 +40,7 @@ EXAMPLES = """
 """
 
 RETURN = """
-version: {description: The version found., type: str, returned: success}
+version: {description: The version of the archive., type: str, returned: success}
 path: {description: The archive on the controller., type: str, returned: success}
 sha256: {description: Its sha256., type: str, returned: success}
 way: {description: The way that worked., type: str, returned: success}
@@ -59,7 +59,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 def source_lines() -> dict[str, str]:
     """Return the host's own package sources as sources of source packages: ``{file name: text}``."""
-    found = {}
+    texts = {}
     for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]:
         if not os.path.isfile(path):
             continue
@@ -72,8 +72,8 @@ def source_lines() -> dict[str, str]:
             text = "".join(sorted({re.sub(r"^deb(-src)?\s", "deb-src ", line) + "\n" for line in lines}))
         else:
             continue
-        found[os.path.basename(path)] = text
-    return found
+        texts[os.path.basename(path)] = text
+    return texts
 
 
 def with_sources(folder: str) -> list[str]:
@@ -109,11 +109,11 @@ def download(module: AnsibleModule, package: str, folder: str) -> None:
 
 def describe(folder: str) -> dict[str, str]:
     """Return path, upstream version and sha256 of the archive that the package names."""
-    found = sorted(glob.glob(os.path.join(folder, "*.dsc")))
+    descriptions = sorted(glob.glob(os.path.join(folder, "*.dsc")))
     archives = sorted(glob.glob(os.path.join(folder, "*.orig.tar.*[!c]")))
-    if not found or not archives:
+    if not descriptions or not archives:
         raise ValueError("the source package has no .dsc and .orig.tar file")
-    with open(found[0]) as file:
+    with open(descriptions[0]) as file:
         match = re.search(r"(?m)^Version: (?:\d+:)?(\d+(?:\.\d+)+)", file.read())
     with open(archives[0], "rb") as archive:
         digest = hashlib.sha256(archive.read()).hexdigest()
