@@ -14,12 +14,10 @@ from typing import Any
 
 from hvlab.errors import InventoryError
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_rules import LAB_VARIABLES, Problem, problems
+from hvlab.lab.inventory_rules import LAB_VARIABLES, Problem, not_evaluated, problems
 from hvlab.paths import project_dir
 
-__all__ = ["LAB_VARIABLES", "Host", "Lab", "Problem", "expand", "load", "problems", "report"]
-
-_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+__all__ = ["LAB_VARIABLES", "Host", "Lab", "Problem", "load", "problems", "report"]
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class Host:
         return "gpu" in self.groups
 
     def text(self, name: str) -> str | None:
-        """Return a variable as text with plain ``{{ name }}`` placeholders filled in; None where unset."""
+        """Return a variable as text; None where unset."""
         value = self.vars.get(name)
-        return None if value is None else expand(str(value), self.vars)
+        return None if value is None else str(value)
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,8 @@ class Lab:
     vars: Mapping[str, Any]
 
     def text(self, name: str, default: str) -> str:
-        """Return a variable of the whole lab as text with plain ``{{ name }}`` placeholders filled in."""
-        return expand(str(self.vars.get(name, default)), self.vars)
+        """Return a variable of the whole lab as text."""
+        return str(self.vars.get(name, default))
 
     @property
     def local(self) -> bool:
@@ -83,16 +81,6 @@ class Lab:
         raise KeyError(name)
 
 
-def expand(text: str, variables: Mapping[str, Any]) -> str:
-    """Fill in ``{{ name }}`` from ``variables``. Nothing else of Jinja is evaluated; unknown names stay."""
-    for _ in range(5):
-        filled = _PLACEHOLDER.sub(lambda m: str(variables.get(m.group(1), m.group(0))), text)
-        if filled == text:
-            break
-        text = filled
-    return text
-
-
 def load(path: Path, *, limit: str | None = None) -> Lab:
     """Read the inventory at ``path`` and return its hosts that match ``limit`` (an Ansible pattern).
 
@@ -105,27 +93,31 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     source = path.absolute()
     found = file_problems(source)
     try:
-        listing = _ansible_inventory(source)
+        listing = _listing(source, limit, project_variables())
     except InventoryError:
         if found:
             raise InventoryError(report(source, found)) from None
         raise
     groups = _groups(listing)
-    hostvars: dict[str, dict[str, Any]] = {
-        name: listing["_meta"]["hostvars"].get(name, {}) for name in groups["all"]
-    }
+    meta = listing["_meta"]
+    hostvars: dict[str, dict[str, Any]] = {name: meta["hostvars"].get(name, {}) for name in groups["all"]}
+    for host, failures in meta["failures"].items():
+        found += not_evaluated(host, failures)
     found += problems(hostvars, groups, project_dir() / "roles")
     if found:
         raise InventoryError(report(source, found))
-    names = groups["all"]
-    if limit:
-        chosen = _groups(_ansible_inventory(source, "--limit", limit))["all"]
-        names = [name for name in names if name in chosen]
+    names = [name for name in groups["all"] if name in meta["chosen"]]
     if not names:
         raise InventoryError(
             f"no host of {path} matches --limit {limit}", remedy=f"the hosts are {', '.join(groups['all'])}"
         )
     return _lab(source, [_host(name, hostvars[name], groups) for name in names])
+
+
+def project_variables() -> list[Path]:
+    """Return the files of variables that are the project's own: the inventory's outrank them."""
+    folder = project_dir() / "playbooks/group_vars"
+    return sorted([*folder.glob("all.yml"), *folder.glob("all/*.yml")])
 
 
 def report(source: Path, found: Iterable[Problem]) -> str:
@@ -139,23 +131,29 @@ def report(source: Path, found: Iterable[Problem]) -> str:
     return "\n".join(lines)
 
 
-def _ansible_inventory(source: Path, *options: str) -> dict[str, Any]:
-    command = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(source), "--list", *options]
+def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:
+    """Return what Ansible reads, from a process of its own: Ansible keeps its settings per process."""
+    command = [sys.executable, "-m", "hvlab.inventory_reader", "-i", str(source), "--list"]
+    command += [f"--limit={limit}"] if limit else []
+    command += ["--", *map(str, project_files)]
+    python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {
         "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
         "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
         "ANSIBLE_NOCOLOR": "1",
+        "PYTHONPATH": python_path,
     }
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    except FileNotFoundError as error:
-        raise InventoryError(f"{command[0]} is missing", remedy="run `make install` in the clone") from error
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_told(done.stderr)}")
-    listing: dict[str, Any] = json.loads(done.stdout)
-    listing.setdefault("_meta", {}).setdefault("hostvars", {})
+    listing: dict[str, Any] = json.loads(done.stdout, object_hook=_plain)
     return listing
+
+
+def _plain(read: dict[str, Any]) -> Any:
+    """Return the text that Ansible marks as one that is no template."""
+    return read["__ansible_unsafe"] if read.keys() == {"__ansible_unsafe"} else read
 
 
 def _told(stderr: str) -> str:
@@ -183,9 +181,9 @@ def _host(name: str, variables: Mapping[str, Any], groups: Mapping[str, Iterable
     user = variables.get("ansible_user")
     return Host(
         name=name,
-        address=expand(str(variables.get("ansible_host", name)), variables),
+        address=str(variables.get("ansible_host", name)),
         port=int(variables.get("ansible_port", 22)),
-        user=None if user is None else expand(str(user), variables),
+        user=None if user is None else str(user),
         slots=int(variables.get("lab_slots", 1)),
         groups=frozenset(group for group, hosts in groups.items() if name in hosts),
         vars=variables,

@@ -59,6 +59,12 @@ def problems(
     return found + _address_problems(hostvars) + _differing(hostvars)
 
 
+def not_evaluated(host: str, failures: Mapping[str, str]) -> list[Problem]:
+    """Return the problems of those of a host's variables whose templates Ansible cannot evaluate."""
+    remedy = "correct the template; it may use the inventory's variables, but no facts"
+    return [Problem(host, f"{name} cannot be evaluated: {why}", remedy) for name, why in failures.items()]
+
+
 def role_variables(roles_dir: Path) -> dict[str, frozenset[str]]:
     """Return what each role takes: the keys of its argument specs, of its defaults where it has none."""
     known = {}
@@ -115,9 +121,6 @@ def _name_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
 def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -> list[Problem]:
     missing = [name for name in _REQUIRED if name not in variables]
     found = [Problem(host, f"{name} is not set", _REQUIRED[name]) for name in missing]
-    for name in sorted(LAB_VARIABLES & set(variables)):
-        if _template(variables[name]):
-            found.append(Problem(host, f"{name} is a template: {variables[name]}", "write its value"))
     for name, allowed in _NUMBERS:
         value = variables.get(name, 1)
         whole = not isinstance(value, bool) and re.fullmatch(r"\d+", str(value))
@@ -130,6 +133,11 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
     if not _template(interface) and not _INTERFACE.fullmatch(str(interface)):
         remedy = "write one interface's name, such as eth0"
         found.append(Problem(host, f"lab_interface is {interface!r}", remedy))
+    builds = variables.get("horovod_variants", {})
+    right = isinstance(builds, Mapping) and all(isinstance(build, Mapping) for build in builds.values())
+    if not right and not _template(builds):
+        remedy = "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does"
+        found.append(Problem(host, f"horovod_variants is {builds!r}", remedy))
     return found + _network_problems(host, variables, virtual=virtual)
 
 

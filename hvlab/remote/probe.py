@@ -51,7 +51,7 @@ def known_hosts_files(host: Host) -> list[Path]:
     for index, word in enumerate(words):
         option = words[index + 1] if word == "-o" and index + 1 < len(words) else word.removeprefix("-o")
         name, _, value = option.partition("=")
-        if name.lower() == "userknownhostsfile" and "{{" not in value:
+        if name.lower() == "userknownhostsfile":
             return [Path(part).expanduser() for part in value.split()]
     return [path.expanduser() for path in _SYSTEM_KNOWN_HOSTS]
 

@@ -13,7 +13,7 @@ from hvlab.resolver.lab import Wanted
 
 
 def wanted(host: Host, variables: Mapping[str, Any], *, gpu: bool = True, only_pins: bool = False) -> Wanted:
-    """Return the host with its raw variables' wishes. Raises UsageError for one that is malformed.
+    """Return the host with its variables' wishes. Raises UsageError for one that is malformed.
 
     ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count.
     """

@@ -1,13 +1,18 @@
 """The inventory: what is read, and each thing that is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
+from ansible.parsing.vault import VaultLib, VaultSecret
 
 from hvlab.errors import InventoryError
-from hvlab.lab.inventory import expand, load, problems
+from hvlab.inventory_values import READ
+from hvlab.lab.backends import available
+from hvlab.lab.inventory import load, problems
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import role_variables, valid_name
+from hvlab.paths import project_dir
 
 GOOD = {"ansible_host": "10.0.0.1", "lab_network": "10.0.0.0/24", "lab_interface": "eth0"}
 
@@ -40,10 +45,10 @@ def test_a_good_host_has_no_problem(roles):
         ({"lab_slots": 0}, "lab_slots is 0"),
         ({"lab_slots": "two"}, "lab_slots is 'two'"),
         ({"lab_slots": True}, "lab_slots is True"),
+        ({"horovod_variants": {"cpu": "mpi"}}, "horovod_variants is {'cpu': 'mpi'}"),
         ({"ansible_port": 99999}, "ansible_port is 99999"),
         ({"lab_network": "10.0.0.0"}, "no prefix length"),
         ({"lab_network": "10.0.0.1/24"}, "has host bits set"),
-        ({"lab_network": "{{ x }}"}, "lab_network is a template"),
         ({"lab_interface": "eth0,eth1"}, "lab_interface is 'eth0,eth1'"),
         ({"lab_name": "../x"}, "lab_name is '../x'"),
         ({"lab_intreface": "eth0"}, "did you mean lab_interface?"),
@@ -137,13 +142,6 @@ def test_tags_are_ansibles_business(tmp_path):
     assert file_problems(path) == []
 
 
-def test_expand_fills_in_plain_names_only():
-    assert (
-        expand("{{ a }}/{{ b | upper }}/{{ c }}", {"a": "{{ d }}", "d": "x"}) == "x/{{ b | upper }}/{{ c }}"
-    )
-    assert expand("{{ a }}", {"a": "{{ a }}"}) == "{{ a }}"
-
-
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
     text = "all:\n  hosts:\n" + "".join(f"    n{i}: {{ansible_host: 10.0.0.{i}}}\n" for i in (10, 9, 2))
@@ -171,6 +169,77 @@ def test_load_with_a_limit(lab):
     with pytest.raises(InventoryError, match="matches --limit") as caught:
         load(lab, limit="zz*")
     assert "n10, n9, n2" in str(caught.value.remedy)
+
+
+def test_ansible_evaluates_what_hvlab_reads(lab, monkeypatch):
+    monkeypatch.setenv("HVLAB_TEST_USER", "someone")
+    text = """
+my_builds: {cpu: {mpi: true, gloo: "{{ my_gloo }}"}}
+my_gloo: "{{ groups['all'] | length > 2 }}"
+horovod_variants: "{{ my_builds }}"
+ansible_port: "{{ 22 * 100 }}"
+lab_torch: "{{ hostvars['n9'].my_torch }}"
+cuda_version: "{{ __stack.versions.cuda | default('', true) }}"
+nccl_method: "{{ 'wheel' | lower }}"
+ansible_user: "{{ lookup('ansible.builtin.env', 'HVLAB_TEST_USER') }}"
+ansible_ssh_common_args: -o UserKnownHostsFile=/labs/{{ inventory_hostname }}/known_hosts
+lab_user_name: !unsafe 'x{{'
+ansible_become_password: "{{ lookup('ansible.builtin.file', '/nowhere') }}"
+"""
+    with (lab / "group_vars/all.yml").open("a") as file:
+        file.write(text)
+    (lab / "host_vars").mkdir()
+    (lab / "host_vars/n9.yml").write_text("my_torch: 2.13.0\n")
+    host = load(lab).host("n2")
+    assert available([host]) == ["mpi", "gloo"]
+    assert (host.port, host.user, host.text("lab_torch")) == (2200, "someone", "2.13.0")
+    assert host.text("ansible_ssh_common_args") == "-o UserKnownHostsFile=/labs/n2/known_hosts"
+    assert host.vars["nccl_method"] == "wheel"
+    assert host.vars["lab_user_name"] == "x{{"
+    # What the roles hand to one another is no wish; and no password is asked for.
+    assert "{{" in host.vars["cuda_version"]
+    assert "lookup" in host.vars["ansible_become_password"]
+
+
+def test_a_template_that_cannot_be_evaluated(lab):
+    with (lab / "group_vars/all.yml").open("a") as file:
+        file.write('horovod_variants: "{{ my_builds }}"\n')
+    with pytest.raises(
+        InventoryError, match="horovod_variants cannot be evaluated: 'my_builds' is undefined"
+    ):
+        load(lab)
+
+
+def test_a_vault_opens(lab, monkeypatch):
+    password = lab.parent / "password"
+    password.write_text("secret\n")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    vault = VaultLib([("default", VaultSecret(b"secret"))])
+    (lab / "host_vars").mkdir()
+    (lab / "host_vars/n9.yml").write_bytes(vault.encrypt("ansible_user: whoever\n"))
+    indented = vault.encrypt("anyone").decode().replace("\n", "\n  ")
+    (lab / "host_vars/n2.yml").write_text(f"ansible_user: !vault |\n  {indented}\n")
+    users = {host.name: host.user for host in load(lab).hosts}
+    assert users == {"n10": None, "n9": "whoever", "n2": "anyone"}
+
+
+def test_the_projects_variables_stand_below_the_inventorys(lab, monkeypatch):
+    own = lab.parent / "own.yml"
+    own.write_text('lab_user_name: hvlab\nlab_user_home: "/home/{{ lab_user_name }}"\nlab_slots: 1\n')
+    monkeypatch.setattr("hvlab.lab.inventory.project_variables", lambda: [own])
+    with (lab / "group_vars/all.yml").open("a") as file:
+        file.write("lab_user_name: ranks\n")
+    host = load(lab).host("n9")
+    assert (host.slots, host.text("lab_user_home")) == (2, "/home/ranks")
+
+
+def test_what_hvlab_reads_is_evaluated():
+    names = re.compile(
+        r"""(?:vars\.get\(|vars\[|lab\.text\(|host\.text\()"((?:ansible|lab|horovod|openmpi|workloads)_\w+)"""
+    )
+    code = "\n".join(path.read_text() for path in (project_dir() / "hvlab").rglob("*.py"))
+    assert set(names.findall(code)) <= READ | {"ansible_facts"}
+    assert "horovod_variants" in names.findall(code)
 
 
 def test_load_tells_all_problems_at_once(lab):

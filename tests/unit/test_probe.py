@@ -95,13 +95,13 @@ def test_a_host_behind_another_is_left_to_ssh():
 @pytest.mark.parametrize(
     ("options", "files"),
     [
-        ("-o UserKnownHostsFile=/x/{{ lab_name }}/k", ["/x/t/k"]),
+        ("-o UserKnownHostsFile=/x/t/k", ["/x/t/k"]),
         ("-oUserKnownHostsFile=/x -o Other=1", ["/x"]),
         ('-o "UserKnownHostsFile=/x /y"', ["/x", "/y"]),
     ],
 )
 def test_the_file_in_force_is_the_inventorys(options, files):
-    there = host(22, ansible_ssh_common_args=options, lab_name="t")
+    there = host(22, ansible_ssh_common_args=options)
     assert [str(path) for path in known_hosts_files(there)] == files
 
 

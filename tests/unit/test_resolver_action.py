@@ -48,6 +48,11 @@ def test_every_host_gets_its_stack(action):
     assert not result.get("failed")
 
 
+def test_a_templated_wish_is_evaluated(action):
+    result = action.run(task_vars=task_vars(lab_cuda="{{ our_cuda }}", our_cuda="12.6"))
+    assert result["ansible_facts"]["hvlab_stacks"]["n1"]["versions"]["cuda"] == "12.6"
+
+
 def test_hosts_left_out_are_named(action):
     variables = task_vars()
     assert action.run(task_vars=variables)["warnings"] == []
@@ -80,4 +85,4 @@ def test_a_malformed_wish_fails_with_what_to_write(action):
     assert "n1: lab_cuda: new: 'new' is not a version" in result["msg"]
     assert "what to do: write it as cuda=12.4" in result["msg"]
     with pytest.raises(UsageError):
-        hvlab_resolve.lab(task_vars(cuda_method="apt"))
+        hvlab_resolve.lab(task_vars(cuda_method="apt"), None)

@@ -7,8 +7,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from hvlab.inventory_values import evaluated
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_rules import problems
+from hvlab.lab.inventory_rules import not_evaluated, problems
 from hvlab.paths import project_dir
 from hvlab.provision.preflight import report
 
@@ -27,7 +28,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         groups, hostvars = variables["groups"], variables["hostvars"]
         sources = [Path(source) for source in variables.get("ansible_inventory_sources") or ()]
         wrong = [problem for source in sources if source.exists() for problem in file_problems(source)]
-        everyone = {name: hostvars.raw_get(name) for name in groups["all"]}
+        everyone = {}
+        for name in groups["all"]:
+            everyone[name], failures = evaluated(hostvars.raw_get(name), self._loader)
+            wrong += not_evaluated(name, failures)
         wrong += problems(everyone, groups, project_dir() / "roles")
         if not wrong:
             return result

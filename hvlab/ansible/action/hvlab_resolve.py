@@ -8,6 +8,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from hvlab.errors import HvlabError
+from hvlab.inventory_values import evaluated
 from hvlab.resolver import Refusal, Wanted, plan, render
 from hvlab.resolver.facts import from_ansible
 from hvlab.resolver.wanted import wanted
@@ -24,7 +25,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         try:
-            found = plan(lab(variables))
+            found = plan(lab(variables, self._loader))
         except HvlabError as error:
             remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
             return result | {"failed": True, "msg": f"{error}{remedy}"}
@@ -45,14 +46,14 @@ def left_out(variables: Mapping[str, Any]) -> list[str]:
     return [name for name in variables["groups"]["all"] if name not in chosen]
 
 
-def lab(variables: Mapping[str, Any]) -> list[Wanted]:
-    """Return the hosts of the play with their raw variables: a template is no wish, and is not evaluated."""
+def lab(variables: Mapping[str, Any], loader: Any) -> list[Wanted]:
+    """Return the hosts of the play with what the inventory asks for on them."""
     hostvars = variables["hostvars"]
     gpus = set(variables["groups"].get("gpu", ()))
     return [
         wanted(
             from_ansible(name, hostvars[name].get("ansible_facts", {})),
-            hostvars.raw_get(name),
+            evaluated(hostvars.raw_get(name), loader)[0],
             gpu=name in gpus,
         )
         for name in variables["ansible_play_hosts"]

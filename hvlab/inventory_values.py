@@ -1,0 +1,52 @@
+"""The values of those variables that hvlab itself reads, each evaluated by Ansible's own templating.
+
+All others stay as they are written: they may call lookups, or need facts that only a play has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+from hvlab.lab.inventory_rules import LAB_VARIABLES
+
+READ = LAB_VARIABLES | {
+    *("ansible_host", "ansible_port", "ansible_user", "ansible_connection", "ansible_python_interpreter"),
+    *("ansible_ssh_common_args", "ansible_ssh_extra_args", "lab_user_name", "lab_user_home"),
+    *("horovod_variants", "horovod_prefix", "openmpi_prefix", "workloads_dir"),
+}
+# What a role shall install asks for nothing where it depends on what a play finds out, as `__` names do.
+_OPTIONAL = re.compile(r"(nvidia_driver|cuda|cudnn|nccl|openmpi|horovod)_(version|method)")
+_HANDED_ON = re.compile(r"\b__\w")
+_FACTS = ("ansible_facts", "ansible_local")
+
+
+def evaluated(
+    variables: Mapping[str, Any], loader: DataLoader, below: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a host's variables with those that hvlab reads evaluated, and why some of them cannot be.
+
+    ``below`` holds the project's own variables, which any of the host's outranks. Facts play no part, so that
+    a version that was chosen is never taken for one that is asked for.
+    """
+    everything = {name: value for name, value in {**(below or {}), **variables}.items() if name not in _FACTS}
+    templar = Templar(loader=loader, variables=everything)
+    values, failures = dict(variables), {}
+    for name, value in everything.items():
+        if not (name in READ or (name in variables and _asks(name, value))):
+            continue
+        try:
+            values[name] = templar.template(value)
+        except AnsibleError as error:
+            if name in READ:
+                failures[name] = str(error)
+    return values, failures
+
+
+def _asks(name: str, value: Any) -> bool:
+    return bool(_OPTIONAL.fullmatch(name)) and not _HANDED_ON.search(str(value))
