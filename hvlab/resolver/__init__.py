@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hvlab.resolver import conflict, nearest, notes, stack
 from hvlab.resolver.built import Wishes
@@ -14,9 +14,12 @@ from hvlab.resolver.lab import Refused, Wanted, group
 from hvlab.resolver.nearest import Remedy, State
 from hvlab.resolver.pins import Pin
 from hvlab.resolver.problem import build
+from hvlab.resolver.provider import SearchLimitError
 from hvlab.resolver.solve import Solution, best
 
 __all__ = ["Plan", "Refusal", "Wanted", "plan"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Refusal:
     reasons: list[str]
     nearest: list[Remedy]
     also: list[str] = field(default_factory=list)
+    # Whether the search for what would work ended at its limit.
+    undecided: bool = False
 
     @property
     def message(self) -> str:
@@ -50,6 +55,8 @@ class Refusal:
     @property
     def remedy(self) -> str:
         """What would work, in one text."""
+        if self.undecided:
+            return "the search for what would work ended at its limit; drop one of these wishes at a time"
         hosts = {host for item in self.conflict for host in item["hosts"]}
         if not self.nearest and all(item["name"] == "host" for item in self.conflict):
             return f"without {'it' if len(hosts) == 1 else 'them'} there is no lab left that resolves"
@@ -77,6 +84,7 @@ def plan(
     """Return the stack of every host of the lab, or why there is none.
 
     ``pins`` are wishes for all hosts; those of single hosts are in ``lab``.
+    Raises SearchLimitError where the search ends before it knows either.
     """
     catalogue = catalogue or load()
     state = State(tuple(lab), tuple(dict.fromkeys(pins)))
@@ -97,7 +105,7 @@ def _plan(solution: Solution, lab: Sequence[Wanted]) -> Plan:
 
 def _unserved(state: State, refused: Sequence[Refused], catalogue: Catalogue) -> Refusal:
     hosts = [item.host for item in refused]
-    others = nearest.without(state, hosts, catalogue)
+    others, undecided = _in_time(lambda: nearest.without(state, hosts, catalogue))
     return Refusal(
         conflict=[
             {
@@ -111,6 +119,7 @@ def _unserved(state: State, refused: Sequence[Refused], catalogue: Catalogue) ->
         ],
         reasons=[f"{item.host}: {item.seen} ({item.remedy})" for item in refused],
         nearest=[others] if others else [],
+        undecided=undecided,
     )
 
 
@@ -121,6 +130,7 @@ def _refusal(state: State, catalogue: Catalogue) -> Refusal:
     told = conflict.sentences(built, found)
     if {"torch", "tensorflow"} <= {item.name for item in found}:
         told.append("the two frameworks have no toolkit in common: each needs a lab of its own")
+    remedies, undecided = _in_time(lambda: nearest.remedies(state, catalogue))
     also = [text for other in others for text in conflict.sentences(built, other) if text not in told]
     return Refusal(
         conflict=[
@@ -134,6 +144,15 @@ def _refusal(state: State, catalogue: Catalogue) -> Refusal:
             for item in found
         ],
         reasons=told,
-        nearest=nearest.remedies(state, catalogue),
+        nearest=remedies or [],
         also=list(dict.fromkeys(also)),
+        undecided=undecided,
     )
+
+
+def _in_time(search: Callable[[], T]) -> tuple[T | None, bool]:
+    """Return what a search finds, and whether it ended at its limit."""
+    try:
+        return search(), False
+    except SearchLimitError:
+        return None, True

@@ -12,7 +12,7 @@ from hvlab.resolver.built import Built
 from hvlab.resolver.model import Assumption, Candidate, Key, Limit, Problem, Relation, Scope
 from hvlab.resolver.pins import TITLES, Pin, meets
 from hvlab.resolver.problem import build
-from hvlab.resolver.provider import search
+from hvlab.resolver.provider import infeasible
 from hvlab.resolver.prune import Pruned, partners, prune
 
 # Up to so many wishes and facts every pair of them is tried as a smaller conflict.
@@ -55,7 +55,7 @@ def _part(built: Built) -> Built:
 
     def fails(numbers: frozenset[int]) -> bool:
         groups = [built.groups[number] for number in sorted(numbers)]
-        return bool(groups) and search(build(groups, built.wishes, built.catalogue).problem, Scope()) is None
+        return bool(groups) and infeasible(build(groups, built.wishes, built.catalogue).problem, Scope())
 
     needed = _shrink(range(len(built.groups)), fails)
     return build([built.groups[number] for number in sorted(needed)], built.wishes, built.catalogue)
@@ -73,7 +73,7 @@ def _fails(built: Built) -> Fails:
 
     def fails(assumptions: frozenset[int]) -> bool:
         if assumptions not in known:
-            known[assumptions] = search(built.problem, Scope(assumptions)) is None
+            known[assumptions] = infeasible(built.problem, Scope(assumptions))
         return known[assumptions]
 
     return fails

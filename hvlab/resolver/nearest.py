@@ -13,7 +13,7 @@ from hvlab.resolver.lab import Wanted, group, names
 from hvlab.resolver.model import Assumption, Scope
 from hvlab.resolver.pins import BACKENDS, FRAMEWORKS, TITLES, Pin, meets
 from hvlab.resolver.problem import build
-from hvlab.resolver.provider import search
+from hvlab.resolver.provider import infeasible, search
 from hvlab.resolver.prune import prune
 
 _DEPTH = 3
@@ -171,7 +171,7 @@ def _guilty(built: Built, fact: Assumption) -> list[str]:
     alone = [
         number
         for number in sorted(fact.groups)
-        if search(build([built.groups[number]], built.wishes, built.catalogue).problem, Scope()) is None
+        if infeasible(build([built.groups[number]], built.wishes, built.catalogue).problem, Scope())
     ]
     return built.hosts(alone or fact.groups)
 

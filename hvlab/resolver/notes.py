@@ -9,7 +9,7 @@ from hvlab.resolver.about import About
 from hvlab.resolver.built import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT
 from hvlab.resolver.facts import Gpu
 from hvlab.resolver.model import Scope
-from hvlab.resolver.provider import search
+from hvlab.resolver.provider import infeasible
 from hvlab.resolver.solve import Solution
 
 # Source: https://github.com/horovod/horovod/issues/1123
@@ -41,6 +41,10 @@ def of_lab(solution: Solution) -> list[str]:
 
 def _cudas(solution: Solution) -> str:
     """Return why hosts get different CUDA releases: the GPUs, or a preference that comes first."""
+    if ONE_CUDA in solution.undecided:
+        return (
+            "hosts get different CUDA releases: the search ended at its limit before it knew of one for all"
+        )
     built, known = solution.built, solution.built.catalogue
     capabilities = {capability for group in built.groups for capability in group.capabilities}
     serving = [
@@ -54,8 +58,7 @@ def _cudas(solution: Solution) -> str:
         (
             because
             for soft, because in _DEARER.items()
-            if soft in solution.kept
-            and search(built.problem, Scope(soft=frozenset([soft, ONE_CUDA]))) is None
+            if soft in solution.kept and infeasible(built.problem, Scope(soft=frozenset([soft, ONE_CUDA])))
         ),
         "the rest of their stacks does not go with one of them",
     )

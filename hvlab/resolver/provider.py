@@ -8,11 +8,16 @@ from typing import Any
 
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
 
+from hvlab.errors import HvlabError
 from hvlab.resolver.model import Candidate, Key, Problem, Scope
 from hvlab.resolver.prune import prune
 
 # Rounds of the search, and more of them for each component: far more than pruned domains need.
 ROUNDS, ROUNDS_EACH = 1000, 20
+
+
+class SearchLimitError(HvlabError):
+    """The search ended at its limit: whether anything fits is not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +93,7 @@ def search(problem: Problem, scope: Scope) -> dict[Key, Candidate] | None:
 
     First what the whole lab shares, with the CUDA of each group; then the rest of each group by itself, for
     groups share nothing else. Where pruning let through a choice that leaves a group without, all at once.
+    Raises SearchLimitError where it gives up before it knows.
     """
     pruned = prune(problem, scope)
     if pruned.empty is not None:
@@ -109,6 +115,14 @@ def search(problem: Problem, scope: Scope) -> dict[Key, Candidate] | None:
     return chosen
 
 
+def infeasible(problem: Problem, scope: Scope) -> bool:
+    """Whether nothing fits for certain; not so where the search ends at its limit."""
+    try:
+        return search(problem, scope) is None
+    except SearchLimitError:
+        return False
+
+
 def _only(chosen: Mapping[Key, Candidate]) -> dict[Key, int]:
     return {key: 1 << candidate.place for key, candidate in chosen.items()}
 
@@ -126,8 +140,14 @@ def _resolve(
     for candidate in (chosen or {}).values():
         wanted += provider.get_dependencies(candidate)
     resolver: Resolver[Requirement, Candidate, Key] = Resolver(provider, BaseReporter())
+    rounds = ROUNDS + ROUNDS_EACH * len(keys)
     try:
-        result = resolver.resolve(wanted, max_rounds=ROUNDS + ROUNDS_EACH * len(keys))
-    except (ResolutionImpossible, ResolutionTooDeep):
+        result = resolver.resolve(wanted, max_rounds=rounds)
+    except ResolutionImpossible:
         return None
+    except ResolutionTooDeep as error:
+        raise SearchLimitError(
+            f"the search for versions ended at its limit of {rounds} rounds: there may be a stack that fits",
+            remedy="ask for exact versions, lab_torch and lab_cuda first, or plan fewer hosts at a time (-l)",
+        ) from error
     return dict(result.mapping)

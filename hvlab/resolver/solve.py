@@ -11,17 +11,18 @@ from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import Group
 from hvlab.resolver.model import Candidate, Key, Scope
 from hvlab.resolver.problem import build
-from hvlab.resolver.provider import search
+from hvlab.resolver.provider import SearchLimitError, search
 from hvlab.resolver.prune import prune
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What was chosen, and the preferences that had to be given up."""
+    """What was chosen, the preferences it holds, and those of which the search could not tell in time."""
 
     built: Built
     chosen: Mapping[Key, Candidate]
     kept: frozenset[str]
+    undecided: frozenset[str] = frozenset()
 
     def version(self, name: str, group: int | None = None) -> str | None:
         """Return the version of a lab's or a group's component; None where there is none."""
@@ -39,20 +40,26 @@ def solve(groups: Sequence[Group], wishes: Wishes, catalogue: Catalogue) -> Solu
 
 
 def best(built: Built) -> Solution | None:
-    """Return the solution that holds the most of the preferences, the dearer ones first; None without any."""
+    """Return the solution that holds the most of the preferences, the dearer ones first; None without any.
+
+    Raises SearchLimitError where it is not known whether there is one.
+    """
     chosen, kept = search(built.problem, Scope()), frozenset[str]()
     if chosen is None:
         return None
     alone = [soft for soft in built.soft if prune(built.problem, Scope(soft=frozenset([soft]))).empty is None]
-    parts = [alone]
+    parts, undecided = [alone], frozenset[str]()
     while parts:
         part = parts.pop()
-        found = search(built.problem, Scope(soft=kept.union(part)))
+        try:
+            found = search(built.problem, Scope(soft=kept.union(part)))
+        except SearchLimitError:
+            found, undecided = None, undecided.union(part if len(part) == 1 else ())
         if found is not None:
             chosen, kept = found, kept.union(part)
         elif len(part) > 1:
             parts += [part[len(part) // 2 :], part[: len(part) // 2]]
-    return Solution(built, _as_torch(built, chosen, kept), kept)
+    return Solution(built, _as_torch(built, chosen, kept), kept, undecided)
 
 
 def _as_torch(built: Built, chosen: dict[Key, Candidate], soft: frozenset[str]) -> dict[Key, Candidate]:

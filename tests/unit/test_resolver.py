@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from hvlab.errors import UsageError
 from hvlab.resolver import Plan, Refusal, Wanted, facts, pins, plan, rules, versions
+from hvlab.resolver.built import ONE_CUDA
 from hvlab.resolver.catalogue import FOLDER, CatalogueError, build, load
 from hvlab.resolver.model import Limit, Problem, Relation, Scope
-from hvlab.resolver.provider import search
+from hvlab.resolver.provider import SearchLimitError, search
 from hvlab.resolver.prune import prune
 from hvlab.resolver.wanted import wanted
 
@@ -493,3 +494,34 @@ def test_many_kinds_of_hosts():
     assert len({stack["versions"]["cuda"] for stack in found.hosts.values()}) == 1
     kept = [found.hosts[f"n{i}"]["versions"]["driver"] for i in (2, 4, 6)]
     assert kept == ["535.104.05", "570.86.10", "580.65.06"]
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr("hvlab.resolver.provider.ROUNDS", 1)
+    monkeypatch.setattr("hvlab.resolver.provider.ROUNDS_EACH", 0)
+
+
+def test_a_search_that_ends_at_its_limit_refuses_nothing(impatient):
+    with pytest.raises(SearchLimitError, match="limit of 1 rounds: there may be a stack") as caught:
+        plan(lab("n1"))
+    assert "lab_torch" in caught.value.remedy
+
+
+def test_a_proven_conflict_stays_a_refusal_without_claims_of_what_would_work(impatient):
+    refused = plan(lab("n1", gpus=[M40]), [pins.parse("cuda=13.0")])
+    assert isinstance(refused, Refusal)
+    assert "CUDA 13.0 has no code for sm_52" in refused.message
+    assert "ended at its limit" in refused.remedy
+
+
+def test_a_preference_that_the_search_cannot_decide(monkeypatch):
+    def give_up(problem, scope):
+        if ONE_CUDA in scope.soft:
+            raise SearchLimitError("")
+        return search(problem, scope)
+
+    monkeypatch.setattr("hvlab.resolver.solve.search", give_up)
+    found = plan([*lab("n1"), *lab("n2", gpus=[M40])])
+    assert isinstance(found, Plan)
+    assert any("the search ended at its limit before it knew of one for all" in note for note in found.notes)
