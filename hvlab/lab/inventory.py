@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hvlab import process
 from hvlab.errors import InventoryError
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import LAB_VARIABLES, Problem, not_evaluated, problems
 from hvlab.paths import project_dir
 
 __all__ = ["LAB_VARIABLES", "Host", "Lab", "Problem", "load", "problems", "report"]
+
+# Plugins that ask a cloud take a minute.
+_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,13 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONPATH": python_path,
     }
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    try:
+        done = process.run(command, seconds=_SECONDS, env=environment)
+    except process.TimeLimitError:
+        raise InventoryError(
+            f"Ansible has not read the inventory {source} within {_SECONDS:g} s",
+            remedy="look at its scripts, plugins, lookups and vault script: `ansible-inventory --list -vvv`",
+        ) from None
     if done.returncode:
         raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_told(done.stderr)}")
     listing: dict[str, Any] = json.loads(done.stdout, object_hook=_plain)

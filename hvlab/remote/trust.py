@@ -10,7 +10,6 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from hvlab import process
 from hvlab.errors import HvlabError
 from hvlab.files import write_file
 from hvlab.paths import trust_dir
@@ -26,6 +26,7 @@ BACKDATED = timedelta(minutes=5)
 HOST_LIFE = timedelta(weeks=52)
 USER_LIFE = timedelta(days=7)
 SSH_PORT = 22
+_KEYGEN_SECONDS = 30.0
 
 
 class TrustError(HvlabError):
@@ -236,20 +237,15 @@ def _validity(life: timedelta) -> str:
     return f"-{int(BACKDATED.total_seconds())}s:+{int(life.total_seconds())}s"
 
 
-def _keygen(*arguments: str, text: str | None = None) -> str:
-    try:
-        done = subprocess.run(
-            ["ssh-keygen", *arguments],
-            input=text if text is not None else "",
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ | {"TZ": "UTC", "LC_ALL": "C"},
-        )
-    except FileNotFoundError as error:
-        raise TrustError(
-            "ssh-keygen is not on the controller", remedy="install openssh-client (Debian) or openssh"
-        ) from error
-    except subprocess.CalledProcessError as error:
-        raise TrustError(f"ssh-keygen refused: {error.stderr.strip() or error.stdout.strip()}") from error
+def _keygen(*arguments: str, text: str = "") -> str:
+    done = process.run(
+        ["ssh-keygen", *arguments],
+        seconds=_KEYGEN_SECONDS,
+        given=text,
+        env=os.environ | {"TZ": "UTC", "LC_ALL": "C"},
+        remedy="install openssh-client (Debian) or openssh",
+        hung="see that the folder of the keys, and the home directory, answer (a network file system?)",
+    )
+    if done.returncode:
+        raise TrustError(f"ssh-keygen refused: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
+from hvlab import process
 from hvlab.errors import HvlabError, UsageError
 
 BROWSERS = (
@@ -61,8 +61,8 @@ def printed(html: str) -> bytes:
         source.write_text(html, "utf-8")
         argv = arguments(program, Path(folder) / "profile", source, output, root=os.geteuid() == 0)
         try:
-            ended = subprocess.run(argv, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
+            ended = process.run(argv, seconds=_PATIENCE_S)
+        except HvlabError as error:
             raise _failed(program, str(error)) from error
         if ended.returncode or not output.is_file():
             words = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]

@@ -6,8 +6,14 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
+from threading import Event, Timer
 
+from hvlab import process
 from hvlab.errors import HvlabError
+
+# Of a program, unless it is known to take longer; an image may come over a slow line.
+SECONDS = 60.0
+_STREAM_SECONDS = 3600.0
 
 # A plain user's PATH on Debian has no sbin, where ip, nft and tc lie.
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
@@ -19,27 +25,25 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def run(
-    argv: Sequence[str | os.PathLike[str]], *, given: str | None = None, remedy: str | None = None
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    given: str = "",
+    remedy: str | None = None,
+    seconds: float = SECONDS,
 ) -> str:
     """Run ``argv`` with the text ``given`` on its input and return what it printed.
 
-    Raises HvlabError with the command and its error output when it fails.
+    Raises HvlabError with the command and its error output when it fails, or takes more than ``seconds``.
     """
-    words = [os.fspath(word) for word in argv]
-    try:
-        done = subprocess.run(
-            words, input=given or "", text=True, capture_output=True, check=False, env=environment()
-        )
-    except OSError as error:
-        raise HvlabError(f"cannot run {words[0]}: {error.strerror}", remedy=remedy) from error
+    done = process.run(argv, seconds=seconds, given=given, env=environment(), remedy=remedy)
     if done.returncode:
-        raise _failure(words, done.returncode, done.stderr or done.stdout, remedy)
+        raise _failure(done.args, done.returncode, done.stderr or done.stdout, remedy)
     return done.stdout
 
 
 def succeeds(argv: Sequence[str]) -> bool:
     """Run ``argv`` and return whether it ended with 0; what it prints is dropped."""
-    return not subprocess.run(argv, capture_output=True, check=False, env=environment()).returncode
+    return not process.run(argv, seconds=SECONDS, env=environment()).returncode
 
 
 def stream(argv: Sequence[str], *, line: Callable[[str], None], remedy: str | None = None) -> None:
@@ -53,16 +57,28 @@ def stream(argv: Sequence[str], *, line: Callable[[str], None], remedy: str | No
         text=True,
         errors="replace",
         env=environment(),
-    ) as process:
+    ) as program:
+        late = Event()
+
+        def end() -> None:
+            late.set()
+            process.kill(program)
+
+        timer = Timer(_STREAM_SECONDS, end)
+        timer.start()
         try:
-            for text in process.stdout or ():
+            for text in program.stdout or ():
                 lines.append(text)
                 line(text.rstrip())
         except BaseException:
-            process.kill()
+            process.kill(program)
             raise
-    if process.returncode:
-        raise _failure(argv, process.returncode, "".join(lines[-15:]), remedy)
+        finally:
+            timer.cancel()
+    if late.is_set():
+        raise process.TimeLimitError(f"`{shlex.join(argv)}` {process.late(_STREAM_SECONDS)}", remedy=remedy)
+    if program.returncode:
+        raise _failure(argv, program.returncode, "".join(lines[-15:]), remedy)
 
 
 def _failure(argv: Sequence[str], code: int, said: str, remedy: str | None) -> HvlabError:

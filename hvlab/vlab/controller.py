@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvlab import process
 from hvlab.vlab import names, packages
-from hvlab.vlab.command import environment, run
+from hvlab.vlab.command import SECONDS, environment, run
 
 _APT = Path("/etc/apt")
 _CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -91,7 +91,7 @@ def _sources(release: str) -> list[packages.Source]:
 def _pip_listing() -> str:
     """Return what `pip config list` says for the Python that runs hvlab; empty without pip."""
     argv = [sys.executable, "-m", "pip", "config", "list"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment())
+    done = process.run(argv, seconds=SECONDS, env=environment())
     return done.stdout if not done.returncode else ""
 
 

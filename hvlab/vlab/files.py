@@ -82,4 +82,4 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def discard(tree: Path) -> None:
     """Remove a directory tree, never reaching into another file system."""
-    run(["rm", "-rf", "--one-file-system", "--", tree])
+    run(["rm", "-rf", "--one-file-system", "--", tree], seconds=600)

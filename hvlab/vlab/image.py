@@ -78,7 +78,7 @@ def _build(config: ImageConfig, work: Path, image: Path, say: Callable[[str], No
     stream(_argv(config, work, tree), line=lambda text: say(_step(text)), remedy=_remedy(config))
     _finish(config, tree)
     # The rename says that the image is whole: its files have to be on the disk before it.
-    run(["sync", "--file-system", tree])
+    run(["sync", "--file-system", tree], seconds=600)
     tree.rename(image)
     discard(work)
 
@@ -115,7 +115,7 @@ def _finish(config: ImageConfig, tree: Path) -> None:
     )
     for number, certificate in enumerate(extra):
         write(tree / f"usr/local/share/ca-certificates/hvlab-{number:03}.crt", certificate)
-    run(["chroot", tree, "update-ca-certificates"])
+    run(["chroot", tree, "update-ca-certificates"], seconds=600)
     for name in _MASKED:
         link(tree / "etc/systemd/system" / name, "/dev/null")
     networkd = "/lib/systemd/system/systemd-networkd.service"

@@ -170,10 +170,10 @@ def _install(tree: Path, text: str) -> None:
     build = tree / _BUILD
     write(build / "hvlab.spec", text)
     define = ["--define", f"_topdir /{_BUILD}"]
-    run(["chroot", tree, "rpmbuild", "-bb", "--quiet", *define, f"/{_BUILD}/hvlab.spec"])
+    run(["chroot", tree, "rpmbuild", "-bb", "--quiet", *define, f"/{_BUILD}/hvlab.spec"], seconds=600)
     files = [f"/{path.relative_to(tree)}" for path in sorted(build.glob("RPMS/*/*.rpm"))]
     run(["chroot", tree, "rpm", "--initdb"])
-    run(["chroot", tree, "rpm", "--install", "--force-debian", "--nodeps", "--justdb", *files])
+    run(["chroot", tree, "rpm", "--install", "--force-debian", "--nodeps", "--justdb", *files], seconds=600)
     discard(build)
 
 

@@ -11,6 +11,7 @@ from tests.contract import tree
 # From the bottom to the top. A package imports itself and those of the lines above it here: no circles.
 LEVELS = [
     {"errors"},
+    {"process"},
     {"files", "paths", "statistics"},
     {"lab", "datasets"},
     {"workloads"},
@@ -73,3 +74,25 @@ def test_no_command_is_a_shell_string() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and node.arg == "shell":
                 assert ast.unparse(node.value) == "False", f"{path}:{node.lineno}"
+
+
+def test_every_call_of_a_program_has_a_time_limit() -> None:
+    calls = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name, keys = ast.unparse(node.func), {keyword.arg for keyword in node.keywords}
+            assert name not in ("os.system", "os.popen"), f"{path}:{node.lineno}"
+            if name in (
+                "subprocess.run",
+                "subprocess.call",
+                "subprocess.check_call",
+                "subprocess.check_output",
+            ):
+                calls.append(name)
+                assert "timeout" in keys, f"{path}:{node.lineno}: {name} may hang for ever"
+            if name == "process.run":
+                calls.append(name)
+                assert "seconds" in keys, f"{path}:{node.lineno}"
+    assert {"subprocess.run", "process.run"} <= set(calls)

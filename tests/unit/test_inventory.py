@@ -233,6 +233,16 @@ def test_the_projects_variables_stand_below_the_inventorys(lab, monkeypatch):
     assert (host.slots, host.text("lab_user_home")) == (2, "/home/ranks")
 
 
+def test_an_inventory_that_hangs(tmp_path, monkeypatch):
+    script = tmp_path / "slow"
+    script.write_text("#!/bin/sh\nsleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setattr("hvlab.lab.inventory._SECONDS", 5.0)
+    with pytest.raises(InventoryError, match="slow within 5 s") as caught:
+        load(script)
+    assert "ansible-inventory --list" in caught.value.remedy
+
+
 def test_what_hvlab_reads_is_evaluated():
     names = re.compile(
         r"""(?:vars\.get\(|vars\[|lab\.text\(|host\.text\()"((?:ansible|lab|horovod|openmpi|workloads)_\w+)"""

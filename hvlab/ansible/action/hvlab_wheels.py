@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -13,6 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from hvlab import process
 from hvlab.ansible.action.hvlab_pack import file_sha256, pack_key
 from hvlab.paths import cache_dir
 
@@ -25,9 +25,10 @@ OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 def pip_download(arguments: list[str]) -> str:
     """Run pip download on the controller; return its error text, empty when all went well."""
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PIP_SECONDS, check=False
-    )
+    try:
+        done = process.run(argv, seconds=PIP_SECONDS)
+    except process.TimeLimitError as error:
+        return str(error)
     if done.returncode == 0:
         return ""
     text = done.stderr.strip()

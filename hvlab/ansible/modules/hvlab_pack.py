@@ -75,6 +75,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 MARKER = ".hvlab-pack.json"
+TAR_SECONDS = 900
 
 
 def measure(root: str) -> tuple[int, int]:
@@ -164,14 +165,22 @@ def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
 
 def extract(archive: str, folder: str) -> None:
     """Unpack with tar, in half the time that tarfile takes; raise ValueError when it fails."""
-    done = subprocess.run(
-        ["tar", "--extract", "--gzip", "--file", archive, "--directory", folder],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=dict(os.environ, LC_ALL="C"),
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            ["tar", "--extract", "--gzip", "--file", archive, "--directory", folder],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=dict(os.environ, LC_ALL="C"),
+            check=False,
+            timeout=TAR_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            "tar was killed: {} s were not enough to unpack into {}; see that this disk answers".format(
+                TAR_SECONDS, folder
+            )
+        ) from None
     if done.returncode:
         raise ValueError(done.stderr.decode("utf-8", "replace").strip()[:500])
 
