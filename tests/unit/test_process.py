@@ -15,9 +15,7 @@ HANGS = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import t
 
 def test_a_program_that_hangs_is_killed_with_what_it_started():
     started = time.monotonic()
-    with pytest.raises(
-        process.TimeLimitError, match=r"-c .* did not end within 1 s and was killed"
-    ) as caught:
+    with pytest.raises(process.TimeLimitError, match="did not end within 1 s and was killed") as caught:
         process.run([sys.executable, "-c", HANGS], seconds=1)
     assert "by hand" in caught.value.remedy
     assert time.monotonic() - started < 30
