@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hvlab import workloads
 from hvlab.bench import containers, recording
+from hvlab.bench.estimate import estimate
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, prepare
@@ -48,6 +49,8 @@ def measure(schedule: Schedule, store: Store, *, restart: bool = False, resume: 
             progress.note(
                 f"resuming run {resumed.run_id}: {progress.done} of {len(schedule.cases)} cases are done"
             )
+        if pending:
+            progress.note(estimate(pending, store).text)
         known_hosts = login.trust.known_hosts if login.trust else None
         probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
         data = _prepared(pending)

@@ -14,9 +14,9 @@ from hvlab.bench.placement import EACH, PAIRS, default_hosts, default_slots, par
 from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.inventory import Lab
-from hvlab.lab.variants import available, choose
+from hvlab.lab.variants import available, choose, computes_on_gpu
 from hvlab.workloads import WORKLOADS, parameters
-from hvlab.workloads.parameters import TUNING, Parameter, Value, find
+from hvlab.workloads.parameters import DEVICE, TUNING, Parameter, Value, find
 
 FOLDER = Path(__file__).parent / "suites"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
@@ -172,6 +172,16 @@ def _slots(text: str | None, lab: Lab) -> tuple[int, ...]:
         return default_slots(lab)
     most = min(host.slots for host in lab.hosts)
     return tuple(int(count) for count in parse_counts(text, "--slots", most=most))
+
+
+def _fitting(known: Sequence[Parameter], sets: Mapping[str, object], lab: Lab) -> dict[str, object]:
+    """Return the sizes of a lab in which some host has no GPU: one thread takes minutes for a step of others.
+
+    They are the same for every case, for cases of different sizes could not be compared.
+    """
+    if all(map(computes_on_gpu, lab.hosts)) and str(sets.get(DEVICE.name)) != "cpu":
+        return {}
+    return {item.name: item.cpu for item in known if item.cpu is not None}
 
 
 def _axes(given: Mapping[str, object], known: Sequence[Parameter]) -> dict[str, tuple[Value, ...]]:

@@ -92,4 +92,5 @@ def common_rows() -> Rows:
 
 def _parameter_row(item: Parameter, whose: str) -> tuple[str, str]:
     choices = f" [{', '.join(item.choices)}]" if item.choices else ""
-    return f"{item.name}={item.shown(item.default)}", f"{whose}{item.help}{choices}"
+    smaller = f" On hosts without GPUs: {item.shown(item.cpu)}." if item.cpu is not None else ""
+    return f"{item.name}={item.shown(item.default)}", f"{whose}{item.help}{choices}{smaller}"

@@ -136,7 +136,7 @@ def report(source: Path, found: Iterable[Problem]) -> str:
 
 def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:
     """Return what Ansible reads, from a process of its own: Ansible keeps its settings per process."""
-    command = [sys.executable, "-m", "hvlab.inventory_reader", "-i", str(source), "--list"]
+    command = [sys.executable, "-m", "hvlab.lab.inventory_reader", "-i", str(source), "--list"]
     command += [f"--limit={limit}"] if limit else []
     command += ["--", *map(str, project_files)]
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))

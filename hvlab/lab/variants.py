@@ -67,12 +67,16 @@ def _frameworks(variant: Mapping[str, Any]) -> Sequence[str]:
     return frameworks
 
 
+def computes_on_gpu(host: Host) -> bool:
+    """Whether ranks there can use GPUs: GPUs that only ``lab_gpus`` names cannot be used."""
+    return host.gpu and not host.virtual and not host.vars.get("lab_gpus")
+
+
 def _on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = "allreduce") -> bool:
-    """Return whether ``backend`` carries GPU memory there; a host cannot use GPUs that ``lab_gpus`` names."""
+    """Return whether ``backend`` carries GPU memory there."""
     for host in hosts:
         plane = _gpu_plane(_requested(host)[variant], operation)
-        usable = host.gpu and not host.virtual and not host.vars.get("lab_gpus")
-        if not usable or not (plane == backend or (plane and not BACKENDS[backend].parallel)):
+        if not computes_on_gpu(host) or not (plane == backend or (plane and not BACKENDS[backend].parallel)):
             return False
     return True
 

@@ -209,6 +209,22 @@ class Store:
         with self._open() as database:
             return [_record(row, known) for row in database.execute(query, (run_id,))]
 
+    def latest(self, runs: int = 20) -> list[tuple[Record, list[int]]]:
+        """Return one record of each case that went well in the last runs, with the case's sizes in bytes.
+
+        The oldest come first; of a case without sizes the list is empty.
+        """
+        query = f"""
+            SELECT {", ".join(FIELDS)}, group_concat(DISTINCT params ->> 'size_bytes') FROM records
+            WHERE run_id = ? AND status = 'ok' GROUP BY case_id ORDER BY rowid"""  # noqa: S608
+        known: dict[str, Any] = {}
+        with self._open() as database:
+            last = "SELECT run_id FROM runs ORDER BY started_at DESC, rowid DESC LIMIT ?"
+            ids = database.execute(last, (runs,)).fetchall()
+            rows = [row for found in reversed(ids) for row in database.execute(query, found)]
+        sizes = [sorted(map(int, row[-1].split(","))) if row[-1] else [] for row in rows]
+        return [(_record(row[:-1], known), of) for row, of in zip(rows, sizes, strict=True)]
+
     def overview(self) -> list[dict[str, Any]]:
         """Return for each run, the newest first, how many of its cases went well (all their records did)."""
         query = """

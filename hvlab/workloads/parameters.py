@@ -39,6 +39,7 @@ _NOUNS = {"int": "whole number", "seed": "whole number", "float": "number", "byt
 class Parameter:
     """Something that can be set. ``least`` is the smallest number there is; ``choices`` holds all values.
 
+    ``cpu`` is what hvlab asks for instead of the default where the hosts have no GPUs; None: the default.
     Of kind ``sizes`` is a list of bytes, which one case goes through; all others may have several values, and
     each makes cases of its own. Of kind ``data`` is the name or the folder of a data set; of kind ``seed`` is
     the first repeat's seed, each further repeat having the next.
@@ -50,6 +51,7 @@ class Parameter:
     help: str
     choices: tuple[str, ...] = ()
     least: float = 1
+    cpu: Value | None = None
 
     def read(self, given: object) -> Value:
         """Return the value that a command line or a suite gives. Raises UsageError."""

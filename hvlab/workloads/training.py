@@ -119,9 +119,9 @@ TRAININGS = (
     ),
     _workload(
         "synthetic",
-        Parameter("model", "text", "resnet50", "Network.", ("resnet18", "resnet50", "vgg16")),
-        Parameter("image", "int", 224, "Width and height of an image in pixels."),
-        Parameter("batch", "int", 32, "Samples of a step."),
+        Parameter("model", "text", "resnet50", "Network.", ("resnet18", "resnet50", "vgg16"), cpu="resnet18"),
+        Parameter("image", "int", 224, "Width and height of an image in pixels.", cpu=64),
+        Parameter("batch", "int", 32, "Samples of a step.", cpu=8),
         Parameter("steps", "int", 30, "How many steps are timed; the warm-up is detected among them."),
     ),
     _workload(

@@ -125,7 +125,9 @@ def dry(inventory, capsys, *words):
     """Return the ids of a dry run's cases, and what it told of others."""
     assert run(["bench", "-i", inventory, "--dry-run", "--format", "json", *words]) == 0
     printed = capsys.readouterr()
-    return sorted(row["case_id"] for row in json.loads(printed.out)), printed.err
+    # How long it takes is said last.
+    *lines, _ = printed.err.splitlines(keepends=True)
+    return sorted(row["case_id"] for row in json.loads(printed.out)), "".join(lines)
 
 
 def test_parameters_make_cases(inventory, capsys):

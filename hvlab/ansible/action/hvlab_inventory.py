@@ -7,9 +7,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from hvlab.inventory_values import evaluated
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import not_evaluated, problems
+from hvlab.lab.inventory_values import evaluated
 from hvlab.paths import project_dir
 from hvlab.provision.preflight import report
 

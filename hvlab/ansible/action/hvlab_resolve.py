@@ -8,7 +8,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from hvlab.errors import HvlabError
-from hvlab.inventory_values import evaluated
+from hvlab.lab.inventory_values import evaluated
 from hvlab.resolver import Refusal, Wanted, plan, render
 from hvlab.resolver.facts import from_ansible
 from hvlab.resolver.wanted import wanted

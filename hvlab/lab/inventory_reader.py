@@ -11,7 +11,7 @@ from typing import Any
 from ansible.cli.inventory import InventoryCLI
 from ansible.vars.hostvars import HostVars
 
-from hvlab.inventory_values import evaluated
+from hvlab.lab.inventory_values import evaluated
 
 
 class Reader(InventoryCLI):  # type: ignore[misc]

@@ -1,0 +1,78 @@
+"""How long a run will take: as long as its cases took in earlier runs, else roughly by their work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.results.store import Store
+from hvlab.workloads import duration
+from hvlab.workloads.case import Case
+from hvlab.workloads.outcome import read_json, started
+
+# What hvlab itself costs, once and for each case (benchmarks/README.md).
+_FIRST_S, _EACH_S = 2.0, 0.1
+_MINUTE_S, _HOUR_S = 90, 5400
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``seconds`` for ``cases``, of which ``known`` were measured before."""
+
+    cases: int
+    known: int
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """Return it for the reader, with where it comes from."""
+        if self.known == self.cases:
+            source = "as measured before"
+        elif self.known:
+            source = f"{self.known} as measured before, {self.cases - self.known} roughly by their work"
+        else:
+            source = "roughly, by their work: none was measured before"
+        return f"{self.cases} case{'s' * (self.cases != 1)}, about {_time(self.seconds)} ({source})"
+
+
+def estimate(cases: Sequence[Case], store: Store) -> Estimate:
+    """Return how long it takes to measure ``cases``."""
+    measured = _measured(cases, store)
+    known = [measured[_key(case)] for case in cases if _key(case) in measured]
+    rough = [duration.rough(case) for case in cases if _key(case) not in measured]
+    return Estimate(len(cases), len(known), _FIRST_S + sum(known) + sum(rough) + _EACH_S * len(cases))
+
+
+def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
+    """Return how long each of these configurations took the last time it succeeded, in seconds."""
+    keys = {_key(case) for case in cases}
+    seconds_of: dict[str, float] = {}
+    for record, sizes in store.latest():
+        params = {name: value for name, value in record.params.items() if name not in ("size_bytes", "host")}
+        own = (record.workload, record.backend, record.launcher, record.hosts, record.slots_per_host)
+        key = _named(own, params, sizes)
+        if key in keys:
+            ended = read_json(store.folder / record.raw_path / "case.json")
+            if isinstance(ended, dict) and (seconds := started(ended).seconds) > 0:
+                seconds_of[key] = seconds
+    return seconds_of
+
+
+def _key(case: Case) -> str:
+    params = {name: value for name, value in case.params.items() if name != "sizes"}
+    if case.container:
+        params["container"] = case.container
+    own = (case.workload, case.backend, case.launcher, case.hosts, case.slots)
+    return _named(own, params, sorted(set(case.params.get("sizes", ()))))
+
+
+def _named(own: tuple[Any, ...], params: Mapping[str, Any], sizes: Sequence[int]) -> str:
+    return json.dumps([own, params, sizes], sort_keys=True)
+
+
+def _time(seconds: float) -> str:
+    if seconds < _MINUTE_S:
+        return f"{max(10, round(seconds, -1)):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < _HOUR_S else f"{seconds / 3600:.1f} h"
