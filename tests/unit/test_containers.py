@@ -64,7 +64,7 @@ def test_one_process_alone_runs_in_the_container_it_is_started_in():
 
 
 def test_what_docker_gets():
-    there = lab(lab_user_name="me", lab_user_home="/data/{{ lab_user_name }}")
+    there = lab(lab_user_name="me", lab_user_home="/data/me")
     argv = container.argv(
         there.hosts[0], there, "R1", image="lab:1", port=9435, options=["--device=/dev/infiniband"]
     )
