@@ -116,6 +116,7 @@ def _blocks(
     backends = _backends(entry, lab, overrides)
     known = parameters(workload)
     sets = {**(entry.get("set") or {}), **overrides.sets}
+    sets = _fitting(known, sets, lab) | sets
     alone = tuple(name for name in backends if not BACKENDS[name].parallel)
     if alone and mixed:
         fit = {name: value for name, value in sets.items() if name not in _OF_MANY}

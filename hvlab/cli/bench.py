@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from hvlab.bench import suite
+from hvlab.bench.estimate import estimate
 from hvlab.bench.matrix import Spec
 from hvlab.bench.placement import most_slots
 from hvlab.bench.resume import resumed
@@ -110,7 +111,7 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option("--dry-run", is_flag=True, help="Print every command line; contact no host, run nothing.")
 @options.results
 @click.option("--restart", is_flag=True, help="Start a new run instead of resuming an interrupted one.")
-@click.option("--fresh", "restart", is_flag=True, hidden=True)
+@click.option("--fresh", "restart", is_flag=True, hidden=True, help="The former name of --restart.")
 @options.output_format
 @click.pass_context
 def command(
@@ -152,6 +153,7 @@ def command(
         raise UsageError("every case is infeasible", remedy=_advice(lab))
     if dry_run:
         bench_output.dry_run(schedule, output_format)
+        click.echo(estimate(schedule.cases, store).text, err=True)
         return 0
     return _measure(schedule, store, output_format, restart=restart, run=run)
 
