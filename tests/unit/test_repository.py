@@ -1,66 +1,131 @@
 """Package sources: the fingerprint of a key, entries in the way, what to do about a failure."""
 
-import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
-from ansible.module_utils import hvlab_managers, hvlab_openpgp, hvlab_sources
+from ansible.errors import AnsibleActionFail
 
+from hvlab.ansible.action import hvlab_repository
+from hvlab.errors import CheckError, UsageError
 from hvlab.paths import project_dir
+from hvlab.provision import repository
 
-TWO_KEYS = (Path(__file__).parents[1] / "data/two-keys.asc").read_bytes()
+FILE = Path(__file__).parents[1] / "data/two-keys.asc"
+TWO_KEYS = FILE.read_bytes()
 # What GnuPG says of the keys in that file.
 FIRST, SECOND = "15CF248826CF7D79D66638FF87AEFA9FE0805398", "F78C71BC8247810F1479B1C10EA1355E2AE444C8"
 REPOS = "developer.download.nvidia.com/compute/cuda/repos"
+OPTIONS = {
+    "name": "x",
+    "url": "http://x",
+    "suite": "/",
+    "components": [],
+    "enabled": True,
+    "priority": None,
+    "gpgcheck": True,
+    "repo_gpgcheck": False,
+}
 
 
-def test_fingerprints_are_those_of_gnupg():
-    assert list(hvlab_openpgp.keys(TWO_KEYS)) == [FIRST, SECOND]
-
-
-def test_armor_and_back():
-    packets = hvlab_openpgp.dearmor(TWO_KEYS)
-    assert hvlab_openpgp.armor(packets) == TWO_KEYS
-    assert hvlab_openpgp.keys(packets) == hvlab_openpgp.keys(TWO_KEYS)
-
-
-def test_one_key_is_taken_out_of_a_file():
-    first = hvlab_openpgp.keys(TWO_KEYS)[FIRST]
-    assert list(hvlab_openpgp.keys(first)) == [FIRST]
-    assert first + hvlab_openpgp.keys(TWO_KEYS)[SECOND] == hvlab_openpgp.dearmor(TWO_KEYS)
-
-
-@pytest.mark.parametrize(("version", "head"), [(5, b"\x9a"), (6, b"\x9b")])
-def test_fingerprints_of_newer_versions_are_sha256(version, head):
-    body = bytes([version]) + b"\0" * 300
-    packet = b"\xc6" + bytes([192 + (len(body) - 192 >> 8), len(body) - 192 & 0xFF]) + body
-    found = list(hvlab_openpgp.keys(packet))
-    assert found == [hashlib.sha256(head + len(body).to_bytes(4, "big") + body).hexdigest().upper()]
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_one_key_is_taken_out_of_a_file(manager):
+    source = repository.source(manager, OPTIONS)
+    key = repository.chosen(repository.keys(TWO_KEYS, "it"), SECOND, "it")
+    assert [one.fingerprint.upper() for one in repository.keys(source.key_file(key), "it")] == [SECOND]
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
         (b"", "no public key"),
-        (b"<html>not found</html>", "no OpenPGP data"),
-        (b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n!!!!\n-----END PGP PUBLIC KEY BLOCK-----", "damaged"),
-        (hvlab_openpgp.dearmor(TWO_KEYS)[:40], "cut short"),
-        (b"\xc6\x01\x03", "unknown version 3"),
-        (b"\xc6\xe5" + b"\0" * 32, "unknown length"),
+        (b"<html>not found</html>", "unexpected EOF"),
+        (TWO_KEYS[:200], "is no OpenPGP public key"),
     ],
 )
 def test_what_is_no_key_is_told(data, why):
-    with pytest.raises(ValueError, match=why):
-        hvlab_openpgp.keys(data)
+    with pytest.raises(CheckError, match=why):
+        repository.keys(data, "it")
 
 
 @pytest.mark.parametrize(
     "wanted", [FIRST, FIRST.lower(), FIRST[-16:], "15CF 2488 26CF 7D79 D666 38FF 87AE FA9F E080 5398"]
 )
 def test_a_fingerprint_may_be_written_in_several_ways(wanted):
-    assert hvlab_openpgp.matches(FIRST, wanted)
-    assert not hvlab_openpgp.matches(SECOND, wanted)
+    found = repository.keys(TWO_KEYS, "it")
+    digits = repository.fingerprint(wanted)
+    assert repository.chosen(found, digits, "it").fingerprint.upper() == FIRST
+    with pytest.raises(CheckError, match=f"has the fingerprint {SECOND}, not"):
+        repository.chosen(found[1:], digits, "it")
+
+
+def test_what_is_no_fingerprint_is_refused():
+    with pytest.raises(UsageError, match="is no fingerprint"):
+        repository.fingerprint("3bf863c")
+
+
+class Host:
+    """Stands for the module on a host: ``there`` are its files, ``says`` is what its package manager says."""
+
+    def __init__(self, **there):
+        self.there = {path: data.encode() for path, data in there.items()}
+        self.says, self.steps = "", []
+
+    def task(self, check_mode=False, **args):
+        action = hvlab_repository.ActionModule.__new__(hvlab_repository.ActionModule)
+        given = {"name": "x", "url": "http://x", "key": str(FILE), "fingerprint": FIRST, **args}
+        action._task = SimpleNamespace(args=given, check_mode=check_mode, async_val=0)
+        action._execute_module = self.execute
+        base = hvlab_repository.ActionBase
+        run, base.run = base.run, lambda *_: {}
+        try:
+            return action.run(None, {"inventory_hostname": "n1", "ansible_facts": {"pkg_mgr": "apt"}})
+        finally:
+            base.run = run
+
+    def execute(self, *, module_name, module_args, task_vars):
+        self.steps.append(module_args["step"])
+        if module_args["step"] == "look":
+            files = {path: hvlab_repository.base64.b64encode(data) for path, data in self.there.items()}
+            return {"files": dict.fromkeys(module_args["paths"]) | files, "asked": bool(self.there)}
+        refused = bool(self.says)
+        for path, text in module_args["files"].items() if not refused else ():
+            self.there[path] = hvlab_repository.base64.b64decode(text or "")
+        return {"refused": refused, "output": self.says}
+
+
+def test_it_is_written_once_and_then_costs_one_round_trip():
+    host = Host()
+    done = host.task(priority=600)
+    assert (done["changed"], done["fingerprint"]) == (True, FIRST)
+    assert sorted(host.there) == sorted(done["paths"])
+    assert b"Signed-By: /etc/apt/keyrings/x.gpg" in host.there["/etc/apt/sources.list.d/x.sources"]
+    host.steps = []
+    assert not host.task(priority=600)["changed"]
+    assert host.steps == ["look"]
+
+
+def test_check_mode_only_looks():
+    host = Host()
+    assert host.task(check_mode=True)["changed"]
+    assert host.steps == ["look"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says", "told"),
+    [
+        ({"fingerprint": "0" * 40}, "", f"n1: .* has the fingerprint {FIRST}, {SECOND}, not 0000"),
+        ({"key": "/nowhere/key"}, "", "n1: the key /nowhere/key on the controller cannot be read"),
+        ({}, "E: The repository is not signed.", "(?s)n1: http://x/ cannot be used.*To go on: see who signs"),
+    ],
+)
+def test_a_refusal_says_host_cause_and_remedy(args, says, told):
+    host = Host()
+    host.says = says
+    with pytest.raises(AnsibleActionFail, match=told):
+        host.task(**args)
+    assert host.there == {}
 
 
 LIST = f"""# a comment with {REPOS}/debian12
@@ -90,19 +155,19 @@ baseurl=https://{REPOS}/rhel9/x86_64
 @pytest.mark.parametrize(
     ("path", "text", "gone", "kept"),
     [
-        ("a.list", LIST, f"{hvlab_sources.MARK}deb [signed-by", "\ndeb http://mirror"),
+        ("a.list", LIST, f"{repository.MARK}deb [signed-by", "\ndeb http://mirror"),
         ("a.sources", SOURCES, f"Enabled: no\nURIs: http://{REPOS}", "Suites: bookworm"),
         ("a.repo", REPO, "[cuda]\nenabled=0\nname=cuda\nbaseurl", "[base]\nname="),
     ],
 )
 def test_entries_in_the_way_are_switched_off_once(path, text, gone, kept):
-    without = hvlab_sources.switch_off(path, text, [f"https://{REPOS}"])
+    without = repository.switch_off(path, text, [f"https://{REPOS}"])
     assert gone in without
     assert kept in without
     assert "Enabled: yes" not in without
     assert "enabled=1" not in without
-    assert hvlab_sources.switch_off(path, without, [f"https://{REPOS}"]) == without
-    assert hvlab_sources.switch_off(path, text, ["http://elsewhere.example.org"]) == text
+    assert repository.switch_off(path, without, [f"https://{REPOS}"]) == without
+    assert repository.switch_off(path, text, ["http://elsewhere.example.org"]) == text
 
 
 @pytest.mark.parametrize(
@@ -118,15 +183,7 @@ def test_entries_in_the_way_are_switched_off_once(path, text, gone, kept):
     ],
 )
 def test_a_failure_comes_with_its_remedy(said, advice):
-    params = {
-        "name": "x",
-        "url": "http://x",
-        "suite": "/",
-        "components": [],
-        "enabled": True,
-        "priority": None,
-    }
-    assert advice in hvlab_managers.remedy(said, hvlab_managers.Apt(params))
+    assert advice in repository.source("apt", OPTIONS).remedy(said)
 
 
 def test_every_system_has_a_key_with_a_fingerprint():

@@ -1,12 +1,20 @@
-"""Add a package source; a key that is a file of the controller is read here."""
+"""Add a package source: what to write is decided here, from what is there and the key's own fingerprint."""
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
+from hvlab.ansible.modules.hvlab_repository import DOCUMENTATION
+from hvlab.errors import CheckError, HvlabError
+from hvlab.provision import repository
+from hvlab.provision.arguments import arguments
+
+Files = dict[str, bytes]
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -15,21 +23,114 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result."""
+        """Return the files that were, or in check mode would be, changed."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        host = (task_vars or {})["inventory_hostname"]
-        arguments = dict(self._task.args) | {"host": host}
-        key = str(arguments.get("key") or "")
-        if key and "://" not in key and "BEGIN PGP" not in key:
-            try:
-                arguments["key"] = Path(key).expanduser().read_text(encoding="ascii")
-            except (OSError, UnicodeDecodeError) as error:
-                why = getattr(error, "strerror", None) or "it is not ASCII-armored text"
-                raise AnsibleActionFail(
-                    f"{host}: the key {key} on the controller cannot be read: {why}.\n"
-                    "To go on: give a URL, or the path of an ASCII-armored public key on the controller."
-                ) from None
-        done: dict[str, Any] = self._execute_module(
-            module_name="hvlab_repository", module_args=arguments, task_vars=task_vars
+        self.vars = task_vars or {}
+        self.args = arguments(self, DOCUMENTATION)
+        try:
+            return result | self._add()
+        except HvlabError as error:
+            host = self.vars["inventory_hostname"]
+            told = f"{host}: {error}.\nNothing was changed.\nTo go on: {error.remedy}."
+            raise AnsibleActionFail(told) from error
+
+    def _add(self) -> dict[str, Any]:
+        self.fingerprint = repository.fingerprint(self.args["fingerprint"])
+        self.source = source = repository.source(self.vars["ansible_facts"]["pkg_mgr"], self.args)
+        seen = self._step(
+            "look", paths=[*source.files, source.key_path], others=[*source.others], read=[*source.read]
         )
-        return result | done
+        before = {path: base64.b64decode(text) for path, text in seen["files"].items() if text is not None}
+        key, name = self._key(before.get(source.key_path))
+        after = self._without_others(before) | {source.key_path: key}
+        after |= {path: text.encode() for path, text in source.files.items()}
+        paths = [path for path in after if after[path] != before.get(path, b"")]
+        asks = self.args["enabled"] and (bool(paths) or not seen["asked"])
+        if (paths or asks) and not self._task.check_mode:
+            self._apply({path: after[path] for path in paths}, asks=asks)
+        diff = [
+            {
+                "before_header": path,
+                "after_header": path,
+                "before": before.get(path, b"").decode("utf-8", "replace"),
+                "after": after[path].decode("utf-8", "replace"),
+            }
+            for path in paths
+            if path != source.key_path
+        ]
+        return {"changed": bool(paths or asks), "paths": paths, "fingerprint": name, "diff": diff}
+
+    def _key(self, present: bytes | None) -> tuple[bytes, str]:
+        """Return the key's file and fingerprint: the one that is there when it is right, else a new one."""
+        if present and self.fingerprint:
+            try:
+                there = repository.keys(present, self.source.key_path)
+                if len(there) == 1:
+                    name = repository.chosen(there, self.fingerprint, self.source.key_path).fingerprint
+                    return present, name.upper()
+            except CheckError:
+                pass
+        data, origin = self._new_key()
+        key = repository.chosen(repository.keys(data, origin), self.fingerprint, origin)
+        return self.source.key_file(key), key.fingerprint.upper()
+
+    def _new_key(self) -> tuple[bytes, str]:
+        """Return the key that the task names, and what to call it in a message."""
+        key = self.args["key"]
+        if "BEGIN PGP" in key:
+            return key.encode(), "the key that was given"
+        if "://" not in key:
+            try:
+                return Path(key).expanduser().read_bytes(), key
+            except OSError as error:
+                raise CheckError(
+                    f"the key {key} on the controller cannot be read: {error.strerror}",
+                    remedy="give a URL, or the path of a public key on the controller",
+                ) from None
+        got = self._step("fetch", url=key)
+        if "problem" in got:
+            address = "see that the address of the key is right"
+            remedy = address if got["answered"] else self.source.remedy(got["problem"])
+            raise CheckError(got["problem"], remedy=remedy)
+        return base64.b64decode(got["content"]), key
+
+    def _without_others(self, before: Files) -> Files:
+        """Return the other files that hold a conflicting entry, with the text they shall have."""
+        changed = {}
+        for path, data in before.items():
+            if path in (*self.source.files, self.source.key_path):
+                continue
+            text = data.decode("utf-8", "surrogateescape")
+            without = repository.switch_off(path, text, [self.source.url, *self.args["conflicts"]])
+            if without != text:
+                changed[path] = without.encode("utf-8", "surrogateescape")
+        if changed and not self.args["replace"]:
+            raise CheckError(
+                f"{', '.join(changed)} already leads to this source or its predecessor; two entries with "
+                "different keys stop the package manager",
+                remedy="remove that entry, or let it be switched off (replace, in a role its variable "
+                "replace_old)",
+            )
+        return changed
+
+    def _apply(self, files: Files, *, asks: bool) -> None:
+        """Write the files and ask the source; on a failure everything is as it was."""
+        trusts = self.source.key_path in files
+        done = self._step(
+            "apply",
+            files={path: base64.b64encode(data).decode() if data else None for path, data in files.items()},
+            refresh=[*self.source.refresh] if asks else [],
+            trouble=repository.TROUBLE.pattern,
+            trust=[*self.source.trust] if trusts else [],
+        )
+        if done["refused"]:
+            raise self.source.refusal(done["output"])
+
+    def _step(self, step: str, **arguments: Any) -> dict[str, Any]:
+        done: dict[str, Any] = self._execute_module(
+            module_name="hvlab_repository", module_args={"step": step, **arguments}, task_vars=self.vars
+        )
+        if done.get("failed"):
+            said = done.get("module_stderr") or done.get("msg")
+            raise CheckError(f"the package sources: {said}", remedy="see to that there, then run again")
+        return done

@@ -1,0 +1,33 @@
+"""The arguments of an action plugin, checked against the options that its module documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import yaml
+
+_KEYS = ("type", "elements", "required", "default", "choices")
+
+
+class Action(Protocol):
+    """What is used of Ansible's ActionBase."""
+
+    def validate_argument_spec(self, argument_spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return Ansible's result and the arguments with their defaults; fail the task where one is wrong."""
+
+
+def arguments(action: Action, documentation: str) -> dict[str, Any]:
+    """Return a task's arguments; an option that is not documented, or a wrong value, fails the task."""
+    options = yaml.safe_load(documentation).get("options") or {}
+    return action.validate_argument_spec(argument_spec=spec(options))[1]
+
+
+def spec(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return documented options as Ansible's argument spec."""
+    known = {}
+    for name, option in options.items():
+        known[name] = {key: option[key] for key in _KEYS if key in option}
+        if "suboptions" in option:
+            known[name]["options"] = spec(option["suboptions"])
+    return known

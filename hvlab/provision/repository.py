@@ -1,0 +1,235 @@
+"""A signed package source of apt, or of dnf and yum: its files, its key, and what stands in its way. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pysequoia import Cert
+
+from hvlab.errors import CheckError, UsageError
+
+SECONDS = 20
+MARK = "# switched off by hvlab: "
+_FINGERPRINT = re.compile(r"[0-9A-F]{8,64}")
+_SCHEME = re.compile(r"^[a-z+]+://", re.IGNORECASE)
+TROUBLE = re.compile(
+    r"^(?:E:|Err:|Error:| *- (?:Curl error|Status code)"
+    r"|W: (?:Failed to fetch|Some index|An error|GPG error|The repository)).*",
+    re.MULTILINE,
+)
+_REACH = "see that the host reaches {url}: name server, firewall, proxy, or a mirror of it"
+# From what a package manager says to what to do about it.
+_REMEDIES = (
+    (
+        r"A4B469963BF863CC|7FA2AF80|F60F4B3D7FA2AF80",
+        "NVIDIA signs with a new key since April 2022 (7fa2af80 is retired): take the key 3bf863cc.pub",
+    ),
+    (
+        r"NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|signature|GPG|Signing key",
+        "see who signs {url} now; take that key and its fingerprint only if you know they are the right ones",
+    ),
+    (r"Could not (connect|resolve)|refused|timed out|Curl error \((5|6|7|28)\)", _REACH),
+    (
+        r"404|403|does not have a Release file|repomd\.xml",
+        "see that {url} is right: it has to hold {lists}; not every system has a folder there",
+    ),
+    (r"certificate|SSL|TLS", "see that the host knows the authority of the certificate (ca-certificates)"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A source as its package manager has it.
+
+    ``files`` maps each of its paths to its text, where an empty text is no file; ``others`` are globs of the
+    files in which other sources stand. ``read`` are globs of the lists that are there once they were read.
+    ``refresh`` reads the lists of this source alone, and ``trust`` makes the package manager trust the key,
+    where naming it in the source is not enough.
+    """
+
+    url: str
+    files: Mapping[str, str]
+    path: str
+    key_path: str
+    armored: bool
+    others: tuple[str, ...]
+    read: tuple[str, ...]
+    lists: str
+    refresh: tuple[str, ...]
+    trust: tuple[str, ...] = ()
+
+    def key_file(self, key: Cert) -> bytes:
+        """Return a key as the package manager reads it."""
+        return str(key).encode() if self.armored else bytes(key)
+
+    def remedy(self, text: str) -> str:
+        """Return what to do about a failure."""
+        advice = next(
+            (advice for pattern, advice in _REMEDIES if re.search(pattern, text, re.IGNORECASE)), _REACH
+        )
+        return advice.format(url=self.url, lists=self.lists)
+
+    def refusal(self, output: str) -> CheckError:
+        """Return why the source cannot be used, by what its refresh printed."""
+        trouble = [line.strip() for line in TROUBLE.findall(output)]
+        lines = trouble or [line.strip() for line in output.splitlines() if line.strip()][-3:]
+        short = "\n  ".join(dict.fromkeys(line[:300] for line in lines[:4]))
+        return CheckError(f"{self.url} cannot be used:\n  {short}", remedy=self.remedy("\n".join(lines)))
+
+
+def source(manager: str, options: Mapping[str, Any]) -> Source:
+    """Return what a task of hvlab_repository asks for, as apt, dnf or yum has it."""
+    if manager == "apt":
+        return _apt(options)
+    if manager in ("dnf", "dnf5", "yum"):
+        return _rpm(manager, options)
+    raise CheckError(f"packages are managed by {manager}", remedy="add the repository there yourself")
+
+
+def _apt(options: Mapping[str, Any]) -> Source:
+    name, url = options["name"], options["url"].rstrip("/") + "/"
+    path, key_path = f"/etc/apt/sources.list.d/{name}.sources", f"/etc/apt/keyrings/{name}.gpg"
+    lines = ["Types: deb", f"URIs: {url}", f"Suites: {options['suite']}"]
+    lines += [f"Components: {' '.join(options['components'])}"] if options["components"] else []
+    lines += [f"Signed-By: {key_path}", f"Enabled: {'yes' if options['enabled'] else 'no'}", ""]
+    priority = options["priority"]
+    pin = f"Package: *\nPin: origin {urlsplit(url).hostname}\nPin-Priority: {priority}\n"
+    settings = {
+        "Dir::Etc::sourcelist": path,
+        "Dir::Etc::sourceparts": "-",
+        "APT::Get::List-Cleanup": "0",
+        "Acquire::Retries": "1",
+        "Acquire::http::Timeout": str(SECONDS),
+        "Acquire::https::Timeout": str(SECONDS),
+    }
+    # How apt turns an address into the name of a file.
+    address = re.sub(r"[\\|{}\[\]<>\"^~_=!@#$%&*]", lambda m: f"%{ord(m[0]):02x}", _SCHEME.sub("", url))
+    return Source(
+        url=url,
+        files={path: "\n".join(lines), f"/etc/apt/preferences.d/{name}": "" if priority is None else pin},
+        path=path,
+        key_path=key_path,
+        armored=False,
+        others=(
+            "/etc/apt/sources.list",
+            "/etc/apt/sources.list.d/*.list",
+            "/etc/apt/sources.list.d/*.sources",
+        ),
+        read=(f"/var/lib/apt/lists/{address.replace('/', '_')}*Release",),
+        lists="InRelease or Release",
+        refresh=(
+            *("apt-get", "-q", "update"),
+            *(word for item in settings.items() for word in ("-o", "=".join(item))),
+        ),
+    )
+
+
+def _rpm(manager: str, options: Mapping[str, Any]) -> Source:
+    name, url = options["name"], options["url"].rstrip("/") + "/"
+    path, key_path = f"/etc/yum.repos.d/{name}.repo", f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{name}"
+    values = {
+        "name": name,
+        "baseurl": url,
+        "enabled": int(options["enabled"]),
+        "gpgcheck": int(options["gpgcheck"]),
+        "repo_gpgcheck": int(options["repo_gpgcheck"]),
+        "gpgkey": f"file://{key_path}",
+    }
+    own = [f"timeout={SECONDS}", "retries=2", "metadata_expire=0"]
+    return Source(
+        url=url,
+        files={path: "\n".join([f"[{name}]", *(f"{key}={value}" for key, value in values.items()), ""])},
+        path=path,
+        key_path=key_path,
+        armored=True,
+        others=("/etc/yum.repos.d/*.repo",),
+        read=tuple(
+            f"/var/cache/{folder}"
+            for folder in (f"dnf/{name}-*/repodata", f"yum/*/*/{name}", f"libdnf5/{name}-*/repodata")
+        ),
+        lists="repodata/repomd.xml",
+        refresh=(
+            *(manager, "-y", "--disablerepo=*", f"--enablerepo={name}"),
+            *(f"--setopt={name}.{setting}" for setting in own),
+            *("--setopt=skip_if_unavailable=0", "makecache"),
+        ),
+        trust=("rpm", "--import", key_path),
+    )
+
+
+def fingerprint(text: str) -> str:
+    """Return a fingerprint, or a key id of at least 8 digits, without blanks and in upper case."""
+    digits = re.sub(r"\s|^0x", "", text).upper()
+    if digits and not _FINGERPRINT.fullmatch(digits):
+        raise UsageError(f"{text!r} is no fingerprint", remedy="give its 40 hexadecimal digits")
+    return digits
+
+
+def keys(data: bytes, origin: str) -> list[Cert]:
+    """Return the public keys of a binary or armored file; raise CheckError where it holds none."""
+    try:
+        found = Cert.split_bytes(data)
+        why = "it holds no public key"
+    except RuntimeError as error:
+        found, why = [], str(error).splitlines()[0]
+    if not found:
+        raise CheckError(f"{origin} is no OpenPGP public key: {why}", remedy="see that the address is right")
+    return found
+
+
+def chosen(found: Iterable[Cert], wanted: str, origin: str) -> Cert:
+    """Return the key that has the wanted fingerprint, or ends in it; the first where none is wanted."""
+    prints = {key.fingerprint.upper(): key for key in found}
+    for name, key in prints.items():
+        if name.endswith(wanted):
+            return key
+    raise CheckError(
+        f"{origin} has the fingerprint {', '.join(prints)}, not {wanted}",
+        remedy="find out whose key that is; only if it is right, set the fingerprint to it",
+    )
+
+
+def switch_off(path: str, text: str, addresses: list[str]) -> str:
+    """Return the text of a .list, .sources or .repo file with the entries that lead to an address disabled.
+
+    It comes back unchanged when there is none, or when they are disabled already.
+    """
+    if path.endswith(".sources"):
+        stanzas = re.split(r"(\n[ \t]*\n+)", text)
+        return "".join(_stanza(part, addresses) for part in stanzas)
+    if path.endswith(".repo"):
+        return "".join(_section(part, addresses) for part in re.split(r"(?m)^(?=\[)", text))
+    lines = text.splitlines(keepends=True)
+    return "".join(
+        MARK + line if re.match(r"\s*deb(-src)?\s", line) and _leads_to(line, addresses) else line
+        for line in lines
+    )
+
+
+def _leads_to(text: str, addresses: list[str]) -> bool:
+    """Return whether a line or stanza names one of the addresses, whatever the scheme."""
+    return any(_SCHEME.sub("", address).rstrip("/") in text for address in addresses)
+
+
+def _stanza(text: str, addresses: list[str]) -> str:
+    live = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    off = re.search(r"(?mi)^Enabled:\s*(no|false|0|off)\s*$", live)
+    if off or not re.search(r"(?mi)^URIs:", live) or not _leads_to(live, addresses):
+        return text
+    kept = re.sub(r"(?mi)^Enabled:.*\n?", "", text)
+    return re.sub(r"(?mi)^(?=URIs:)", "Enabled: no\n", kept, count=1)
+
+
+def _section(text: str, addresses: list[str]) -> str:
+    live = "".join(line for line in text.splitlines(keepends=True) if not re.match(r"\s*[#;]", line))
+    urls = "".join(re.findall(r"(?mi)^\s*(?:baseurl|mirrorlist|metalink)\s*=.*(?:\n[ \t]+\S.*)*", live))
+    off = re.search(r"(?mi)^\s*enabled\s*=\s*(0|no|false|off)\s*$", live)
+    if off or not text.startswith("[") or not _leads_to(urls, addresses):
+        return text
+    kept = re.sub(r"(?mi)^\s*enabled\s*=.*\n?", "", text)
+    head, _, rest = kept.partition("\n")
+    return f"{head}\nenabled=0\n{rest}"
