@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,7 +12,7 @@ from hvlab.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Package:
     """A package, and the version it shall have: exact, ending in ``*``, or None for any."""
 
     name: str
@@ -23,14 +23,55 @@ class Wanted:
 
     def is_met(self, installed: Mapping[str, str]) -> bool:
         """Return whether it is there; an rpm's version may be given without its release or with an epoch."""
-        there = installed.get(self.name)
-        if there is None or self.version is None:
-            return there is not None
-        versions = [there, there.rpartition("-")[0]] if "-" not in self.version else [there]
-        wanted = {self.version, self.version.partition(":")[2] or self.version}
+        present = installed.get(self.name)
+        if present is None or self.version is None:
+            return present is not None
+        versions = [present, present.rpartition("-")[0]] if "-" not in self.version else [present]
+        asked = {self.version, self.version.partition(":")[2] or self.version}
         if self.version.endswith("*"):
-            return any(there.startswith(text.removesuffix("*")) for text in wanted)
-        return bool(wanted & set(versions))
+            return any(present.startswith(text.removesuffix("*")) for text in asked)
+        return bool(asked & set(versions))
+
+    def is_among(self, versions: Iterable[str]) -> bool:
+        """Return whether a repository has it: repositories name the epoch, rpm's facts do not."""
+        return any(
+            self.is_met({self.name: text})
+            for version in versions
+            for text in (version, version.partition(":")[2] or version)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is to be done on a host."""
+
+    install: Sequence[Package] = ()
+    remove: Sequence[str] = ()
+    hold: Sequence[str] = ()
+    modules: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.install or self.remove or self.hold or self.modules)
+
+    def __str__(self) -> str:
+        parts = [f"to install {', '.join(map(str, self.install))}"] if self.install else []
+        parts += [f"to remove {', '.join(self.remove)}"] if self.remove else []
+        return " and ".join(parts)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all packages that this changes."""
+        return list(dict.fromkeys([*(one.name for one in self.install), *self.remove, *self.hold]))
+
+    def diff(self, installed: Mapping[str, str]) -> dict[str, str]:
+        """Return the change for `--diff`."""
+        touched = [*(one.name for one in self.install), *self.remove]
+        before = [f"{name} {installed[name]}" for name in touched if name in installed]
+        after = [*map(str, self.install), *(f"{name} held" for name in self.hold), *self.modules]
+        return {
+            "before": "".join(f"{line}\n" for line in before),
+            "after": "".join(f"{line}\n" for line in after),
+        }
 
 
 @dataclass(frozen=True)
@@ -52,12 +93,12 @@ class Transaction:
         )
 
 
-def as_wanted(items: Iterable[str | Mapping[str, Any]]) -> list[Wanted]:
+def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[Package]:
     """Return the packages of a task; raises UsageError for what is neither name nor name and version."""
-    found = []
+    packages = []
     for item in items:
         if isinstance(item, str):
-            found.append(Wanted(item))
+            packages.append(Package(item))
             continue
         name, version = item.get("name"), item.get("version")
         if not name or set(item) - {"name", "version"}:
@@ -66,8 +107,8 @@ def as_wanted(items: Iterable[str | Mapping[str, Any]]) -> list[Wanted]:
             raise UsageError(
                 f"version {version} of {name} is a number: write it in quotes, as YAML drops zeros"
             )
-        found.append(Wanted(name, version or None))
-    return found
+        packages.append(Package(name, version or None))
+    return packages
 
 
 def matching(patterns: Iterable[str], installed: Iterable[str], *, but: Iterable[str]) -> list[str]:
@@ -106,6 +147,12 @@ def rpm_transaction(text: str) -> Transaction:
         elif match := re.match(r" {5}replacing +(\S+)\.\S+ ", line):
             sections["removed"].add(match[1])
     return Transaction(**{name: frozenset(names) for name, names in sections.items()})
+
+
+def installed(listing: str) -> dict[str, str]:
+    """Return name and version of each package of lines ``installed NAME VERSION``; others are left out."""
+    rows = [line.split() for line in listing.splitlines()]
+    return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}  # noqa: PLR2004
 
 
 def apt_versions(madison: str, name: str) -> list[str]:

@@ -13,11 +13,11 @@ from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
 from hvlab.errors import UsageError
 from hvlab.provision import managers
 from hvlab.provision.packages import (
+    Package,
     Transaction,
-    Wanted,
     apt_transaction,
     apt_versions,
-    as_wanted,
+    as_packages,
     complaint,
     matching,
     remedy,
@@ -90,14 +90,14 @@ MADISON = """\
     ],
 )
 def test_what_meets_a_wish(version, there, met):
-    assert Wanted("one", version).is_met({"one": there} if there else {}) is met
+    assert Package("one", version).is_met({"one": there} if there else {}) is met
 
 
 def test_packages_of_a_task():
-    assert as_wanted(["gcc", {"name": "make"}, {"name": "cuda", "version": "12.4"}]) == [
-        Wanted("gcc"),
-        Wanted("make"),
-        Wanted("cuda", "12.4"),
+    assert as_packages(["gcc", {"name": "make"}, {"name": "cuda", "version": "12.4"}]) == [
+        Package("gcc"),
+        Package("make"),
+        Package("cuda", "12.4"),
     ]
 
 
@@ -111,7 +111,7 @@ def test_packages_of_a_task():
 )
 def test_what_is_no_package_is_refused(item, seen):
     with pytest.raises(UsageError, match=seen):
-        as_wanted([item])
+        as_packages([item])
 
 
 def test_patterns_leave_out_what_is_wanted():
@@ -127,7 +127,7 @@ def test_what_apt_would_do():
 
 
 def test_apt_takes_no_name_for_a_pattern():
-    asked = [Wanted("g++")]
+    asked = [Package("g++")]
     for argv in [*managers.Apt().simulate(asked, []), *managers.Apt().perform(asked, [])]:
         assert "APT::Cmd::Pattern-Only=true" in argv
 
@@ -305,7 +305,7 @@ def test_dnf_fetches_before_it_removes():
     host.answers = [
         ("--assumeno remove", {"rc": 1, "stdout": "Removing:\n olddrv noarch 1-1\nOperation aborted."}),
         ("--assumeno", {"rc": 1, "stdout": "Installing:\n newdrv noarch 2-1\nOperation aborted."}),
-        ("rpm -qa", {"stdout": "newdrv 2-1\n"}),
+        ("rpm -qa", {"stdout": "installed newdrv 2-1\n"}),
     ]
     done = host.task({"name": [{"name": "newdrv", "version": "2-1"}], "replaces": ["olddrv"], "hold": True})
     doing = [c for c in host.commands if " -y " in c]
@@ -362,5 +362,5 @@ def test_yum_looks_for_the_versions_where_it_cannot_simulate():
 def test_what_others_provide_by_that_name_is_no_change():
     host = Host("dnf", packages={"python36": "3.6-1"})
     told = "Package python36 is already installed.\nNothing to do."
-    host.answers = [("--assumeno", {"stdout": told}), ("rpm -qa", {"stdout": "python36 3.6-1\n"})]
+    host.answers = [("--assumeno", {"stdout": told}), ("rpm -qa", {"stdout": "installed python36 3.6-1\n"})]
     assert host.task({"name": ["python3"]})["changed"] is False

@@ -14,9 +14,11 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
 from hvlab.files import write_file
 from hvlab.lab.capability import refusal
 from hvlab.launchers.command import SSH_OPTIONS
+from hvlab.provision.arguments import arguments
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -27,12 +29,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the task's result."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = self._task.args
-        path = Path(arguments["plan"])
+        args = arguments(self, DOCUMENTATION)
+        path = Path(args["plan"])
         plan = json.loads(path.read_text("utf-8"))
-        if arguments.get("state") == "checked":
+        if args["state"] == "checked":
             return result | self._check(plan, path.parent, task_vars or {})
-        return result | self._run_case(plan, plan["cases"][arguments["case"]], path.parent)
+        return result | self._run_case(plan, plan["cases"][args["case"]], path.parent)
 
     def _check(self, plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
         hostvars = task_vars["hostvars"]

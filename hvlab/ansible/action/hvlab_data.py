@@ -9,7 +9,9 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_data import DOCUMENTATION
 from hvlab.datasets import archive
+from hvlab.provision.arguments import arguments
 
 MIB = 1 << 20
 
@@ -21,12 +23,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Bring what this host lacks."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars
-        _, self.args = self.validate_argument_spec(
-            argument_spec={
-                "sets": {"type": "list", "elements": "dict", "required": True},
-                "path": {"type": "str", "default": "~/.hvlab/data"},
-            }
-        )
+        self.args = arguments(self, DOCUMENTATION)
         folders = {item["key"]: Path(item["folder"]) for item in self.args["sets"]}
         seen = self._step("look", keys=list(folders))
         if seen.get("failed"):

@@ -7,6 +7,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
+from hvlab.provision.arguments import arguments
 from hvlab.provision.driver.host import SERVICES, Host, Wish, installed_version
 from hvlab.provision.driver.loading import Step, loading
 from hvlab.provision.driver.packages import driver_packages, needed_packages, needs_dkms, wanted_packages
@@ -21,28 +23,22 @@ TEXTS = (
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Arguments: `state` and `wish`, which has the fields of `hvlab.provision.driver.host.Wish`.
-
-    State `planned` changes nothing and fails with all that stands in the way; `ready` says that the method's
-    repository is there, so that every package must be had. State `used` loads or reloads the modules and says
-    whether a reboot is needed. `built` and `unloaded` are the module's.
-    """
+    """See the module of the same name for what it takes and gives."""
 
     _supports_check_mode = True
-    _VALID_ARGS = frozenset({"state", "wish", "ready"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the plan, or what the host is like now."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars or {}
-        self.wish = as_wish(self._task.args["wish"])
-        state = self._task.args["state"]
+        self.args = arguments(self, DOCUMENTATION)
+        self.wish, state = as_wish(self.args["wish"]), self.args["state"]
         if state in ("built", "unloaded"):
             return result | self._do(state)
         if state == "used":
             return result | self._use()
         host = self._look()
-        found = plan(host, self.wish, repository_ready=bool(self._task.args.get("ready", True)))
+        found = plan(host, self.wish, repository_ready=self.args["ready"])
         for note in found.notes if found.changes else []:
             self._display.warning(note)
         if found.problems:
@@ -85,7 +81,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Ask the host; package versions only where something is missing."""
         name, facts = self.vars["inventory_hostname"], self.vars["ansible_facts"]
         names: list[str] = []
-        if self._task.args["state"] == "planned":
+        if self.args["state"] == "planned":
             bare = Host(name, facts, {})
             wanted = [*wanted_packages(bare, self.wish), *needed_packages(bare, self.wish)]
             own = {package["name"] for package in self.wish.packages}

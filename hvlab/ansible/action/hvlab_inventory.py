@@ -7,10 +7,12 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_inventory import DOCUMENTATION
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import not_evaluated, problems
 from hvlab.lab.inventory_values import evaluated
 from hvlab.paths import project_dir
+from hvlab.provision.arguments import arguments
 from hvlab.provision.preflight import report
 
 
@@ -19,11 +21,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     _requires_connection = False
     _supports_check_mode = True
-    _VALID_ARGS = frozenset[str]()
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Fail with everything that is wrong in the inventory's files, names and variables."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments(self, DOCUMENTATION)
         variables = task_vars or {}
         groups, hostvars = variables["groups"], variables["hostvars"]
         sources = [Path(source) for source in variables.get("ansible_inventory_sources") or ()]

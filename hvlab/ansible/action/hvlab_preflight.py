@@ -8,6 +8,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
+from hvlab.provision.arguments import arguments
 from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing, report
 
 
@@ -20,6 +22,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the lab's hosts as a fact, or fail with everything that is wrong."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        limits = Limits(**arguments(self, DOCUMENTATION))
         variables = task_vars or {}
         hostvars, groups = variables["hostvars"], variables["groups"]
         present = variables["ansible_play_hosts"]
@@ -27,7 +30,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         nodes = [as_node(name, hostvars[name]) for name in present]
         addresses = {name: as_address(name, hostvars[name]) for name in groups["all"]}
         hosts = lab_hosts(nodes, addresses)
-        errors, warnings = check(nodes, hosts, Limits(**self._task.args))
+        errors, warnings = check(nodes, hosts, limits)
         wrong = missing(variables["ansible_play_hosts_all"], present) + errors
         if warnings:
             result["warnings"] = [f"preflight:\n{report(warnings)}"]

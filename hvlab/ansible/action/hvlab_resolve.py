@@ -7,8 +7,10 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
 from hvlab.errors import HvlabError
 from hvlab.lab.inventory_values import evaluated
+from hvlab.provision.arguments import arguments
 from hvlab.resolver import Refusal, Wanted, plan, render
 from hvlab.resolver.facts import from_ansible
 from hvlab.resolver.wanted import wanted
@@ -23,6 +25,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the fact ``hvlab_stacks`` (host -> stack), or fail with why there is none."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments(self, DOCUMENTATION)
         variables = task_vars or {}
         try:
             found = plan(lab(variables, self._loader))

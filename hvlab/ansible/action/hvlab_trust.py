@@ -8,7 +8,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_trust import DOCUMENTATION
 from hvlab.errors import HvlabError
+from hvlab.provision.arguments import arguments
 from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust, public
 
 HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
@@ -17,14 +19,15 @@ SSHD_CONFIG = "/etc/ssh/sshd_config"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Arguments: lab, user, home, hosts, and the texts and paths of the files (see the role ssh_trust)."""
+    """See the module of the same name for what it takes and gives."""
 
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the module hvlab_files did with the host's files."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        variables, args = task_vars or {}, self._task.args
+        self.args = args = arguments(self, DOCUMENTATION)
+        variables = task_vars or {}
         name = variables["inventory_hostname"]
         seen = variables["ansible_facts"]["hvlab"]
         if name not in args["hosts"]:
@@ -51,7 +54,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return trust if trust and trust.user_certificate_good(user) else None
 
     def _files(self, trust: Trust, name: str, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
-        args = self._task.args
+        args = self.args
         hosts = {host: [data["address"], *data["aliases"]] for host, data in args["hosts"].items()}
         ports = {data["port"] for data in args["hosts"].values()}
         known_hosts = trust.known_hosts_text(hosts, ports=ports)

@@ -21,7 +21,7 @@ options:
     suboptions:
       key: {description: What the content must hash to., type: str, required: true}
       folder: {description: Where the controller has its files., type: path, required: true}
-  path: {description: The folder that holds them on the host., type: path, default: ~/.hvlab/data}
+  path: {description: The folder that holds them on the host., type: str, default: ~/.hvlab/data}
 author: [the hvlab authors]
 """
 

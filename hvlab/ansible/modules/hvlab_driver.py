@@ -14,24 +14,40 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: hvlab_driver
-short_description: Look at NVIDIA's driver on a host, build its modules for a kernel, load and unload them
+short_description: Judge NVIDIA's driver on a host, build its modules, load and unload them
 description:
-  - C(seen) changes nothing. It asks the package manager which versions of C(packages) can be had; for those
-    it does not know the lists are fetched again, but not in check mode.
-  - C(built) has DKMS build and install what it knows of NVIDIA for C(kernel) and has not built yet.
-  - C(loaded) loads the modules, after unloading those of another version; C(unloaded) only unloads. Services
-    that hold the GPU are stopped meanwhile.
+  - C(planned) changes nothing. It looks at the host and the package manager's lists, returns what has to be
+    done, and fails with everything that stands in the way.
+  - C(built) has DKMS build and install what it knows of NVIDIA for the kernel and has not built yet.
+  - C(used) loads the modules, after unloading those of another version, and says whether a reboot is needed.
+  - C(unloaded) unloads them. Services that hold the GPU are stopped meanwhile.
+  - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
-  state: {description: What to do., type: str, choices: [seen, built, loaded, unloaded], default: seen}
-  kernel: {description: Release of the kernel the modules are for., type: str, required: true}
-  packages: {description: Names of packages to look up., type: list, elements: str, default: []}
-  services: {description: Services that hold the GPU., type: list, elements: str, default: []}
+  state: {description: What to do., type: str, choices: [planned, built, used, unloaded], required: true}
+  wish:
+    description: The driver that is asked for; its keys are the fields of C(hvlab.provision.driver.host.Wish).
+    type: dict
+    required: true
+  ready:
+    description: Whether the packages' repository is there, so that C(planned) must find every package.
+    type: bool
+    default: true
 author: [the hvlab authors]
 """
 
+EXAMPLES = """
+# See roles/nvidia_driver/tasks/.
+"""
+
 RETURN = """
-seen: {description: What was found., type: dict, returned: for C(seen)}
-done: {description: What was built; whether modules were loaded or unloaded., type: list, returned: otherwise}
+driver: {description: Version of the installed driver., type: str, returned: for C(planned) and C(used)}
+step:
+  description: What brings it into use, C(nothing), C(load), C(reload) or C(reboot).
+  type: str
+  returned: for C(planned) and C(used)
+install: {description: The packages that have to come., type: list, returned: for C(planned)}
+remove: {description: The packages that have to go., type: list, returned: for C(planned)}
+done: {description: What was built or unloaded., type: list, returned: for C(built) and C(unloaded)}
 """
 
 MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")

@@ -16,7 +16,12 @@ description:
 options:
   name: {description: Name of the program and of its source package., type: str, required: true}
   version: {description: The version asked for., type: str, required: true}
-  ways: {description: The ways to try., type: list, elements: str, required: true}
+  ways:
+    description: The ways to try.
+    type: list
+    elements: str
+    choices: [file, url, pip, distro]
+    required: true
   folder: {description: Folder of way C(file)., type: path}
   url: {description: Address of way C(url)., type: str}
   checksum: {description: The sha256 of what is at the address., type: str, default: ""}

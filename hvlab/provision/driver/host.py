@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.provision.packages import Wanted
+from hvlab.provision.packages import Package
 
 SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm")
 SERVICE_PROCESSES = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-smi"})
@@ -94,7 +94,7 @@ def fits(version: str | None, wanted: str | None) -> bool:
     if version is None:
         return False
     spellings = (version, version.partition(":")[2] or version)
-    return any(Wanted("it", wanted or None).is_met({"it": text}) for text in spellings)
+    return any(Package("it", wanted or None).is_met({"it": text}) for text in spellings)
 
 
 def installed_version(host: Host, kernel: str) -> str | None:

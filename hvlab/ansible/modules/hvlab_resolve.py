@@ -1,0 +1,28 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Documentation of hvlab_resolve; the work is done by the action plugin of that name."""
+
+DOCUMENTATION = """
+module: hvlab_resolve
+short_description: Choose the versions of all hosts of the play
+description:
+  - Runs once, on the controller, from the facts of all hosts and the pins of the inventory. C(hvlab plan)
+    prints the same.
+  - Where no versions fit together, the failure names the smallest set of pins and facts that exclude one
+    another.
+options: {}
+author: [the hvlab authors]
+"""
+
+EXAMPLES = """
+- name: Resolve which versions fit together on all hosts
+  hvlab_resolve:
+  run_once: true
+"""
+
+RETURN = """
+ansible_facts:
+  description: The fact C(hvlab_stacks), the versions of each host.
+  type: dict
+  returned: success
+notes: {description: What there is to know of the choice., type: list, elements: str, returned: success}
+"""

@@ -1,0 +1,33 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Documentation of hvlab_trust; the work is done by the action plugin of that name."""
+
+DOCUMENTATION = """
+module: hvlab_trust
+short_description: Give a host and its lab user what strict SSH within the lab needs
+description:
+  - Makes the lab's SSH certificate authority on the controller, signs the host's key and the key of the
+    ranks there, and writes all files to the host in one round trip.
+options:
+  lab: {description: Name of the lab., type: str, required: true}
+  user: {description: The user that may log in from host to host., type: str, required: true}
+  home: {description: Home directory of that user., type: path, required: true}
+  hosts:
+    description: The lab's hosts, each name with its address, aliases and port.
+    type: dict
+    required: true
+  user_ca_path: {description: Where sshd looks for the authority of users., type: path, required: true}
+  sshd_config: {description: Lines for sshd., type: str, required: true}
+  sshd_config_path: {description: The file they go to., type: path, required: true}
+  ssh_config: {description: Lines for the user's ssh., type: str, required: true}
+  fact: {description: Text of the local fact., type: str, required: true}
+  fact_path: {description: The file of the local fact., type: path, required: true}
+author: [the hvlab authors]
+"""
+
+EXAMPLES = """
+# See roles/ssh_trust/tasks/main.yml.
+"""
+
+RETURN = """
+paths: {description: The files that were changed., type: list, elements: str, returned: success}
+"""
