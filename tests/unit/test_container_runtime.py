@@ -1,11 +1,14 @@
-"""The data of role container_runtime: what each system is told to install, and from where."""
+"""Role container_runtime: what each system is told to install, and how docker's settings are changed."""
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+
+from tests.unit.plays import play, program
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/container_runtime"
 DOCKER = "https://download.docker.com/linux"
@@ -98,3 +101,87 @@ def test_the_toolkits_key_lies_beside_its_repositories():
     assert role("debian12", **url)("container_runtime_nvidia_repository_key") == (
         "http://mirror.example/libnvidia-container/gpgkey"
     )
+
+
+DOCKERD = """#!/usr/bin/python3
+import json, sys
+if "nonsense" in json.load(open(sys.argv[-1])):
+    sys.exit("unable to configure the Docker daemon: nonsense")
+if "--validate" not in sys.argv:
+    sys.exit("dockerd needs to be started with root")
+"""
+PLAYBOOK = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: container_runtime, tasks_from: settings}
+"""
+
+
+SYSTEMCTL = """#!/bin/sh
+echo "$@" >> "${0%/*}/systemctl.log"
+test "$1" != show || printf 'LoadState=loaded\\nActiveState=active\\n'
+"""
+
+
+@pytest.fixture
+def settle(tmp_path):
+    """Return how the role changes docker's settings here, with a stand-in for dockerd of a version."""
+    programs = tmp_path / "bin"
+    program(programs, "dockerd", DOCKERD)
+    program(programs, "systemctl", SYSTEMCTL)
+    program(programs, "setpriv", '#!/bin/sh\nshift 3; exec "$@"\n')
+    (tmp_path / "play.yml").write_text(PLAYBOOK)
+    file = tmp_path / "docker/daemon.json"
+
+    def run(config, *words, expect=0, **more):
+        variables = {
+            "container_runtime_daemon": config,
+            "__container_runtime_settings_path": str(file),
+            "__container_runtime_default_root": str(tmp_path / "lib"),
+            "__container_runtime_docker_version": "20.10.24+dfsg1",
+        }
+        return play(tmp_path / "play.yml", programs, variables | more, *words, expect=expect)
+
+    run.file, run.log = file, programs / "systemctl.log"
+    return run
+
+
+def test_settings_are_merged_once_and_the_rest_stays(settle):
+    settle.file.parent.mkdir()
+    settle.file.write_text('{"default-runtime": "mine", "registry-mirrors": ["https://old.example"]}')
+    config = {"registry-mirrors": ["https://new.example"], "log-opts": {"max-size": "10m"}}
+    assert "changed=0" not in settle(config, "--check")
+    assert "log-opts" not in settle.file.read_text()
+    settle(config)
+    assert json.loads(settle.file.read_text()) == {
+        "default-runtime": "mine",
+        "registry-mirrors": ["https://new.example", "https://old.example"],
+        "log-opts": {"max-size": "10m"},
+    }
+    assert [path.name for path in settle.file.parent.iterdir()] == ["daemon.json"]
+    assert "changed=0" in settle(config)
+    assert settle.log.read_text().splitlines().count("restart docker") == 1
+
+
+@pytest.mark.parametrize("version", ["20.10.24+dfsg1", "27.5.1"])
+def test_settings_that_dockerd_refuses_are_not_written(settle, version):
+    told = settle({"nonsense": 1}, expect=2, __container_runtime_docker_version=version)
+    assert f"localhost: dockerd refuses the settings for {settle.file}" in told
+    assert "unable to configure the Docker daemon: nonsense" in told
+    assert list(settle.file.parent.iterdir()) == []
+
+
+def test_settings_that_are_no_json_are_refused_not_repaired(settle):
+    settle.file.parent.mkdir()
+    settle.file.write_text("{,")
+    assert f"localhost: {settle.file} is no JSON object" in settle({"debug": True}, expect=2)
+    assert settle.file.read_text() == "{,"
+
+
+def test_images_are_not_lost_without_a_word(settle):
+    (settle.file.parents[1] / "lib/image/overlay2/imagedb/content/sha256" / ("0" * 64)).mkdir(parents=True)
+    assert "container_runtime_data_root_move: leave" in settle({"data-root": "/data"}, expect=2)
+    assert not settle.file.exists()
+    settle({"data-root": "/data"}, container_runtime_data_root_move="leave")
+    assert json.loads(settle.file.read_text()) == {"data-root": "/data"}

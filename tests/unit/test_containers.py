@@ -2,15 +2,13 @@
 
 import json
 import shlex
+import shutil
 import socket
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 
-from hvlab.ansible.modules import hvlab_container
 from hvlab.bench import containers, measure
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
@@ -18,14 +16,17 @@ from hvlab.cli import bench_output
 from hvlab.errors import CheckError, UnreachableError
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.launchers import LAUNCHERS, command, container
+from hvlab.paths import project_dir
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.trust import Trust
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
+from tests.unit.plays import play, program
 from tests.unit.test_bench import FakePlay, FakeTrust
 from tests.unit.test_launchers import GPU_VARIANTS, PROGRAM
 from tests.unit.test_workloads import RESULT
 
+PLAYBOOKS = project_dir() / "playbooks"
 PORTS = {"mpirun": ["-mca", "plm_rsh_args", "-p 9435"], "horovodrun": ["-p", "9435"]}
 PAIRS = [(name, launcher) for name in PARALLEL for launcher in BACKENDS[name].launchers]
 
@@ -243,114 +244,85 @@ def test_what_a_killed_run_left_is_removed_by_the_next(store, plays):
 
 
 DOCKER = """#!/usr/bin/python3
-import pathlib, sys
+import os, pathlib, signal, subprocess, sys
 there = pathlib.Path(__file__).with_name("container")
 words = sys.argv[1:]
 if words[0] == "run":
     if "missing" in words:
         sys.exit("Unable to find image 'missing' locally")
-    there.write_text("true" if "dies" not in words else "false")
-elif words[0] == "rm":
-    there.unlink(missing_ok=True)
+    port, says = words[1], "SSH-2.0" if "dies" not in words else ""
+    listen = "import socket; s = socket.create_server(('127.0.0.1', %s))\\n" % port
+    listen += "while True: s.accept()[0].sendall(b'%s')" % says
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    listener = subprocess.Popen([sys.executable, "-c", listen], start_new_session=True, **quiet)
+    there.write_text(str(listener.pid))
 elif words[0] == "logs":
     print("sshd: no hostkeys available", file=sys.stderr)
 elif not there.exists():
     sys.exit("Error: No such container: " + words[-1])
+elif words[0] == "rm":
+    os.kill(int(there.read_text()), signal.SIGKILL)
+    there.unlink()
+    print(words[-1])
 else:
-    print(there.read_text() if "Running" in words[3] else "sha256:1")
+    print("sha256:1")
 """
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch, capsys):
-    """A host whose docker is a stand-in; what it runs is the listener, if a test has one."""
-    (tmp_path / "docker").write_text(DOCKER)
-    (tmp_path / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-
-    def run(**arguments):
-        with patch_module_args({"name": "hvlab-R", **arguments}), pytest.raises(SystemExit):
-            hvlab_container.main()
-        return json.loads(capsys.readouterr().out)
-
-    run.container = tmp_path / "container"
-    return run
-
-
-@pytest.fixture
-def listener():
-    """A port where something says a text to whoever comes."""
-    server = socket.create_server(("127.0.0.1", 0))
-    said = [b"SSH-2.0-OpenSSH_9.2\r\n"]
-
-    def serve():
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            with connection:
-                connection.sendall(said[0])
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield server.getsockname()[1]
-    server.shutdown(socket.SHUT_RDWR)
-    server.close()
-
-
-@pytest.fixture
-def free_port():
+def host(tmp_path):
+    """This machine, whose docker is a stand-in that listens on the port that it is told."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+        port = server.getsockname()[1]
+    program(tmp_path / "bin", "docker", DOCKER)
+    file = tmp_path / "containers.json"
+
+    def run(playbook, *words, expect=0, path=None):
+        argv = ["docker", "run", str(port), *words]
+        file.write_text(json.dumps({"hosts": {"localhost": {"argv": argv, "port": port}}}))
+        variables = {
+            "hvlab_hosts": "localhost",
+            "hvlab_container": "hvlab-R",
+            "hvlab_file": str(file),
+            "hvlab_container_timeout": 2,
+        }
+        return play(PLAYBOOKS / playbook, tmp_path / "bin", variables, expect=expect, path=path)
+
+    run.port, run.file, run.container = port, file, tmp_path / "bin/container"
+    yield run
+    run("stop-containers.yml")
+    assert not run.container.exists()
 
 
-def test_a_taken_port_is_refused(host, listener):
-    done = host(argv=["docker", "run", "image"], port=listener)
-    assert done["msg"] == f"port {listener} is taken; name another with --ssh-port"
+def test_containers_start_and_are_removed(host):
+    host("start-containers.yml")
+    assert json.loads(host.file.read_text())["images"] == {"localhost": "sha256:1"}
+    assert "changed=1" in host("stop-containers.yml")
+    assert "changed=0" in host("stop-containers.yml")
+
+
+def test_a_taken_port_is_told(host):
+    with socket.create_server(("127.0.0.1", host.port)):
+        told = host("start-containers.yml", expect=2)
+    assert f"port {host.port} is taken; name another with --ssh-port" in told
     assert not host.container.exists()
 
 
-def test_one_that_runs_is_left_alone(host, listener):
-    host.container.write_text("true")
-    done = host(argv=["docker", "run", "image"], port=listener)
-    assert (done["changed"], done["image"]) == (False, "sha256:1")
+def test_an_image_that_is_not_there_is_told(host):
+    told = host("start-containers.yml", "missing", expect=2)
+    assert "the container does not start: Unable to find image 'missing'" in told
 
 
-def test_it_starts(host, listener, monkeypatch):
-    answers = iter([None, "", "SSH-2.0"])
-    monkeypatch.setattr(hvlab_container, "banner", lambda port: next(answers))
-    done = host(argv=["docker", "run", "image"], port=listener)
-    assert (done["changed"], done["image"]) == (True, "sha256:1")
+def test_an_sshd_that_does_not_answer_is_told(host):
+    assert "no hostkeys available" in host("start-containers.yml", "dies", expect=2)
 
 
-def test_an_image_that_is_not_there_is_told(host, free_port):
-    done = host(argv=["docker", "run", "missing"], port=free_port)
-    assert "Unable to find image 'missing'" in done["msg"]
-
-
-@pytest.mark.parametrize("words", [["dies"], []])
-def test_an_sshd_that_does_not_answer_is_told_and_removed(host, free_port, words):
-    done = host(argv=["docker", "run", *words, "image"], port=free_port, timeout=1)
-    assert "no hostkeys available" in done["msg"]
-    assert not host.container.exists()
-
-
-def test_removing_works_twice(host):
-    host.container.write_text("true")
-    assert host(state="absent")["changed"]
-    assert not host.container.exists()
-    assert not host(state="absent")["changed"]
-
-
-def test_a_host_without_docker(host, monkeypatch):
-    monkeypatch.setattr(hvlab_container.AnsibleModule, "get_bin_path", lambda *_: None)
-    assert "container_runtime_enabled" in host(argv=["docker"], port=1)["msg"]
-    assert not host(state="absent")["changed"]
-
-
-def test_the_banner_is_what_the_listener_says(listener, free_port):
-    assert hvlab_container.banner(listener) == "SSH-2.0-OpenSSH_9.2\r\n"
-    assert hvlab_container.banner(free_port) is None
+def test_a_host_without_docker_is_told(host, tmp_path):
+    for name in ("chmod", "mkdir", "rm", "sleep"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    told = host("start-containers.yml", expect=2, path=str(tmp_path))
+    assert "set container_runtime_enabled: true" in told
+    host("stop-containers.yml", path=str(tmp_path))
 
 
 def test_a_dry_run_shows_how_containers_are_started(monkeypatch, capsys):
