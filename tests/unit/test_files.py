@@ -52,7 +52,7 @@ def test_check_mode_says_the_same_and_writes_nothing(bring, tmp_path):
 
 def test_an_unknown_owner_fails(bring, tmp_path):
     done = bring({"path": str(tmp_path / "f"), "content": "x", "owner": "nobody-of-this-name"})
-    assert "no user or group 'nobody-of-this-name'" in done["msg"]
+    assert "no user 'nobody-of-this-name'" in done["msg"]
 
 
 def test_wrong_mode_alone_is_a_change(bring, tmp_path):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
 import re
@@ -44,8 +43,7 @@ options:
         type: str
       src: {description: Where a link points to., type: str}
       mode: {description: Octal mode; without it new files get 0644 and others keep theirs., type: str}
-      owner: {description: User name., type: str}
-      group: {description: Group name; with C(owner) alone its primary group., type: str}
+      owner: {description: User name; the group is that user's primary one., type: str}
       validate:
         description: Command that must accept the new text, whose path stands for C(%s).
         type: list
@@ -112,11 +110,6 @@ def current(path: str) -> tuple[Any, str, Any, Any, Any]:
     return (kind, body, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
 
 
-def primary_group(user: str) -> tuple[str, str, int]:
-    """Return a user's primary group, its id third as in the group database; raise KeyError when unknown."""
-    return ("", "", pwd.getpwnam(user).pw_gid)
-
-
 class Change:
     """One wanted state against what is there."""
 
@@ -127,24 +120,20 @@ class Change:
         usual = 0o755 if self.state == "directory" else 0o644
         kept = mode if self.kind == self.state else usual
         self.mode: int = int(item["mode"], 8) if item["mode"] else kept
-        self.uid = self._id(item["owner"], pwd.getpwnam, uid)
-        self.gid = self._id(
-            item["group"] or item["owner"], grp.getgrnam if item["group"] else primary_group, gid
-        )
+        self.uid, self.gid = self._owner(item["owner"]) if item["owner"] else (uid or 0, gid or 0)
         self.new = self._wanted_text()
         same_place = self.state == "absent" or (self.kind == self.state and self.new == self.old)
         same_rights = self.state in ("absent", "link") or (self.mode, self.uid, self.gid) == (mode, uid, gid)
         self.changed = self.kind is not None if self.state == "absent" else not (same_place and same_rights)
 
-    def _id(self, name: str | None, lookup: Callable[[str], Any], present: int | None) -> int:
-        if name is None:
-            return present if present is not None else 0
+    def _owner(self, name: str) -> tuple[int, int]:
         try:
-            return int(lookup(name)[2])
+            user = pwd.getpwnam(name)
         except KeyError:
             if not self.module.check_mode:
-                self.module.fail_json(msg="{}: there is no user or group {!r}".format(self.path, name))
-            return -1
+                self.module.fail_json(msg="{}: there is no user {!r}".format(self.path, name))
+            return -1, -1
+        return user.pw_uid, user.pw_gid
 
     def _wanted_text(self) -> str:
         if self.state == "link":
@@ -249,7 +238,6 @@ def main() -> None:
         "secret": {"type": "str", "no_log": True},
         "mode": text,
         "owner": text,
-        "group": text,
         "validate": {"type": "list", "elements": "str"},
     }
     module = AnsibleModule(
