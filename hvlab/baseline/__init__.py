@@ -1,6 +1,10 @@
-"""Baselines: a run kept as a measure for later ones."""
+"""Baselines: a run kept as a measure for later ones.
 
-from hvlab.baseline.check import Check, Result, check
-from hvlab.baseline.keeping import DEFAULT, keep, kept
+In: the `Measurements` of a run (`hvlab.compare`). Out: a file beside the store, and a check of a later run
+against it, as a table, JSON or JUnit. Read `check` first; `keeping` is the file, `output` the formats.
+"""
 
-__all__ = ["DEFAULT", "Check", "Result", "check", "keep", "kept"]
+from hvlab.baseline.check import BaselineCheck, Result, check
+from hvlab.baseline.keeping import DEFAULT, load, save
+
+__all__ = ["DEFAULT", "BaselineCheck", "Result", "check", "load", "save"]

@@ -1,15 +1,15 @@
-"""A run held to a baseline: what became slower, what fails now, and what nobody can tell. Pure."""
+"""A run checked against a baseline: what became slower, what fails now, what is undecided. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from hvlab.compare import Comparison, Measurements, Row, compare
+from hvlab.compare import Comparison, ComparisonRow, Measurements, compare
 from hvlab.compare.names import case_names
 from hvlab.compare.rows import why
 from hvlab.errors import CheckError
-from hvlab.results.configurations import Cell
+from hvlab.results.configurations import Configuration
 from hvlab.statistics import ratio, verdict
 
 Status = Literal["regression", "undecided", "better", "fine", "new"]
@@ -17,22 +17,22 @@ Status = Literal["regression", "undecided", "better", "fine", "new"]
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a cell; ``row`` is None where only one side has it.
+    """What became of a configuration; ``row`` is None where only one side has it.
 
-    A regression is slower, or went well every time before and fails now. Undecided is what was measured too
-    few times, or not at all. Fine is the rest: no difference was shown.
+    A regression is slower, or always succeeded before and fails now. Undecided means too few repeats, or none.
+    Fine is the rest: no significant difference.
     """
 
     status: Status
-    cell: Cell
+    configuration: Configuration
     name: str
     reason: str
-    row: Row | None = None
+    row: ComparisonRow | None = None
 
 
 @dataclass(frozen=True)
-class Check:
-    """A run held to a baseline: A of the comparison is the run, B the baseline."""
+class BaselineCheck:
+    """A run checked against a baseline: A of the comparison is the run, B the baseline."""
 
     comparison: Comparison
     results: tuple[Result, ...]
@@ -52,30 +52,38 @@ def check(
     *,
     metric: str | None = None,
     matters: float = verdict.MATTERS,
-) -> Check:
-    """Return what became of each cell since the baseline. Raises CheckError where they share none."""
-    found = compare(run, baseline, metric=metric, matters=matters)
-    if not found.rows:
+) -> BaselineCheck:
+    """Return the result for each configuration. Raises CheckError where run and baseline share none."""
+    comparison = compare(run, baseline, metric=metric, matters=matters)
+    if not comparison.rows:
         raise CheckError(
             f"run {run.run_id} and the baseline of run {baseline.run_id} have no figure in common",
             remedy="measure the same cases, or set another baseline: `hvlab baseline set`",
         )
-    names = case_names([*(row.cell for row in found.rows), *found.only_a, *found.only_b])
-    results = [Result(_status(row), row.cell, names[row.cell], _why(row), row) for row in found.rows]
-    results += [
-        Result("undecided", cell, names[cell], "the baseline has it, the run has not")
-        for cell in found.only_b
+    names = case_names(
+        [*(row.configuration for row in comparison.rows), *comparison.only_a, *comparison.only_b]
+    )
+    results = [
+        Result(_status(row), row.configuration, names[row.configuration], _why(row), row)
+        for row in comparison.rows
     ]
-    results += [Result("new", cell, names[cell], "the baseline does not have it") for cell in found.only_a]
-    return Check(found, tuple(results))
+    results += [
+        Result("undecided", configuration, names[configuration], "in the baseline, but not in the run")
+        for configuration in comparison.only_b
+    ]
+    results += [
+        Result("new", configuration, names[configuration], "not in the baseline")
+        for configuration in comparison.only_a
+    ]
+    return BaselineCheck(comparison, tuple(results))
 
 
-def _why(row: Row) -> str:
-    told = why(row, a="the run", b="the baseline")
-    return f"{ratio.words(row.verdict.ratio)} than the baseline, {told}" if row.verdict.ratio else told
+def _why(row: ComparisonRow) -> str:
+    reason = why(row, a="the run", b="the baseline")
+    return f"{ratio.words(row.verdict.ratio)} than the baseline, {reason}" if row.verdict.ratio else reason
 
 
-def _status(row: Row) -> Status:
+def _status(row: ComparisonRow) -> Status:
     if row.a.failed and row.b.ok and not row.b.failed:
         return "regression"
     if row.verdict.kind == "slower" or (row.a.failed and row.b.ok and not row.a.ok):

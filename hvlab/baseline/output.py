@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab.baseline.check import Check, Result, Status
+from hvlab.baseline.check import BaselineCheck, Result, Status
 from hvlab.compare import names, rows
 from hvlab.formats import junit
 from hvlab.results import tables
@@ -33,57 +33,59 @@ _WORDS: Mapping[Status, str] = {
 }
 
 
-def summary(found: Check, *, strict: bool) -> str:
+def summary(checked: BaselineCheck, *, strict: bool) -> str:
     """Return the outcome in a line."""
     counts = ", ".join(
-        f"{len(found.of(status))} {told}" for status, told in _WORDS.items() if found.of(status)
+        f"{len(checked.of(status))} {word}" for status, word in _WORDS.items() if checked.of(status)
     )
-    outcome = "passed" if found.passed(strict=strict) else "failed"
-    few = sum(result.row is not None for result in found.of("undecided"))
-    needed = max((result.row.verdict.needed for result in found.of("undecided") if result.row), default=0)
-    hint = f"; {few} cells need {needed} repeats for a verdict" if few else ""
+    outcome = "passed" if checked.passed(strict=strict) else "failed"
+    few = sum(result.row is not None for result in checked.of("undecided"))
+    needed = max((result.row.verdict.needed for result in checked.of("undecided") if result.row), default=0)
+    hint = f"; {few} configurations need {needed} repeats for a verdict" if few else ""
     return f"{outcome}: {counts}{hint}"
 
 
-def render(found: Check, output_format: str, *, strict: bool) -> str:
+def render(checked: BaselineCheck, output_format: str, *, strict: bool) -> str:
     """Return a check as table, json or junit, without a newline at the end."""
     if output_format == "json":
-        return json.dumps(as_json(found, strict=strict), indent=1)
+        return json.dumps(as_json(checked, strict=strict), indent=1)
     if output_format == "junit":
-        return as_junit(found, strict=strict).rstrip("\n")
-    return tables.render([_row(result) for result in found.results], COLUMNS, "table")
+        return as_junit(checked, strict=strict).rstrip("\n")
+    return tables.render([_row(result) for result in checked.results], COLUMNS, "table")
 
 
-def as_json(found: Check, *, strict: bool) -> dict[str, Any]:
+def as_json(checked: BaselineCheck, *, strict: bool) -> dict[str, Any]:
     """Return all of a check, JSON-ready."""
     return {
-        "passed": found.passed(strict=strict),
+        "passed": checked.passed(strict=strict),
         "strict": strict,
-        "run": rows.run_json(found.comparison.a),
-        "baseline": rows.run_json(found.comparison.b),
-        "counts": {status: len(found.of(status)) for status in _WORDS},
+        "run": rows.run_json(checked.comparison.a),
+        "baseline": rows.run_json(checked.comparison.b),
+        "counts": {status: len(checked.of(status)) for status in _WORDS},
         "results": [
             {
                 "status": result.status,
                 "reason": result.reason,
-                **(rows.row_json(result.row) if result.row else rows.cell_json(result.cell)),
+                **(
+                    rows.row_json(result.row) if result.row else rows.configuration_json(result.configuration)
+                ),
             }
-            for result in found.results
+            for result in checked.results
         ],
-        "differences": list(found.comparison.differences),
+        "differences": list(checked.comparison.differences),
         "note": rows.NOTE,
     }
 
 
-def as_junit(found: Check, *, strict: bool) -> str:
+def as_junit(checked: BaselineCheck, *, strict: bool) -> str:
     """Return a check as JUnit XML: a regression is a failure, what is undecided or new is skipped.
 
     With ``strict``, what is undecided is a failure too.
     """
-    run, baseline = found.comparison.a, found.comparison.b
+    run, baseline = checked.comparison.a, checked.comparison.b
     suite = junit.Suite(
         "hvlab baseline",
-        [_test(result, strict=strict) for result in found.results],
+        [_test(result, strict=strict) for result in checked.results],
         run.started_at,
         {"run": run.run_id, "baseline": baseline.run_id, "lab": run.lab},
     )
@@ -91,28 +93,28 @@ def as_junit(found: Check, *, strict: bool) -> str:
 
 
 def _test(result: Result, *, strict: bool) -> junit.Test:
-    cell = result.cell
+    configuration = result.configuration
     failed = result.status == "regression" or (strict and result.status == "undecided")
-    told = f"{result.status}: {result.reason}"
+    message = f"{result.status}: {result.reason}"
     return junit.Test(
-        " ".join(part for part in (f"{len(cell.hosts)}x{cell.slots}", result.name) if part),
-        f"{cell.workload}.{cell.backend}",
-        failure=told if failed else None,
-        skipped=told if not failed and result.status in ("undecided", "new") else None,
-        output=told if not failed else None,
+        " ".join(part for part in (f"{len(configuration.hosts)}x{configuration.slots}", result.name) if part),
+        f"{configuration.workload}.{configuration.backend}",
+        failure=message if failed else None,
+        skipped=message if not failed and result.status in ("undecided", "new") else None,
+        output=message if not failed else None,
     )
 
 
 def _row(result: Result) -> dict[str, Any]:
     row = result.row
-    found = {
+    columns = {
         "status": result.status,
-        **names.place(result.cell, {result.cell: result.name}),
+        **names.place(result.configuration, {result.configuration: result.name}),
         "why": result.reason,
     }
     if row is None:
-        return found
-    return found | {
+        return columns
+    return columns | {
         "metric": f"{row.metric} {row.unit}",
         "run": row.a.median.mid if row.a.median else None,
         "baseline": row.b.median.mid if row.b.median else None,

@@ -20,7 +20,7 @@ _name = click.option("--name", default=baseline.DEFAULT, show_default=True, help
 
 @click.group("baseline")
 def command() -> None:
-    """Keep a run as the measure for later ones, and hold a run to it."""
+    """Make a run the baseline of its lab, and check later runs against it."""
 
 
 @command.command("set")
@@ -28,16 +28,20 @@ def command() -> None:
 @_name
 @options.results
 def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
-    """Keep the figures of RUN, by default the last, as the baseline of its lab."""
+    """Make RUN, by default the last, the baseline of its lab."""
     store = _store(folder)
-    found = _measured(store, run)
-    file = baseline.keep(store.folder, found, name=name)
-    click.echo(f"run {found.run_id} is now baseline {name} of lab {found.lab}: {file}")
-    needed = permutation.needed(verdict.ALARMS)
-    few = sum(len(measured.ok) < needed for measured in found.cells.values())
+    measured = _measurements(store, run)
+    file = baseline.save(store.folder, measured, name=name)
+    click.echo(f"run {measured.run_id} is now baseline {name} of lab {measured.lab}: {file}")
+    needed = permutation.needed(verdict.ALPHA)
+    few = sum(len(repeats.ok) < needed for repeats in measured.configurations.values())
     if few:
-        told = f"{few} of its {len(found.cells)} cells have too few repeats for a verdict"
-        click.echo(f"{told}: measure with --repeats {needed}", err=True)
+        total = len(measured.configurations)
+        click.echo(
+            f"{few} of its {total} configurations have too few repeats for a verdict: "
+            f"measure with --repeats {needed}",
+            err=True,
+        )
     return 0
 
 
@@ -46,7 +50,7 @@ def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
 @_name
 @verdicts.metric
 @verdicts.matters
-@click.option("--strict", is_flag=True, help="Fail, too, where the repeats are too few or a case is missing.")
+@click.option("--strict", is_flag=True, help="Also fail where repeats are too few or a case is missing.")
 @options.results
 @click.option(
     "--format",
@@ -70,14 +74,14 @@ def check_run(
     output_format: str,
     file: Path | None,
 ) -> int:
-    """Hold RUN, by default the last, to the baseline of its lab; exit code 1 where it became slower."""
+    """Check RUN, by default the last, against the baseline of its lab; exit code 1 on a regression."""
     store = _store(folder)
-    found = _measured(store, run)
-    kept = baseline.kept(store.folder, found.lab, name=name)
-    if kept.run_id == found.run_id:
-        seen = f"run {found.run_id} is the baseline {name} itself"
-        raise UsageError(seen, remedy="measure again with `hvlab bench`, or name another run")
-    checked = baseline.check(found, kept, metric=metric, matters=matters / 100)
+    measured = _measurements(store, run)
+    kept = baseline.load(store.folder, measured.lab, name=name)
+    if kept.run_id == measured.run_id:
+        problem = f"run {measured.run_id} is the baseline {name} itself"
+        raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another run")
+    checked = baseline.check(measured, kept, metric=metric, matters=matters / 100)
     text = output.render(checked, output_format, strict=strict)
     if file:
         _write(file, text + "\n")
@@ -85,8 +89,8 @@ def check_run(
         click.echo(text)
     for difference in checked.comparison.differences:
         click.echo(f"differs (A: the run, B: the baseline): {difference}", err=True)
-    told = output.summary(checked, strict=strict)
-    click.echo(f"run {found.run_id} held to {kept.run_id}: {told}\n{rows.NOTE}", err=True)
+    summary = output.summary(checked, strict=strict)
+    click.echo(f"run {measured.run_id} against {kept.run_id}: {summary}\n{rows.NOTE}", err=True)
     return 0 if checked.passed(strict=strict) else 1
 
 
@@ -94,7 +98,7 @@ def _store(folder: Path | None) -> Store:
     return Store(folder.absolute() if folder else results_dir())
 
 
-def _measured(store: Store, run: str | None) -> Measurements:
+def _measurements(store: Store, run: str | None) -> Measurements:
     chosen = store.run(run)
     return measurements(chosen, store.records(chosen.run_id))
 
@@ -103,5 +107,5 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, "utf-8")
     except OSError as error:
-        seen = f"{file} cannot be written: {error.strerror}"
-        raise UsageError(seen, remedy="choose another file with --output") from error
+        problem = f"{file} cannot be written: {error.strerror}"
+        raise UsageError(problem, remedy="choose another file with --output") from error

@@ -24,15 +24,15 @@ from hvlab.results.store import Store
 def command(
     *, run_a: str, run_b: str, metric: str | None, matters: float, folder: Path | None, output_format: str
 ) -> int:
-    """Compare RUN_A with RUN_B, cell by cell; "faster" is said only where the repeats carry it."""
+    """Compare RUN_A with RUN_B by configuration; "faster" means statistically significant."""
     store = Store(folder.absolute() if folder else results_dir())
     runs = [store.run(run_a), store.run(run_b)]
     a, b = (measurements(run, store.records(run.run_id)) for run in runs)
-    found = compare(a, b, metric=metric, matters=matters / 100)
+    comparison = compare(a, b, metric=metric, matters=matters / 100)
     if output_format == "json":
-        click.echo(json.dumps(rows.as_json(found), indent=1))
+        click.echo(json.dumps(rows.as_json(comparison), indent=1))
         return 0
-    click.echo(tables.render(rows.table(found), rows.COLUMNS, output_format))
-    for note in rows.notes(found):
+    click.echo(tables.render(rows.table(comparison), rows.COLUMNS, output_format))
+    for note in rows.notes(comparison):
         click.echo(note, err=output_format == "csv")
     return 0

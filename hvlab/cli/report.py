@@ -24,7 +24,7 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
     type=click.Choice(LANGUAGES),
     default="en",
     show_default=True,
-    help="The language; a page of HTML holds both and shows this one first.",
+    help="Language of the report; HTML holds both and shows this one first.",
 )
 @click.option(
     "--format",
@@ -41,7 +41,7 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
     "--fill",
     "template",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Fill the lab sheet FILE.md in place, instead of writing a report.",
+    help="Fill in the tables of the lab sheet FILE.md instead of writing a report.",
     metavar="FILE.md",
 )
 @options.results
@@ -54,41 +54,41 @@ def command(
     template: Path | None,
     folder: Path | None,
 ) -> int:
-    """Make a report of RUN, by default the last one: tables, curves, and what the figures say."""
+    """Write a report of RUN, by default the last one: tables, plots and findings."""
     store = Store(folder.absolute() if folder else results_dir())
-    found = reading.read(store, run)
+    run_data = reading.read(store, run)
     if template is not None:
         if output_format or output:
-            raise UsageError("--fill fills a file in place", remedy="leave --format and --output out")
-        _fill(template, found, lang)
+            raise UsageError("--fill fills a file in place", remedy="leave out --format and --output")
+        _fill(template, run_data, lang)
         return 0
     chosen = output_format or (_SUFFIXES.get(output.suffix.lower()) if output else None) or "html"
     if output is None:
-        output = store.run_folder(found.head.run_id) / f"report.{chosen}"
+        output = store.run_folder(run_data.head.run_id) / f"report.{chosen}"
         output.parent.mkdir(parents=True, exist_ok=True)
-    written = write(found, output.absolute(), output_format=chosen, lang=lang)
+    written = write(run_data, output.absolute(), output_format=chosen, lang=lang)
     if not written.spoken:
         click.echo(
-            "the pictures speak English: no font with Chinese glyphs was found (fonts-noto-cjk has one)",
+            "the plots are labelled in English: no font with Chinese glyphs is installed (try fonts-noto-cjk)",
             err=True,
         )
     click.echo(written.path)
     return 0
 
 
-def _fill(template: Path, found: reading.ReportData, lang: str) -> None:
+def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
     from hvlab.report.fill import fill  # noqa: PLC0415 - only this option has a use for it
 
     try:
-        filled = fill(template.read_bytes().decode("utf-8"), found, lang)
+        filled = fill(template.read_bytes().decode("utf-8"), run_data, lang)
         template.write_bytes(filled.text.encode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        seen = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
-        raise UsageError(seen, remedy="name a Markdown file in UTF-8 that can be written") from error
+        problem = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(problem, remedy="name a Markdown file in UTF-8 that can be written") from error
     for left in filled.left:
         names = ", ".join(left.trainings)
-        seen = f"this further table ({left.kind}) is not filled: the text above it names none of {names}"
-        click.echo(f"{template}, line {left.line}: {seen}", err=True)
+        problem = f"this table ({left.kind}) is not filled: the text above it names none of {names}"
+        click.echo(f"{template}, line {left.line}: {problem}", err=True)
     for name in filled.missing:
-        click.echo(f"{template} has no table for this: {name}", err=True)
+        click.echo(f"{template} has no table for {name}", err=True)
     click.echo(template.absolute())

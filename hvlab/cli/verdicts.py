@@ -1,4 +1,4 @@
-"""Options of the verbs that give verdicts; apart from the others, for verdicts load large libraries."""
+"""Options of the verbs that give verdicts; apart from `options`, because verdicts load large libraries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
-"""Two runs compared: cells side by side, what else differs, and verdicts that know noise. Pure."""
+"""Two runs compared, configuration by configuration, with verdicts that know noise. Pure.
 
-from hvlab.compare.comparison import Comparison, Row, Side, compare
+In: two `Measurements`, made by `measurements` from a run's records or read from a baseline. Out: a
+`Comparison`, and its rows as a table, notes or JSON (`rows`). Read `comparison` first; `matching` says which
+configurations are the same and what else differs between the runs, `names` what a configuration is called.
+"""
+
+from hvlab.compare.comparison import Comparison, ComparisonRow, Side, compare
 from hvlab.compare.measurements import Measurements, folded, measurements
 
-__all__ = ["Comparison", "Measurements", "Row", "Side", "compare", "folded", "measurements"]
+__all__ = ["Comparison", "ComparisonRow", "Measurements", "Side", "compare", "folded", "measurements"]

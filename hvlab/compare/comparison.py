@@ -1,4 +1,4 @@
-"""Two runs compared cell by cell, with a verdict only where the repeats carry it."""
+"""Two runs compared configuration by configuration: figures side by side, with a verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hvlab.compare.matching import Match, differences, match
 from hvlab.compare.measurements import Measurements, primary
 from hvlab.errors import UsageError, unknown
-from hvlab.results.configurations import Cell, Measured
+from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import interval, verdict
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair, Verdict
@@ -17,9 +17,9 @@ from hvlab.workloads.metrics import METRICS
 
 @dataclass(frozen=True)
 class Side:
-    """What one run has of a cell: ``ok`` of ``tried`` repeats went well; their median with its interval.
+    """What one run has of a configuration: ``ok`` of ``tried`` repeats succeeded; their median, its interval.
 
-    ``failed`` holds what the others told; repeats that were skipped are in ``tried`` only.
+    ``failed`` holds the errors of the others; skipped repeats count in ``tried`` only.
     """
 
     ok: int
@@ -29,10 +29,10 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A cell measured by both runs; the verdict tells how A stands to B, in ``metric``."""
+class ComparisonRow:
+    """A configuration measured by both runs; the verdict says how A stands to B, in ``metric``."""
 
-    cell: Cell
+    configuration: Configuration
     metric: str
     a: Side
     b: Side
@@ -46,14 +46,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs compared; ``without`` are cells of both that have no figure of the metric asked for."""
+    """Two runs compared; ``without`` are configurations of both that lack the metric compared."""
 
     a: Measurements
     b: Measurements
-    rows: tuple[Row, ...]
-    only_a: tuple[Cell, ...]
-    only_b: tuple[Cell, ...]
-    without: tuple[Cell, ...]
+    rows: tuple[ComparisonRow, ...]
+    only_a: tuple[Configuration, ...]
+    only_b: tuple[Configuration, ...]
+    without: tuple[Configuration, ...]
     differences: tuple[str, ...]
 
     def count(self, kind: verdict.Kind) -> int:
@@ -67,36 +67,36 @@ def compare(
     *,
     metric: str | None = None,
     matters: float = verdict.MATTERS,
-    alarms: float = verdict.ALARMS,
+    alpha: float = verdict.ALPHA,
 ) -> Comparison:
-    """Return how run A stands to run B, all its cells being one family of verdicts.
+    """Return how run A stands to run B; all configurations are one family of tests.
 
-    Compared is ``metric``, by default the step time of trainings and the time of collectives. Raises
-    UsageError where neither more nor less of a metric is better.
+    ``metric`` is by default the step time of trainings and the time of collectives. Raises UsageError for a
+    metric of which neither more nor less is better.
     """
     if metric is not None:
         _check(metric)
     matches = match(a, b)
-    compared = [(found, metric or primary(found.cell)) for found in matches.both]
-    kept = [(found, name) for found, name in compared if _measured(found, name)]
+    compared = [(pair, metric or primary(pair.configuration)) for pair in matches.both]
+    comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
     verdicts = verdict.compare_all(
         [
-            Pair(_figures(found.a, name), _figures(found.b, name), METRICS[name].better or "low")
-            for found, name in kept
+            Pair(_figures(pair.a, name), _figures(pair.b, name), METRICS[name].better or "low")
+            for pair, name in comparable
         ],
         matters=matters,
-        alarms=alarms,
+        alpha=alpha,
     )
     return Comparison(
         a,
         b,
         tuple(
-            Row(found.cell, name, _side(found.a, name), _side(found.b, name), told)
-            for (found, name), told in zip(kept, verdicts, strict=True)
+            ComparisonRow(pair.configuration, name, _side(pair.a, name), _side(pair.b, name), judged)
+            for (pair, name), judged in zip(comparable, verdicts, strict=True)
         ),
         matches.only_a,
         matches.only_b,
-        tuple(found.cell for found, name in compared if not _measured(found, name)),
+        tuple(pair.configuration for pair, name in compared if not _measured(pair, name)),
         tuple(differences(a, b)),
     )
 
@@ -106,23 +106,23 @@ def _check(metric: str) -> None:
     if metric not in METRICS:
         raise unknown("metric", metric, useful)
     if metric not in useful:
-        seen = f"neither more nor less of {metric} is better"
-        raise UsageError(seen, remedy=f"these can be compared: {', '.join(useful)}")
+        problem = f"neither more nor less of {metric} is better"
+        raise UsageError(problem, remedy=f"these can be compared: {', '.join(useful)}")
 
 
-def _measured(found: Match, metric: str) -> bool:
+def _measured(pair: Match, metric: str) -> bool:
     """Return whether a side has the metric, or failed before it could."""
-    sides = (found.a, found.b)
+    sides = (pair.a, pair.b)
     return any(_figures(side, metric) for side in sides) or not any(side.ok for side in sides)
 
 
-def _figures(measured: Measured, metric: str) -> dict[int, float]:
+def _figures(repeats: Repeats, metric: str) -> dict[int, float]:
     """Return the figure of each repeat that has one: a loss may have become infinite."""
-    found = measured.values.get(metric, {})
-    return {repeat: found[repeat] for repeat in sorted(found) if math.isfinite(found[repeat])}
+    figures = repeats.values.get(metric, {})
+    return {repeat: figures[repeat] for repeat in sorted(figures) if math.isfinite(figures[repeat])}
 
 
-def _side(measured: Measured, metric: str) -> Side:
-    values = tuple(_figures(measured, metric).values())
-    failed = tuple(dict.fromkeys(measured.errors.values()))
-    return Side(len(values), measured.repeats, interval.median(values) if values else None, failed)
+def _side(repeats: Repeats, metric: str) -> Side:
+    values = tuple(_figures(repeats, metric).values())
+    failed = tuple(dict.fromkeys(repeats.errors.values()))
+    return Side(len(values), repeats.tried, interval.median(values) if values else None, failed)

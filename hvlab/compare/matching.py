@@ -1,4 +1,4 @@
-"""Which cells of two runs are the same measurement, and what else differs between the runs."""
+"""Which configurations of two runs are the same measurement, and what else differs between the runs."""
 
 from __future__ import annotations
 
@@ -7,50 +7,56 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hvlab.compare.measurements import Measurements, whole
-from hvlab.results.configurations import Cell, Measured
+from hvlab.results.configurations import Configuration, Repeats
 
 
 @dataclass(frozen=True)
 class Match:
-    """A cell with what either run measured of it; ``cell`` is as A has it."""
+    """A configuration with its repeats in both runs; ``configuration`` is as A has it."""
 
-    cell: Cell
-    a: Measured
-    b: Measured
+    configuration: Configuration
+    a: Repeats
+    b: Repeats
 
 
 @dataclass(frozen=True)
 class Matches:
-    """The cells of two runs: those of both, and those of only one."""
+    """The configurations of two runs: those of both, and those of only one."""
 
     both: tuple[Match, ...]
-    only_a: tuple[Cell, ...]
-    only_b: tuple[Cell, ...]
+    only_a: tuple[Configuration, ...]
+    only_b: tuple[Configuration, ...]
 
 
 def match(a: Measurements, b: Measurements) -> Matches:
-    """Return the cells of two runs side by side.
+    """Return the configurations of two runs side by side.
 
-    They are the same if all that was asked for is; between runs that share no host, if as many hosts took
-    part; where one was imported, if they have the same backend and the parameters that both runs tell. A case
-    that failed before its first size is matched with every size the other run has of it.
+    They match where everything that was asked for is equal. Between runs without a common host, the number of
+    hosts counts instead of their names. Where a run was imported, the launcher and the parameters that only
+    one run records do not count. A case that failed before its first size matches every size of the other run.
     """
     left, right = _keyed(a, b), _keyed(b, a)
-    found = [(cell, right.get(key) or right.get(whole(key))) for key, cell in left.items()]
-    pairs = [(cell, other) for cell, other in found if other is not None]
+    candidates = [
+        (configuration, right.get(key) or right.get(whole(key))) for key, configuration in left.items()
+    ]
+    pairs = [(configuration, other) for configuration, other in candidates if other is not None]
     pairs += [
-        (left[whole(key)], cell) for key, cell in right.items() if key not in left and whole(key) in left
+        (left[whole(key)], configuration)
+        for key, configuration in right.items()
+        if key not in left and whole(key) in left
     ]
     used_a, used_b = {one for one, _ in pairs}, {other for _, other in pairs}
     return Matches(
-        tuple(Match(_sized(one, other), a.cells[one], b.cells[other]) for one, other in pairs),
-        tuple(cell for cell in a.cells if cell not in used_a),
-        tuple(cell for cell in b.cells if cell not in used_b),
+        tuple(
+            Match(_sized(one, other), a.configurations[one], b.configurations[other]) for one, other in pairs
+        ),
+        tuple(configuration for configuration in a.configurations if configuration not in used_a),
+        tuple(configuration for configuration in b.configurations if configuration not in used_b),
     )
 
 
 def differences(a: Measurements, b: Measurements) -> list[str]:
-    """Return in words what differs between two runs beside what is compared."""
+    """Return what differs between two runs besides the figures, a phrase each."""
     return [
         *([f"lab: {a.lab} in A, {b.lab} in B"] if a.lab != b.lab else []),
         *_of_hosts(a, b),
@@ -60,31 +66,33 @@ def differences(a: Measurements, b: Measurements) -> list[str]:
     ]
 
 
-def _keyed(run: Measurements, other: Measurements) -> dict[Cell, Cell]:
-    """Return the cells by what has to be the same; the first of several that are alike but for the rest."""
-    told = _told(run), _told(other)
-    found: dict[Cell, Cell] = {}
-    for cell in run.cells:
-        key = cell
+def _keyed(run: Measurements, other: Measurements) -> dict[Configuration, Configuration]:
+    """Return the configurations by what has to match; of several that match, the first."""
+    params = _named_params(run), _named_params(other)
+    keyed: dict[Configuration, Configuration] = {}
+    for configuration in run.configurations:
+        key = configuration
         if not run.hosts & other.hosts:
-            key = dataclasses.replace(key, hosts=("",) * len(cell.hosts))
+            key = dataclasses.replace(key, hosts=("",) * len(configuration.hosts))
         if run.imported or other.imported:
-            silent = told[0].get(cell.workload, set()) ^ told[1].get(cell.workload, set())
-            key = dataclasses.replace(key, launcher="", params=key.without(*silent))
-        found.setdefault(key, cell)
-    return found
+            ours, theirs = (names.get(configuration.workload, set()) for names in params)
+            key = dataclasses.replace(key, launcher="", params=key.without(*(ours ^ theirs)))
+        keyed.setdefault(key, configuration)
+    return keyed
 
 
-def _told(run: Measurements) -> dict[str, set[str]]:
-    """Return the names of the parameters that a run tells, by workload."""
-    found: dict[str, set[str]] = {}
-    for cell in run.cells:
-        found.setdefault(cell.workload, set()).update(name for name, _ in cell.params if name != "size_bytes")
-    return found
+def _named_params(run: Measurements) -> dict[str, set[str]]:
+    """Return the names of the parameters that a run records, by workload."""
+    names: dict[str, set[str]] = {}
+    for configuration in run.configurations:
+        names.setdefault(configuration.workload, set()).update(
+            name for name, _ in configuration.params if name != "size_bytes"
+        )
+    return names
 
 
-def _sized(a: Cell, b: Cell) -> Cell:
-    """Return A's cell, with the size where only B's has one."""
+def _sized(a: Configuration, b: Configuration) -> Configuration:
+    """Return A's configuration, with the size where only B's has one."""
     size = b.get("size_bytes")
     if size is None or a.get("size_bytes") is not None:
         return a
@@ -94,13 +102,13 @@ def _sized(a: Cell, b: Cell) -> Cell:
 def _of_hosts(a: Measurements, b: Measurements) -> Iterator[str]:
     if not a.hosts & b.hosts:
         names = [", ".join(sorted(side.hosts)) for side in (a, b)]
-        yield f"hosts: {names[0]} in A, {names[1]} in B; cells are matched by the number of hosts"
+        yield f"hosts: {names[0]} in A, {names[1]} in B; matched by the number of hosts"
 
 
 def _of_origin(a: Measurements, b: Measurements) -> Iterator[str]:
     imported = " and ".join(name for name, run in (("A", a), ("B", b)) if run.imported)
     if imported:
-        yield f"imported: {imported}; cells are matched by backend, size and what else both runs tell"
+        yield f"imported: {imported}; matched by backend, size and the parameters that both record"
 
 
 def _of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
@@ -111,20 +119,20 @@ def _of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
 
 
 def _of_parameters(a: Measurements, b: Measurements) -> Iterator[str]:
-    """Yield the parameters that no case of A has in common with a case of B: those keep cells apart."""
+    """Yield the parameters of which A and B have no value in common, so that nothing matches."""
     known = _values(a), _values(b)
     for workload, name in sorted(known[0].keys() | known[1].keys()):
         one, other = (side.get((workload, name), set()) for side in known)
-        measured = workload in {key[0] for key in known[0]} & {key[0] for key in known[1]}
-        if measured and not one & other:
-            told = [", ".join(sorted(values)) or "none" for values in (one, other)]
-            yield f"{workload}: {name} is {told[0]} in A, {told[1]} in B"
+        shared = workload in {key[0] for key in known[0]} & {key[0] for key in known[1]}
+        if shared and not one & other:
+            texts = [", ".join(sorted(values)) or "none" for values in (one, other)]
+            yield f"{workload}: {name} is {texts[0]} in A, {texts[1]} in B"
 
 
 def _values(run: Measurements) -> dict[tuple[str, str], set[str]]:
-    found: dict[tuple[str, str], set[str]] = {}
-    for cell in run.cells:
-        for name, value in cell.params:
+    values: dict[tuple[str, str], set[str]] = {}
+    for configuration in run.configurations:
+        for name, value in configuration.params:
             if name != "size_bytes":
-                found.setdefault((cell.workload, name), set()).add(str(value))
-    return found
+                values.setdefault((configuration.workload, name), set()).add(str(value))
+    return values

@@ -1,4 +1,4 @@
-"""What one run measured, as far as it can be compared with another."""
+"""The figures of one run, in the form in which runs are compared and baselines kept."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.results.configurations import Cell, Measured, gather
+from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import UNKNOWN, Record, Run
 from hvlab.workloads import WORKLOADS
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """A run's cells; ``stack`` holds for each part of the stack every version that a host had of it."""
+    """A run's configurations; ``stack`` holds, for each part, every version that a host had."""
 
     run_id: str
     lab: str
     started_at: str
     stack: Mapping[str, tuple[str, ...]]
-    cells: Mapping[Cell, Measured]
+    configurations: Mapping[Configuration, Repeats]
 
     @property
     def hosts(self) -> set[str]:
         """Return the names of the hosts that took part."""
-        return {host for cell in self.cells for host in cell.hosts}
+        return {host for configuration in self.configurations for host in configuration.hosts}
 
     @property
     def imported(self) -> bool:
-        """Return whether another program's output is all there is, which tells less than our own."""
-        return bool(self.cells) and {cell.launcher for cell in self.cells} == {UNKNOWN}
+        """Return whether the run was imported from another program's output."""
+        return bool(self.configurations) and {
+            configuration.launcher for configuration in self.configurations
+        } == {UNKNOWN}
 
 
 def measurements(run: Run, records: Sequence[Record]) -> Measurements:
@@ -38,41 +40,45 @@ def measurements(run: Run, records: Sequence[Record]) -> Measurements:
     return Measurements(run.run_id, run.lab, run.started_at, _stack(records), folded(gather(records)))
 
 
-def folded(cells: Mapping[Cell, Measured]) -> dict[Cell, Measured]:
-    """Return the cells with repeats that failed before any size counted at every size of their case."""
-    sized: dict[Cell, list[Cell]] = {}
-    for cell in cells:
-        if cell.get("size_bytes") is not None:
-            sized.setdefault(whole(cell), []).append(cell)
-    found = {cell: measured for cell, measured in cells.items() if cell not in sized}
+def folded(configurations: Mapping[Configuration, Repeats]) -> dict[Configuration, Repeats]:
+    """Return the configurations; a repeat that failed before any size counts at every size of its case."""
+    sized: dict[Configuration, list[Configuration]] = {}
+    for configuration in configurations:
+        if configuration.get("size_bytes") is not None:
+            sized.setdefault(whole(configuration), []).append(configuration)
+    counted = {
+        configuration: repeats
+        for configuration, repeats in configurations.items()
+        if configuration not in sized
+    }
     for case, members in sized.items():
-        failed = cells.get(case, Measured())
-        for cell in members:
-            measured = cells[cell]
-            found[cell] = dataclasses.replace(
-                measured,
-                errors={**failed.errors, **measured.errors},
-                skipped={**failed.skipped, **measured.skipped},
+        failed = configurations.get(case, Repeats())
+        for configuration in members:
+            repeats = configurations[configuration]
+            counted[configuration] = dataclasses.replace(
+                repeats,
+                errors={**failed.errors, **repeats.errors},
+                skipped={**failed.skipped, **repeats.skipped},
             )
-    return found
+    return counted
 
 
-def whole(cell: Cell) -> Cell:
-    """Return the cell of a case as a whole, without a size."""
-    return dataclasses.replace(cell, params=cell.without("size_bytes"))
+def whole(configuration: Configuration) -> Configuration:
+    """Return the configuration of a case as a whole, without a size."""
+    return dataclasses.replace(configuration, params=configuration.without("size_bytes"))
 
 
-def primary(cell: Cell) -> str:
+def primary(configuration: Configuration) -> str:
     """Return the metric that is compared unless another is asked for."""
-    return WORKLOADS[cell.workload].primary if cell.workload in WORKLOADS else "time"
+    return WORKLOADS[configuration.workload].primary if configuration.workload in WORKLOADS else "time"
 
 
 def _stack(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for record in records:
         for part, value in record.stack.items():
-            found.setdefault(part, set()).update(_versions(value))
-    return {part: tuple(sorted(values)) for part, values in found.items()}
+            versions.setdefault(part, set()).update(_versions(value))
+    return {part: tuple(sorted(values)) for part, values in versions.items()}
 
 
 def _versions(value: Any) -> set[str]:

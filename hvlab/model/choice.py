@@ -61,7 +61,7 @@ def _device(fit: Fit, training: Training) -> bool:
 def _likeness(fit: Fit, training: Training) -> int:
     theirs = dict(fit.sweep.params)
     dtype = _DTYPES.get(str(training.get("compression") or "none"), "float32")
-    wanted: dict[str, object] = {**dict(training.params), **_USUAL, "dtype": dtype}
-    shared = theirs.keys() & wanted.keys()
-    alike = [name for name in shared if theirs[name] == wanted[name]]
+    given: dict[str, object] = {**dict(training.params), **_USUAL, "dtype": dtype}
+    shared = theirs.keys() & given.keys()
+    alike = [name for name in shared if theirs[name] == given[name]]
     return len(alike) + (fit.sweep.launcher == training.launcher)

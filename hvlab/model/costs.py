@@ -1,6 +1,6 @@
 """What a collective costs in the latency and bandwidth (alpha-beta) model.
 
-A message of S bytes takes alpha + S * beta; an algorithm is told by how many messages follow one another
+A message of S bytes takes alpha + S * beta; an algorithm is described by how many messages follow one another
 (`messages`) and how often the buffer crosses a rank's link (`volume`), both for n ranks. S is the size as
 nccl-tests counts it: the whole buffer of allreduce, broadcast and reduce-scatter, what a rank holds at the
 end of allgather, what it sends in all to alltoall. The time of the additions themselves is part of beta.
@@ -30,7 +30,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Terms:
+class CostTerms:
     """Where the time of operations goes, in seconds."""
 
     start_s: float
@@ -113,7 +113,7 @@ def shape(collective: str, algorithm: str, ranks: int) -> Shape:
     try:
         return SHAPES[collective][algorithm](ranks)
     except KeyError:
-        known = ", ".join(f"{name} ({', '.join(found)})" for name, found in SHAPES.items())
+        known = ", ".join(f"{name} ({', '.join(algorithms)})" for name, algorithms in SHAPES.items())
         raise UsageError(
             f"there is no cost of a {algorithm} {collective}", remedy=f"known are: {known}"
         ) from None
@@ -130,19 +130,14 @@ class Cost:
     constant_s: float = 0.0
 
     @property
-    def alpha_us(self) -> float:
-        """Return the time of an empty message in microseconds."""
-        return self.alpha_s * 1e6
-
-    @property
     def bandwidth_gb_per_s(self) -> float | None:
         """Return 1/beta in GB/s (10^9 bytes); None where the sizes measured do not show it."""
         return 1e-9 / self.beta_s_per_byte if self.beta_s_per_byte else None
 
-    def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> Terms:
+    def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> CostTerms:
         """Return where the time of so many bytes goes, sent by so many operations."""
         done = shape(self.collective, self.algorithm, ranks)
-        return Terms(
+        return CostTerms(
             operations * self.constant_s,
             operations * done.messages * self.alpha_s,
             done.volume * size_bytes * self.beta_s_per_byte,

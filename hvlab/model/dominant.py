@@ -12,31 +12,33 @@ from hvlab.model.fit import Fit, NoFit
 from hvlab.model.step import basis
 from hvlab.model.training import Step, Training, trainings
 from hvlab.model.versus import backends, models, names_of
-from hvlab.results.configurations import Cell, Measured
+from hvlab.results.configurations import Configuration, Repeats
 
 # From which share of a run on start-up is worth a word, and from which it is most of it.
 _MATTERS = 0.1
 _MOST = 0.5
 
 
-def explain(cells: Mapping[Cell, Measured], fits: Iterable[Fit | NoFit]) -> list[Explanation]:
+def explain(
+    configurations: Mapping[Configuration, Repeats], fits: Iterable[Fit | NoFit]
+) -> list[Explanation]:
     """Return everything that the figures explain.
 
     The collectives at the largest number of ranks and their smallest and largest size, the largest step and
     the start-up of each training, the backends against each other, and the models against each other.
     """
-    known = tuple(one for one in fits if isinstance(one, Fit))
-    found = [
+    fitted = tuple(one for one in fits if isinstance(one, Fit))
+    explanations = [
         collective(fit, fit.sweep.ranks[-1], size)
-        for fit in known
+        for fit in fitted
         for size in (fit.sweep.sizes[0], fit.sweep.sizes[-1])
     ]
-    measured = trainings(cells)
-    for training in measured:
-        for explanation in (_largest(training, matching(known, training)), startup(training)):
+    known_trainings = trainings(configurations)
+    for training in known_trainings:
+        for explanation in (_largest(training, matching(fitted, training)), startup(training)):
             if explanation:
-                found.append(explanation)
-    return [*found, *backends(known), *models(measured)]
+                explanations.append(explanation)
+    return [*explanations, *backends(fitted), *models(known_trainings)]
 
 
 def collective(fit: Fit, ranks: int, size_bytes: float) -> Explanation:
@@ -55,7 +57,7 @@ def collective(fit: Fit, ranks: int, size_bytes: float) -> Explanation:
     return Explanation(f"collective.{_most(shares)}", shares | numbers, names)
 
 
-def step(training: Training, measured: Step, fit: Fit | None) -> Explanation | None:
+def step(training: Training, largest: Step, fit: Fit | None) -> Explanation | None:
     """Return which term dominates a measured step; None without a step at one rank to compare with.
 
     Compute is the mean over the hosts, waiting what the slowest host takes more. What the step takes beyond
@@ -66,16 +68,16 @@ def step(training: Training, measured: Step, fit: Fit | None) -> Explanation | N
     if base is None:
         return None
     own = basis(training, base, size or 0)
-    ranks = np.array([measured.ranks], dtype=float)
-    compute = measured.mean_compute_s
+    ranks = np.array([largest.ranks], dtype=float)
+    compute = largest.mean_compute_s
     if compute is None:
         compute = float(own.compute(ranks)[0])
-    waiting = (measured.compute_s or compute) - compute
+    waiting = (largest.compute_s or compute) - compute
     other = float(own.local_s / own.divisor(ranks)[0])
-    beyond = max(0.0, measured.seconds - compute - waiting - other)
+    beyond = max(0.0, largest.seconds - compute - waiting - other)
     parts = {"compute": compute, "waiting": waiting, "start": 0.0, "latency": 0.0, "bandwidth": 0.0}
     if fit and size:
-        terms = fit.cost.terms(measured.ranks, size, operations=own.operations)
+        terms = fit.cost.terms(largest.ranks, size, operations=own.operations)
         part = min(1.0, beyond / terms.seconds)
         parts["start"] = terms.start_s * part
         parts["latency"] = terms.latency_s * part
@@ -87,7 +89,7 @@ def step(training: Training, measured: Step, fit: Fit | None) -> Explanation | N
     parts["other"] = other
     whole = sum(parts.values())
     shares = {name: seconds / whole for name, seconds in parts.items()}
-    numbers = {"ranks": measured.ranks, "seconds_ms": measured.seconds * 1e3}
+    numbers = {"ranks": largest.ranks, "seconds_ms": largest.seconds * 1e3}
     return Explanation(f"step.{_most(shares)}", shares | numbers, names_of(training))
 
 
@@ -96,10 +98,10 @@ def startup(training: Training) -> Explanation | None:
     largest = training.steps[-1] if training.steps else None
     if largest is None or not largest.startup_s or not largest.training_s:
         return None
-    begun, trained = largest.startup_s, largest.training_s
-    share = begun / (begun + trained)
+    startup_s, training_s = largest.startup_s, largest.training_s
+    share = startup_s / (startup_s + training_s)
     word = "dominates" if share >= _MOST else "matters" if share >= _MATTERS else "small"
-    numbers = {"share": share, "startup_s": begun, "training_s": trained, "ranks": largest.ranks}
+    numbers = {"share": share, "startup_s": startup_s, "training_s": training_s, "ranks": largest.ranks}
     return Explanation(f"startup.{word}", numbers, names_of(training))
 
 

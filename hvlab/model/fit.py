@@ -9,10 +9,10 @@ import numpy as np
 
 from hvlab.model.costs import Cost
 from hvlab.model.explanation import Explanation
-from hvlab.model.problem import Problem, Rows, Values
-from hvlab.model.sweep import Point, Sweep, sweeps
+from hvlab.model.problem import LinearProblem, Rows, Values
+from hvlab.model.sweep import Sweep, SweepPoint, sweeps
 from hvlab.model.warnings import of_fit
-from hvlab.results.configurations import Cell, Measured
+from hvlab.results.configurations import Configuration, Repeats
 
 DRAWS = 100
 _TIE = 1e-6
@@ -30,7 +30,7 @@ class Error:
 class Checked:
     """A point that was left out, and what the fit to the others said of it."""
 
-    point: Point
+    point: SweepPoint
     predicted_s: float
 
     @property
@@ -99,7 +99,7 @@ class Fit:
         return self.sweep.sizes[0], self.sweep.sizes[-1]
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[SweepPoint, ...]:
         """Return the points of several ranks, that the fit is of."""
         return tuple(point for point in self.sweep.points if point.ranks > 1)
 
@@ -113,13 +113,13 @@ class NoFit:
 
 
 def fits(
-    cells: Mapping[Cell, Measured], *, collective: str = "allreduce", virtual: bool = False
+    configurations: Mapping[Configuration, Repeats], *, collective: str = "allreduce", virtual: bool = False
 ) -> list[Fit | NoFit]:
     """Return a fit of each sweep of a collective, or why there is none.
 
     ``virtual`` says that the hosts are virtual machines which share one machine's cores.
     """
-    return [fit(sweep, virtual=virtual) for sweep in sweeps(cells, collective=collective)]
+    return [fit(sweep, virtual=virtual) for sweep in sweeps(configurations, collective=collective)]
 
 
 def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 1) -> Fit | NoFit:
@@ -132,7 +132,7 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 
     itself drawn, from the chi-squared distribution of its degrees of freedom). Each draw chooses its
     algorithm; where nothing tells the algorithms apart, they take turns.
     """
-    problem = Problem(sweep)
+    problem = LinearProblem(sweep)
     rows = problem.everything
     reason = _unfit(sweep, problem)
     if reason:
@@ -140,24 +140,26 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 
     names = _chosen(problem, rows)
     cost = problem.solve(names[0], rows)
     errors = problem.errors(cost, problem.several(rows))
-    found = tuple(_drawn(problem, cost, draws, seed)) or (cost,)
-    votes = {name: sum(drawn.algorithm == name for drawn in found) / len(found) for name in problem.columns}
+    bootstrap = tuple(_drawn(problem, cost, draws, seed)) or (cost,)
+    votes = {
+        name: sum(drawn.algorithm == name for drawn in bootstrap) / len(bootstrap) for name in problem.columns
+    }
     error = Error(float(np.median(errors)), float(errors.max()))
     checked = _left_out(problem, names[0], rows)
-    known = problem.start_known(rows)
+    start_known = problem.start_known(rows)
     notes = of_fit(
         sweep,
         cost,
         error=error.median,
         check=checked.error if checked else None,
         share=votes[cost.algorithm] if draws else None,
-        start_known=known,
+        start_known=start_known,
         virtual=virtual,
     )
-    return Fit(sweep, cost, error, checked, votes, found, notes)
+    return Fit(sweep, cost, error, checked, votes, bootstrap, notes)
 
 
-def _unfit(sweep: Sweep, problem: Problem) -> Explanation | None:
+def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
     if not sweep.points:
         return Explanation("nothing_measured", {"failed": sweep.failed})
     if not sweep.ranks:
@@ -170,7 +172,7 @@ def _unfit(sweep: Sweep, problem: Problem) -> Explanation | None:
     return None
 
 
-def _split(problem: Problem, rows: Rows) -> tuple[str, Rows, Rows] | None:
+def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:
     """Return what is left out (ranks or size), the rows that stay and those that do not."""
     several = problem.several(rows)
     for kind, values in (("ranks", problem.ranks), ("size", problem.sizes)):
@@ -184,7 +186,7 @@ def _mean(errors: Values) -> float:
     return float(errors.mean())
 
 
-def _left_out(problem: Problem, algorithm: str, rows: Rows) -> LeftOut | None:
+def _left_out(problem: LinearProblem, algorithm: str, rows: Rows) -> LeftOut | None:
     split = _split(problem, rows)
     if split is None:
         return None
@@ -193,11 +195,11 @@ def _left_out(problem: Problem, algorithm: str, rows: Rows) -> LeftOut | None:
     predicted = problem.predicted(cost, out).tolist()
     points = [problem.points[row] for row in out]
     value = points[0].ranks if kind == "ranks" else points[0].size_bytes
-    checked = tuple(Checked(point, said) for point, said in zip(points, predicted, strict=True))
+    checked = tuple(Checked(point, seconds) for point, seconds in zip(points, predicted, strict=True))
     return LeftOut(kind, value, checked, _mean(problem.errors(cost, out)))
 
 
-def _chosen(problem: Problem, rows: Rows) -> list[str]:
+def _chosen(problem: LinearProblem, rows: Rows) -> list[str]:
     """Return the algorithm that says best what is left out; several where nothing tells them apart."""
     split = _split(problem, rows)
     names = list(problem.columns)
@@ -209,7 +211,7 @@ def _chosen(problem: Problem, rows: Rows) -> list[str]:
     return [name for name in names if errors[name] <= least + _TIE]
 
 
-def _drawn(problem: Problem, cost: Cost, draws: int, seed: int) -> Iterator[Cost]:
+def _drawn(problem: LinearProblem, cost: Cost, draws: int, seed: int) -> Iterator[Cost]:
     random = np.random.default_rng(seed)
     rows = problem.everything
     scatter, freedom = problem.scatter(cost)

@@ -10,11 +10,11 @@ from hvlab.model.choice import matching, source_of
 from hvlab.model.costs import Cost
 from hvlab.model.explanation import Explanation
 from hvlab.model.fit import Fit, NoFit, fit
-from hvlab.model.prediction import Check, NoPrediction, PredictedStep, Prediction, Validity
+from hvlab.model.prediction import NoPrediction, PredictedStep, Prediction, PredictionCheck
 from hvlab.model.step import Basis, Exposure, Values, basis, exposed, exposure
 from hvlab.model.training import Step, Training, trainings
 from hvlab.model.warnings import of_prediction
-from hvlab.results.configurations import Cell, Measured
+from hvlab.results.configurations import Configuration, Repeats
 
 RANKS = tuple(2**power for power in range(1, 11))
 # No host has many more devices than that.
@@ -23,7 +23,7 @@ _BAND = (2.5, 97.5)
 
 
 def predictions(
-    cells: Mapping[Cell, Measured],
+    configurations: Mapping[Configuration, Repeats],
     fits: Iterable[Fit | NoFit],
     *,
     ranks: Sequence[int] = RANKS,
@@ -33,23 +33,23 @@ def predictions(
 
     ``virtual`` says that the hosts are virtual machines which share one machine's cores.
     """
-    known = tuple(one for one in fits if isinstance(one, Fit))
-    found = trainings(cells)
+    fitted = tuple(one for one in fits if isinstance(one, Fit))
+    measured = trainings(configurations)
     return [
         predict(
             training,
-            matching(known, training),
-            source=source_of(training, found),
+            matching(fitted, training),
+            source=source_of(training, measured),
             ranks=ranks,
             virtual=virtual,
         )
-        for training in found
+        for training in measured
     ]
 
 
 def predict(
     training: Training,
-    found: Fit | None,
+    fitted: Fit | None,
     *,
     source: Training | None = None,
     ranks: Sequence[int] = RANKS,
@@ -66,40 +66,37 @@ def predict(
         return NoPrediction(training, Explanation("no_base"))
     if not size:
         return NoPrediction(training, Explanation("no_bytes"))
-    if found is None:
+    if fitted is None:
         return NoPrediction(training, Explanation("no_fit", names={"backend": training.backend}))
     source = source or training
     own = basis(training, base, size, source=source)
-    costs = (found.cost, *found.draws)
-    shown = exposure(source, basis(source, base, size), costs)
-    checked = check(training, found)
-    asked = [number for number in ranks if number <= _most(training)]
+    costs = (fitted.cost, *fitted.draws)
+    exposed_share = exposure(source, basis(source, base, size), costs)
+    checked = check(training, fitted)
+    predicted_ranks = [number for number in ranks if number <= _most(training)]
     return Prediction(
         training,
-        found,
+        fitted,
         own,
-        hidden=1 - float(shown.share[0]),
-        overhead_s=float(shown.overhead_s[0]),
-        steps=_steps(base, own, costs, shown, asked=asked, slack=checked.slack if checked else 1.0),
-        check=checked,
-        valid=Validity(
-            found.sweep.ranks,
-            (found.sweep.sizes[0], found.sweep.sizes[-1]),
-            (base.ranks, *(step.ranks for step in training.steps)),
+        hidden=1 - float(exposed_share.share[0]),
+        overhead_s=float(exposed_share.overhead_s[0]),
+        steps=_steps(
+            base, own, costs, exposed_share, numbers=predicted_ranks, slack=checked.slack if checked else 1.0
         ),
+        check=checked,
         warnings=of_prediction(
             training,
             source=source,
-            size_factor=size / found.sweep.sizes[-1],
-            overhead_s=float(shown.overhead_s[0]),
+            size_factor=size / fitted.sweep.sizes[-1],
+            overhead_s=float(exposed_share.overhead_s[0]),
             check=abs(checked.error) if checked else None,
-            seen=checked is not None and checked.sweep_ranks >= checked.ranks,
+            ranks_in_sweep=checked is not None and checked.sweep_ranks >= checked.ranks,
             virtual=virtual,
         ),
     )
 
 
-def check(training: Training, found: Fit) -> Check | None:
+def check(training: Training, fitted: Fit) -> PredictionCheck | None:
     """Return the largest measured step, predicted from the smaller ones and a fit to fewer ranks.
 
     None where no step at several ranks was measured, or nothing is known of the smaller ones.
@@ -108,14 +105,14 @@ def check(training: Training, found: Fit) -> Check | None:
     if not training.steps or base is None or not size:
         return None
     largest = training.steps[-1]
-    known = training.below(largest.ranks)
-    fewer = fit(found.sweep.below(largest.ranks), draws=0)
-    used = fewer if isinstance(fewer, Fit) else found
-    own = basis(known, base, size)
-    shown = exposure(known, own, (used.cost,))
+    smaller = training.below(largest.ranks)
+    fewer = fit(fitted.sweep.below(largest.ranks), draws=0)
+    used = fewer if isinstance(fewer, Fit) else fitted
+    own = basis(smaller, base, size)
+    exposed_share = exposure(smaller, own, (used.cost,))
     ranks = np.array([largest.ranks], dtype=float)
-    total = own.own(ranks) + exposed(own, ranks, own.communication((used.cost,), ranks), shown)[0]
-    return Check(largest.ranks, float(total[0]), largest.seconds, used.sweep.ranks[-1])
+    total = own.own(ranks) + exposed(own, ranks, own.communication((used.cost,), ranks), exposed_share)[0]
+    return PredictionCheck(largest.ranks, float(total[0]), largest.seconds, used.sweep.ranks[-1])
 
 
 def _most(training: Training) -> float:
@@ -125,11 +122,17 @@ def _most(training: Training) -> float:
 
 
 def _steps(
-    base: Step, own: Basis, costs: Sequence[Cost], shown: Exposure, *, asked: Sequence[int], slack: float
+    base: Step,
+    own: Basis,
+    costs: Sequence[Cost],
+    exposed_share: Exposure,
+    *,
+    numbers: Sequence[int],
+    slack: float,
 ) -> tuple[PredictedStep, ...]:
-    ranks = np.array(asked, dtype=float)
+    ranks = np.array(numbers, dtype=float)
     communication = own.communication(costs, ranks)
-    waited = exposed(own, ranks, communication, shown)
+    waited = exposed(own, ranks, communication, exposed_share)
     totals = own.own(ranks) * _resampled(base, len(waited))[:, None] + waited
     low, high = np.percentile(totals[1:], _BAND, axis=0, method="weibull")
     work = base.seconds * ranks / own.divisor(ranks)
@@ -146,7 +149,7 @@ def _steps(
     rows["speedup_high"] = work / rows["low_s"]
     return tuple(
         PredictedStep(number, **{name: float(values[column]) for name, values in rows.items()})
-        for column, number in enumerate(asked)
+        for column, number in enumerate(numbers)
     )
 
 

@@ -1,4 +1,4 @@
-"""A prediction: a type of its own, never a cell, so that it is not taken for what was measured."""
+"""A prediction: a type of its own, never a configuration, so that it is not taken for what was measured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PredictedStep:
 
 
 @dataclass(frozen=True)
-class Check:
+class PredictionCheck:
     """The largest measured case, predicted from what is smaller.
 
     ``sweep_ranks`` is the largest number of ranks in the sweep that the prediction rests on: the case's own
@@ -61,19 +61,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Validity:
-    """What was measured: ranks and bytes of the sweep, ranks of the training steps."""
-
-    sweep_ranks: tuple[int, ...]
-    sizes: tuple[int, int]
-    step_ranks: tuple[int, ...]
-
-    def beyond(self, ranks: int) -> float:
-        """Return how many times the largest measured number of ranks that is; above 1 is extrapolation."""
-        return ranks / max(*self.sweep_ranks, *self.step_ranks, 1)
-
-
-@dataclass(frozen=True)
 class Prediction:
     """Predicted steps of a training, and what they rest on.
 
@@ -87,8 +74,7 @@ class Prediction:
     hidden: float
     overhead_s: float
     steps: tuple[PredictedStep, ...]
-    check: Check | None
-    valid: Validity
+    check: PredictionCheck | None
     warnings: tuple[Explanation, ...]
 
 

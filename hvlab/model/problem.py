@@ -21,7 +21,7 @@ CYCLE_MS = 1.0
 _LEAST = 0.1
 
 
-class Problem:
+class LinearProblem:
     """Rows of points: what each algorithm does in them, and how long they took.
 
     Of the points of one rank only the smallest size counts: it tells the start of an operation, for
@@ -40,11 +40,11 @@ class Problem:
         self.seconds = np.array([point.seconds for point in self.points])
         self.columns = {name: self._columns(name) for name in SHAPES[self.collective]}
 
-    def times(self, factors: Values) -> Problem:
+    def times(self, factors: Values) -> LinearProblem:
         """Return the same problem with each time multiplied by its factor."""
-        made = copy(self)
-        made.seconds = self.seconds * factors
-        return made
+        problem = copy(self)
+        problem.seconds = self.seconds * factors
+        return problem
 
     @property
     def unknowns(self) -> int:
@@ -71,7 +71,7 @@ class Problem:
     def solve(self, algorithm: str, rows: Rows, *, start_share: float | None = None) -> Cost:
         """Return the cost that misses these rows least, in the sum of squared relative errors.
 
-        Where the start of an operation cannot be told from latency, both together are shared out: the
+        Where the start of an operation cannot be told from latency, their sum is split: the
         start is at most one cycle of Horovod's, or ``start_share`` of the sum.
         """
         columns, seconds = self.columns[algorithm][rows], self.seconds[rows]
@@ -107,8 +107,8 @@ class Problem:
         shapes = [SHAPES[self.collective][algorithm](int(ranks)) for ranks in self.ranks]
         return np.array(
             [
-                (1.0, found.messages, found.volume * size)
-                for found, size in zip(shapes, self.sizes, strict=True)
+                (1.0, shape.messages, shape.volume * size)
+                for shape, size in zip(shapes, self.sizes, strict=True)
             ]
         ).reshape(-1, 3)
 
@@ -131,6 +131,6 @@ def _non_negative(columns: Values, seconds: Values) -> Sequence[float]:
     scaled = columns / scale
     first, _ = nnls(scaled / seconds[:, None], np.ones(len(seconds)))
     near = np.clip(scaled @ first, seconds / 2, seconds * 2)
-    found, _ = nnls(scaled / near[:, None], 1 + np.log(seconds / near))
-    values: list[float] = (found / scale).tolist()
+    solution, _ = nnls(scaled / near[:, None], 1 + np.log(seconds / near))
+    values: list[float] = (solution / scale).tolist()
     return values

@@ -63,9 +63,9 @@ class Basis:
         }
         rows = [
             [
-                self.operations * (cost.constant_s + found.messages * cost.alpha_s)
-                + found.volume * self.size_bytes * cost.beta_s_per_byte
-                for found in shapes[cost.collective, cost.algorithm]
+                self.operations * (cost.constant_s + step.messages * cost.alpha_s)
+                + step.volume * self.size_bytes * cost.beta_s_per_byte
+                for step in shapes[cost.collective, cost.algorithm]
             ]
             for cost in costs
         ]
@@ -136,9 +136,9 @@ def exposure(training: Training, own: Basis, costs: Sequence[Cost]) -> Exposure:
     return Exposure(np.clip(share, 0, 1), np.where(share >= 1, np.maximum(more, 0), 0))
 
 
-def exposed(own: Basis, ranks: Values, communication: Values, found: Exposure) -> Values:
+def exposed(own: Basis, ranks: Values, communication: Values, exposure: Exposure) -> Values:
     """Return the part of the allreduce that a step waits for, and the overhead, in seconds."""
     waited: Values = np.maximum(
-        found.share[:, None] * communication, communication - BACKWARD * own.compute(ranks)
+        exposure.share[:, None] * communication, communication - BACKWARD * own.compute(ranks)
     )
-    return waited + found.overhead_s[:, None]
+    return waited + exposure.overhead_s[:, None]

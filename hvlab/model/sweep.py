@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hvlab.model.costs import COLLECTIVES
-from hvlab.results.configurations import Cell, Measured, Param
+from hvlab.results.configurations import Configuration, Param, Repeats
 
 Topology = Literal["inside", "across"]
 TOPOLOGIES: tuple[Topology, ...] = ("inside", "across")
 
 
 @dataclass(frozen=True)
-class Point:
-    """The median over the repeats of one cell, in seconds."""
+class SweepPoint:
+    """The median over the repeats of one configuration, in seconds."""
 
     ranks: int
     size_bytes: int
@@ -27,7 +27,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Sizes and ranks measured alike; ``params`` are those of the cells but the size.
+    """Sizes and ranks measured alike; ``params`` are those of the configurations but the size.
 
     ``topology`` is inside (one host, several ranks) or across (several hosts, a rank on each); the points
     of a single rank belong to both.
@@ -38,7 +38,7 @@ class Sweep:
     launcher: str
     topology: Topology
     params: tuple[tuple[str, Param], ...]
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
     failed: int = 0
 
     @property
@@ -56,44 +56,49 @@ class Sweep:
         return replace(self, points=tuple(point for point in self.points if point.ranks < ranks))
 
 
-def topologies(cell: Cell) -> tuple[Topology, ...]:
-    """Return what a cell tells about: several ranks on each of several hosts are a mixture, and none."""
-    if cell.ranks == 1:
+def topologies(configuration: Configuration) -> tuple[Topology, ...]:
+    """Return what a configuration tells about: several ranks on each of several hosts are a mixture, and none."""
+    if configuration.ranks == 1:
         return TOPOLOGIES
-    if len(cell.hosts) == 1:
+    if len(configuration.hosts) == 1:
         return ("inside",)
-    return ("across",) if cell.slots == 1 else ()
+    return ("across",) if configuration.slots == 1 else ()
 
 
-def sweeps(cells: Mapping[Cell, Measured], *, collective: str = "allreduce") -> list[Sweep]:
-    """Return every sweep of a collective in the order of the cells.
+def sweeps(configurations: Mapping[Configuration, Repeats], *, collective: str = "allreduce") -> list[Sweep]:
+    """Return every sweep of a collective in the order of the configurations.
 
-    Cells that failed are counted where their backend has no figures at all in that topology.
+    Configurations that failed are counted where their backend has no figures at all in that topology.
     """
-    found: dict[tuple[str, str, Topology, tuple[tuple[str, Param], ...]], list[Point]] = {}
+    points: dict[tuple[str, str, Topology, tuple[tuple[str, Param], ...]], list[SweepPoint]] = {}
     failed: dict[tuple[str, str, Topology], int] = {}
-    for cell, measured in cells.items():
-        if cell.workload != collective or collective not in COLLECTIVES:
+    for configuration, repeats in configurations.items():
+        if configuration.workload != collective or collective not in COLLECTIVES:
             continue
-        point = _point(cell, measured)
-        for topology in topologies(cell):
+        point = _point(configuration, repeats)
+        for topology in topologies(configuration):
             if point:
-                key = (cell.backend, cell.launcher, topology, cell.without("size_bytes"))
-                found.setdefault(key, []).append(point)
-            elif measured.errors:
-                place = (cell.backend, cell.launcher, topology)
+                key = (
+                    configuration.backend,
+                    configuration.launcher,
+                    topology,
+                    configuration.without("size_bytes"),
+                )
+                points.setdefault(key, []).append(point)
+            elif repeats.errors:
+                place = (configuration.backend, configuration.launcher, topology)
                 failed[place] = failed.get(place, 0) + 1
-    whole = [Sweep(collective, *key, tuple(points)) for key, points in found.items()]
-    known = {key[:3] for key in found}
+    whole = [Sweep(collective, *key, tuple(points)) for key, points in points.items()]
+    known = {key[:3] for key in points}
     return whole + [
         Sweep(collective, *place, (), (), number) for place, number in failed.items() if place not in known
     ]
 
 
-def _point(cell: Cell, measured: Measured) -> Point | None:
-    size = cell.get("size_bytes")
-    times = measured.of("time_median") or measured.of("time")
+def _point(configuration: Configuration, repeats: Repeats) -> SweepPoint | None:
+    size = configuration.get("size_bytes")
+    times = repeats.of("time_median") or repeats.of("time")
     times = tuple(time for time in times if math.isfinite(time) and time > 0)
     if not isinstance(size, int) or size <= 0 or not times:
         return None
-    return Point(cell.ranks, size, statistics.median(times) * 1e-6, len(times))
+    return SweepPoint(configuration.ranks, size, statistics.median(times) * 1e-6, len(times))

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from hvlab.model.costs import COLLECTIVES
 from hvlab.model.sweep import TOPOLOGIES, Topology, topologies
-from hvlab.results.configurations import Cell, Measured, Param
+from hvlab.results.configurations import Configuration, Param, Repeats
 
 Scaling = Literal["weak", "strong"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
@@ -45,7 +45,7 @@ class Step:
 class Training:
     """A workload on one backend and topology, measured alike but for the number of ranks.
 
-    ``params`` are those of the cells but ``scaling``; ``steps`` are sorted by ranks. ``base`` is the step
+    ``params`` are those of the configurations but ``scaling``; ``steps`` are sorted by ranks. ``base`` is the step
     at one rank: of this backend, or else of the program without Horovod (``serial_base``).
     """
 
@@ -66,8 +66,8 @@ class Training:
     @property
     def sent_bytes(self) -> float | None:
         """Return what a rank gives to the allreduce in a step, from the largest number of ranks."""
-        found = [step.sent_bytes for step in (self.base, *self.steps) if step and step.sent_bytes]
-        return found[-1] if found else None
+        sizes = [step.sent_bytes for step in (self.base, *self.steps) if step and step.sent_bytes]
+        return sizes[-1] if sizes else None
 
     def below(self, ranks: int) -> Training:
         """Return the training without the steps of that many ranks or more."""
@@ -78,46 +78,57 @@ _Params = tuple[tuple[str, Param], ...]
 _Key = tuple[str, str, str, _Params]
 
 
-def trainings(cells: Mapping[Cell, Measured]) -> list[Training]:
+def trainings(configurations: Mapping[Configuration, Repeats]) -> list[Training]:
     """Return every training of several ranks or of one, for each topology and scaling.
 
     A scaling that was not measured has no steps of its own, but the same step at one rank.
     """
-    found: dict[_Key, dict[Cell, Measured]] = {}
-    for cell, measured in cells.items():
-        if cell.workload not in COLLECTIVES and _positive((measured,), "step_time"):
-            key = (cell.workload, cell.backend, cell.launcher, cell.without("scaling"))
-            found.setdefault(key, {})[cell] = measured
-    serial = {key: group for key, group in found.items() if key[1] == SERIAL}
+    groups: dict[_Key, dict[Configuration, Repeats]] = {}
+    for configuration, repeats in configurations.items():
+        if configuration.workload not in COLLECTIVES and _positive((repeats,), "step_time"):
+            key = (
+                configuration.workload,
+                configuration.backend,
+                configuration.launcher,
+                configuration.without("scaling"),
+            )
+            groups.setdefault(key, {})[configuration] = repeats
+    serial = {key: group for key, group in groups.items() if key[1] == SERIAL}
     return [
         training
-        for key, group in found.items()
+        for key, group in groups.items()
         if key[1] != SERIAL
         for training in _of_group(key, group, serial)
     ]
 
 
 def _of_group(
-    key: _Key, group: Mapping[Cell, Measured], serial: Mapping[_Key, Mapping[Cell, Measured]]
+    key: _Key, group: Mapping[Configuration, Repeats], serial: Mapping[_Key, Mapping[Configuration, Repeats]]
 ) -> Iterator[Training]:
-    singles = {cell: measured for cell, measured in group.items() if cell.ranks == 1}
+    singles = {configuration: repeats for configuration, repeats in group.items() if configuration.ranks == 1}
     base = _step(singles) if singles else None
     serial_base = base is None
     if base is None:
-        base = next((_step(cells) for other, cells in serial.items() if _alike(key, other)), None)
+        base = next(
+            (_step(configurations) for other, configurations in serial.items() if _alike(key, other)), None
+        )
     for topology in TOPOLOGIES:
         for scaling in SCALINGS:
-            by_ranks: dict[int, dict[Cell, Measured]] = {}
-            for cell, measured in group.items():
-                if cell.ranks > 1 and topology in topologies(cell) and _scaling(cell) == scaling:
-                    by_ranks.setdefault(cell.ranks, {})[cell] = measured
+            by_ranks: dict[int, dict[Configuration, Repeats]] = {}
+            for configuration, repeats in group.items():
+                if (
+                    configuration.ranks > 1
+                    and topology in topologies(configuration)
+                    and _scaling(configuration) == scaling
+                ):
+                    by_ranks.setdefault(configuration.ranks, {})[configuration] = repeats
             steps = tuple(_step(by_ranks[ranks]) for ranks in sorted(by_ranks))
             workload, backend, launcher, params = key
             yield Training(workload, backend, launcher, topology, scaling, params, steps, base, serial_base)
 
 
-def _scaling(cell: Cell) -> Any:
-    return cell.get("scaling") or "weak"
+def _scaling(configuration: Configuration) -> Any:
+    return configuration.get("scaling") or "weak"
 
 
 def _alike(key: _Key, other: _Key) -> bool:
@@ -127,42 +138,43 @@ def _alike(key: _Key, other: _Key) -> bool:
     return key[0] == other[0] and all(ours[name] == theirs[name] for name in shared)
 
 
-def _step(cells: Mapping[Cell, Measured]) -> Step:
-    """Return one step of cells alike but for their hosts: the values of all repeats together."""
-    slowest, mean = _compute(cells.values())
+def _step(configurations: Mapping[Configuration, Repeats]) -> Step:
+    """Return one step of configurations alike but for their hosts: the values of all repeats together."""
+    slowest, mean = _compute(configurations.values())
     return Step(
-        ranks=next(iter(cells)).ranks,
-        repeats=_positive(cells.values(), "step_time"),
+        ranks=next(iter(configurations)).ranks,
+        repeats=_positive(configurations.values(), "step_time"),
         compute_s=slowest,
         mean_compute_s=mean,
-        sent_bytes=_middle(cells.values(), "sent_bytes") or _middle(cells.values(), "gradient_bytes"),
-        flops_per_sample=_middle(cells.values(), "flops"),
-        samples_per_s=_middle(cells.values(), "throughput"),
-        startup_s=_middle(cells.values(), "startup"),
-        training_s=_middle(cells.values(), "training_time"),
+        sent_bytes=_middle(configurations.values(), "sent_bytes")
+        or _middle(configurations.values(), "gradient_bytes"),
+        flops_per_sample=_middle(configurations.values(), "flops"),
+        samples_per_s=_middle(configurations.values(), "throughput"),
+        startup_s=_middle(configurations.values(), "startup"),
+        training_s=_middle(configurations.values(), "training_time"),
     )
 
 
-def _positive(found: Iterable[Measured], metric: str) -> tuple[float, ...]:
-    values = (value for measured in found for value in measured.of(metric))
+def _positive(members: Iterable[Repeats], metric: str) -> tuple[float, ...]:
+    values = (value for repeats in members for value in repeats.of(metric))
     return tuple(value for value in values if math.isfinite(value) and value > 0)
 
 
-def _middle(found: Iterable[Measured], metric: str) -> float | None:
-    values = _positive(found, metric)
+def _middle(members: Iterable[Repeats], metric: str) -> float | None:
+    values = _positive(members, metric)
     return statistics.median(values) if values else None
 
 
-def _compute(found: Iterable[Measured]) -> tuple[float | None, float | None]:
-    """Return the compute time of a step on the slowest host and on all, medians over the cells."""
+def _compute(members: Iterable[Repeats]) -> tuple[float | None, float | None]:
+    """Return the compute time of a step on the slowest host and on all, medians over the configurations."""
     slowest, means = [], []
-    for measured in found:
+    for repeats in members:
         by_host = [
             statistics.median(values["host_compute_time"].values())
-            for values in measured.hosts.values()
+            for values in repeats.hosts.values()
             if values.get("host_compute_time")
         ]
-        overall = _middle((measured,), "compute_time")
+        overall = _middle((repeats,), "compute_time")
         hosts = by_host or ([] if overall is None else [overall])
         if hosts:
             slowest.append(max(hosts))

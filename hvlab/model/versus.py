@@ -37,19 +37,19 @@ def backends(fits: Iterable[Fit], *, collective: str = "allreduce") -> list[Expl
 
     Of each two, the sweeps are taken that are most alike.
     """
-    known = [fit for fit in fits if fit.sweep.collective == collective]
-    found = []
+    fitted = [fit for fit in fits if fit.sweep.collective == collective]
+    explanations = []
     for topology in TOPOLOGIES:
         by_backend: dict[str, list[Fit]] = {}
-        for fit in known:
+        for fit in fitted:
             if fit.sweep.topology == topology:
                 by_backend.setdefault(fit.sweep.backend, []).append(fit)
         for one, other in itertools.combinations(sorted(by_backend), 2):
             pair = max(itertools.product(by_backend[one], by_backend[other]), key=_alike)
             explanation = rivals(*pair)
             if explanation:
-                found.append(explanation)
-    return found
+                explanations.append(explanation)
+    return explanations
 
 
 def rivals(one: Fit, other: Fit) -> Explanation | None:
@@ -121,7 +121,7 @@ def efficiency(training: Training, step: Step) -> float | None:
 
 def _compared(group: Sequence[Training]) -> list[Explanation]:
     common = set.intersection(*({step.ranks for step in training.steps} for training in group))
-    found: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
     explanations = []
     for training in group:
         step = next((step for step in training.steps if step.ranks == max(common, default=0)), None)
@@ -131,8 +131,8 @@ def _compared(group: Sequence[Training]) -> list[Explanation]:
             continue
         numbers = {"flop_per_byte": ratio, "efficiency": share, "ranks": float(step.ranks)}
         explanations.append(Explanation("ratio.model", numbers, names_of(training)))
-        found.append((ratio, share))
-    pairs = [(one, other) for one, other in itertools.combinations(found, 2) if one[0] != other[0]]
+        points.append((ratio, share))
+    pairs = [(one, other) for one, other in itertools.combinations(points, 2) if one[0] != other[0]]
     if not common or not pairs:
         return explanations
     agreeing = sum((one[0] - other[0]) * (one[1] - other[1]) > 0 for one, other in pairs)
@@ -202,8 +202,8 @@ def _measured(faster: Fit, slower: Fit, ranks: int) -> Mapping[str, float]:
 
 
 def _times(fit: Fit, ranks: int) -> dict[int, float]:
-    found: dict[int, list[float]] = {}
+    times: dict[int, list[float]] = {}
     for point in fit.points:
         if point.ranks == ranks:
-            found.setdefault(point.size_bytes, []).append(point.seconds)
-    return {size: statistics.median(seconds) for size, seconds in found.items()}
+            times.setdefault(point.size_bytes, []).append(point.seconds)
+    return {size: statistics.median(seconds) for size, seconds in times.items()}

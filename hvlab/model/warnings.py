@@ -28,30 +28,32 @@ def of_fit(
     ``error`` is the median relative error, ``check`` that of what was left out, ``share`` in which of the
     draws the algorithm was chosen.
     """
-    found: list[Explanation] = []
+    warnings: list[Explanation] = []
     most = sweep.ranks[-1]
     span = sweep.sizes[-1] / sweep.sizes[0]
     if most < _MANY_RANKS:
-        found.append(Explanation("few_hosts" if sweep.topology == "across" else "few_ranks", {"ranks": most}))
+        warnings.append(
+            Explanation("few_hosts" if sweep.topology == "across" else "few_ranks", {"ranks": most})
+        )
     if span < _WIDE_SIZES:
-        found.append(Explanation("narrow_sizes", {"factor": span}))
+        warnings.append(Explanation("narrow_sizes", {"factor": span}))
     if not start_known:
-        found.append(Explanation("start_or_latency"))
+        warnings.append(Explanation("start_or_latency"))
     elif not cost.alpha_s:
-        found.append(Explanation("no_alpha"))
+        warnings.append(Explanation("no_alpha"))
     if not cost.beta_s_per_byte:
-        found.append(Explanation("no_beta"))
+        warnings.append(Explanation("no_beta"))
     if share is not None and share < _SURE:
-        found.append(Explanation("algorithm_unsure", {"share": share}, {"algorithm": cost.algorithm}))
+        warnings.append(Explanation("algorithm_unsure", {"share": share}, {"algorithm": cost.algorithm}))
     if error > _GOOD:
-        found.append(Explanation("poor_fit", {"error": error}))
+        warnings.append(Explanation("poor_fit", {"error": error}))
     if check is None:
-        found.append(Explanation("not_checked"))
+        warnings.append(Explanation("not_checked"))
     elif check > _GOOD:
-        found.append(Explanation("poor_check", {"error": check}))
+        warnings.append(Explanation("poor_check", {"error": check}))
     if virtual:
-        found.append(Explanation("virtual"))
-    return tuple(found)
+        warnings.append(Explanation("virtual"))
+    return tuple(warnings)
 
 
 def of_prediction(
@@ -61,32 +63,32 @@ def of_prediction(
     size_factor: float,
     overhead_s: float,
     check: float | None,
-    seen: bool,
+    ranks_in_sweep: bool,
     virtual: bool,
 ) -> tuple[Explanation, ...]:
     """Return the warnings that belong to a prediction.
 
-    ``source`` holds the steps that told how much is hidden, ``size_factor`` is the bytes of a step over the
+    ``source`` holds the steps that show how much is hidden, ``size_factor`` is the bytes of a step over the
     largest size of the sweep, ``check`` the relative error of the largest step, whose
-    number of ranks the sweep has ``seen`` or not.
+    number of ranks the sweep has ``ranks_in_sweep`` or not.
     """
-    found: list[Explanation] = []
+    warnings: list[Explanation] = []
     if training.serial_base:
-        found.append(Explanation("serial_base"))
+        warnings.append(Explanation("serial_base"))
     if not source.steps:
-        found.append(Explanation("hidden_unknown"))
+        warnings.append(Explanation("hidden_unknown"))
     elif source is not training:
-        found.append(Explanation("hidden_borrowed", names={"scaling": source.scaling}))
+        warnings.append(Explanation("hidden_borrowed", names={"scaling": source.scaling}))
     if overhead_s:
-        found.append(Explanation("overhead", {"overhead_ms": overhead_s * 1e3}))
+        warnings.append(Explanation("overhead", {"overhead_ms": overhead_s * 1e3}))
     if size_factor > 1:
-        found.append(Explanation("beyond_size", {"factor": size_factor}))
+        warnings.append(Explanation("beyond_size", {"factor": size_factor}))
     if training.scaling == "strong" and training.get("batch"):
-        found.append(Explanation("batch_limit", {"batch": training.get("batch")}))
-    if seen:
-        found.append(Explanation("check_seen"))
+        warnings.append(Explanation("batch_limit", {"batch": training.get("batch")}))
+    if ranks_in_sweep:
+        warnings.append(Explanation("check_seen"))
     if check is not None and check > _GOOD:
-        found.append(Explanation("poor_check", {"error": check}))
+        warnings.append(Explanation("poor_check", {"error": check}))
     if virtual:
-        found.append(Explanation("virtual"))
-    return tuple(found)
+        warnings.append(Explanation("virtual"))
+    return tuple(warnings)

@@ -1,5 +1,9 @@
-"""A run as a report: `data` reads it, `document` puts it together, `html`, `markdown` and `pdf` write it.
+"""A run as a report: HTML in both languages, Markdown with plots beside it, or PDF.
 
-A document is of no language (`blocks`); `words` says it. Nothing here is imported by naming the package, for
-a report's parts take long to load.
+In: a run's records and the files in its folder (`data`). Out: a file (`write`). In between stands a document
+in no language (`blocks`); `words` says it in English or Chinese from `templates/report/words`. Read
+`document` first: it names every section, each made by the module of its name. `html`, `markdown` and `pdf`
+write it, `figures` (plotly) and `images` (matplotlib) draw it, `fill` fills in a lab sheet.
+
+Nothing is imported here, because the parts of a report take long to load.
 """

@@ -15,6 +15,6 @@ def section(data: ReportData, *, attached: bool) -> Section:
         blocks += [Paragraph(Say("commands.intro")), Commands(summary, tuple(data.commands))]
     else:
         blocks.append(Paragraph(Say("commands.none"), "note"))
-    said = "commands.attached" if attached else "commands.attached_not"
-    text = Say(said, {"count": len(data.records), "folder": Code(f"runs/{data.head.run_id}")})
+    key = "commands.attached" if attached else "commands.attached_not"
+    text = Say(key, {"count": len(data.records), "folder": Code(f"runs/{data.head.run_id}")})
     return Section("data", Say("commands.title"), (*blocks, Heading(Say("commands.raw")), Paragraph(text)))

@@ -1,4 +1,4 @@
-"""Serial training, Horovod, and Horovod with compressed gradients: the table of the second lab sheet."""
+"""Serial training, Horovod, and Horovod with compressed gradients: the table of lab sheet 4."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hvlab.report import labels
+from hvlab.report import labels, spread
 from hvlab.report.blocks import (
     NOTHING,
     Block,
@@ -17,7 +17,6 @@ from hvlab.report.blocks import (
     Number,
     Paragraph,
     Points,
-    Range,
     Say,
     Section,
     Several,
@@ -26,66 +25,69 @@ from hvlab.report.blocks import (
 )
 from hvlab.report.data import ReportData
 from hvlab.report.words import clock
-from hvlab.results.configurations import Cell, Measured
-from hvlab.statistics.interval import Interval, median
-from hvlab.statistics.student import mean
+from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics.interval import Interval, mean
 
 ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
 _TIMES = ("real", "user", "sys")
-# Cells that differ in nothing else belong into one table.
+# Configurations that differ only in these belong in one table.
 _APART = ("compression", "scaling", "batch")
-Cells = Mapping[Cell, Measured]
+Configurations = Mapping[Configuration, Repeats]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CompressionStudy:
     """One workload with and without compression. ``rows`` are sorted as the lab sheet has them."""
 
     workload: str
     params: labels.Params
-    rows: tuple[tuple[Cell, Measured], ...]
+    rows: tuple[tuple[Configuration, Repeats], ...]
 
     @property
     def epochs(self) -> object:
         """Return how many epochs every row trained; None where that differs."""
-        found = {cell.get("epochs") for cell, _ in self.rows}
-        return found.pop() if len(found) == 1 else None
+        epochs = {configuration.get("epochs") for configuration, _ in self.rows}
+        return epochs.pop() if len(epochs) == 1 else None
 
 
-def comparisons(data: ReportData) -> list[Comparison]:
+def comparisons(data: ReportData) -> list[CompressionStudy]:
     """Return every group of trainings in which more than one compression was tried."""
-    groups: dict[tuple[str, labels.Params], dict[Cell, Measured]] = {}
-    for cell, measured in data.training.items():
-        groups.setdefault((cell.workload, cell.without(*_APART)), {})[cell] = measured
-    made = []
-    for (workload, params), cells in groups.items():
-        if len({cell.get("compression", "none") for cell in cells}) > 1:
-            made.append(Comparison(workload, params, tuple(sorted(cells.items(), key=_sorted))))
-    return made
+    groups: dict[tuple[str, labels.Params], dict[Configuration, Repeats]] = {}
+    for configuration, repeats in data.training.items():
+        groups.setdefault((configuration.workload, configuration.without(*_APART)), {})[configuration] = (
+            repeats
+        )
+    studies = []
+    for (workload, params), configurations in groups.items():
+        if len({configuration.get("compression", "none") for configuration in configurations}) > 1:
+            studies.append(
+                CompressionStudy(workload, params, tuple(sorted(configurations.items(), key=_sorted)))
+            )
+    return studies
 
 
 def section(data: ReportData) -> Section | None:
     """Return the part of the report on compression; None where nothing was compressed."""
-    found = comparisons(data)
-    if not found:
+    studies = comparisons(data)
+    if not studies:
         return None
-    names = labels.Labels((one.workload, one.params) for one in found)
+    names = labels.Labels((one.workload, one.params) for one in studies)
     blocks: list[Block] = [Paragraph(Say("compression.intro"))]
-    for number, one in enumerate(found, 1):
-        if len(found) > 1:
+    for number, one in enumerate(studies, 1):
+        if len(studies) > 1:
             blocks.append(Heading(names.name(one.workload, one.params)))
-        said = list(remarks(one))
+        remarked = list(remarks(one))
         blocks += [
             sheet(one, number),
-            *(Paragraph(text, "warning") for verdict, text in said if verdict == "lost"),
+            *(Paragraph(text, "warning") for verdict, text in remarked if verdict == "lost"),
         ]
-        rest = tuple(text for verdict, text in said if verdict != "lost")
+        rest = tuple(text for verdict, text in remarked if verdict != "lost")
         blocks += [*([Points(rest)] if rest else []), details(one, number)]
     return Section("compression", Say("compression.title"), tuple(blocks))
 
 
-def sheet(one: Comparison, number: int = 1) -> Table:
-    """Return the table of the lab sheet: algorithm, devices, time as the shell tells it, accuracy."""
+def sheet(one: CompressionStudy, number: int = 1) -> Table:
+    """Return the table of the lab sheet: algorithm, devices, time as the shell prints it, accuracy."""
     columns = (
         Column(Say("compression.algorithm")),
         Column(""),
@@ -94,15 +96,21 @@ def sheet(one: Comparison, number: int = 1) -> Table:
         Column(Say("scaling.repeats"), numeric=True),
     )
     rows = tuple(
-        (algorithm(cell), _devices(cell, one), _times(measured), _accuracy(measured), count(measured))
-        for cell, measured in one.rows
+        (
+            algorithm(configuration),
+            _devices(configuration, one),
+            _times(repeats),
+            _accuracy(repeats),
+            spread.count(repeats),
+        )
+        for configuration, repeats in one.rows
     )
     caption = Say("compression.caption", {"epochs": str(one.epochs) if one.epochs else NOTHING})
-    faint = frozenset(row for row, (_, measured) in enumerate(one.rows) if not measured.ok)
+    faint = frozenset(row for row, (_, repeats) in enumerate(one.rows) if not repeats.ok)
     return Table(f"compression-{number}", caption, columns, rows, merged=1, faint=faint)
 
 
-def details(one: Comparison, number: int = 1) -> Table:
+def details(one: CompressionStudy, number: int = 1) -> Table:
     """Return what compression changes: bytes, step time and accuracy with their spread."""
     columns = (
         Column(Say("compression.algorithm")),
@@ -113,28 +121,30 @@ def details(one: Comparison, number: int = 1) -> Table:
         Column(Say("compression.accuracy_spread"), numeric=True),
         Column(Say("compression.points"), numeric=True),
     )
-    rows = tuple(_detail(cell, measured, one) for cell, measured in one.rows)
-    faint = frozenset(row for row, (_, measured) in enumerate(one.rows) if not measured.ok)
+    rows = tuple(_detail(configuration, repeats, one) for configuration, repeats in one.rows)
+    faint = frozenset(row for row, (_, repeats) in enumerate(one.rows) if not repeats.ok)
     caption, note = Say("compression.details"), Say("compression.details_note")
     return Table(f"compression-details-{number}", caption, columns, rows, merged=1, note=note, faint=faint)
 
 
-def remarks(one: Comparison) -> Iterator[tuple[str, Value]]:
-    """Yield what the accuracies say of each compression beside none: kept, lost, gained or open."""
-    found: dict[tuple[str, str], list[tuple[Cell, Interval]]] = {}
-    for cell, measured in one.rows:
-        change = _change(cell, measured, one)
+def remarks(one: CompressionStudy) -> Iterator[tuple[str, Value]]:
+    """Yield what each compression does to accuracy: kept, lost, gained or open, with a sentence."""
+    changes: dict[tuple[str, str], list[tuple[Configuration, Interval]]] = {}
+    for configuration, repeats in one.rows:
+        change = _change(configuration, repeats, one)
         if change is not None:
-            found.setdefault((_verdict(change), str(cell.get("compression"))), []).append((cell, change))
-    for (verdict, _), cells in found.items():
+            changes.setdefault((_verdict(change), str(configuration.get("compression"))), []).append(
+                (configuration, change)
+            )
+    for (verdict, _), configurations in changes.items():
         points = tuple(
             Say(
                 "compression.at",
-                {"points": _signed(change.mid), "span": _between(change), "devices": cell.ranks},
+                {"points": _signed(change.mid), "span": _between(change), "devices": configuration.ranks},
             )
-            for cell, change in cells
+            for configuration, change in configurations
         )
-        values: dict[str, Value] = {"algorithm": algorithm(cells[0][0]), "points": Several(points)}
+        values: dict[str, Value] = {"algorithm": algorithm(configurations[0][0]), "points": Several(points)}
         yield verdict, Say(f"compression.{verdict}", values)
 
 
@@ -142,14 +152,14 @@ _HALF_A_POINT = 0.5
 
 
 def _verdict(change: Interval) -> str:
-    """Return lost or gained only where the repeats leave no doubt of it."""
+    """Return lost or gained only where the interval of the change excludes 0."""
     if abs(change.mid) <= _HALF_A_POINT:
         return "kept"
     return "lost" if change.high < 0 else "gained" if change.low > 0 else "open"
 
 
 def _between(change: Interval) -> Value:
-    """Return the bounds of a change; those of one repeat are not known."""
+    """Return the bounds of a change; one repeat has none."""
     known = math.isfinite(change.low)
     return (
         Say("compression.span", {"low": _signed(change.low), "high": _signed(change.high)})
@@ -162,93 +172,88 @@ def _signed(points: float) -> Value:
     return Say("signed.minus" if points < 0 else "signed.plus", {"value": Number(abs(points), "", 2)})
 
 
-def algorithm(cell: Cell) -> Value:
+def algorithm(configuration: Configuration) -> Value:
     """Return the name of a row of the table."""
-    if cell.backend == "serial":
+    if configuration.backend == "serial":
         return Say("compression.serial")
-    return Say(f"compression.{cell.get('compression') or 'none'}")
+    return Say(f"compression.{configuration.get('compression') or 'none'}")
 
 
-def count(measured: Measured) -> Value:
-    """Return how many repeats went well, of how many."""
-    return Say("scaling.of", {"ok": len(measured.ok), "all": measured.repeats})
-
-
-def _sorted(item: tuple[Cell, Measured]) -> tuple[bool, int, int, tuple[int, str], str]:
-    cell = item[0]
-    known = cell.get("compression") or "none"
+def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[int, str], str]:
+    configuration = item[0]
+    known = configuration.get("compression") or "none"
     place = ORDER.index(known) if known in ORDER else len(ORDER)
-    return (cell.backend != "serial", place, cell.ranks, labels.order(cell.backend), str(cell))
+    return (
+        configuration.backend != "serial",
+        place,
+        configuration.ranks,
+        labels.order(configuration.backend),
+        str(configuration),
+    )
 
 
-def _devices(cell: Cell, one: Comparison) -> Value:
-    if cell.backend == "serial":
+def _devices(configuration: Configuration, one: CompressionStudy) -> Value:
+    if configuration.backend == "serial":
         return ""
     several = {other.backend for other, _ in one.rows if other.backend != "serial"}
-    alike = {(len(other.hosts), other.slots) for other, _ in one.rows if other.ranks == cell.ranks}
-    said: list[Value] = [Say("compression.devices", {"count": cell.ranks})]
+    alike = {(len(other.hosts), other.slots) for other, _ in one.rows if other.ranks == configuration.ranks}
+    parts: list[Value] = [Say("compression.devices", {"count": configuration.ranks})]
     if len(alike) > 1:
-        said.append(labels.short(len(cell.hosts), cell.slots))
+        parts.append(labels.short(len(configuration.hosts), configuration.slots))
     if len(several) > 1:
-        said.append(labels.backend(cell.backend))
-    return Several(tuple(said))
+        parts.append(labels.backend(configuration.backend))
+    return Several(tuple(parts))
 
 
-def _times(measured: Measured) -> Value:
-    told = []
+def _times(repeats: Repeats) -> Value:
+    times = []
     for name in _TIMES:
-        values = measured.of(name)
+        values = repeats.of(name)
         if values:
-            told.append(Code(f"{name} {clock(statistics.median(values))}"))
-    return Several(tuple(told), "list.line") if told else NOTHING
+            times.append(Code(f"{name} {clock(statistics.median(values))}"))
+    return Several(tuple(times), "list.line") if times else NOTHING
 
 
-def _accuracy(measured: Measured) -> Value:
-    values = measured.of("accuracy")
+def _accuracy(repeats: Repeats) -> Value:
+    values = repeats.of("accuracy")
     return Number(statistics.median(values), "%") if values else NOTHING
 
 
-def _detail(cell: Cell, measured: Measured, one: Comparison) -> tuple[Value, ...]:
-    steps, accuracies, sent = (measured.of(name) for name in ("step_time", "accuracy", "sent_bytes"))
-    change = _change(cell, measured, one)
+def _detail(configuration: Configuration, repeats: Repeats, one: CompressionStudy) -> tuple[Value, ...]:
+    steps, accuracies, sent = (repeats.of(name) for name in ("step_time", "accuracy", "sent_bytes"))
+    change = _change(configuration, repeats, one)
     return (
-        algorithm(cell),
-        Several((labels.backend(cell.backend), labels.short(len(cell.hosts), cell.slots))),
+        algorithm(configuration),
+        Several(
+            (
+                labels.backend(configuration.backend),
+                labels.short(len(configuration.hosts), configuration.slots),
+            )
+        ),
         Number(statistics.median(sent), "B") if sent else NOTHING,
         Number(statistics.median(steps), "s") if steps else NOTHING,
-        _range(steps, "s"),
-        _range(accuracies, "%"),
+        spread.interval(steps, "s"),
+        spread.interval(accuracies, "%"),
         _signed(change.mid) if change else NOTHING,
     )
 
 
-def _range(values: Iterable[float], unit: str, digits: int = 3) -> Value:
-    found = tuple(values)
-    if len(found) < _TWO:
-        return NOTHING
-    spread = median(found)
-    return Range(spread.low, spread.high, unit, digits)
-
-
-_TWO = 2
-
-
-def _change(cell: Cell, measured: Measured, one: Comparison) -> Interval | None:
+def _change(configuration: Configuration, repeats: Repeats, one: CompressionStudy) -> Interval | None:
     """Return the accuracy against the same training without compression, in points of percent.
 
-    A repeat is held against that of the same number, which had the same seed.
+    Repeats of the same number are compared, because they had the same seed.
     """
-    if cell.backend == "serial" or (cell.get("compression") or "none") == "none":
+    if configuration.backend == "serial" or (configuration.get("compression") or "none") == "none":
         return None
     whole = next(
         (
             other.values.get("accuracy", {})
             for base, other in one.rows
-            if base.backend == cell.backend and base.hosts == cell.hosts and base.slots == cell.slots
+            if base.backend == configuration.backend and base.hosts == configuration.hosts and base.slots == configuration.slots
             and (base.get("compression") or "none") == "none"
         ),
         {},
     )  # fmt: skip
-    values = measured.values.get("accuracy", {})
+    values = repeats.values.get("accuracy", {})
     changes = [values[repeat] - whole[repeat] for repeat in sorted(values.keys() & whole.keys())]
     return mean(changes) if changes else None

@@ -19,7 +19,7 @@ from hvlab.report.blocks import (
     Value,
 )
 from hvlab.report.data import ReportData
-from hvlab.results.configurations import Cell, Measured
+from hvlab.results.configurations import Configuration, Repeats
 
 Facts = Mapping[str, Any]
 _HARDWARE = Say("environment.hardware")
@@ -36,14 +36,14 @@ SHEET: tuple[tuple[Say, str, tuple[str, ...]], ...] = (
     (_SOFTWARE, "nccl", ("NCCL",)),
 )
 _PARTS = {"GPU driver": "environment.of_gpu", "NIC driver": "environment.of_nic"}
-# Where records tell what facts would have told.
+# Which part of a record's stack stands for a missing fact.
 _IN_RECORDS = {
     "NIC": "nics", "GPU": "gpus", "GPU link": "link", "OS": "os", "GPU driver": "driver",
     "NIC driver": "nic_driver", "CUDA": "cuda", "NCCL": "nccl", "MPI": "openmpi", "Horovod": "horovod",
     "cuDNN": "cudnn",
 }  # fmt: skip
-# What the rows from facts tell already.
-_TOLD = frozenset((
+# Parts of the stack that the tables show from facts.
+_SHOWN = frozenset((
     "os", "kernel", "architecture", "cpus", "nics", "nic_driver", "gpus", "link", "driver", "cuda", "cudnn",
     "nccl", "mpi_cuda", "gpudirect", "openmpi", "horovod",
 ))  # fmt: skip
@@ -53,10 +53,10 @@ _MORE = ("MPI", "Horovod", "cuDNN", "GPUDirect RDMA")
 def sheet(data: ReportData) -> Table:
     """Return the environment table with the rows of the lab sheet, in its order."""
     rows: list[tuple[Value, ...]] = [(_HARDWARE, Say("environment.servers"), _servers(data.facts))]
-    for part, name, asked in SHEET:
-        values = [_found(data, cell) for cell in asked]
+    for part, name, parts in SHEET:
+        values = [_recorded(data, cell) for cell in parts]
         if len(values) > 1:
-            named = [Say(_PARTS[cell], {"value": value}) for cell, value in zip(asked, values, strict=True)]
+            named = [Say(_PARTS[cell], {"value": value}) for cell, value in zip(parts, values, strict=True)]
             values = [Several(tuple(named), "list.line")]
         rows.append((part, Say(f"environment.{name}"), values[0]))
     columns = (Column(""), Column(""), Column(""))
@@ -65,22 +65,22 @@ def sheet(data: ReportData) -> Table:
 
 def software(data: ReportData) -> Table:
     """Return what else is there of hardware and software: MPI, Horovod, processors."""
-    rows: list[tuple[Value, ...]] = [(name, _found(data, name)) for name in _MORE]
+    rows: list[tuple[Value, ...]] = [(name, _recorded(data, name)) for name in _MORE]
     rows.insert(0, (Say("environment.machine"), _grouped(data.facts, _machine)))
     rows += [
         (Code(name), Fact(str(value)))
         for name, value in data.stack.items()
-        if name not in _TOLD and not isinstance(value, Mapping)
+        if name not in _SHOWN and not isinstance(value, Mapping)
     ]
-    columns = (Column(Say("software.what")), Column(Say("software.found")))
+    columns = (Column(Say("software.what")), Column(Say("software.version")))
     return Table("software", Say("software.caption"), columns, tuple(rows))
 
 
 def workloads(data: ReportData) -> Table:
     """Return what was run: for each workload its shapes, its parameters, and how many cases went well."""
-    cells: dict[str, dict[Cell, Measured]] = {}
-    for cell, measured in data.cells.items():
-        cells.setdefault(cell.workload, {})[cell] = measured
+    configurations: dict[str, dict[Configuration, Repeats]] = {}
+    for configuration, repeats in data.configurations.items():
+        configurations.setdefault(configuration.workload, {})[configuration] = repeats
     columns = (
         Column(Say("workloads.name")),
         Column(Say("workloads.backends")),
@@ -91,34 +91,38 @@ def workloads(data: ReportData) -> Table:
     rows = tuple(
         (
             Code(name),
-            labels.backends(sorted({cell.backend for cell in found}, key=labels.order)),
-            _shapes(found),
-            *_params(found),
+            labels.backends(sorted({configuration.backend for configuration in own}, key=labels.order)),
+            _shapes(own),
+            *_params(own),
         )
-        for name, found in cells.items()
+        for name, own in configurations.items()
     )
     return Table("workloads", Say("workloads.caption"), columns, rows, note=Say("workloads.note"))
 
 
-def _params(cells: Iterable[Cell]) -> tuple[Value, Value]:
-    """Return the parameters that are the same in all cells, and those that are not."""
+def _params(configurations: Iterable[Configuration]) -> tuple[Value, Value]:
+    """Return the parameters that are the same in all configurations, and those that are not."""
     values: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        for name, value in cell.params:
+    for configuration in configurations:
+        for name, value in configuration.params:
             if value is not None and name != "size_bytes":
                 values.setdefault(name, {})[str(value)] = None
-    fixed = [Code(f"{name}={next(iter(found))}") for name, found in values.items() if len(found) == 1]
-    varied = [Code(f"{name}={','.join(found)}") for name, found in values.items() if len(found) > 1]
+    fixed = [
+        Code(f"{name}={next(iter(differing))}") for name, differing in values.items() if len(differing) == 1
+    ]
+    varied = [
+        Code(f"{name}={','.join(differing)}") for name, differing in values.items() if len(differing) > 1
+    ]
     return _several(fixed), _several(varied)
 
 
 def _several(values: Iterable[Value]) -> Value:
-    found = tuple(values)
-    return Several(found, "list.space") if found else NOTHING
+    given = tuple(values)
+    return Several(given, "list.space") if given else NOTHING
 
 
-def _shapes(cells: Iterable[Cell]) -> Value:
-    shapes = sorted({(len(cell.hosts), cell.slots) for cell in cells})
+def _shapes(configurations: Iterable[Configuration]) -> Value:
+    shapes = sorted({(len(configuration.hosts), configuration.slots) for configuration in configurations})
     return Several(tuple(labels.short(*shape) for shape in shapes))
 
 
@@ -139,24 +143,24 @@ def _machine(facts: Facts) -> Value:
     return Say(f"environment.machine_{kind}", values)
 
 
-def _found(data: ReportData, name: str) -> Value:
+def _recorded(data: ReportData, name: str) -> Value:
     """Return a cell of the environment table: one value, or each with its hosts.
 
-    A run that was read from elsewhere has no facts, but its records may tell.
+    An imported run has no facts; its records may say.
     """
-    told = data.stack.get(_IN_RECORDS.get(name, "")) if not data.facts else None
-    if told is not None:
-        return Fact(str(told))
+    recorded = data.stack.get(_IN_RECORDS.get(name, "")) if not data.facts else None
+    if recorded is not None:
+        return Fact(str(recorded))
     ask = environment.CELLS[name]
-    return _grouped(data.facts, lambda found: Fact(text) if (text := ask(found)) else Say("environment.none"))
+    return _grouped(data.facts, lambda facts: Fact(text) if (text := ask(facts)) else Say("environment.none"))
 
 
 def _grouped(facts: Mapping[str, Facts], ask: Callable[[Facts], Value]) -> Value:
     if not facts:
         return Say("environment.unknown")
     values: list[tuple[Value, list[str]]] = []
-    for host, found in facts.items():
-        value = ask(found)
+    for host, host_facts in facts.items():
+        value = ask(host_facts)
         hosts = next((hosts for known, hosts in values if known == value), None)
         if hosts is None:
             values.append((value, [host]))
@@ -164,5 +168,5 @@ def _grouped(facts: Mapping[str, Facts], ask: Callable[[Facts], Value]) -> Value
             hosts.append(host)
     if len(values) == 1:
         return values[0][0]
-    said = (Say("environment.of", {"value": value, "hosts": labels.hosts(hosts)}) for value, hosts in values)
-    return Several(tuple(said), "list.line")
+    texts = (Say("environment.of", {"value": value, "hosts": labels.hosts(hosts)}) for value, hosts in values)
+    return Several(tuple(texts), "list.line")

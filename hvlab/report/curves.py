@@ -8,18 +8,18 @@ from typing import Literal
 from hvlab.report import labels
 from hvlab.report.blocks import Axis, Block, Heading, Paragraph, Plot, Say, Section, Series
 from hvlab.report.spread import Spread
-from hvlab.report.study import Row, Study
+from hvlab.report.study import Study, StudyRow
 
 _LINES: tuple[tuple[str, Literal["solid", "dot"]], ...] = (("across", "solid"), ("inside", "dot"))
 _ONE = Spread(1.0, 1.0, 1.0)
 Points = list[tuple[int, Spread]]
 
 
-def section(found: Sequence[Study]) -> Section:
+def section(studies: Sequence[Study]) -> Section:
     """Return the part of the report with the curves of every training."""
-    names = labels.Labels((study.workload, study.params) for study in found)
+    names = labels.Labels((study.workload, study.params) for study in studies)
     blocks: list[Block] = []
-    for number, study in enumerate(found, 1):
+    for number, study in enumerate(studies, 1):
         name = labels.study(names.name(study.workload, study.params), study.scaling)
         blocks += _plots(study, name, number)
     none = Paragraph(Say("scaling.no_curves"), "note")
@@ -48,36 +48,40 @@ def _plot(key: str, what: str, name: Say, over: Axis, lines: tuple[Series, ...])
 
 
 def _lines(study: Study, *, efficiency: bool = False) -> Iterator[Series]:
-    variants = dict.fromkeys((row.cell.backend, row.cell.launcher, row.compression) for row in study.rows)
+    variants = dict.fromkeys(
+        (row.configuration.backend, row.configuration.launcher, row.compression) for row in study.rows
+    )
     for variant in variants:
         for kind, style in _LINES:
             rows = [
                 row
                 for row in study.rows
-                if (row.cell.backend, row.cell.launcher, row.compression) == variant
-                and getattr(row.cell, kind)
+                if (row.configuration.backend, row.configuration.launcher, row.compression) == variant
+                and getattr(row.configuration, kind)
                 and not row.named
             ]
             points = _points(rows)
             if len(points) > 1:
-                name = Say(f"scaling.line_{kind}", {"backend": labels.variant(rows[0].cell)})
+                name = Say(f"scaling.line_{kind}", {"backend": labels.variant(rows[0].configuration)})
                 yield _line(points, name, rows[0], style, efficiency=efficiency)
 
 
-def _points(rows: Sequence[Row]) -> Points:
+def _points(rows: Sequence[StudyRow]) -> Points:
     """Return speed-up over ranks; at one rank it is 1, whichever backend that rank was measured with."""
     points = sorted(((row.ranks, row.speedup) for row in rows if row.speedup), key=lambda point: point[0])
     return [(1, _ONE), *points] if points and points[0][0] > 1 else points
 
 
-def _line(points: Points, name: Say, row: Row, style: Literal["solid", "dot"], *, efficiency: bool) -> Series:
-    found = [speedup.times(100 / ranks) if efficiency else speedup for ranks, speedup in points]
+def _line(
+    points: Points, name: Say, row: StudyRow, style: Literal["solid", "dot"], *, efficiency: bool
+) -> Series:
+    values = [speedup.times(100 / ranks) if efficiency else speedup for ranks, speedup in points]
     return Series(
         name,
-        row.cell.backend if row.compression == "none" else row.compression,
+        row.configuration.backend if row.compression == "none" else row.compression,
         tuple(float(ranks) for ranks, _ in points),
-        tuple(each.mid for each in found),
-        tuple(each.low for each in found),
-        tuple(each.high for each in found),
+        tuple(each.mid for each in values),
+        tuple(each.low for each in values),
+        tuple(each.high for each in values),
         line=style,
     )

@@ -1,4 +1,4 @@
-"""All that a report is drawn from: a run's records and the files in its folder. Of no language."""
+"""What a report is made from: a run's records and the files in its folder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report.blocks import Command
-from hvlab.results.configurations import Cell, Measured, gather
+from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import Record, Run, Store
 from hvlab.workloads.case import Infeasible
 
-Cells = Mapping[Cell, Measured]
+Configurations = Mapping[Configuration, Repeats]
 _BADNESS = ("ok", "skipped", "failed")
 
 # Stands for a case's name in a command that several cases share.
@@ -25,7 +25,7 @@ _SEED = "<seed>"
 
 @dataclass(frozen=True)
 class Head:
-    """A run in short. ``planned`` cases are done (``ok``, ``failed``, ``skipped``) or not reached."""
+    """A run in figures: of ``planned`` cases, those that are not ok, failed or skipped are pending."""
 
     run_id: str
     lab: str
@@ -37,57 +37,65 @@ class Head:
     skipped: int
 
     @property
-    def lacking(self) -> int:
-        """Return how many cases were not reached."""
+    def pending(self) -> int:
+        """Return how many cases have not been run."""
         return max(0, self.planned - self.ok - self.failed - self.skipped)
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """A run's figures and conditions. ``facts`` are of each host, ``commands`` those that started cases."""
+    """A run's figures and conditions; ``facts`` are by host, ``unreadable`` names files that are damaged."""
 
     head: Head
     records: Sequence[Record]
-    cells: Cells
+    configurations: Configurations
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     commands: Sequence[Command] = ()
     infeasible: Sequence[Infeasible] = ()
     unreadable: tuple[str, ...] = ()
 
     @property
-    def training(self) -> dict[Cell, Measured]:
-        """Return the cells of training workloads."""
-        return {cell: found for cell, found in self.cells.items() if cell.workload not in COLLECTIVES}
+    def training(self) -> dict[Configuration, Repeats]:
+        """Return the configurations of training workloads."""
+        return {
+            configuration: repeats
+            for configuration, repeats in self.configurations.items()
+            if configuration.workload not in COLLECTIVES
+        }
 
     @property
-    def collectives(self) -> dict[Cell, Measured]:
-        """Return the cells of collectives."""
-        return {cell: found for cell, found in self.cells.items() if cell.workload in COLLECTIVES}
+    def collectives(self) -> dict[Configuration, Repeats]:
+        """Return the configurations of collectives."""
+        return {
+            configuration: repeats
+            for configuration, repeats in self.configurations.items()
+            if configuration.workload in COLLECTIVES
+        }
 
     @property
     def virtual(self) -> bool:
-        """Return whether hosts are containers or virtual machines of one machine, whose cores they share."""
-        return any((found.get("hvlab") or {}).get("container") for found in self.facts.values())
+        """Return whether the hosts share the cores of one machine, as containers or virtual machines do."""
+        return any((host_facts.get("hvlab") or {}).get("container") for host_facts in self.facts.values())
 
     @property
     def on_gpus(self) -> bool:
-        """Return whether a rank had a GPU: else a slot is a process on the CPU."""
-        return any(cell.get("device") == "cuda" for cell in self.cells)
+        """Return whether any rank had a GPU; without, a slot is a process on the CPU."""
+        return any(configuration.get("device") == "cuda" for configuration in self.configurations)
 
     @property
     def stack(self) -> dict[str, Any]:
-        """Return the versions that records tell of, the last said counts."""
-        told: dict[str, Any] = {}
+        """Return the versions that the records name; the last one counts."""
+        versions: dict[str, Any] = {}
         seen: set[int] = set()
         for record in self.records:
             if id(record.stack) not in seen:
                 seen.add(id(record.stack))
-                told |= record.stack
-        return told
+                versions |= record.stack
+        return versions
 
 
 def read(store: Store, run_id: str | None = None) -> ReportData:
-    """Return what there is of a run, by default the last. Raises UsageError where there is no such run."""
+    """Return a run, by default the last. Raises UsageError where there is no such run."""
     run = store.run(run_id)
     records = store.records(run.run_id)
     files = _Files(store.run_folder(run.run_id))
@@ -97,7 +105,7 @@ def read(store: Store, run_id: str | None = None) -> ReportData:
     return ReportData(
         head=_head(run, records),
         records=records,
-        cells=gather(records),
+        configurations=gather(records),
         facts=facts,
         commands=commands,
         infeasible=tuple(Infeasible(**item) for item in infeasible),
@@ -109,36 +117,36 @@ def _head(run: Run, records: Sequence[Record]) -> Head:
     worst: dict[str, str] = {}
     for record in records:
         worst[record.case_id] = max(worst.get(record.case_id, "ok"), record.status, key=_BADNESS.index)
-    counted = {status: sum(found == status for found in worst.values()) for status in _BADNESS}
-    # A run that was read from elsewhere has cases that nobody planned.
+    counted = {status: sum(worst_status == status for worst_status in worst.values()) for status in _BADNESS}
+    # An imported run has cases that were never planned.
     planned = len(worst.keys() | set(run.planned))
     return Head(run.run_id, run.lab, run.started_at, run.state, planned, **counted)
 
 
 class _Files:
-    """The files of a run; those that cannot be read are kept in mind."""
+    """The files of a run, and which of them cannot be read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.unreadable: list[str] = []
 
-    def json(self, name: str, otherwise: Any) -> Any:
-        """Return a file's content; ``otherwise`` where there is none, or nothing of that kind."""
+    def json(self, name: str, default: Any) -> Any:
+        """Return a file's content; ``default`` where it is missing or of another type."""
         try:
             content = json.loads((self.folder / name).read_text("utf-8"))
         except FileNotFoundError:
-            return otherwise
+            return default
         except (OSError, ValueError):
             content = None
-        if isinstance(content, type(otherwise)):
+        if isinstance(content, type(default)):
             return content
         self.unreadable.append(name)
-        return otherwise
+        return default
 
 
 def _commands(files: _Files) -> tuple[Command, ...]:
-    """Return every command; cases whose commands differ in their own name and seed only share one."""
-    found: dict[str, dict[str, str]] = {}
+    """Return every command; cases whose commands differ only in case name and seed share one."""
+    seeds_by_line: dict[str, dict[str, str]] = {}
     for path in sorted(files.folder.glob("*/argv.json")):
         case = path.parent.name
         argv = [str(word) for word in files.json(f"{case}/argv.json", [])]
@@ -148,12 +156,12 @@ def _commands(files: _Files) -> tuple[Command, ...]:
             argv[place] = _SEED
         env = [f"{name}={value}" for name, value in files.json(f"{case}/env.json", {}).items()]
         line = shlex.join([*(["env", *env] if env else []), *argv])
-        found.setdefault(line.replace(case, _SHARED), {})[case] = seed
-    return tuple(_command(line, seeds) for line, seeds in found.items())
+        seeds_by_line.setdefault(line.replace(case, _SHARED), {})[case] = seed
+    return tuple(_command(line, seeds) for line, seeds in seeds_by_line.items())
 
 
 def _command(line: str, seeds: Mapping[str, str]) -> Command:
-    """Return a command of the cases that ``seeds`` names, with the case and the seed where there is one."""
+    """Return the command of these cases, with the case name or the seed filled in where it is the only one."""
     if len(seeds) == 1:
         line = line.replace(_SHARED, next(iter(seeds)))
     if len(set(seeds.values())) == 1:

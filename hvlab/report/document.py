@@ -25,30 +25,30 @@ from hvlab.report import (
 from hvlab.report.blocks import Block, Document, Heading, Paragraph, Say, Section
 from hvlab.report.data import ReportData
 from hvlab.report.study import studies
-from hvlab.scaling import slow_hosts
+from hvlab.scaling import check_hosts
 
 
 def document(data: ReportData, *, attached: bool = True) -> Document:
-    """Return the whole report; ``attached`` tells that the records will be in the page."""
-    found = studies(data)
-    fitted = fits(data.cells, virtual=data.virtual)
-    predicted = predictions(data.cells, fitted, virtual=data.virtual)
-    explained = explain(data.cells, fitted)
+    """Return the whole report; ``attached`` says that the page will hold the records."""
+    studied = studies(data)
+    fitted = fits(data.configurations, virtual=data.virtual)
+    predicted = predictions(data.configurations, fitted, virtual=data.virtual)
+    explained = explain(data.configurations, fitted)
     good = [one for one in fitted if isinstance(one, Fit)]
-    parted = terms.blocks(terms.of_steps(trainings(data.cells), good), terms.of_collectives(good))
+    parted = terms.blocks(terms.of_steps(trainings(data.configurations), good), terms.of_collectives(good))
     swept = sweeps.groups(data)
-    checks = slow_hosts(data.cells)
-    told = verdicts.judge(found, swept)
+    checks = check_hosts(data.configurations)
+    judged = verdicts.judge(studied, swept)
     parts: list[Section | None] = [_environment(data)]
-    if found:
+    if studied:
         parts += [
-            scaling_tables.inside(data, found),
-            scaling_tables.across(found),
-            curves.section(found),
+            scaling_tables.inside(data, studied),
+            scaling_tables.across(studied),
+            curves.section(studied),
         ]
     parts += [
-        comparison.section(data, told, explained, parted) if data.records else None,
-        split.section(data, found, checks),
+        comparison.section(data, judged, explained, parted) if data.records else None,
+        split.section(data, studied, checks),
         sweeps.section(data),
         models.section(data, explained),
         compression.section(data),
@@ -59,8 +59,8 @@ def document(data: ReportData, *, attached: bool = True) -> Document:
     return Document(
         title=Say("title"),
         head=tuple(opening.head(data)),
-        cards=tuple(opening.cards(data, found, swept)),
-        findings=tuple(opening.findings(data, found, told, checks)),
+        cards=tuple(opening.cards(data, studied, swept)),
+        findings=tuple(opening.findings(data, studied, judged, checks)),
         sections=tuple(part for part in parts if part),
     )
 
@@ -69,7 +69,7 @@ def _environment(data: ReportData) -> Section:
     blocks: list[Block] = [conditions.sheet(data), conditions.software(data)]
     if data.virtual:
         blocks.append(Paragraph(Say("environment.virtual"), "warning"))
-    if data.cells:
+    if data.configurations:
         blocks.append(conditions.workloads(data))
     blocks += [Heading(Say("define.title")), scaling_tables.definitions()]
     return Section("environment", Say("environment.title"), tuple(blocks))

@@ -1,4 +1,4 @@
-"""What has no figures, and why: failed, skipped and impossible cases, and those that were not reached."""
+"""Cases without figures, and why: failed, skipped, pending and infeasible ones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _NAMED = 12
 
 
 def section(data: ReportData) -> Section:
-    """Return the part of the report on all that has no figures; it says so where there is nothing."""
+    """Return the part of the report on cases without figures, even where there are none."""
     blocks: list[Block] = []
-    if data.head.lacking:
-        values: dict[str, Value] = {"lacking": data.head.lacking, "all": data.head.planned}
-        blocks.append(Paragraph(Say("failures.lacking", values), "warning"))
+    if data.head.pending:
+        values: dict[str, Value] = {"pending": data.head.pending, "all": data.head.planned}
+        blocks.append(Paragraph(Say("failures.pending", values), "warning"))
     for status in ("failed", "skipped"):
-        found = [record for record in data.records if record.status == status]
-        if found:
-            blocks.append(table(found, status))
+        records = [record for record in data.records if record.status == status]
+        if records:
+            blocks.append(table(records, status))
     if data.infeasible:
-        blocks.append(_impossible(data))
+        blocks.append(_infeasible(data))
     if data.unreadable:
         blocks.append(Paragraph(Say("failures.unreadable", {"files": Several(data.unreadable)}), "warning"))
     text = Say("failures.intro" if blocks else "failures.none", {"all": data.head.planned})
@@ -31,11 +31,11 @@ def section(data: ReportData) -> Section:
 
 
 def table(records: Iterable[Record], status: str) -> Table:
-    """Return the cases of a status by their reason; the same reason stands there once for a backend."""
-    found: dict[tuple[str, str, str], dict[str, None]] = {}
+    """Return the cases of a status, those with the same workload, backend and reason in one row."""
+    cases_by_reason: dict[tuple[str, str, str], dict[str, None]] = {}
     for record in records:
         key = (record.workload, record.backend, record.error or "")
-        found.setdefault(key, {})[record.case_id] = None
+        cases_by_reason.setdefault(key, {})[record.case_id] = None
     columns = (
         Column(Say("workloads.name")),
         Column(Say("scaling.backend")),
@@ -51,19 +51,19 @@ def table(records: Iterable[Record], status: str) -> Table:
             error or Say("failures.no_reason"),
             named(list(cases)),
         )
-        for (workload, backend, error), cases in found.items()
+        for (workload, backend, error), cases in cases_by_reason.items()
     )
     return Table(f"failures-{status}", Say(f"failures.{status}"), columns, rows)
 
 
 def named(cases: list[str]) -> Value:
-    """Return the names of cases; of many only the first."""
+    """Return the names of cases; of many, only the first."""
     shown: list[Value] = [Code(case) for case in cases[:_NAMED]]
     more = len(cases) - len(shown)
     return Several((*shown, Say("failures.more", {"count": more})) if more else tuple(shown), "list.space")
 
 
-def _impossible(data: ReportData) -> Table:
+def _infeasible(data: ReportData) -> Table:
     columns = (Column(Say("failures.case")), Column(Say("failures.reason")))
     rows = tuple((Code(item.case), item.reason) for item in data.infeasible)
-    return Table("failures-impossible", Say("failures.impossible"), columns, rows)
+    return Table("failures-infeasible", Say("failures.infeasible"), columns, rows)

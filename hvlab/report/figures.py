@@ -69,10 +69,8 @@ def figure(plot: Plot, words: Words) -> dict[str, Any]:
 def _line(series: Series, words: Words, *, predicted: bool) -> list[dict[str, Any]]:
     colour, mark = tone(series.tone)
     marked = series.marks and not predicted
-    mode = "+".join(
-        part for part, wanted in (("lines", series.line != "none"), ("markers", marked)) if wanted
-    )
-    made: dict[str, Any] = {
+    mode = "+".join(part for part, shown in (("lines", series.line != "none"), ("markers", marked)) if shown)
+    trace: dict[str, Any] = {
         "type": "scatter",
         "mode": mode,
         "name": words.say(series.name),
@@ -82,17 +80,17 @@ def _line(series: Series, words: Words, *, predicted: bool) -> list[dict[str, An
         "marker": {"color": colour, "symbol": mark, "size": 8},
     }
     if series.folded:
-        made["visible"] = "legendonly"
+        trace["visible"] = "legendonly"
     if predicted:
-        return [*_band(series, colour), made]
+        return [*_band(series, colour), trace]
     if series.low and series.high:
         above = [high - mid for high, mid in zip(series.high, series.y, strict=True)]
         below = [mid - low for low, mid in zip(series.low, series.y, strict=True)]
-        made["error_y"] = {
+        trace["error_y"] = {
             "type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": colour,
             "width": 4, "thickness": 1.5,
         }  # fmt: skip
-    return [made]
+    return [trace]
 
 
 def _band(series: Series, colour: str) -> list[dict[str, Any]]:
@@ -121,22 +119,22 @@ def _bars(bars: Bars, plot: Plot, words: Words) -> dict[str, Any]:
 
 
 def _axis(axis: Axis, words: Words, values: list[float]) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    options: dict[str, Any] = {
         "title": {"text": words.say(axis.title), "standoff": 8, "font": {"size": 13}},
         "type": "log" if axis.log else "linear",
         "ticks": "outside",
         "automargin": True,
     }
     if axis.ticks:
-        made |= {
+        options |= {
             "tickmode": "array",
             "tickvals": [value for value, _ in axis.ticks],
             "ticktext": [words.say(label) for _, label in axis.ticks],
         }
     if axis.zero:
-        made["rangemode"] = "tozero"
+        options["rangemode"] = "tozero"
     if axis.log and values:
         low, high = math.log10(min(values)), math.log10(max(values))
         room = max(_ROOM * (high - low), _ROOM)
-        made["range"] = [low - room, high + room]
-    return made
+        options["range"] = [low - room, high + room]
+    return options

@@ -30,11 +30,11 @@ from hvlab.report.spread import Spread
 _SHOWN = (8, 64, 256, 1024)
 
 
-def section(fits: Sequence[Fit | NoFit], found: Sequence[Prediction | NoPrediction]) -> Section | None:
+def section(fits: Sequence[Fit | NoFit], predictions: Sequence[Prediction | NoPrediction]) -> Section | None:
     """Return the part of the report that was not measured; None where there is nothing to predict."""
-    if not found:
+    if not predictions:
         return None
-    good = sorted((one for one in found if isinstance(one, Prediction)), key=_order)
+    good = sorted((one for one in predictions if isinstance(one, Prediction)), key=_order)
     blocks: list[Block] = [Paragraph(Say("prediction.intro"), "warning")]
     fitting = [fit for fit in fits if isinstance(fit, Fit)]
     if fitting:
@@ -43,7 +43,7 @@ def section(fits: Sequence[Fit | NoFit], found: Sequence[Prediction | NoPredicti
     blocks += [plot(group, name, number) for number, (name, group) in enumerate(_groups(good, names), 1)]
     if good:
         blocks += [table(good, names), checks(good, names)]
-    refused = [one for one in found if isinstance(one, NoPrediction)]
+    refused = [one for one in predictions if isinstance(one, NoPrediction)]
     if refused:
         blocks.append(_refused(refused))
     return Section("prediction", Say("prediction.title"), tuple(blocks))
@@ -91,9 +91,9 @@ def _common(doubts: Sequence[Sequence[Explanation]]) -> list[Explanation]:
     return [one for one in doubts[0] if all(one in each for each in doubts)] if doubts else []
 
 
-def _doubts(found: Iterable[Explanation], *, besides: Sequence[Explanation] = ()) -> Value:
-    said = tuple(reason(one) for one in found if one not in besides)
-    return Several(said, "list.semicolon") if said else NOTHING
+def _doubts(warnings: Iterable[Explanation], *, besides: Sequence[Explanation] = ()) -> Value:
+    phrases = tuple(reason(one) for one in warnings if one not in besides)
+    return Several(phrases, "list.semicolon") if phrases else NOTHING
 
 
 def _fit_row(fit: Fit, names: labels.Labels) -> tuple[Value, ...]:
@@ -115,10 +115,12 @@ def _fit_row(fit: Fit, names: labels.Labels) -> tuple[Value, ...]:
     )
 
 
-def _groups(found: Sequence[Prediction], names: labels.Labels) -> Iterator[tuple[Value, list[Prediction]]]:
+def _groups(
+    predictions: Sequence[Prediction], names: labels.Labels
+) -> Iterator[tuple[Value, list[Prediction]]]:
     """Yield what belongs into one plot: a workload across servers, or else inside one."""
     groups: dict[tuple[str, labels.Params, str], list[Prediction]] = {}
-    for one in found:
+    for one in predictions:
         if one.check is not None or one.training.steps:
             key = (one.training.workload, one.training.params, one.training.scaling)
             groups.setdefault(key, []).append(one)
@@ -160,7 +162,7 @@ def _line(one: Prediction) -> Series:
     )
 
 
-def table(found: Iterable[Prediction], names: labels.Labels) -> Table:
+def table(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
     """Return the predicted step, speed-up and efficiency at some numbers of ranks."""
     columns = (
         Column(Say("workloads.name")),
@@ -172,7 +174,7 @@ def table(found: Iterable[Prediction], names: labels.Labels) -> Table:
         Column(Say("prediction.efficiency"), numeric=True),
     )
     rows = []
-    for one in found:
+    for one in predictions:
         for step in one.steps:
             if step.ranks in _SHOWN and one.training.steps:
                 rows.append((
@@ -184,19 +186,19 @@ def table(found: Iterable[Prediction], names: labels.Labels) -> Table:
     return Table("predicted", Say("prediction.caption"), columns, tuple(rows), merged=3)
 
 
-def checks(found: Iterable[Prediction], names: labels.Labels) -> Table:
+def checks(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
     """Return how well the largest measured case is predicted from what is smaller."""
     columns = (
         Column(Say("workloads.name")),
         Column(Say("scaling.backend")),
         Column(Say("fit.where")),
         Column(Say("axis.ranks"), numeric=True),
-        Column(Say("prediction.said"), numeric=True),
+        Column(Say("prediction.predicted"), numeric=True),
         Column(Say("prediction.measured"), numeric=True),
         Column(Say("prediction.error"), numeric=True),
         Column(Say("fit.doubts"), text=True),
     )
-    checked = [one for one in found if one.check is not None]
+    checked = [one for one in predictions if one.check is not None]
     common = _common([one.warnings for one in checked])
     rows = []
     for one in checked:
@@ -228,11 +230,11 @@ def _place(one: Prediction) -> Value:
     return Several((place, Say("scaling.strong"))) if one.training.scaling == "strong" else place
 
 
-def _refused(found: Sequence[NoPrediction]) -> Table:
+def _refused(refused: Sequence[NoPrediction]) -> Table:
     """Return why there is no prediction, for what shares a reason once."""
-    names = labels.Labels((one.training.workload, one.training.params) for one in found)
+    names = labels.Labels((one.training.workload, one.training.params) for one in refused)
     groups: dict[tuple[str, str, str], list[NoPrediction]] = {}
-    for one in found:
+    for one in refused:
         key = (one.training.backend, one.training.topology, one.reason.text)
         groups.setdefault(key, []).append(one)
     columns = (

@@ -1,4 +1,4 @@
-"""Which host is slower than its fellows, as each kind of data tells it."""
+"""The stragglers, and what each kind of data says of the hosts."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Iterator, Sequence
 
 from hvlab.report import labels, spread
 from hvlab.report.blocks import Block, Column, Paragraph, Say, Table, Value
-from hvlab.scaling import HostCheck, SlowHost
+from hvlab.scaling import HostCheck
+from hvlab.statistics.straggler import Straggler
 
 
 def blocks(checks: Sequence[HostCheck]) -> list[Block]:
-    """Return the hosts that are slow, and what there is to tell it by."""
+    """Return the stragglers, and the checks they come from."""
     if not checks:
         return [Paragraph(Say("hosts.unknown"), "note")]
-    said = [Paragraph(text, "warning") for text in slow(checks)]
-    return [*(said or [Paragraph(Say("hosts.none"))]), _table(checks)]
+    warnings = [Paragraph(text, "warning") for text in stragglers(checks)]
+    return [*(warnings or [Paragraph(Say("hosts.none"))]), _table(checks)]
 
 
-def slow(checks: Sequence[HostCheck]) -> Iterator[Value]:
-    """Yield a sentence for each host that is slow, once."""
-    seen = set()
+def stragglers(checks: Sequence[HostCheck]) -> Iterator[Value]:
+    """Yield a sentence for each straggler, once."""
+    named = set()
     for check in checks:
-        for found in check.slow:
-            if found.host not in seen:
-                seen.add(found.host)
-                why = Say(f"hosts.why_{found.source}")
-                yield Say("hosts.named", {"host": found.host, "ratio": _ratio(found), "why": why})
+        for straggler in check.stragglers:
+            if straggler.host not in named:
+                named.add(straggler.host)
+                why = Say(f"hosts.why_{check.source}")
+                yield Say("hosts.named", {"host": straggler.host, "ratio": _ratio(straggler), "why": why})
 
 
 def _table(checks: Sequence[HostCheck]) -> Table:
@@ -51,11 +52,11 @@ def _table(checks: Sequence[HostCheck]) -> Table:
     return Table("hosts", Say("hosts.caption"), columns, rows, note=Say("hosts.note"))
 
 
-def _ratio(found: SlowHost) -> Value:
-    return spread.both(spread.from_interval(found.slower), "times")
+def _ratio(straggler: Straggler) -> Value:
+    return spread.both(spread.from_interval(straggler.slower), "times")
 
 
 def _verdict(check: HostCheck) -> Say:
     if not check.decided:
         return Say("hosts.few")
-    return Say("hosts.slow") if check.slow else Say("hosts.fine")
+    return Say("hosts.slow") if check.stragglers else Say("hosts.fine")

@@ -145,8 +145,8 @@ def _environment() -> jinja2.Environment:
 
 
 def _figures(document: Document) -> Markup:
-    made = {f"{lang}-{plot.key}": figure(plot, load(lang)) for lang in LANGUAGES for plot in plots(document)}
-    return _script_json(made)
+    drawn = {f"{lang}-{plot.key}": figure(plot, load(lang)) for lang in LANGUAGES for plot in plots(document)}
+    return _script_json(drawn)
 
 
 def plots(document: Document) -> Iterable[Plot]:

@@ -92,8 +92,8 @@ def _draw(plot: Plot, words: Words, file: Path) -> None:
     if len(plot.series) + len(plot.bars) > 1:
         figure.legend(loc="outside upper left", frameon=False, fontsize="small", ncols=4)
     if plot.predicted:
-        said = words.phrases["prediction.tag"]
-        axes.text(0.99, 0.98, said, transform=axes.transAxes, va="top", ha="right", color=_PREDICTED)
+        tag = words.phrases["prediction.tag"]
+        axes.text(0.99, 0.98, tag, transform=axes.transAxes, va="top", ha="right", color=_PREDICTED)
     figure.savefig(file, metadata={"Software": "hvlab"})
 
 
@@ -141,11 +141,11 @@ def _axes(axes: Axes, plot: Plot, words: Words) -> None:
         axes.set_ylim(bottom=0)
 
 
-def _ticks(axis: Any, told: Axis, words: Words) -> None:
+def _ticks(axis: Any, wanted: Axis, words: Words) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 - see above
 
-    if told.ticks:
+    if wanted.ticks:
         low, high = axis.get_view_interval()
-        shown = [(value, label) for value, label in told.ticks if low <= value <= high]
+        shown = [(value, label) for value, label in wanted.ticks if low <= value <= high]
         axis.set_ticks([value for value, _ in shown], labels=[words.say(label) for _, label in shown])
         axis.set_minor_locator(NullLocator())

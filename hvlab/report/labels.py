@@ -1,4 +1,4 @@
-"""What cells are called in a report: workloads with what sets them apart, backends, numbers of ranks."""
+"""What configurations are called in a report: workloads with what sets them apart, backends, numbers of ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hvlab.lab.backends import BACKENDS
 from hvlab.report.blocks import Code, Say, Several, Value
-from hvlab.results.configurations import Cell, Param
+from hvlab.results.configurations import Configuration, Param
 
 Params = tuple[tuple[str, Param], ...]
 # What a person calls a training by.
@@ -18,15 +18,15 @@ _NAMES = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL", "ccl": "oneCCL"}
 def backend(name: str) -> Value:
     """Return a backend as the lab sheet writes it; ``name`` may be a plane."""
     plain, _, launcher = name.partition("/")
-    told = _NAMES.get(plain) or (Say("backend.serial") if plain == "serial" else plain)
-    return Several((told, launcher)) if launcher else told
+    shown = _NAMES.get(plain) or (Say("backend.serial") if plain == "serial" else plain)
+    return Several((shown, launcher)) if launcher else shown
 
 
-def plane(cell: Cell) -> str:
-    """Return a cell's backend, and its launcher where that is not the usual one."""
-    known = BACKENDS.get(cell.backend)
-    unusual = known is not None and cell.launcher in known.launchers[1:]
-    return f"{cell.backend}/{cell.launcher}" if unusual else cell.backend
+def plane(configuration: Configuration) -> str:
+    """Return a configuration's backend, and its launcher where that is not the usual one."""
+    known = BACKENDS.get(configuration.backend)
+    unusual = known is not None and configuration.launcher in known.launchers[1:]
+    return f"{configuration.backend}/{configuration.launcher}" if unusual else configuration.backend
 
 
 def tone(name: str) -> str:
@@ -34,10 +34,10 @@ def tone(name: str) -> str:
     return name.partition("/")[0]
 
 
-def variant(cell: Cell) -> Value:
+def variant(configuration: Configuration) -> Value:
     """Return a backend, with its launcher where that is unusual, and how gradients were compressed."""
-    compression = cell.get("compression") or "none"
-    return Several((backend(plane(cell)), *([str(compression)] if compression != "none" else [])))
+    compression = configuration.get("compression") or "none"
+    return Several((backend(plane(configuration)), *([str(compression)] if compression != "none" else [])))
 
 
 def backends(names: Iterable[str]) -> Value:
@@ -83,16 +83,16 @@ def study(name: Value, kind: str) -> Say:
 
 
 class Labels:
-    """Names of groups of cells: the workload, and the parameters that are not the same in all groups."""
+    """Names of groups of configurations: the workload, and the parameters that are not the same in all groups."""
 
     def __init__(self, groups: Iterable[tuple[str, Params]]) -> None:
-        seen: dict[str, dict[str, set[Param]]] = {}
+        values_by_name: dict[str, dict[str, set[Param]]] = {}
         counted: dict[str, dict[str, int]] = {}
         total: dict[str, int] = {}
         for workload, params in set(groups):
             total[workload] = total.get(workload, 0) + 1
             for name, value in params:
-                seen.setdefault(workload, {}).setdefault(name, set()).add(value)
+                values_by_name.setdefault(workload, {}).setdefault(name, set()).add(value)
                 row = counted.setdefault(workload, {})
                 row[name] = row.get(name, 0) + 1
         # A parameter that only some groups have sets them apart as well.
@@ -102,7 +102,7 @@ class Labels:
                 for name, values in names.items()
                 if len(values) > 1 or counted[workload][name] < total[workload]
             }
-            for workload, names in seen.items()
+            for workload, names in values_by_name.items()
         }
 
     def name(self, workload: str, params: Params) -> Value:

@@ -40,15 +40,17 @@ def text(value: Value, words: Words) -> str:
 
 def cells(table: Table, words: Words) -> list[list[str]]:
     """Return the rows of a table as texts; in the merged columns, a value that repeats is left out."""
-    made = []
+    texts = []
     for number, values in enumerate(table.rows):
         above = table.rows[number - 1] if number else None
         repeats = [
             above is not None and place < table.merged and above[: place + 1] == values[: place + 1]
             for place in range(len(values))
         ]
-        made.append(["" if same else text(value, words) for value, same in zip(values, repeats, strict=True)])
-    return made
+        texts.append(
+            ["" if same else text(value, words) for value, same in zip(values, repeats, strict=True)]
+        )
+    return texts
 
 
 def line(values: list[str]) -> str:

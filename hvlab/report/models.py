@@ -26,26 +26,28 @@ from hvlab.report.reasons import about, of_kind, reason
 _SEVERAL = 2
 
 
-def section(data: ReportData, found: Sequence[Explanation]) -> Section | None:
+def section(data: ReportData, explanations: Sequence[Explanation]) -> Section | None:
     """Return the part of the report that compares models; None where one model was trained.
 
-    ``found`` are what the model of communication explains: each model's ratio with its efficiency.
+    ``explanations`` are what the model of communication explains: each model's ratio with its efficiency.
     """
-    named = {(one.workload, one.get("model") or one.get("data")) for one in trainings(data.cells)}
-    ratios = of_kind(found, "ratio")
+    named = {(one.workload, one.get("model") or one.get("data")) for one in trainings(data.configurations)}
+    ratios = of_kind(explanations, "ratio")
     if len(named) < _SEVERAL or not ratios:
         return None
     blocks: list[Block] = [Paragraph(Say("models.intro")), table(data, ratios)]
-    verdicts = [one for one in ratios if one.key != "ratio.model"]
-    if verdicts:
-        said = tuple(Say("comparison.line", {"about": about(one), "reason": reason(one)}) for one in verdicts)
-        blocks.append(Points(said))
+    conclusions = [one for one in ratios if one.key != "ratio.model"]
+    if conclusions:
+        sentences = tuple(
+            Say("comparison.line", {"about": about(one), "reason": reason(one)}) for one in conclusions
+        )
+        blocks.append(Points(sentences))
     return Section("models", Say("models.title"), tuple(blocks))
 
 
 def table(data: ReportData, ratios: Sequence[Explanation]) -> Table:
     """Return a row for each model and place, those that compute least for a byte first."""
-    known = {_key(one): one for one in trainings(data.cells)}
+    known = {_key(one): one for one in trainings(data.configurations)}
     columns = (
         Column(Say("models.model")),
         Column(Say("scaling.backend")),

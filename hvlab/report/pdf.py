@@ -23,13 +23,13 @@ _PATIENCE_S = 120
 
 def browser() -> str:
     """Return the path of a browser that prints. Raises UsageError where there is none."""
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if program is None:
         raise UsageError(
             f"a PDF is printed by Chromium or Chrome, and neither is in PATH ({', '.join(BROWSERS)})",
             remedy="install one (Debian: chromium), or write --format html and print that from a browser",
         )
-    return found
+    return program
 
 
 def arguments(program: str, profile: Path, source: Path, output: Path, *, root: bool) -> list[str]:
@@ -70,6 +70,6 @@ def printed(html: str) -> bytes:
         return output.read_bytes()
 
 
-def _failed(program: str, seen: str) -> HvlabError:
+def _failed(program: str, problem: str) -> HvlabError:
     remedy = "write --format html, and print that from a browser"
-    return HvlabError(f"{program} could not print the report: {seen}", remedy=remedy)
+    return HvlabError(f"{program} could not print the report: {problem}", remedy=remedy)

@@ -13,16 +13,16 @@ _COUNTS = ("failed", "points", "needed", "ranks", "factor", "batch", "agreeing",
 _TIMES = ("fixed_ratio", "bandwidth_ratio", "alpha_ratio", "small_ratio", "large_ratio")
 
 
-def reason(found: Explanation) -> Say:
+def reason(explanation: Explanation) -> Say:
     """Return an explanation as a phrase."""
-    numbers = {name: _number(name, value) for name, value in found.numbers.items()}
-    names = {name: _name(name, value) for name, value in found.names.items()}
-    return Say(f"why.{found.key}", {**numbers, **names})
+    numbers = {name: _number(name, value) for name, value in explanation.numbers.items()}
+    names = {name: _name(name, value) for name, value in explanation.names.items()}
+    return Say(f"why.{explanation.key}", {**numbers, **names})
 
 
-def about(found: Explanation) -> Value:
+def about(explanation: Explanation) -> Value:
     """Return what a comparison is about: a backend, inside one server or across servers."""
-    names = found.names
+    names = explanation.names
     backend: list[Value] = [labels.backend(names["backend"])] if "backend" in names else []
     strong: list[Value] = [labels.scaling("strong")] if names.get("scaling") == "strong" else []
     compression = names.get("compression", "none")
@@ -30,9 +30,9 @@ def about(found: Explanation) -> Value:
     return Several((*backend, Say(f"topology.{names['topology']}"), *strong, *compressed))
 
 
-def of_kind(found: Iterable[Explanation], kind: str) -> list[Explanation]:
+def of_kind(explanations: Iterable[Explanation], kind: str) -> list[Explanation]:
     """Return the explanations whose key begins with ``kind``."""
-    return [one for one in found if one.key.startswith(f"{kind}.")]
+    return [one for one in explanations if one.key.startswith(f"{kind}.")]
 
 
 def _number(name: str, value: float) -> Value:

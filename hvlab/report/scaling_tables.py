@@ -16,7 +16,7 @@ from hvlab.report.blocks import (
     Value,
 )
 from hvlab.report.data import ReportData
-from hvlab.report.study import Row, Study
+from hvlab.report.study import Study, StudyRow
 
 _COLUMNS = (
     Column(Say("scaling.backend")),
@@ -38,23 +38,23 @@ def definitions() -> Terms:
     return Terms(tuple((Say(f"define.{name}"), Say(f"meaning.{name}")) for name in names))
 
 
-def inside(data: ReportData, found: Sequence[Study]) -> Section:
+def inside(data: ReportData, studies: Sequence[Study]) -> Section:
     """Return the part on ranks that share one server."""
-    blocks = _tables(found, "inside", lambda row: row.cell.inside)
+    blocks = _tables(studies, "inside", lambda row: row.configuration.inside)
     notes: list[Block] = [] if data.on_gpus else [Paragraph(Say("scaling.slots_are_processes"), "note")]
     return Section("inside", Say("scaling.inside"), (*notes, *(blocks or _missing("inside"))))
 
 
-def across(found: Sequence[Study]) -> Section:
+def across(studies: Sequence[Study]) -> Section:
     """Return the part on servers with one rank each, and on those with several."""
     blocks = [
-        *_tables(found, "across", lambda row: row.cell.across),
-        *_tables(found, "both", lambda row: not row.cell.inside and not row.cell.across),
+        *_tables(studies, "across", lambda row: row.configuration.across),
+        *_tables(studies, "both", lambda row: not row.configuration.inside and not row.configuration.across),
     ]
     return Section("across", Say("scaling.across"), tuple(blocks or _missing("across")))
 
 
-def table(rows: Sequence[Row], key: str, caption: Value) -> Table:
+def table(rows: Sequence[StudyRow], key: str, caption: Value) -> Table:
     """Return a table of the lab sheet with these rows; efficiency, spread and repeats stand at its right."""
     within = any(row.step is not None and row.step.within for row in rows)
     faint = frozenset(number for number, row in enumerate(rows) if row.step is None)
@@ -62,12 +62,12 @@ def table(rows: Sequence[Row], key: str, caption: Value) -> Table:
     return Table(key, caption, _COLUMNS, tuple(map(_row, rows)), note=note, faint=faint)
 
 
-def _tables(found: Sequence[Study], kind: str, wanted: Callable[[Row], bool]) -> list[Block]:
+def _tables(studies: Sequence[Study], kind: str, chosen: Callable[[StudyRow], bool]) -> list[Block]:
     """Return a table for each study that has several ranks there."""
-    names = labels.Labels((study.workload, study.params) for study in found)
+    names = labels.Labels((study.workload, study.params) for study in studies)
     blocks: list[Block] = []
-    for number, study in enumerate(found, 1):
-        rows = [row for row in study.rows if wanted(row) and not row.named]
+    for number, study in enumerate(studies, 1):
+        rows = [row for row in study.rows if chosen(row) and not row.named]
         if any(row.ranks > 1 for row in rows):
             values = {
                 "name": names.name(study.workload, study.params),
@@ -83,16 +83,16 @@ def _missing(kind: str) -> list[Block]:
     return [Paragraph(Say(f"scaling.no_{kind}"), "note")]
 
 
-def _row(row: Row) -> tuple[Value, ...]:
+def _row(row: StudyRow) -> tuple[Value, ...]:
     return (
-        labels.variant(row.cell),
-        len(row.cell.hosts),
-        row.cell.slots,
+        labels.variant(row.configuration),
+        len(row.configuration.hosts),
+        row.configuration.slots,
         spread.number(row.step, "s"),
         spread.number(row.throughput, "samples/s"),
         spread.number(row.speedup, "x"),
         spread.number(row.efficiency, "ratio"),
         spread.span(row.step, "s"),
         spread.span(row.speedup, "x"),
-        spread.count(row.measured),
+        spread.count(row.repeats),
     )

@@ -14,16 +14,16 @@ from hvlab.scaling import HostCheck, Slowdown, slowdowns
 from hvlab.statistics import ratio
 
 
-def section(data: ReportData, found: Sequence[Study], checks: Sequence[HostCheck]) -> Section | None:
+def section(data: ReportData, studies: Sequence[Study], checks: Sequence[HostCheck]) -> Section | None:
     """Return the part of the report on slow-down; None where no training has figures.
 
     ``checks`` are what each kind of data says of the hosts.
     """
-    if not any(row.step for study in found for row in study.rows):
+    if not any(row.step for study in studies for row in study.rows):
         return None
-    lost = list(_losses(data, found))
-    blocks: list[Block] = [Paragraph(Say("split.intro")), _table(lost)] if lost else []
-    remarks = [remark for loss in lost for remark in _remark(loss)]
+    losses = list(_losses(data, studies))
+    blocks: list[Block] = [Paragraph(Say("split.intro")), _table(losses)] if losses else []
+    remarks = [remark for loss in losses for remark in _remark(loss)]
     if remarks:
         blocks.append(Points(tuple(remarks)))
     return Section("split", Say("split.title"), (*blocks, Heading(Say("hosts.title")), *hosts.blocks(checks)))
@@ -39,20 +39,20 @@ class _Loss:
     slowdown: Slowdown
 
 
-def _losses(data: ReportData, found: Sequence[Study]) -> Iterator[_Loss]:
-    names = labels.Labels((study.workload, study.params) for study in found)
-    for study in found:
+def _losses(data: ReportData, studies: Sequence[Study]) -> Iterator[_Loss]:
+    names = labels.Labels((study.workload, study.params) for study in studies)
+    for study in studies:
         for curve in sorted(study.curves, key=lambda curve: labels.order(curve.backend)):
             # In strong scaling each rank has less to do: the same split would say little new.
             if study.scaling != "weak" or curve.base is None:
                 continue
-            alone = spread.of(data.cells[curve.base], "step_time")
+            alone = spread.of(data.configurations[curve.base], "step_time")
             name = names.name(study.workload, study.params)
-            for slowdown in slowdowns(curve, data.cells):
-                yield _Loss(name, labels.variant(curve.points[0].cell), alone, slowdown)
+            for slowdown in slowdowns(curve, data.configurations):
+                yield _Loss(name, labels.variant(curve.points[0].configuration), alone, slowdown)
 
 
-def _table(lost: Sequence[_Loss]) -> Table:
+def _table(losses: Sequence[_Loss]) -> Table:
     columns = (
         Column(Say("workloads.name")),
         Column(Say("scaling.backend")),
@@ -67,7 +67,7 @@ def _table(lost: Sequence[_Loss]) -> Table:
             spread.both(spread.from_interval(loss.slowdown.inside), "times"),
             spread.both(spread.from_interval(loss.slowdown.between), "times"),
         )
-        for loss in lost
+        for loss in losses
     )  # fmt: skip
     return Table("split", Say("split.caption"), columns, rows, merged=2, note=Say("split.note"))
 
@@ -75,7 +75,7 @@ def _table(lost: Sequence[_Loss]) -> Table:
 def _remark(loss: _Loss) -> Iterator[Value]:
     """Yield which of both costs more, where their intervals are apart and the repeats carry them."""
     inside, between = loss.slowdown.inside, loss.slowdown.between
-    if loss.slowdown.repeats < ratio.CARRIES:
+    if loss.slowdown.repeats < ratio.ENOUGH:
         return
     if inside and between and (inside.low > between.high or between.low > inside.high):
         larger = "inside" if inside.mid > between.mid else "between"

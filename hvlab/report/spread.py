@@ -1,4 +1,4 @@
-"""A figure with its spread: over the repeats, or of the one there is, over its own steps."""
+"""A figure with its spread over the repeats; with one repeat, over its own steps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvlab.report.blocks import NOTHING, Number, Range, Say, Several, Value
-from hvlab.results.configurations import Measured
+from hvlab.report.blocks import NOTHING, Number, Range, Say, Value
+from hvlab.results.configurations import Repeats
 from hvlab.statistics.interval import Interval, median
 
 _SEVERAL = 2
@@ -15,7 +15,7 @@ _SEVERAL = 2
 
 @dataclass(frozen=True)
 class Spread:
-    """A median and its 95 % interval; ``within`` tells that it is of one repeat's own iterations or steps."""
+    """A median and its 95 % interval; ``within`` means over one repeat's own steps."""
 
     low: float
     mid: float
@@ -27,22 +27,22 @@ class Spread:
         return Spread(self.low * factor, self.mid * factor, self.high * factor, self.within)
 
 
-def of(measured: Measured, metric: str) -> Spread | None:
+def of(repeats: Repeats, metric: str) -> Spread | None:
     """Return a metric's spread; None where it was not measured."""
-    values = tuple(value for value in measured.of(metric) if math.isfinite(value))
+    values = tuple(value for value in repeats.of(metric) if math.isfinite(value))
     if not values:
         return None
     if len(values) >= _SEVERAL:
         return from_interval(median(values))
-    low, high = measured.of(f"{metric}_low"), measured.of(f"{metric}_high")
+    low, high = repeats.of(f"{metric}_low"), repeats.of(f"{metric}_high")
     if low and high:
         return Spread(min(low[0], values[0]), values[0], max(high[0], values[0]), within=True)
     return Spread(values[0], values[0], values[0])
 
 
-def from_interval(found: Interval | None) -> Spread | None:
+def from_interval(interval: Interval | None) -> Spread | None:
     """Return an interval as a spread."""
-    return Spread(found.low, found.mid, found.high) if found else None
+    return Spread(interval.low, interval.mid, interval.high) if interval else None
 
 
 def number(spread: Spread | None, unit: str, digits: int = 3) -> Value:
@@ -51,10 +51,18 @@ def number(spread: Spread | None, unit: str, digits: int = 3) -> Value:
 
 
 def span(spread: Spread | None, unit: str, digits: int = 3) -> Value:
-    """Return the interval as a cell; nothing where one value is all there is."""
+    """Return the interval as a cell; nothing for a single value."""
     if spread is None or spread.low == spread.high:
         return NOTHING
     return Range(spread.low, spread.high, unit, digits)
+
+
+def interval(values: Sequence[float], unit: str) -> Value:
+    """Return the interval of the median of several repeats as a cell."""
+    if len(values) < _SEVERAL:
+        return NOTHING
+    bounds = median(values)
+    return Range(bounds.low, bounds.high, unit)
 
 
 def both(spread: Spread | None, unit: str) -> Value:
@@ -66,13 +74,8 @@ def both(spread: Spread | None, unit: str) -> Value:
     return Say("spread", {"mid": Number(spread.mid, unit), "span": Range(spread.low, spread.high, unit)})
 
 
-def count(measured: Measured | None) -> Value:
-    """Return how many repeats went well, of how many."""
-    if measured is None:
+def count(repeats: Repeats | None) -> Value:
+    """Return how many repeats succeeded, of how many."""
+    if repeats is None:
         return NOTHING
-    return Say("scaling.of", {"ok": len(measured.ok), "all": measured.repeats})
-
-
-def listed(values: Sequence[Value], between: str = "list.comma") -> Value:
-    """Return values one after another, or nothing."""
-    return Several(tuple(values), between) if values else NOTHING
+    return Say("scaling.of", {"ok": len(repeats.ok), "all": repeats.tried})

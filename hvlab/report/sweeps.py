@@ -25,20 +25,20 @@ from hvlab.report.blocks import (
     Value,
 )
 from hvlab.report.data import ReportData
-from hvlab.results.configurations import Measured
+from hvlab.results.configurations import Repeats
 
 Layout = tuple[int, int]
 _TICK_STEP = 4
 
 
 @dataclass(frozen=True)
-class Group:
-    """A collective with its parameters; for each backend and layout (hosts, slots) the cell of each size."""
+class SweepGroup:
+    """A collective with its parameters; for each backend and layout (hosts, slots) the configuration of each size."""
 
     workload: str
     params: labels.Params
     sizes: tuple[int, ...]
-    lines: Mapping[tuple[str, Layout], Mapping[int, Measured]]
+    lines: Mapping[tuple[str, Layout], Mapping[int, Repeats]]
 
     @property
     def backends(self) -> list[str]:
@@ -59,34 +59,36 @@ class Group:
         return {*inside[-1:], *most, *(layout for layout in self.layouts if not layout[1])}
 
 
-def groups(data: ReportData) -> list[Group]:
+def groups(data: ReportData) -> list[SweepGroup]:
     """Return every collective that has figures, by its parameters; of like layouts the first hosts' is taken.
 
     Repeats that failed before any size count at every size of their layout.
     """
-    found: dict[tuple[str, labels.Params], dict[tuple[str, Layout], dict[int, Measured]]] = {}
-    for cell, measured in folded(data.collectives).items():
-        size = cell.get("size_bytes")
-        if isinstance(size, int) and measured.ok and cell.ranks != 1:
-            lines = found.setdefault((cell.workload, cell.without("size_bytes")), {})
-            line = lines.setdefault((labels.plane(cell), (len(cell.hosts), cell.slots)), {})
-            line.setdefault(size, measured)
+    collected: dict[tuple[str, labels.Params], dict[tuple[str, Layout], dict[int, Repeats]]] = {}
+    for configuration, repeats in folded(data.collectives).items():
+        size = configuration.get("size_bytes")
+        if isinstance(size, int) and repeats.ok and configuration.ranks != 1:
+            lines = collected.setdefault((configuration.workload, configuration.without("size_bytes")), {})
+            line = lines.setdefault(
+                (labels.plane(configuration), (len(configuration.hosts), configuration.slots)), {}
+            )
+            line.setdefault(size, repeats)
     return [
-        Group(workload, params, tuple(sorted({size for line in lines.values() for size in line})), lines)
-        for (workload, params), lines in found.items()
+        SweepGroup(workload, params, tuple(sorted({size for line in lines.values() for size in line})), lines)
+        for (workload, params), lines in collected.items()
     ]
 
 
 def section(data: ReportData) -> Section | None:
     """Return the part of the report on collectives; None where none was measured."""
-    found = groups(data)
-    if not found:
+    swept = groups(data)
+    if not swept:
         return None
-    names = labels.Labels((group.workload, group.params) for group in found)
+    names = labels.Labels((group.workload, group.params) for group in swept)
     blocks: list[Block] = [Paragraph(Say("sweeps.intro"))]
-    for number, group in enumerate(found, 1):
+    for number, group in enumerate(swept, 1):
         name = names.name(group.workload, group.params)
-        if len(found) > 1:
+        if len(swept) > 1:
             blocks.append(Heading(name))
         blocks += [*_plots(group, name, number), table(group, name, number)]
         if group.telling != set(group.layouts):
@@ -94,7 +96,7 @@ def section(data: ReportData) -> Section | None:
     return Section("sweeps", Say("sweeps.title"), tuple(blocks))
 
 
-def table(group: Group, name: Value, number: int, *, folded: Value | None = None) -> Table:
+def table(group: SweepGroup, name: Value, number: int, *, folded: Value | None = None) -> Table:
     """Return time and bus bandwidth of every size, backends side by side.
 
     The layouts to look at first make a table, all others a ``folded`` one.
@@ -113,24 +115,24 @@ def table(group: Group, name: Value, number: int, *, folded: Value | None = None
     return Table(key, caption, tuple(columns), rows, merged=1, note=note, folded=folded)
 
 
-def _rows(group: Group, layouts: Iterable[Layout]) -> Iterator[tuple[Value, ...]]:
+def _rows(group: SweepGroup, layouts: Iterable[Layout]) -> Iterator[tuple[Value, ...]]:
     for layout in layouts:
         for size in group.sizes:
             row: list[Value] = [labels.short(*layout), Number(size, "B")]
             for backend in group.backends:
-                measured = group.lines.get((backend, layout), {}).get(size)
-                if measured is None:
+                repeats = group.lines.get((backend, layout), {}).get(size)
+                if repeats is None:
                     row += [NOTHING, NOTHING]
                     continue
                 count: tuple[Value, ...] = (
-                    () if len(measured.ok) == measured.repeats else (spread.count(measured),)
+                    () if len(repeats.ok) == repeats.tried else (spread.count(repeats),)
                 )
-                row.append(Several((spread.both(spread.of(measured, "time"), "us"), *count)))
-                row.append(spread.number(spread.of(measured, "busbw"), "GB/s"))
+                row.append(Several((spread.both(spread.of(repeats, "time"), "us"), *count)))
+                row.append(spread.number(spread.of(repeats, "busbw"), "GB/s"))
             yield tuple(row)
 
 
-def _plots(group: Group, name: Value, number: int) -> Iterator[Plot]:
+def _plots(group: SweepGroup, name: Value, number: int) -> Iterator[Plot]:
     sizes = Axis(Say("axis.size"), log=True, ticks=tuple(_sizes(group.sizes)))
     times = list(_series(group, "time"))
     ends = [value for line in times for value in line.y]
@@ -146,12 +148,12 @@ def _plots(group: Group, name: Value, number: int) -> Iterator[Plot]:
     )  # fmt: skip
 
 
-def _series(group: Group, metric: str) -> Iterator[Series]:
+def _series(group: SweepGroup, metric: str) -> Iterator[Series]:
     for backend in group.backends:
         for layout in group.layouts:
             line = group.lines.get((backend, layout), {})
-            found = {size: spread.of(line[size], metric) for size in sorted(line)}
-            points = [(size, each) for size, each in found.items() if each and each.mid > 0]
+            spreads = {size: spread.of(line[size], metric) for size in sorted(line)}
+            points = [(size, each) for size, each in spreads.items() if each and each.mid > 0]
             if not points:
                 continue
             yield Series(

@@ -52,14 +52,14 @@ class Split:
 
 def of_steps(trainings: Iterable[Training], fits: Sequence[Fit]) -> list[Split]:
     """Return what the largest measured step of each training is made of."""
-    measured = [training for training in trainings if training.steps]
-    names = labels.Labels((training.workload, training.params) for training in measured)
-    found = []
-    for training in measured:
+    stepped = [training for training in trainings if training.steps]
+    names = labels.Labels((training.workload, training.params) for training in stepped)
+    splits = []
+    for training in stepped:
         step = dominant.step(training, training.steps[-1], matching(fits, training))
         if step:
-            found.append(Split(_training(training, names), step, dominant.startup(training)))
-    return found
+            splits.append(Split(_training(training, names), step, dominant.startup(training)))
+    return splits
 
 
 def of_collectives(fits: Sequence[Fit]) -> list[Split]:
@@ -82,12 +82,12 @@ def sweep(fit: Fit, names: labels.Labels) -> Value:
 
 def blocks(steps: Sequence[Split], collectives: Sequence[Split]) -> list[Block]:
     """Return the parts of steps as bars and as a table, and those of collectives."""
-    made: list[Block] = []
+    parts: list[Block] = []
     if steps:
-        made += [Heading(Say("comparison.steps")), _bars(steps), _steps(steps)]
+        parts += [Heading(Say("comparison.steps")), _bars(steps), _steps(steps)]
     if collectives:
-        made += [Heading(Say("comparison.terms")), _collectives(collectives)]
-    return made
+        parts += [Heading(Say("comparison.terms")), _collectives(collectives)]
+    return parts
 
 
 def _training(training: Training, names: labels.Labels) -> Value:
@@ -96,22 +96,22 @@ def _training(training: Training, names: labels.Labels) -> Value:
     return Several((name, labels.backend(training.backend), Say(f"topology.{training.topology}"), *strong))
 
 
-def _bars(found: Sequence[Split]) -> Plot:
+def _bars(splits: Sequence[Split]) -> Plot:
     bars = tuple(
-        Bars(Say(f"term.{term}"), f"term.{term}", tuple(100 * split.number(term) for split in found))
-        for term in _seen(found)
+        Bars(Say(f"term.{term}"), f"term.{term}", tuple(100 * split.number(term) for split in splits))
+        for term in _present(splits)
     )
     x, y = Axis(Say("axis.share"), zero=True), Axis("")
-    categories = tuple(split.name for split in found)
+    categories = tuple(split.name for split in splits)
     return Plot("steps", Say("comparison.plot_steps"), x, y, bars=bars, categories=categories)
 
 
-def _steps(found: Sequence[Split]) -> Table:
+def _steps(splits: Sequence[Split]) -> Table:
     columns = (
         Column(Say("comparison.training"), text=True),
         Column(Say("axis.ranks"), numeric=True),
         Column(Say("scaling.step"), numeric=True),
-        *_heads(found),
+        *_heads(splits),
         Column(Say("comparison.startup"), numeric=True),
         Column(Say("comparison.dominant")),
     )
@@ -120,24 +120,24 @@ def _steps(found: Sequence[Split]) -> Table:
             split.name,
             round(split.number("ranks")),
             Number(split.number("seconds_ms") / 1e3, "s"),
-            *_cells(split, found),
+            *_cells(split, splits),
             Number(split.startup.numbers["share"], "share") if split.startup else NOTHING,
             split.dominant,
         )
-        for split in found
+        for split in splits
     )
     return Table(
         "steps-table", Say("comparison.plot_steps"), columns, rows, note=Say("comparison.steps_note")
     )
 
 
-def _collectives(found: Sequence[Split]) -> Table:
+def _collectives(splits: Sequence[Split]) -> Table:
     columns = (
         Column(Say("comparison.collective"), text=True),
         Column(Say("axis.ranks"), numeric=True),
         Column(Say("sweeps.size"), numeric=True),
         Column(Say("comparison.modelled"), numeric=True),
-        *_heads(found),
+        *_heads(splits),
         Column(Say("comparison.dominant")),
     )
     rows = tuple(
@@ -146,22 +146,24 @@ def _collectives(found: Sequence[Split]) -> Table:
             round(split.number("ranks")),
             Number(split.number("size_bytes"), "B"),
             Number(split.number("seconds_ms") / 1e3, "s"),
-            *_cells(split, found),
+            *_cells(split, splits),
             split.dominant,
         )
-        for split in found
+        for split in splits
     )
     return Table("terms", Say("comparison.terms_caption"), columns, rows, merged=1)
 
 
-def _seen(found: Sequence[Split]) -> list[str]:
+def _present(splits: Sequence[Split]) -> list[str]:
     """Return the terms that any of them has."""
-    return [term for term in TERMS if any(split.number(term) for split in found)]
+    return [term for term in TERMS if any(split.number(term) for split in splits)]
 
 
-def _heads(found: Sequence[Split]) -> list[Column]:
-    return [Column(Say(f"term.{term}"), numeric=True) for term in _seen(found)]
+def _heads(splits: Sequence[Split]) -> list[Column]:
+    return [Column(Say(f"term.{term}"), numeric=True) for term in _present(splits)]
 
 
-def _cells(split: Split, found: Sequence[Split]) -> list[Value]:
-    return [Number(split.number(term), "share") if split.number(term) else NOTHING for term in _seen(found)]
+def _cells(split: Split, splits: Sequence[Split]) -> list[Value]:
+    return [
+        Number(split.number(term), "share") if split.number(term) else NOTHING for term in _present(splits)
+    ]

@@ -1,4 +1,4 @@
-"""Which backend is quicker: what the repeats carry, all pairs of the run being one comparison."""
+"""Which backend is faster: verdicts on all pairs of a run, as one family of tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from hvlab.report import labels, spread
 from hvlab.report.blocks import Column, Number, Range, Say, Table, Value
-from hvlab.report.study import Row, Study
-from hvlab.report.sweeps import Group, Layout
+from hvlab.report.study import Study, StudyRow
+from hvlab.report.sweeps import Layout, SweepGroup
 from hvlab.statistics.verdict import Pair, Verdict, compare_all
 
 
 @dataclass(frozen=True)
-class Rivals:
-    """Two backends measured alike. ``what`` names the training or the size, ``layout`` servers and slots."""
+class BackendPair:
+    """Two backends under equal conditions; ``what`` names the training or the size, ``layout`` where."""
 
     what: Value
     layout: Layout
@@ -27,48 +27,48 @@ class Rivals:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What came of two rivals."""
+class BackendVerdict:
+    """The verdict on two backends."""
 
-    rivals: Rivals
+    backends: BackendPair
     verdict: Verdict
 
     @property
-    def sure(self) -> bool:
-        """Return whether one is quicker."""
+    def significant(self) -> bool:
+        """Return whether one of them is faster."""
         return self.verdict.kind in ("faster", "slower")
 
     @property
     def winner(self) -> str:
-        """Return the one that is quicker, if it is sure that one is."""
-        return self.rivals.one if self.verdict.kind == "faster" else self.rivals.other
+        """Return the faster one, where the verdict is significant."""
+        return self.backends.one if self.verdict.kind == "faster" else self.backends.other
 
     @property
     def apart(self) -> float:
-        """Return how far apart both are: the logarithm of their ratio, without its sign."""
+        """Return how far apart they are: the absolute logarithm of their ratio."""
         return abs(math.log(self.verdict.ratio.mid)) if self.verdict.ratio else 0.0
 
 
-def judge(found: Sequence[Study], sweeps: Sequence[Group]) -> list[Told]:
+def judge(studies: Sequence[Study], sweeps: Sequence[SweepGroup]) -> list[BackendVerdict]:
     """Return the verdict on every two backends: step times of trainings, and two sizes of each sweep."""
-    rivals = [*_trainings(found), *_collectives(sweeps)]
-    verdicts = compare_all([each.pair for each in rivals])
-    return [Told(each, verdict) for each, verdict in zip(rivals, verdicts, strict=True)]
+    pairs = [*_trainings(studies), *_collectives(sweeps)]
+    verdicts = compare_all([each.pair for each in pairs])
+    return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, verdicts, strict=True)]
 
 
-def sentence(told: Told) -> Say:
-    """Return a verdict that is sure as a sentence."""
-    ratio = told.verdict.ratio
-    if ratio is None or not told.sure:
-        raise ValueError("only what is sure is said")
-    rivals, first = told.rivals, told.verdict.kind == "faster"
-    names = (labels.backend(rivals.one), labels.backend(rivals.other))
-    # The ratio is of times: turned over, it is how many times as fast the first is.
+def sentence(judged: BackendVerdict) -> Say:
+    """Return a significant verdict as a sentence."""
+    ratio = judged.verdict.ratio
+    if ratio is None or not judged.significant:
+        raise ValueError("only a significant verdict makes a sentence")
+    backends, first = judged.backends, judged.verdict.kind == "faster"
+    names = (labels.backend(backends.one), labels.backend(backends.other))
+    # The ratio is of times; its inverse is how many times as fast the first is.
     ends = (ratio.low, ratio.mid, ratio.high)
     low, mid, high = sorted(1 / end for end in ends) if first else ends
     values: dict[str, Value] = {
-        "name": rivals.what,
-        "layout": labels.layout(*rivals.layout),
+        "name": backends.what,
+        "layout": labels.layout(*backends.layout),
         "faster": names[0 if first else 1],
         "slower": names[1 if first else 0],
         "ratio": Number(mid, "times"),
@@ -77,8 +77,8 @@ def sentence(told: Told) -> Say:
     return Say("comparison.quicker", values)
 
 
-def table(found: Sequence[Told]) -> Table:
-    """Return every two backends with the ratio of their times and what the repeats carry."""
+def table(verdicts: Sequence[BackendVerdict]) -> Table:
+    """Return every two backends with the ratio of their times and the verdict."""
     columns = (
         Column(Say("comparison.what"), text=True),
         Column(Say("workloads.shapes")),
@@ -88,40 +88,44 @@ def table(found: Sequence[Told]) -> Table:
     )
     rows = tuple(
         (
-            told.rivals.what,
-            labels.short(*told.rivals.layout),
-            Say("comparison.against", _names(told)),
-            spread.both(spread.from_interval(told.verdict.ratio), "times"),
-            Say(f"comparison.{told.verdict.kind}", {**_names(told), "needed": told.verdict.needed}),
+            one.backends.what,
+            labels.short(*one.backends.layout),
+            Say("comparison.against", _names(one)),
+            spread.both(spread.from_interval(one.verdict.ratio), "times"),
+            Say(f"comparison.{one.verdict.kind}", {**_names(one), "needed": one.verdict.needed}),
         )
-        for told in found
+        for one in verdicts
     )
-    faint = frozenset(row for row, told in enumerate(found) if not told.sure)
+    faint = frozenset(row for row, one in enumerate(verdicts) if not one.significant)
     note = Say("comparison.ratio_note")
     return Table("verdicts", Say("comparison.verdicts"), columns, rows, merged=1, note=note, faint=faint)
 
 
-def _names(told: Told) -> dict[str, Value]:
-    return {"one": labels.backend(told.rivals.one), "other": labels.backend(told.rivals.other)}
+def _names(judged: BackendVerdict) -> dict[str, Value]:
+    return {"one": labels.backend(judged.backends.one), "other": labels.backend(judged.backends.other)}
 
 
-def _trainings(found: Sequence[Study]) -> Iterator[Rivals]:
-    names = labels.Labels((study.workload, study.params) for study in found)
-    for study in found:
+def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
+    names = labels.Labels((study.workload, study.params) for study in studies)
+    for study in studies:
         name = labels.study(names.name(study.workload, study.params), study.scaling)
-        for wanted in ("inside", "across"):
-            rows = [row for row in study.rows if getattr(row.cell, wanted) and row.step and _usual(row)]
+        for place in ("inside", "across"):
+            rows = [
+                row for row in study.rows if getattr(row.configuration, place) and row.step and _usual(row)
+            ]
             most = max((row.ranks for row in rows), default=0)
             for one, other in itertools.combinations([row for row in rows if row.ranks == most], 2):
-                pair = Pair(one.measured.values["step_time"], other.measured.values["step_time"])
-                yield Rivals(name, one.layout, labels.plane(one.cell), labels.plane(other.cell), pair)
+                pair = Pair(one.repeats.values["step_time"], other.repeats.values["step_time"])
+                yield BackendPair(
+                    name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair
+                )
 
 
-def _usual(row: Row) -> bool:
+def _usual(row: StudyRow) -> bool:
     return row.ranks > 1 and not row.named and row.compression == "none"
 
 
-def _collectives(sweeps: Sequence[Group]) -> Iterator[Rivals]:
+def _collectives(sweeps: Sequence[SweepGroup]) -> Iterator[BackendPair]:
     names = labels.Labels((group.workload, group.params) for group in sweeps)
     for group in sweeps:
         name = names.name(group.workload, group.params)
@@ -132,4 +136,4 @@ def _collectives(sweeps: Sequence[Group]) -> Iterator[Rivals]:
             for size in dict.fromkeys((*sizes[:1], *sizes[-1:])):
                 what = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
                 pair = Pair(ours[size].values["time"], theirs[size].values["time"])
-                yield Rivals(what, layout, one, other, pair, collective=True)
+                yield BackendPair(what, layout, one, other, pair, collective=True)

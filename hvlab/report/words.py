@@ -33,7 +33,6 @@ _PLAIN = {"1": "", "x": "", "times": "\N{MULTIPLICATION SIGN}"}
 _CLOSE = ("", "%", "\N{MULTIPLICATION SIGN}")
 _WHOLE, _SEEN = 9.95, 0.05
 _MINUTE = 60.0
-_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,8 @@ class Words:
         """Return a value as text of this language."""
         match value:
             case Say():
-                said = {name: self.say(inner) for name, inner in value.values.items()}
-                text = self.phrases[value.key].format_map(said)
+                values = {name: self.say(inner) for name, inner in value.values.items()}
+                text = self.phrases[value.key].format_map(values)
             case Number():
                 text = self._number(value)
             case Range():
@@ -144,8 +143,8 @@ def load(lang: str) -> Words:
 
 
 def _flat(tree: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    phrases: list[tuple[str, str]] = []
     for name, inner in tree.items():
         key = f"{before}{name}"
-        found += _flat(inner, f"{key}.") if isinstance(inner, Mapping) else [(key, str(inner))]
-    return found
+        phrases += _flat(inner, f"{key}.") if isinstance(inner, Mapping) else [(key, str(inner))]
+    return phrases

@@ -30,12 +30,12 @@ def write(data: ReportData, output: Path, *, output_format: str, lang: str) -> W
 
     Raises UsageError where the file cannot be written, or no browser is there to print it.
     """
-    made = document(data, attached=output_format != "md")
+    report = document(data, attached=output_format != "md")
     if output_format == "md":
-        return _markdown(made, output, lang)
+        return _markdown(report, output, lang)
     from hvlab.report import html, pdf  # noqa: PLC0415 - plotly takes long, and Markdown has no use for it
 
-    text = html.page(made, [vars(record) for record in data.records], run_id=data.head.run_id, lang=lang)
+    text = html.page(report, [vars(record) for record in data.records], run_id=data.head.run_id, lang=lang)
     _put(output, pdf.printed(text) if output_format == "pdf" else text.encode())
     return Written(output)
 
@@ -45,19 +45,19 @@ def write_page(store: Store, run_id: str) -> Path:
     from hvlab.report import markdown  # noqa: PLC0415 - as above
 
     output = store.run_folder(run_id) / "summary.md"
-    made = document(reading.read(store, run_id), attached=False)
-    _put(output, markdown.page(made, load("en")).encode())
+    report = document(reading.read(store, run_id), attached=False)
+    _put(output, markdown.page(report, load("en")).encode())
     return output
 
 
-def _markdown(made: Document, output: Path, lang: str) -> Written:
+def _markdown(report: Document, output: Path, lang: str) -> Written:
     from hvlab.report import images, markdown  # noqa: PLC0415 - as above
 
     words = load(lang)
     folder = output.parent / f"{output.stem}_files"
-    plots = [block for section in made.sections for block in section.blocks if isinstance(block, Plot)]
+    plots = [block for section in report.sections for block in section.blocks if isinstance(block, Plot)]
     pictures = {plot.key: f"{folder.name}/{plot.key}.png" for plot in plots}
-    _put(output, markdown.page(made, words, pictures=pictures).encode())
+    _put(output, markdown.page(report, words, pictures=pictures).encode())
     try:
         return Written(output, images.write(plots, words, folder))
     except OSError as error:

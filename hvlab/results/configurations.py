@@ -1,4 +1,4 @@
-"""Records gathered by what was measured: a cell is all repeats of one case. Pure."""
+"""Records gathered by configuration, a case without its repeat. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Param = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
-class Cell:
+class Configuration:
     """What makes two records repeats of the same measurement; ``params`` are sorted by name."""
 
     workload: str
@@ -47,10 +47,11 @@ class Cell:
 
 
 @dataclass
-class Measured:
-    """What came of a cell: for each metric the value of each repeat that went well, in their order.
+class Repeats:
+    """The repeats of one configuration: for each metric, the value of each repeat that succeeded.
 
-    ``hosts`` holds, for each host, the metrics that are of one host.
+    ``hosts`` holds, for each host, the metrics of that host alone. ``errors`` and ``skipped`` say why a repeat
+    has no figures.
     """
 
     values: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -62,24 +63,25 @@ class Measured:
 
     def of(self, metric: str) -> tuple[float, ...]:
         """Return a metric's values, one a repeat; none where it was not measured."""
-        found = self.values.get(metric, {})
-        return tuple(found[repeat] for repeat in sorted(found))
+        values = self.values.get(metric, {})
+        return tuple(values[repeat] for repeat in sorted(values))
 
     @property
-    def repeats(self) -> int:
-        """Return how many repeats were tried."""
+    def tried(self) -> int:
+        """Return how many repeats there are, skipped ones too."""
         return len(self.ok | self.errors.keys() | self.skipped.keys())
 
 
-def gather(records: Iterable[Record]) -> dict[Cell, Measured]:
-    """Return every cell with what was measured, in the order of the records.
+def gather(records: Iterable[Record]) -> dict[Configuration, Repeats]:
+    """Return every configuration with its repeats, in the order of the records.
 
-    A case of several sizes is a cell a size; one that failed before any figure is a cell without a size.
+    A case of several sizes makes a configuration for each size; one that failed before any figure makes one
+    without a size.
     """
-    found: dict[Cell, Measured] = {}
+    gathered: dict[Configuration, Repeats] = {}
     for record in records:
         params = {name: _plain(value) for name, value in record.params.items() if name != "host"}
-        cell = Cell(
+        configuration = Configuration(
             record.workload,
             record.backend,
             record.launcher,
@@ -87,31 +89,36 @@ def gather(records: Iterable[Record]) -> dict[Cell, Measured]:
             record.slots_per_host,
             tuple(sorted(params.items())),
         )
-        measured = found.setdefault(cell, Measured())
+        repeats = gathered.setdefault(configuration, Repeats())
         if record.status == "failed":
-            measured.errors[record.repeat] = record.error or "no reason told"
+            repeats.errors[record.repeat] = record.error or "no reason given"
         elif record.status == "skipped":
-            measured.skipped[record.repeat] = record.error or "no reason told"
+            repeats.skipped[record.repeat] = record.error or "no reason given"
         elif record.metric is not None and record.value is not None:
-            measured.ok.add(record.repeat)
-            measured.proved.add(record.proved_backend)
+            repeats.ok.add(record.repeat)
+            repeats.proved.add(record.proved_backend)
             host = record.params.get("host")
-            table = measured.values if host is None else measured.hosts.setdefault(str(host), {})
+            table = repeats.values if host is None else repeats.hosts.setdefault(str(host), {})
             table.setdefault(record.metric, {})[record.repeat] = record.value
-    return found
+    return gathered
 
 
 def _plain(value: Any) -> Param:
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
-def where(cells: Mapping[Cell, Measured], **wanted: Any) -> dict[Cell, Measured]:
-    """Return the cells whose attributes, or else parameters, have these values."""
+def where(configurations: Mapping[Configuration, Repeats], **values: Any) -> dict[Configuration, Repeats]:
+    """Return the configurations whose attributes, or else parameters, have these values."""
     return {
-        cell: measured
-        for cell, measured in cells.items()
+        configuration: repeats
+        for configuration, repeats in configurations.items()
         if all(
-            (getattr(cell, name) if name in Cell.__dataclass_fields__ else cell.get(name)) == value
-            for name, value in wanted.items()
+            (
+                getattr(configuration, name)
+                if name in Configuration.__dataclass_fields__
+                else configuration.get(name)
+            )
+            == value
+            for name, value in values.items()
         )
     }

@@ -34,11 +34,11 @@ def sections(records: Sequence[Record]) -> tuple[Section, ...]:
     were measured. Parameters are told where they differ between a table's rows.
     """
     kinds = {record.case_id: _trains(record) for record in records}
-    made = (
+    tables = (
         _section("collectives", [r for r in records if not kinds[r.case_id]], _collective),
         _section("trainings", [r for r in records if kinds[r.case_id]], _training),
     )
-    return tuple(section for section in made if section.rows)
+    return tuple(section for section in tables if section.rows)
 
 
 def _trains(record: Record) -> bool:
@@ -52,11 +52,11 @@ def _section(
     for record in records:
         cases.setdefault((record.case_id, int(record.params.get("size_bytes", 0))), []).append(record)
     ordered = sorted(cases.items(), key=lambda item: (*_place(item[1][0]), item[0][1]))
-    varied = _varied([found[0] for _, found in ordered])
-    rows = [_row(size, found, varied, figures) for (_, size), found in ordered]
-    seen = {name for row in rows for name in row}
+    varied = _varied([records[0] for _, records in ordered])
+    rows = [_row(size, records, varied, figures) for (_, size), records in ordered]
+    filled = {name for row in rows for name in row}
     columns = ("workload", *_PLACE, *varied, *_FIGURES[title], *_END)
-    return Section(title, tuple(name for name in columns if name in seen), tuple(rows))
+    return Section(title, tuple(name for name in columns if name in filled), tuple(rows))
 
 
 def _place(record: Record) -> tuple[Any, ...]:
@@ -76,20 +76,20 @@ def _varied(records: Sequence[Record]) -> list[str]:
     for record in records:
         for name, value in record.params.items():
             values.setdefault((record.workload, name), set()).add(str(value))
-    told = [name for (_, name), found in values.items() if len(found) > 1]
-    return list(dict.fromkeys(name for name in told if name not in ("size_bytes", "host")))
+    varied = [name for (_, name), differing in values.items() if len(differing) > 1]
+    return list(dict.fromkeys(name for name in varied if name not in ("size_bytes", "host")))
 
 
 def _row(
     size: int,
-    found: Sequence[Record],
+    records: Sequence[Record],
     varied: Sequence[str],
     figures: Callable[[Mapping[str, float]], dict[str, Any]],
 ) -> dict[str, Any]:
-    first = found[0]
+    first = records[0]
     values = {
         record.metric: record.value
-        for record in found
+        for record in records
         if record.metric and record.value is not None and "host" not in record.params
     }
     return {

@@ -31,20 +31,20 @@ def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_for
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, title: str | None = None) -> Table:
     """Return a rich table; numbers stand at the right."""
-    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    rendered = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for name in columns:
         numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
         align: JustifyMethod = "right" if numbers else "left"
-        made.add_column(name, justify=align, overflow="fold", max_width=_LIMITS.get(name))
+        rendered.add_column(name, justify=align, overflow="fold", max_width=_LIMITS.get(name))
     for row in rows:
-        made.add_row(*(_shown(row.get(name)) for name in columns))
-    return made
+        rendered.add_row(*(_shown(row.get(name)) for name in columns))
+    return rendered
 
 
-def as_text(made: Table) -> str:
+def as_text(rendered: Table) -> str:
     """Return a rich table as text without colours, as wide as it is: a row stays on its line."""
     text = io.StringIO()
-    Console(file=text, no_color=True, width=_UNLIMITED).print(made)
+    Console(file=text, no_color=True, width=_UNLIMITED).print(rendered)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip())
 
 

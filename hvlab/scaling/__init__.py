@@ -1,15 +1,18 @@
-"""How trainings scale, where they lose, and which host holds them back. Pure, on gathered cells."""
+"""How trainings scale, where they lose time, and which host holds them back. Pure.
 
-from hvlab.scaling.curves import Curve, Point, Slowdown, curves, slowdowns
-from hvlab.scaling.hosts import HostCheck, SlowHost, slow_hosts
+In: configurations with their repeats (`hvlab.results.configurations.gather`). Out: curves of speed-up and efficiency and the
+slow-down inside and between hosts (`curves`, read it first), stragglers (`hosts`).
+"""
+
+from hvlab.scaling.curves import Curve, CurvePoint, Slowdown, curves, slowdowns
+from hvlab.scaling.hosts import HostCheck, check_hosts
 
 __all__ = [
     "Curve",
+    "CurvePoint",
     "HostCheck",
-    "Point",
-    "SlowHost",
     "Slowdown",
+    "check_hosts",
     "curves",
-    "slow_hosts",
     "slowdowns",
 ]

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hvlab.results.configurations import Cell, Measured, Param
-from hvlab.statistics import interval, ratio
+from hvlab.results.configurations import Configuration, Param, Repeats
+from hvlab.statistics import ratio
 from hvlab.statistics.interval import Interval
 
-# What one rank alone has no use for: it sends nothing.
+# One rank alone sends nothing, so these do not matter to it.
 _OF_SENDING = (
     "compression",
     "fusion_threshold",
@@ -29,23 +29,16 @@ _Key: TypeAlias = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
-class Point:
-    """One cell of a curve. ``ok`` of ``tried`` repeats went well; what was not measured is None.
+class CurvePoint:
+    """One configuration of a curve; ``speedup`` is None without a base or without figures."""
 
-    ``step_time`` is in seconds, ``throughput`` in samples a second; both are medians of the repeats.
-    """
-
-    cell: Cell
-    ok: int
-    tried: int
-    step_time: Interval | None
-    throughput: Interval | None
+    configuration: Configuration
     speedup: Interval | None
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks."""
-        return self.cell.ranks
+        return self.configuration.ranks
 
     @property
     def efficiency(self) -> Interval | None:
@@ -57,9 +50,9 @@ class Point:
 class Curve:
     """One training over one backend at growing numbers of ranks, the fewest first.
 
-    ``params`` are without ``scaling``. ``base`` is the cell of one rank that speed-ups are over: that of the
-    same backend, else one that differs in what only matters when sending, else that of one process without
-    Horovod; None where there is none.
+    ``params`` are without ``scaling``. ``base`` is the configuration of one rank that speed-ups are over: of the
+    same backend, else one that differs only in how data are sent, else one process without Horovod; None where
+    none of them was measured.
     """
 
     workload: str
@@ -67,18 +60,8 @@ class Curve:
     launcher: str
     scaling: str
     params: _Params
-    base: Cell | None
-    points: tuple[Point, ...]
-
-    @property
-    def inside(self) -> tuple[Point, ...]:
-        """Return the points inside one host."""
-        return tuple(point for point in self.points if point.cell.inside)
-
-    @property
-    def across(self) -> tuple[Point, ...]:
-        """Return the points of one rank on each host."""
-        return tuple(point for point in self.points if point.cell.across)
+    base: Configuration | None
+    points: tuple[CurvePoint, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +69,7 @@ class Slowdown:
     """How much longer a step takes with ``ranks`` ranks than with one, for the same work of each rank.
 
     ``inside`` is of all ranks on one host, ``between`` of each on a host of its own; None: not measured.
-    ``repeats`` is how many there were at least of what is compared.
+    ``repeats`` is the smallest number of repeats among what is compared.
     """
 
     ranks: int
@@ -95,93 +78,97 @@ class Slowdown:
     repeats: int
 
 
-def curves(cells: Mapping[Cell, Measured]) -> list[Curve]:
-    """Return the curves of every training in ``cells``, in their order."""
-    groups: dict[_Key, dict[_Params, list[Cell]]] = {}
-    for cell, measured in cells.items():
-        if cell.get("scaling") is not None or measured.of("throughput"):
-            key = (cell.workload, cell.backend, cell.launcher, str(cell.get("scaling", "weak")))
-            groups.setdefault(key, {}).setdefault(cell.without("scaling"), []).append(cell)
+def curves(configurations: Mapping[Configuration, Repeats]) -> list[Curve]:
+    """Return the curves of every training in ``configurations``, in their order."""
+    groups: dict[_Key, dict[_Params, list[Configuration]]] = {}
+    for configuration, repeats in configurations.items():
+        if configuration.get("scaling") is not None or repeats.of("throughput"):
+            key = (
+                configuration.workload,
+                configuration.backend,
+                configuration.launcher,
+                str(configuration.get("scaling", "weak")),
+            )
+            groups.setdefault(key, {}).setdefault(configuration.without("scaling"), []).append(configuration)
     return [
-        _curve(key, params, members, cells)
+        _curve(key, params, members, configurations)
         for key, by_params in groups.items()
         for params, members in by_params.items()
     ]
 
 
-def slowdowns(curve: Curve, cells: Mapping[Cell, Measured]) -> list[Slowdown]:
-    """Return the slow-down of a curve at each number of ranks, split by where the ranks were.
+def slowdowns(curve: Curve, configurations: Mapping[Configuration, Repeats]) -> list[Slowdown]:
+    """Return the slow-down of a curve at each number of ranks, intra-node and inter-node.
 
     Inside a host it is step(1 host x N) / step(1 x 1), between hosts step(N hosts x 1) / step(1 x 1). In
-    strong scaling the step of N ranks counts N times, as each has an Nth of the work.
+    strong scaling the step of N ranks counts N times, as each rank has an Nth of the work.
     """
     if curve.base is None:
         return []
-    alone = cells[curve.base].of("step_time")
-    found: dict[int, dict[str, Interval]] = {}
-    repeats: dict[int, int] = {}
+    alone = configurations[curve.base].of("step_time")
+    factors: dict[int, dict[str, Interval]] = {}
+    fewest: dict[int, int] = {}
     for point in reversed(curve.points):
-        if point.ranks == 1 or not (point.cell.inside or point.cell.across):
+        if point.ranks == 1 or not (point.configuration.inside or point.configuration.across):
             continue
         work = point.ranks if curve.scaling == "strong" else 1
-        step = [seconds * work for seconds in cells[point.cell].of("step_time")]
-        lost = ratio.medians(step, alone)
-        if lost:
-            found.setdefault(point.ranks, {})["inside" if point.cell.inside else "between"] = lost
-            repeats[point.ranks] = min(repeats.get(point.ranks, len(alone)), len(step))
+        step = [seconds * work for seconds in configurations[point.configuration].of("step_time")]
+        factor = ratio.medians(step, alone)
+        if factor:
+            factors.setdefault(point.ranks, {})["inside" if point.configuration.inside else "between"] = (
+                factor
+            )
+            fewest[point.ranks] = min(fewest.get(point.ranks, len(alone)), len(step))
     return [
-        Slowdown(ranks, parts.get("inside"), parts.get("between"), repeats[ranks])
-        for ranks, parts in sorted(found.items())
+        Slowdown(ranks, parts.get("inside"), parts.get("between"), fewest[ranks])
+        for ranks, parts in sorted(factors.items())
     ]
 
 
 def _curve(
     key: _Key,
     params: _Params,
-    members: Sequence[Cell],
-    cells: Mapping[Cell, Measured],
+    members: Sequence[Configuration],
+    configurations: Mapping[Configuration, Repeats],
 ) -> Curve:
     workload, backend, launcher, scaling = key
-    first = next((cell.hosts[:1] for cell in members if cell.ranks > 1), ())
-    base = next(_bases(members[0], first, cells), None)
-    ordered = sorted(members, key=lambda cell: (cell.ranks, len(cell.hosts)))
-    points = tuple(_point(cell, base, cells) for cell in ordered)
+    first = next((configuration.hosts[:1] for configuration in members if configuration.ranks > 1), ())
+    base = next(_bases(members[0], first, configurations), None)
+    ordered = sorted(members, key=lambda configuration: (configuration.ranks, len(configuration.hosts)))
+    points = tuple(_point(configuration, base, configurations) for configuration in ordered)
     return Curve(workload, backend, launcher, scaling, params, base, points)
 
 
-def _bases(member: Cell, hosts: tuple[str, ...], cells: Mapping[Cell, Measured]) -> Iterator[Cell]:
-    """Yield the cells of one rank that a member's curve can be over, the best first."""
+def _bases(
+    member: Configuration, hosts: tuple[str, ...], configurations: Mapping[Configuration, Repeats]
+) -> Iterator[Configuration]:
+    """Yield the configurations of one rank that can be the base of a member's curve, the best first."""
     alone = [
-        cell
-        for cell, measured in cells.items()
-        if cell.ranks == 1 and cell.workload == member.workload and measured.of("throughput")
+        configuration
+        for configuration, repeats in configurations.items()
+        if configuration.ranks == 1 and configuration.workload == member.workload and repeats.of("throughput")
     ]
-    alone.sort(key=lambda cell: cell.hosts != hosts)
+    alone.sort(key=lambda configuration: configuration.hosts != hosts)
     for backend in (member.backend, _SERIAL):
         for ignored in (("scaling",), ("scaling", *_OF_SENDING)):
             yield from (
-                cell
-                for cell in alone
-                if cell.backend == backend and cell.without(*ignored) == member.without(*ignored)
+                configuration
+                for configuration in alone
+                if configuration.backend == backend
+                and configuration.without(*ignored) == member.without(*ignored)
             )
 
 
-def _point(cell: Cell, base: Cell | None, cells: Mapping[Cell, Measured]) -> Point:
-    measured = cells[cell]
-    steps, throughputs = measured.of("step_time"), measured.of("throughput")
-    speedup = None
-    if base is not None:
-        over = ratio.medians(throughputs, cells[base].of("throughput"))
-        speedup = Interval(1.0, 1.0, 1.0) if cell == base else over
-    return Point(
-        cell,
-        len(measured.ok),
-        measured.repeats,
-        interval.median(steps) if steps else None,
-        interval.median(throughputs) if throughputs else None,
-        speedup,
-    )
+def _point(
+    configuration: Configuration, base: Configuration | None, configurations: Mapping[Configuration, Repeats]
+) -> CurvePoint:
+    if base is None:
+        return CurvePoint(configuration, None)
+    if configuration == base:
+        return CurvePoint(configuration, Interval(1.0, 1.0, 1.0))
+    throughputs = (configurations[one].of("throughput") for one in (configuration, base))
+    return CurvePoint(configuration, ratio.medians(*throughputs))
 
 
-def _times(found: Interval, factor: float) -> Interval:
-    return Interval(found.low * factor, found.mid * factor, found.high * factor)
+def _times(interval: Interval, factor: float) -> Interval:
+    return Interval(interval.low * factor, interval.mid * factor, interval.high * factor)

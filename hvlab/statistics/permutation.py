@@ -1,4 +1,7 @@
-"""Which of many differences are more than chance, by asking what other labels would have shown."""
+"""Which of many differences are more than chance: a permutation test over all of them at once.
+
+`scipy.stats.permutation_test` tests one difference; the step-down maximum over a family is not in scipy.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +23,26 @@ _A_SPREAD = 2
 
 
 def chances(a: Floats, b: Floats, *, floor: float) -> Floats:
-    """Return for each column how often chance alone would show such a difference in any column.
+    """Return for each column how often chance alone would show as large a difference in any column.
 
-    ``a`` and ``b`` hold a row for each repeat and a column for each thing compared; NaN is a repeat that
-    gave no figure. A column in which the chance is at most 1 % is a false alarm in at most 1 % of all
-    comparisons, however many columns there are and however they depend on one another: step-down maximum
-    of Westfall and Young (1993), which is Holm's method with the dependence taken from the data. It is
-    exact for any noise that is the same on both sides, as repeats then could as well be swapped.
+    ``a`` and ``b`` hold a row for each repeat and a column for each pair compared; NaN is a repeat without a
+    figure. Columns with a chance of at most 1 % hold a false alarm in at most 1 % of comparisons, however many
+    columns there are and however they depend on one another: the step-down maximum of Westfall and Young
+    (1993), which is Holm's method with the dependence taken from the data. It is exact for any noise that is
+    alike on both sides, because repeats could then be swapped.
 
-    The statistic is Student's with pooled variance, on values cut off at 1.5 robust standard deviations of
-    the column. ``floor`` is added to the standard deviation, so that a small spread by chance makes no great
-    statistic (Tusher 2001).
+    The statistic is Student's with pooled variance, on values clipped at 1.5 robust standard deviations of the
+    column. ``floor`` is added to the standard deviation, so that a spread that is small by chance does not make
+    a large statistic (Tusher 2001).
     """
     values, known = _fenced(np.vstack((a, b)))
     statistic = _statistics(labellings(len(a), len(b)), values, known, floor)
     order = np.argsort(-statistic[0], kind="stable")
     largest = np.maximum.accumulate(statistic[:, order[::-1]], axis=1)[:, ::-1]
     shares = (largest >= statistic[0, order] * _EQUAL).mean(axis=0)
-    found = np.empty(len(order))
-    found[order] = np.maximum.accumulate(shares)
-    return found
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.maximum.accumulate(shares)
+    return adjusted
 
 
 @cache
@@ -62,17 +65,17 @@ def labellings(a: int, b: int) -> Floats:
 
 
 def least_chance(a: int, b: int) -> float:
-    """Return the least chance that a and b repeats can show."""
+    """Return the smallest chance that a and b repeats can show."""
     return (2 if a == b else 1) / math.comb(a + b, a)
 
 
-def needed(alarms: float) -> int:
-    """Return how many repeats on each side can show a chance of at most ``alarms``."""
-    return next(count for count in itertools.count(_A_SPREAD) if least_chance(count, count) <= alarms)
+def needed(alpha: float) -> int:
+    """Return how many repeats on each side can show a chance of at most ``alpha``."""
+    return next(count for count in itertools.count(_A_SPREAD) if least_chance(count, count) <= alpha)
 
 
 def _fenced(values: Floats) -> tuple[Floats, Floats]:
-    """Return the distances from each column's median, the far ones cut off; and where there are any."""
+    """Return the distances from each column's median, clipped, and where there are figures."""
     known = ~np.isnan(values)
     median = np.median if known.all() else np.nanmedian
     distances = values - median(values, axis=0)
@@ -92,5 +95,5 @@ def _statistics(labels: Floats, values: Floats, known: Floats, floor: float) -> 
     within = (values**2).sum(axis=0) - sum_a**2 / count_a - sum_b**2 / count_b
     variance = np.maximum(within, 0) / np.maximum(count_a + count_b - 2, 1) + floor**2 + _TINY
     apart = np.abs(sum_a / count_a - sum_b / count_b)
-    found: Floats = np.where(enough, apart / np.sqrt(variance * (1 / count_a + 1 / count_b)), 0)
-    return found
+    statistic: Floats = np.where(enough, apart / np.sqrt(variance * (1 / count_a + 1 / count_b)), 0)
+    return statistic

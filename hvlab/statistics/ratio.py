@@ -1,4 +1,4 @@
-"""The ratio of two medians, with its interval."""
+"""The ratio of two medians, with its interval (Hodges and Lehmann); scipy has no such interval."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from functools import cache
 
 from hvlab.statistics.interval import Interval
 
-# So many figures on each side carry an interval of 95 %.
-CARRIES = 4
+# With fewer figures on a side, the interval is below 95 %.
+ENOUGH = 4
 
 
 def medians(a: Sequence[float], b: Sequence[float], *, level: float = 0.95) -> Interval | None:
     """Return the median of ``a`` over that of ``b`` with its interval; None where one is not above zero.
 
-    The interval is that of Hodges and Lehmann (1963), from the distribution of Mann and Whitney's U: it
-    holds for noise of any shape. Fewer than four figures on each side cannot carry 95 %; then it is the
-    range of all quotients.
+    The interval is that of Hodges and Lehmann (1963), from the distribution of Mann and Whitney's U; it holds
+    for noise of any shape. With fewer than four figures on each side it is the range of all quotients, which
+    is less than 95 %.
     """
     if not a or not b or min(*a, *b) <= 0:
         return None
@@ -29,14 +29,14 @@ def medians(a: Sequence[float], b: Sequence[float], *, level: float = 0.95) -> I
     return Interval(min(mid, quotients[left_out]), mid, max(mid, quotients[-1 - left_out]))
 
 
-def words(found: Interval) -> str:
+def words(ratio: Interval) -> str:
     """Return a ratio as a difference in words, such as ``9.1 % lower (7.3 % to 11.5 %)``."""
-    low, mid, high = (100 * (part - 1) for part in (found.low, found.mid, found.high))
-    told = f"{abs(mid):.1f} % {_way(mid)}"
+    low, mid, high = (100 * (part - 1) for part in (ratio.low, ratio.mid, ratio.high))
+    text = f"{abs(mid):.1f} % {_way(mid)}"
     if low < 0 < high:
-        return f"{told} ({-low:.1f} % lower to {high:.1f} % higher)"
+        return f"{text} ({-low:.1f} % lower to {high:.1f} % higher)"
     near, far = sorted((abs(low), abs(high)))
-    return f"{told} ({near:.1f} % to {far:.1f} %)"
+    return f"{text} ({near:.1f} % to {far:.1f} %)"
 
 
 def _way(percent: float) -> str:

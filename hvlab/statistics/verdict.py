@@ -1,4 +1,4 @@
-"""Whether A is faster than B: said only where the repeats carry it."""
+"""Whether A is faster than B: said only where the difference is statistically significant."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hvlab.statistics.interval import Interval
 Kind = Literal["faster", "slower", "same", "unclear", "too_few"]
 Better = Literal["low", "high"]
 MATTERS = 0.02
-ALARMS = 0.01
+ALPHA = 0.01
 _LEAST = 3
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What two sides measured of one thing: the figure of each repeat that went well, by its number."""
+    """Two sides of one comparison: the figure of each successful repeat, by its number."""
 
     a: Mapping[int, float]
     b: Mapping[int, float]
@@ -32,10 +32,10 @@ class Pair:
 class Verdict:
     """How A stands to B. ``faster`` is better, be the figure a time, a throughput or an accuracy.
 
-    ``ratio`` is A's median over B's with its 95 % interval, None where a side has no figure above zero; in
-    words it is :func:`hvlab.statistics.ratio.words`. ``reason`` is what the kind rests on, such as
-    ``5 runs each: not told from noise``. ``needed`` is how many repeats of each would do where there are too
-    few, else 0. ``chance`` is how often noise alone would show as much anywhere in the comparison.
+    ``same`` means equal within what matters, ``unclear`` not distinguishable. ``ratio`` is A's median over B's
+    with its 95 % interval, None where a side has no figure above zero. ``reason`` is what the kind rests on.
+    ``needed`` is how many repeats of each it takes where there are too few, else 0. ``chance`` is how often
+    noise alone would show as much anywhere in the comparison.
     """
 
     kind: Kind
@@ -45,62 +45,50 @@ class Verdict:
     chance: float | None = None
 
 
-def compare(
-    a: Sequence[float],
-    b: Sequence[float],
-    *,
-    better: Better = "low",
-    matters: float = MATTERS,
-    alarms: float = ALARMS,
-) -> Verdict:
-    """Return the verdict on one thing alone, from one figure a repeat: see :func:`compare_all`."""
-    pair = Pair(dict(enumerate(a)), dict(enumerate(b)), better)
-    return compare_all([pair], matters=matters, alarms=alarms)[0]
+def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alpha: float = ALPHA) -> list[Verdict]:
+    """Return the verdict on each pair; all pairs are one family of tests.
 
+    Figures come from independent launches and are compared by their logarithms. ``faster`` and ``slower`` take
+    all of these:
 
-def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alarms: float = ALARMS) -> list[Verdict]:
-    """Return the verdict on each pair, all pairs being one comparison.
+    - the chance by :func:`hvlab.statistics.permutation.chances` is at most ``alpha``: if nothing differs, at
+      most that share of families holds any such verdict, for any noise that is alike on both sides;
+    - so is the chance by Welch's test with Holm's adjustment, for noise that is not alike;
+    - the interval of the ratio excludes 1, and the ratio differs from 1 by ``matters`` or more.
 
-    Figures are those of independent launches, compared by their logarithms. ``faster`` and ``slower`` are
-    said where all of these hold:
-
-    - the chance of :func:`hvlab.statistics.permutation.chances` is at most ``alarms``. If nothing differs,
-      at most that share of comparisons holds any such word, whatever the noise, if it is alike on both
-      sides;
-    - so is that of Welch's test, adjusted by Holm, for noise that is not;
-    - the interval of the ratio leaves out 1, and the ratio differs from it by ``matters`` or more.
-
-    ``same`` is said where the interval lies within ``matters``.
+    ``same`` takes an interval within ``matters``.
     """
-    told = [_untold(pair, alarms) for pair in pairs]
-    chances = iter(_chances([pair for pair, known in zip(pairs, told, strict=True) if not known], matters))
+    untestable = [_untestable(pair, alpha) for pair in pairs]
+    chances = iter(
+        _chances([pair for pair, verdict in zip(pairs, untestable, strict=True) if not verdict], matters)
+    )
     return [
-        known or _verdict(pair, next(chances), matters=matters, alarms=alarms)
-        for pair, known in zip(pairs, told, strict=True)
+        verdict or _verdict(pair, next(chances), matters=matters, alpha=alpha)
+        for pair, verdict in zip(pairs, untestable, strict=True)
     ]
 
 
-def _untold(pair: Pair, alarms: float) -> Verdict | None:
-    """Return the verdict where the figures cannot be tested; None where they can."""
+def _untestable(pair: Pair, alpha: float) -> Verdict | None:
+    """Return the verdict on figures that cannot be tested; None where they can."""
     a, b = tuple(pair.a.values()), tuple(pair.b.values())
-    needed = permutation.needed(alarms)
-    if min(len(a), len(b)) < min(_LEAST, needed) or permutation.least_chance(len(a), len(b)) > alarms:
-        reason = f"{_runs(pair)}: repeat {needed} times for a verdict"
+    needed = permutation.needed(alpha)
+    if min(len(a), len(b)) < min(_LEAST, needed) or permutation.least_chance(len(a), len(b)) > alpha:
+        reason = f"{_counts(pair)}, a verdict needs {needed}"
         return Verdict("too_few", ratio.medians(a, b), reason, needed)
     if min(*a, *b) <= 0:
         if len({*a, *b}) == 1:
-            return Verdict("same", None, f"{_runs(pair)}, all alike")
+            return Verdict("same", None, f"{_counts(pair)}, all equal")
         return Verdict("unclear", None, "figures of zero or below have no ratio")
     return None
 
 
-def _runs(pair: Pair) -> str:
+def _counts(pair: Pair) -> str:
     a, b = len(pair.a), len(pair.b)
-    return f"{a} and {b} runs" if a != b else f"{a} runs each" if a != 1 else "1 run each"
+    return f"{a} and {b} repeats" if a != b else f"{a} repeats each" if a != 1 else "1 repeat each"
 
 
 def _chances(pairs: Sequence[Pair], matters: float) -> list[float]:
-    """Return for each pair the chance that noise shows as much in any of them."""
+    """Return for each pair how often noise alone would show as much in any of them."""
     if not pairs:
         return []
     a, b = _table([pair.a for pair in pairs]), _table([pair.b for pair in pairs])
@@ -119,17 +107,16 @@ def _table(side: Sequence[Mapping[int, float]]) -> permutation.Floats:
     return np.log([[values.get(repeat, math.nan) for values in side] for repeat in repeats])
 
 
-def _verdict(pair: Pair, chance: float, *, matters: float, alarms: float) -> Verdict:
-    found = ratio.medians(tuple(pair.a.values()), tuple(pair.b.values()))
-    if found is None:
+def _verdict(pair: Pair, chance: float, *, matters: float, alpha: float) -> Verdict:
+    quotient = ratio.medians(tuple(pair.a.values()), tuple(pair.b.values()))
+    if quotient is None:
         raise ValueError("figures of zero or below have no ratio")
-    told = _runs(pair)
-    carried = chance <= alarms and not found.low <= 1 <= found.high
-    if carried and abs(math.log(found.mid)) >= math.log1p(matters):
-        better = (found.mid < 1) == (pair.better == "low")
-        return Verdict("faster" if better else "slower", found, told, chance=chance)
-    matter = f"the {100 * matters:g} % that matter"
-    if 1 / (1 + matters) <= found.low and found.high <= 1 + matters:
-        return Verdict("same", found, f"{told}: within {matter}", chance=chance)
-    why = f"less than {matter}" if carried else "not told from noise"
-    return Verdict("unclear", found, f"{told}: {why}", chance=chance)
+    counts = _counts(pair)
+    significant = chance <= alpha and not quotient.low <= 1 <= quotient.high
+    if significant and abs(math.log(quotient.mid)) >= math.log1p(matters):
+        better = (quotient.mid < 1) == (pair.better == "low")
+        return Verdict("faster" if better else "slower", quotient, counts, chance=chance)
+    if 1 / (1 + matters) <= quotient.low and quotient.high <= 1 + matters:
+        return Verdict("same", quotient, f"{counts}: within {100 * matters:g} %", chance=chance)
+    why = f"significant, but below {100 * matters:g} %" if significant else "not distinguishable from noise"
+    return Verdict("unclear", quotient, f"{counts}: {why}", chance=chance)

@@ -15,14 +15,13 @@ _SETTLED = 1 / 3
 _COARSE = 1e-3
 
 
-def found(series: Sequence[float]) -> int:
+def length(series: Sequence[float]) -> int:
     """Return how many leading iterations are warm-up: 0 for short or flat series, at most half.
 
-    MSER (White 1997): cut where what is left has the least squared standard error of its mean. To bear
-    outliers, distances from the median are cut off at three robust standard deviations, and a lone one
-    between usual neighbours does not count. A cut is made only where the figures carry it: most of what is
-    cut lies on one side of nine tenths of the rest, clearly apart from it, and the rest has settled. So a
-    series that drifts to its end has no warm-up.
+    MSER (White 1997): cut where the rest has the smallest standard error of its mean. To tolerate outliers,
+    distances from the median are clipped at three robust standard deviations, and a single one between usual
+    neighbours does not count. A cut needs evidence: most of what is cut lies beyond nine tenths of the rest,
+    clearly apart from it, and the rest has settled. So a series that drifts to its end has no warm-up.
     """
     if len(series) < _SHORTEST or min(series) == max(series):
         return 0
@@ -31,7 +30,7 @@ def found(series: Sequence[float]) -> int:
     errors = _errors([max(-_FENCE, min(_FENCE, score)) for score in smooth])
     cuts = [cut for side in (1, -1) for cut in _cuts([side * score for score in scores])]
     for cut in sorted(set(cuts), key=errors.__getitem__):
-        if errors[cut] < errors[0] and _carried(scores, cut):
+        if errors[cut] < errors[0] and _significant(scores, cut):
             return cut
     return 0
 
@@ -67,8 +66,8 @@ def _cuts(scores: Sequence[float]) -> Iterator[int]:
             yield cut
 
 
-def _carried(scores: Sequence[float], cut: int) -> bool:
-    """Return whether what is cut is truly apart from the rest, and the rest settled."""
+def _significant(scores: Sequence[float], cut: int) -> bool:
+    """Return whether what is cut is clearly apart from the rest, and the rest has settled."""
     lead, rest = scores[:cut], sorted(scores[cut:])
     middle = statistics.median(rest)
     spread = 1.4826 * statistics.median(abs(score - middle) for score in rest)

@@ -12,7 +12,6 @@ from pathlib import Path
 from hvlab.vlab.command import run
 from hvlab.vlab.files import discard, link, write
 
-BASE = "bookworm"
 PACKAGES = ("dnf", "python3-dnf", "dnf-plugins-core", "rpm", "createrepo-c", "gpg", "gpgv")
 # Packages of the family, and which of Debian's they stand for: they get its version.
 STANDS_FOR = {

@@ -56,7 +56,7 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
 
 def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
     size, every = row["size_bytes"], row["mean_s"]
-    dropped = warmup.found(every)
+    dropped = warmup.length(every)
     times = [seconds * 1e6 for seconds in every[dropped:]]
     mean = statistics.fmean(times)
     median = interval.median(times)

@@ -80,7 +80,7 @@ def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
 
 def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
     """Return what the steps after the warm-up tell; throughput is all samples over all time."""
-    dropped = warmup.found(steps["mean_s"])
+    dropped = warmup.length(steps["mean_s"])
     times, samples = steps["mean_s"][dropped:], steps["samples"][dropped:]
     median = interval.median(times)
     values = {

@@ -269,12 +269,12 @@ LEFT_OUT = [{"case": "mnist-mpi-4x1-r1", "reason": "4 hosts asked for, the lab h
 
 def store(
     folder: Path, *makers: Maker, facts: Mapping[str, Any] = FACTS, state: str = "finished",
-    lacking: Sequence[str] = (),
+    pending: Sequence[str] = (),
 ) -> Store:  # fmt: skip
-    """A store under ``folder`` with these runs and their raw files; ``lacking`` cases were planned too."""
+    """A store under ``folder`` with these runs and their raw files; ``pending`` cases were planned too."""
     made = Store(folder)
     for maker in makers:
-        made.create(maker.run_id, lab="lab", spec_key="k", spec={}, cases=[*maker.cases, *lacking])
+        made.create(maker.run_id, lab="lab", spec_key="k", spec={}, cases=[*maker.cases, *pending])
         made.add(maker.records)
         made.enter(maker.run_id, state)
         at = made.run_folder(maker.run_id)

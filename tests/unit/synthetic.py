@@ -1,4 +1,4 @@
-"""Cells of sweeps and trainings made from known costs, for the tests of the model."""
+"""Configurations of sweeps and trainings made from known costs, for the tests of the model."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Any
 
 from hvlab.model.costs import Cost
 from hvlab.model.fit import Fit, fit
-from hvlab.model.sweep import Point, Sweep
-from hvlab.results.configurations import Cell, Measured
+from hvlab.model.sweep import Sweep, SweepPoint
+from hvlab.results.configurations import Configuration, Repeats
 
 SIZES = tuple(1024 * 4**power for power in range(9))
 RING = Cost("allreduce", "ring", 20e-6, 1e-9, 1e-3)
 SWEPT = {"dtype": "float32", "op": "sum", "device": "cpu"}
 
 
-def measured(**metrics: Iterable[float]) -> Measured:
-    """What came of a cell: each metric's values, one a repeat."""
+def measured(**metrics: Iterable[float]) -> Repeats:
+    """What came of a configuration: each metric's values, one a repeat."""
     values = {name: dict(enumerate(found, 1)) for name, found in metrics.items()}
-    return Measured(values=values, ok={repeat for found in values.values() for repeat in found})
+    return Repeats(values=values, ok={repeat for found in values.values() for repeat in found})
 
 
-def cell(workload: str, backend: str = "mpi", *, hosts: int = 1, slots: int = 1, **params: Any) -> Cell:
-    """A cell on the first hosts."""
+def configuration(
+    workload: str, backend: str = "mpi", *, hosts: int = 1, slots: int = 1, **params: Any
+) -> Configuration:
+    """A configuration on the first hosts."""
     launcher = "local" if backend == "serial" else "mpirun"
     names = tuple(f"n{number}" for number in range(1, hosts + 1))
-    return Cell(workload, backend, launcher, names, slots, tuple(sorted(params.items())))
+    return Configuration(workload, backend, launcher, names, slots, tuple(sorted(params.items())))
 
 
 def swept(
@@ -39,8 +41,8 @@ def swept(
     noise: float = 0.0,
     seed: int = 1,
     **params: Any,
-) -> dict[Cell, Measured]:
-    """Cells of a sweep that takes what ``cost`` says, times exp(noise)."""
+) -> dict[Configuration, Repeats]:
+    """Configurations of a sweep that takes what ``cost`` says, times exp(noise)."""
     drawn = random.Random(seed)  # noqa: S311 - noise
     found = {}
     for number in ranks:
@@ -48,7 +50,7 @@ def swept(
         for size in sizes:
             time = cost.seconds(number, size) * 1e6
             times = [time * pow(2.718281828, drawn.gauss(0, noise)) for _ in range(3)]
-            made = cell(cost.collective, backend, **place, **SWEPT, **params, size_bytes=size)
+            made = configuration(cost.collective, backend, **place, **SWEPT, **params, size_bytes=size)
             found[made] = measured(time=times, time_median=times)
     return found
 
@@ -65,7 +67,7 @@ def sweep(
     """The same as a sweep, one value a point."""
     drawn = random.Random(seed)  # noqa: S311 - noise
     points = tuple(
-        Point(number, size, cost.seconds(number, size) * pow(2.718281828, drawn.gauss(0, noise)))
+        SweepPoint(number, size, cost.seconds(number, size) * pow(2.718281828, drawn.gauss(0, noise)))
         for number in ranks
         for size in sizes
     )
@@ -93,8 +95,8 @@ def trained(
     startup: float | None = None,
     noise: float = 0.0,
     **params: Any,
-) -> tuple[Cell, Measured]:
-    """A training cell of three repeats, ``step`` and ``compute`` in seconds."""
+) -> tuple[Configuration, Repeats]:
+    """A training configuration of three repeats, ``step`` and ``compute`` in seconds."""
     given: dict[str, Any] = {"batch": 64, "scaling": "weak", "compression": "none", "device": "cpu"} | params
     place = {"slots": ranks} if inside else {"hosts": ranks}
     steps = [step * (1 - noise), step, step * (1 + noise)]
@@ -111,4 +113,4 @@ def trained(
     made = measured(**metrics)
     for name, seconds in (hosts or {}).items():
         made.hosts[name] = {"host_compute_time": {1: seconds}}
-    return cell(workload, backend, **place, **given), made
+    return configuration(workload, backend, **place, **given), made

@@ -45,7 +45,7 @@ def checked(now, before, **options):
         "works_again", "never_worked", "missing", "new",
     ],
 )  # fmt: skip
-def test_what_became_of_each_cell(now, before, statuses):
+def test_what_became_of_each_configuration(now, before, statuses):
     found = checked(now, before)
     assert [result.status for result in found.results] == statuses
     assert found.passed() == ("regression" not in statuses)
@@ -73,7 +73,10 @@ def test_runs_with_nothing_in_common_are_no_pass():
 
 def test_a_summary_counts_and_says_what_would_do():
     found = checked(repeated(3), repeated(5))
-    assert output.summary(found, strict=False) == "passed: 2 undecided; 2 cells need 5 repeats for a verdict"
+    assert (
+        output.summary(found, strict=False)
+        == "passed: 2 undecided; 2 configurations need 5 repeats for a verdict"
+    )
     assert output.summary(found, strict=True).startswith("failed: 2 undecided")
 
 
@@ -119,25 +122,25 @@ def test_junit_counts_what_it_holds(strict):
 
 def test_a_baseline_comes_back_as_it_was(tmp_path):
     kept = measured(repeated(4) + failing(5) + launch(1, workload="mnist", step_time=1.0))
-    file = baseline.keep(tmp_path, kept)
+    file = baseline.save(tmp_path, kept)
     assert file == tmp_path / "baselines/t/default.json"
-    found = baseline.kept(tmp_path, "t")
+    found = baseline.load(tmp_path, "t")
     assert found == kept
     assert baseline.check(replace(kept, run_id="x"), found).passed()
 
 
 def test_baselines_of_labs_and_names_are_apart(tmp_path):
     for lab, name in (("t", "a"), ("t", "b"), ("u", "a")):
-        baseline.keep(tmp_path, measured(sizes(1), f"{lab}{name}", lab), name=name)
-    assert baseline.kept(tmp_path, "t", name="b").run_id == "tb"
-    assert baseline.kept(tmp_path, "u", name="a").run_id == "ua"
+        baseline.save(tmp_path, measured(sizes(1), f"{lab}{name}", lab), name=name)
+    assert baseline.load(tmp_path, "t", name="b").run_id == "tb"
+    assert baseline.load(tmp_path, "u", name="a").run_id == "ua"
     with pytest.raises(UsageError, match="no baseline 'c'") as caught:
-        baseline.kept(tmp_path, "t", name="c")
+        baseline.load(tmp_path, "t", name="c")
     assert "t has a, b" in caught.value.remedy
 
 
 def test_a_baseline_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    file = baseline.keep(tmp_path, measured(sizes(1), "first"))
+    file = baseline.save(tmp_path, measured(sizes(1), "first"))
     before = file.read_text()
 
     def full(*_):
@@ -145,37 +148,37 @@ def test_a_baseline_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr("hvlab.baseline.keeping.os.fsync", full)
     with pytest.raises(HvlabError, match="No space left"):
-        baseline.keep(tmp_path, measured(sizes(1), "second"))
+        baseline.save(tmp_path, measured(sizes(1), "second"))
     assert file.read_text() == before
     assert [path.name for path in file.parent.iterdir()] == ["default.json"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 1}', '{"schema": 1, "cells": [{}]}'])
 def test_a_damaged_baseline(tmp_path, text):
-    file = baseline.keep(tmp_path, measured(sizes(1)))
+    file = baseline.save(tmp_path, measured(sizes(1)))
     file.write_text(text)
     with pytest.raises(UsageError, match="cannot be read") as caught:
-        baseline.kept(tmp_path, "t")
+        baseline.load(tmp_path, "t")
     assert "hvlab baseline set" in caught.value.remedy
 
 
 def test_a_baseline_of_another_version(tmp_path):
-    file = baseline.keep(tmp_path, measured(sizes(1)))
+    file = baseline.save(tmp_path, measured(sizes(1)))
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 9}))
     with pytest.raises(UsageError, match="schema version 9"):
-        baseline.kept(tmp_path, "t")
+        baseline.load(tmp_path, "t")
 
 
 @pytest.mark.parametrize("name", ["", "../x", ".hidden", "a/b", "a b"])
 def test_a_name_that_is_no_file(tmp_path, name):
     with pytest.raises(UsageError, match="cannot name a baseline"):
-        baseline.keep(tmp_path, measured(sizes(1)), name=name)
+        baseline.save(tmp_path, measured(sizes(1)), name=name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_without_figures_is_no_baseline(tmp_path):
     with pytest.raises(UsageError, match="has no figure"):
-        baseline.keep(tmp_path, measured(repeated(2, make=failing)))
+        baseline.save(tmp_path, measured(repeated(2, make=failing)))
 
 
 @pytest.fixture
@@ -203,7 +206,7 @@ def store(tmp_path, monkeypatch):
         (["slow"], 1, "failed: 2 regressions"),
         (["slow", "--matters", "50"], 0, "passed: 2 fine"),
         (["broken"], 1, "failed: 2 regressions"),
-        (["few"], 0, "passed: 2 undecided; 2 cells need 5 repeats for a verdict"),
+        (["few"], 0, "passed: 2 undecided; 2 configurations need 5 repeats for a verdict"),
         (["few", "--strict"], 1, "failed: 2 undecided"),
         (["r1"], 2, "is the baseline default itself"),
         (["good", "--name", "other"], 2, "no baseline 'other'"),
@@ -227,10 +230,10 @@ def test_without_a_baseline_the_remedy_is_said(store, capsys):
 
 def test_a_baseline_of_few_repeats_is_kept_and_said(store, capsys):
     assert run(["baseline", "set", "few", "--name", "quick"]) == 0
-    assert "2 of its 2 cells have too few repeats for a verdict: measure with --repeats 5" in (
+    assert "2 of its 2 configurations have too few repeats for a verdict: measure with --repeats 5" in (
         capsys.readouterr().err
     )
-    assert baseline.kept(store.folder, "t", name="quick").run_id == "few"
+    assert baseline.load(store.folder, "t", name="quick").run_id == "few"
 
 
 def test_the_baseline_outlives_its_run(store, capsys, tmp_path, monkeypatch):
@@ -264,4 +267,7 @@ def test_a_file_that_cannot_be_written(store, capsys):
 
 def test_measurements_of_the_store_are_those_of_the_records(store):
     found = measurements(store.run("r1"), store.records("r1"))
-    assert found.cells == measured([replace(record, run_id="r1") for record in repeated(5)]).cells
+    assert (
+        found.configurations
+        == measured([replace(record, run_id="r1") for record in repeated(5)]).configurations
+    )

@@ -1,4 +1,4 @@
-"""Two runs compared: which cells are the same, what is said of them, and the command."""
+"""Two runs compared: which configurations are the same, what is said of them, and the command."""
 
 import csv
 import io
@@ -80,10 +80,10 @@ def kinds(found):
     return [row.verdict.kind for row in found.rows]
 
 
-def test_cells_are_matched_and_judged():
+def test_configurations_are_matched_and_judged():
     found = compare(measured(repeated(5)), measured(repeated(5, factor=1.2)))
     assert kinds(found) == ["faster", "faster"]
-    assert [row.cell.get("size_bytes") for row in found.rows] == [1024, 2**20]
+    assert [row.configuration.get("size_bytes") for row in found.rows] == [1024, 2**20]
     assert (found.rows[0].metric, found.rows[0].unit) == ("time", "us")
     assert found.rows[0].verdict.ratio.mid == pytest.approx(1 / 1.2)
     assert found.rows[0].a.median.mid == pytest.approx(100.3)
@@ -96,17 +96,17 @@ def test_too_few_repeats_are_said():
     assert rows.why(found.rows[0]) == "3 runs each: repeat 5 times for a verdict"
 
 
-def test_cells_of_one_run_are_listed():
+def test_configurations_of_one_run_are_listed():
     more = sizes(1, params={"dtype": "float16"})
     found = compare(measured(sizes(1) + more), measured(sizes(1) + sizes(1, hosts=("n1", "n2", "n3"))))
-    assert {cell.get("dtype") for cell in found.only_a} == {"float16"}
-    assert {cell.hosts for cell in found.only_b} == {("n1", "n2", "n3")}
+    assert {configuration.get("dtype") for configuration in found.only_a} == {"float16"}
+    assert {configuration.hosts for configuration in found.only_b} == {("n1", "n2", "n3")}
     table = rows.table(found)
     assert [row["A is"] for row in table] == ["too few"] * 2 + ["only in A"] * 2 + ["only in B"] * 2
     assert [row["case"] for row in table[:4]] == [
         "1K dtype=float32", "1M dtype=float32", "1K dtype=float16", "1M dtype=float16",
     ]  # fmt: skip
-    assert {"2 cells are only in A.", "2 cells are only in B."} <= set(rows.notes(found))
+    assert {"2 configurations are only in A.", "2 configurations are only in B."} <= set(rows.notes(found))
 
 
 @pytest.mark.parametrize("failing", ["a", "b"])
@@ -115,7 +115,7 @@ def test_a_case_that_failed_whole_is_matched_with_every_size(failing):
     bad = repeated(5, make=launch, error="rank 1 died", params={"dtype": "float32"})
     a, b = (bad, good) if failing == "a" else (good, bad)
     found = compare(measured(a), measured(b))
-    assert [row.cell.get("size_bytes") for row in found.rows] == [1024, 2**20]
+    assert [row.configuration.get("size_bytes") for row in found.rows] == [1024, 2**20]
     side = found.rows[0].a if failing == "a" else found.rows[0].b
     assert (side.ok, side.tried, side.failed, side.median) == (0, 5, ("rank 1 died",), None)
     assert kinds(found) == ["too_few"] * 2
@@ -146,12 +146,12 @@ def test_trainings_are_compared_by_their_step():
     assert rows.word(compare(a, b).rows[0]) == "slower"
 
 
-def test_a_metric_that_only_some_cells_have():
+def test_a_metric_that_only_some_configurations_have():
     records = [*sizes(1), *launch(1, workload="mnist", step_time=1.0, accuracy=98.0)]
     found = compare(measured(records), measured(records), metric="accuracy")
-    assert [row.cell.workload for row in found.rows] == ["mnist"]
-    assert [cell.workload for cell in found.without] == ["allreduce", "allreduce"]
-    assert "2 cells of both have no such metric." in rows.notes(found)
+    assert [row.configuration.workload for row in found.rows] == ["mnist"]
+    assert [configuration.workload for configuration in found.without] == ["allreduce", "allreduce"]
+    assert "2 configurations of both have no such metric." in rows.notes(found)
 
 
 @pytest.mark.parametrize(
@@ -179,16 +179,16 @@ def test_labs_that_share_no_host_are_matched_by_count():
     a = sizes(1) + sizes(1, hosts=("n1",))
     b = sizes(1, hosts=("m1", "m2")) + sizes(1, hosts=("m2",)) + sizes(1, hosts=("m3",))
     found = compare(measured(a), measured(b, lab="u"))
-    assert [row.cell.hosts for row in found.rows] == [("n1", "n2")] * 2 + [("n1",)] * 2
-    assert {cell.hosts for cell in found.only_b} == {("m3",)}
-    assert "cells are matched by the number of hosts" in found.differences[1]
+    assert [row.configuration.hosts for row in found.rows] == [("n1", "n2")] * 2 + [("n1",)] * 2
+    assert {configuration.hosts for configuration in found.only_b} == {("m3",)}
+    assert "configurations are matched by the number of hosts" in found.differences[1]
 
 
 def test_hosts_have_to_be_the_same_within_a_lab():
     found = compare(measured(sizes(1)), measured(sizes(1, hosts=("n1", "n3"))))
     assert not found.rows
     assert len(found.only_a) == len(found.only_b) == 2
-    assert rows.notes(found)[0] == "No cell is in both."
+    assert rows.notes(found)[0] == "No configuration is in both."
 
 
 def test_an_imported_run_is_matched_by_what_both_tell():
@@ -200,15 +200,24 @@ def test_an_imported_run_is_matched_by_what_both_tell():
     found = compare(measured(own), measured(foreign))
     assert kinds(found) == ["faster", "faster"]
     assert (found.only_a, found.only_b) == ((), ())
-    assert found.rows[0].cell.get("cycle_time") == 1
+    assert found.rows[0].configuration.get("cycle_time") == 1
     assert [told for told in found.differences if told.startswith("imported: B;")]
     other = [replace(record, params={**record.params, "dtype": "float16"}) for record in foreign]
     assert compare(measured(own), measured(other)).rows == ()
 
 
-def test_names_hold_only_what_tells_cells_apart():
-    cells = list(measured(sizes(1) + sizes(1, hosts=("n1", "n3")) + sizes(1, slots=2)).cells)
-    assert list(case_names(cells).values()) == ["1K n1+n2", "1M n1+n2", "1K n1+n3", "1M n1+n3", "1K", "1M"]
+def test_names_hold_only_what_tells_configurations_apart():
+    configurations = list(
+        measured(sizes(1) + sizes(1, hosts=("n1", "n3")) + sizes(1, slots=2)).configurations
+    )
+    assert list(case_names(configurations).values()) == [
+        "1K n1+n2",
+        "1M n1+n2",
+        "1K n1+n3",
+        "1M n1+n3",
+        "1K",
+        "1M",
+    ]
 
 
 def test_a_case_that_failed_in_both_runs_is_a_row():
@@ -221,7 +230,7 @@ def test_a_case_that_failed_in_both_runs_is_a_row():
 def test_the_words_say_that_repeats_share_their_hour():
     found = compare(measured(repeated(5)), measured(repeated(5, factor=2)))
     told = rows.notes(found)
-    assert told[0] == "2 cells: A is faster or better in 2."
+    assert told[0] == "2 configurations: A is faster or better in 2."
     assert told[-1].startswith("The repeats of one run share the state of their hour")
 
 
@@ -244,7 +253,7 @@ def test_the_command_prints_a_table_and_what_to_know(store, capsys):
     ]  # fmt: skip
     assert [line.split()[4] for line in lines[2:4]] == ["1K", "1M"]
     assert all(" faster " in line and "5 of 5" in line for line in lines[2:4])
-    assert lines[4] == "2 cells: A is faster or better in 2."
+    assert lines[4] == "2 configurations: A is faster or better in 2."
 
 
 def test_the_command_prints_json(store, capsys):

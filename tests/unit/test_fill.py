@@ -474,4 +474,4 @@ def test_a_sheet_without_tables_and_a_run_without_figures_are_errors(store):
         fill.fill("# nothing\n", found, "en")
     assert "通信后端" in str(caught.value.remedy)
     with pytest.raises(UsageError, match="nothing that a lab sheet asks for"):
-        fill.fill(TWO_TABLES, replace(found, records=(), cells={}, facts={}), "en")
+        fill.fill(TWO_TABLES, replace(found, records=(), configurations={}, facts={}), "en")

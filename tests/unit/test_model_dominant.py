@@ -14,15 +14,15 @@ from hvlab.model.explanation import WORDS, Explanation
 from hvlab.model.fit import fits
 from hvlab.model.training import trainings
 from hvlab.model.versus import backends, efficiency, flop_per_byte, models, rivals
-from hvlab.results.configurations import Measured
+from hvlab.results.configurations import Repeats
 from tests.unit.synthetic import RING, SIZES, fitted, swept, trained
 
 FIT = fitted(RING, ranks=(2, 4, 8))
 SHARES = ("compute", "waiting", "start", "latency", "bandwidth", "communication", "other")
 
 
-def largest(cells, scaling="weak"):
-    found = [one for one in trainings(cells) if (one.topology, one.scaling) == ("across", scaling)]
+def largest(configurations, scaling="weak"):
+    found = [one for one in trainings(configurations) if (one.topology, one.scaling) == ("across", scaling)]
     return found[0], found[0].steps[-1]
 
 
@@ -51,9 +51,9 @@ def test_what_dominates_a_collective(ranks, size, term):
 def test_what_dominates_a_step(cost, compute, size, extra, term):
     terms = cost.terms(2, size)
     seconds = compute + terms.seconds + extra
-    cells = dict([trained(1, compute, compute=compute, sent=size)])
-    cells |= dict([trained(2, seconds, compute=compute, sent=size)])
-    found = step(*largest(cells), fitted(cost, ranks=(2, 4, 8)))
+    configurations = dict([trained(1, compute, compute=compute, sent=size)])
+    configurations |= dict([trained(2, seconds, compute=compute, sent=size)])
+    found = step(*largest(configurations), fitted(cost, ranks=(2, 4, 8)))
     assert found is not None
     assert found.key == f"step.{term}"
     assert sum(found.numbers[name] for name in SHARES) == pytest.approx(1)
@@ -66,8 +66,8 @@ def test_what_dominates_a_step(cost, compute, size, extra, term):
 
 def test_what_is_hidden_counts_for_nothing():
     exposed = 0.25 * RING.seconds(2, 4e6)
-    cells = dict([trained(1, 0.1, compute=0.1), trained(2, 0.1 + exposed, compute=0.1)])
-    found = step(*largest(cells), FIT)
+    configurations = dict([trained(1, 0.1, compute=0.1), trained(2, 0.1 + exposed, compute=0.1)])
+    found = step(*largest(configurations), FIT)
     assert found is not None
     terms = RING.terms(2, 4e6)
     assert found.numbers["bandwidth"] == pytest.approx(0.25 * terms.bandwidth_s / (0.1 + exposed))
@@ -76,16 +76,16 @@ def test_what_is_hidden_counts_for_nothing():
 
 def test_waiting_is_what_the_slowest_host_takes_more():
     hosts = {"n1": 0.02, "n2": 0.1}
-    cells = dict([trained(1, 0.02, hosts={"n1": 0.02}), trained(2, 0.11, hosts=hosts)])
-    found = step(*largest(cells), FIT)
+    configurations = dict([trained(1, 0.02, hosts={"n1": 0.02}), trained(2, 0.11, hosts=hosts)])
+    found = step(*largest(configurations), FIT)
     assert found is not None
     assert found.numbers["waiting"] == pytest.approx(0.04 / 0.11)
     assert found.numbers["compute"] == pytest.approx(0.06 / 0.11)
 
 
 def test_without_a_fit_it_is_all_communication():
-    cells = dict([trained(1, 0.1, compute=0.1), trained(2, 0.5, compute=0.1)])
-    found = step(*largest(cells), None)
+    configurations = dict([trained(1, 0.1, compute=0.1), trained(2, 0.5, compute=0.1)])
+    found = step(*largest(configurations), None)
     assert found is not None
     assert (found.key, found.numbers["communication"]) == ("step.communication", pytest.approx(0.8))
 
@@ -96,8 +96,8 @@ def test_without_a_step_at_one_rank_nothing_is_said():
 
 @pytest.mark.parametrize(("seconds", "word"), [(30.0, "dominates"), (3.0, "matters"), (0.5, "small")])
 def test_start_up_against_training(seconds, word):
-    cells = dict([trained(1, 0.1), trained(2, 0.1, startup=seconds)])
-    found = startup(largest(cells)[0])
+    configurations = dict([trained(1, 0.1), trained(2, 0.1, startup=seconds)])
+    found = startup(largest(configurations)[0])
     assert found is not None
     assert found.key == f"startup.{word}"
     assert found.numbers["share"] == pytest.approx(seconds / (seconds + 10))
@@ -110,8 +110,10 @@ def test_start_up_that_was_not_measured_is_not_told():
 def one_against_other(alpha, beta, *, noise=0.02, start=1e-4):
     one = Cost("allreduce", "ring", 50e-6, 1e-9, start)
     other = Cost("allreduce", "ring", 50e-6 * alpha, 1e-9 * beta, start * alpha)
-    cells = swept(one, backend="mpi", noise=noise, seed=1) | swept(other, backend="gloo", noise=noise, seed=2)
-    found = backends(fits(cells))
+    configurations = swept(one, backend="mpi", noise=noise, seed=1) | swept(
+        other, backend="gloo", noise=noise, seed=2
+    )
+    found = backends(fits(configurations))
     assert len(found) == 1
     return found[0]
 
@@ -159,12 +161,14 @@ def test_backends_without_a_common_number_of_ranks_are_not_compared():
 
 
 def test_sweeps_most_alike_are_compared():
-    cells = swept(RING, backend="mpi") | swept(RING, backend="gloo")
+    configurations = swept(RING, backend="mpi") | swept(RING, backend="gloo")
     other = {
-        replace(cell, params=tuple(sorted({**dict(cell.params), "dtype": "float16"}.items()))): measured
-        for cell, measured in swept(replace(RING, beta_s_per_byte=9e-9), ranks=(2, 3, 4, 8)).items()
+        replace(
+            configuration, params=tuple(sorted({**dict(configuration.params), "dtype": "float16"}.items()))
+        ): measured
+        for configuration, measured in swept(replace(RING, beta_s_per_byte=9e-9), ranks=(2, 3, 4, 8)).items()
     }
-    assert backends(fits(cells | other))[0].key == "faster.alike"
+    assert backends(fits(configurations | other))[0].key == "faster.alike"
 
 
 def scaled(workload, flops, last, **options):
@@ -177,8 +181,8 @@ def scaled(workload, flops, last, **options):
 
 
 def test_more_compute_for_each_byte_scales_better():
-    cells = scaled("mnist", 1e6, 0.4) | scaled("rnn", 1e8, 0.2) | scaled("synthetic", 1e10, 0.12)
-    found = models([one for one in trainings(cells) if one.topology == "across"])
+    configurations = scaled("mnist", 1e6, 0.4) | scaled("rnn", 1e8, 0.2) | scaled("synthetic", 1e10, 0.12)
+    found = models([one for one in trainings(configurations) if one.topology == "across"])
     ratios = {one.names["workload"]: one.numbers for one in found if one.key == "ratio.model"}
     assert ratios["rnn"]["flop_per_byte"] == pytest.approx(64 * 1e8 / 4e6)
     assert ratios["rnn"]["efficiency"] == pytest.approx(0.5)
@@ -188,19 +192,22 @@ def test_more_compute_for_each_byte_scales_better():
 
 
 def test_where_it_does_not_it_is_said():
-    cells = scaled("mnist", 1e10, 0.4) | scaled("rnn", 1e8, 0.2) | scaled("synthetic", 1e6, 0.12)
-    assert models([one for one in trainings(cells) if one.topology == "across"])[-1].key == "ratio.disagrees"
+    configurations = scaled("mnist", 1e10, 0.4) | scaled("rnn", 1e8, 0.2) | scaled("synthetic", 1e6, 0.12)
+    assert (
+        models([one for one in trainings(configurations) if one.topology == "across"])[-1].key
+        == "ratio.disagrees"
+    )
 
 
 def test_other_backends_and_compressions_are_not_mixed():
-    cells = scaled("mnist", 1e6, 0.4) | scaled("rnn", 1e8, 0.2, compression="fp16")
-    assert {one.key for one in models(trainings(cells))} == {"ratio.model"}
+    configurations = scaled("mnist", 1e6, 0.4) | scaled("rnn", 1e8, 0.2, compression="fp16")
+    assert {one.key for one in models(trainings(configurations))} == {"ratio.model"}
 
 
 def test_efficiency_of_strong_scaling_counts_the_ranks():
-    cells = dict([trained(n, 0.1 / n * 1.25, scaling="strong") for n in (2, 4)])
-    cells |= dict([trained(1, 0.1, scaling="strong")])
-    training, last = largest(cells, "strong")
+    configurations = dict([trained(n, 0.1 / n * 1.25, scaling="strong") for n in (2, 4)])
+    configurations |= dict([trained(1, 0.1, scaling="strong")])
+    training, last = largest(configurations, "strong")
     assert efficiency(training, last) == pytest.approx(0.8)
 
 
@@ -211,9 +218,11 @@ def test_no_ratio_without_its_parts():
 
 
 def test_everything_is_explained_and_every_word_fits():
-    cells = swept(RING, noise=0.02) | swept(replace(RING, beta_s_per_byte=3e-9), backend="gloo", noise=0.02)
-    cells |= scaled("mnist", 1e6, 0.4, startup=2.0) | scaled("rnn", 1e8, 0.2, startup=2.0)
-    found = explain(cells, fits(cells))
+    configurations = swept(RING, noise=0.02) | swept(
+        replace(RING, beta_s_per_byte=3e-9), backend="gloo", noise=0.02
+    )
+    configurations |= scaled("mnist", 1e6, 0.4, startup=2.0) | scaled("rnn", 1e8, 0.2, startup=2.0)
+    found = explain(configurations, fits(configurations))
     assert {one.key.split(".")[0] for one in found} == {"collective", "step", "startup", "faster", "ratio"}
     assert all(one.text for one in found)
     numbers = [value for one in found for value in one.numbers.values()]
@@ -222,7 +231,7 @@ def test_everything_is_explained_and_every_word_fits():
 
 def test_nothing_is_explained_by_nothing():
     assert explain({}, []) == []
-    assert explain({next(iter(swept(RING))): Measured(errors={1: "died"})}, []) == []
+    assert explain({next(iter(swept(RING))): Repeats(errors={1: "died"})}, []) == []
 
 
 def test_every_key_has_words_and_every_word_a_key():

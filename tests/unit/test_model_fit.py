@@ -8,9 +8,9 @@ import pytest
 
 from hvlab.model.costs import SHAPES, Cost
 from hvlab.model.fit import Fit, NoFit, fit, fits
-from hvlab.model.problem import Problem
-from hvlab.model.sweep import Point, Sweep, sweeps
-from tests.unit.synthetic import RING, SIZES, SWEPT, cell, fitted, measured, sweep, swept
+from hvlab.model.problem import LinearProblem
+from hvlab.model.sweep import Sweep, SweepPoint, sweeps
+from tests.unit.synthetic import RING, SIZES, SWEPT, configuration, fitted, measured, sweep, swept
 
 
 def keys(found):
@@ -67,7 +67,7 @@ def test_noise_does_not_make_it_too_fast():
 
 
 def test_few_points_may_hide_more_scatter_than_they_show():
-    problem = Problem(sweep(RING, ranks=(2,), sizes=SIZES[::2][:4], noise=0.02))
+    problem = LinearProblem(sweep(RING, ranks=(2,), sizes=SIZES[::2][:4], noise=0.02))
     found = fitted(RING, ranks=(2,), sizes=SIZES[::2][:4], noise=0.02)
     scatter, freedom = problem.scatter(found.cost)
     assert freedom == 2
@@ -103,7 +103,7 @@ def test_the_largest_number_of_ranks_is_really_left_out(ranks):
     found = fit(bent)
     assert isinstance(found, Fit)
     assert found.left_out is not None
-    rest = Problem(bent.below(ranks[-1]))
+    rest = LinearProblem(bent.below(ranks[-1]))
     cost = rest.solve(found.algorithm, rest.everything)
     for checked in found.left_out.points:
         assert checked.predicted_s == pytest.approx(
@@ -115,7 +115,9 @@ def test_the_largest_number_of_ranks_is_really_left_out(ranks):
 
 
 def test_of_one_number_of_ranks_the_largest_size_is_left_out():
-    points = tuple(Point(2, size, RING.seconds(2, size) * (2 if size == SIZES[-1] else 1)) for size in SIZES)
+    points = tuple(
+        SweepPoint(2, size, RING.seconds(2, size) * (2 if size == SIZES[-1] else 1)) for size in SIZES
+    )
     found = fit(replace(sweep(RING, ranks=(2,)), points=points))
     assert isinstance(found, Fit)
     assert found.left_out is not None
@@ -141,8 +143,8 @@ def test_a_shorter_cycle_bounds_the_start():
 
 
 def test_one_rank_tells_the_start():
-    single = Point(1, SIZES[0], RING.constant_s)
-    copied = Point(1, SIZES[-1], 50e-3)
+    single = SweepPoint(1, SIZES[0], RING.constant_s)
+    copied = SweepPoint(1, SIZES[-1], 50e-3)
     alone = sweep(RING, ranks=(2,))
     found = fit(replace(alone, points=(single, copied, *alone.points)))
     assert isinstance(found, Fit)
@@ -194,7 +196,7 @@ def test_the_warning_of_a_small_lab_is_told_in_words():
 
 
 def test_sizes_too_small_show_no_bandwidth():
-    flat = [Point(ranks, size, 1e-3 + 1e-5 * ranks) for ranks in (2, 3, 4) for size in (64, 32, 16)]
+    flat = [SweepPoint(ranks, size, 1e-3 + 1e-5 * ranks) for ranks in (2, 3, 4) for size in (64, 32, 16)]
     found = fit(replace(sweep(RING), points=tuple(flat)))
     assert isinstance(found, Fit)
     assert found.cost.bandwidth_gb_per_s is None or found.cost.bandwidth_gb_per_s > 10
@@ -206,38 +208,38 @@ def test_the_fit_is_the_same_each_time():
 
 
 def test_sweeps_hold_what_was_measured_alike():
-    cells = swept(RING, ranks=(1, 2, 3)) | swept(RING, ranks=(2,), inside=True)
-    cells |= swept(RING, ranks=(2, 3), backend="gloo") | swept(RING, ranks=(2,), dtype_2="x")
-    mixture = cell("allreduce", hosts=2, slots=2, **SWEPT, size_bytes=1024)
-    cells[mixture] = measured(time=[5.0])
-    found = {(one.backend, one.topology, len(one.params)): one for one in sweeps(cells)}
+    configurations = swept(RING, ranks=(1, 2, 3)) | swept(RING, ranks=(2,), inside=True)
+    configurations |= swept(RING, ranks=(2, 3), backend="gloo") | swept(RING, ranks=(2,), dtype_2="x")
+    mixture = configuration("allreduce", hosts=2, slots=2, **SWEPT, size_bytes=1024)
+    configurations[mixture] = measured(time=[5.0])
+    found = {(one.backend, one.topology, len(one.params)): one for one in sweeps(configurations)}
     assert found["mpi", "across", 3].ranks == (2, 3)
     assert found["mpi", "inside", 3].ranks == (2,)
     assert found["gloo", "across", 3].ranks == (2, 3)
     assert found["mpi", "across", 4].ranks == (2,)
     assert found["mpi", "across", 3].sizes == SIZES
     assert not [one for one in found.values() for point in one.points if point.seconds == 5e-6]
-    assert sweeps(cells, collective="broadcast") == []
+    assert sweeps(configurations, collective="broadcast") == []
 
 
 def test_the_median_of_the_repeats_counts():
-    one = cell("allreduce", hosts=2, **SWEPT, size_bytes=1024)
+    one = configuration("allreduce", hosts=2, **SWEPT, size_bytes=1024)
     found = sweeps({one: measured(time_median=[1000.0, 1100.0, 9000.0], time=[1.0, 1.0, 1.0])})
-    assert found[0].points == (Point(2, 1024, pytest.approx(1.1e-3), 3),)
+    assert found[0].points == (SweepPoint(2, 1024, pytest.approx(1.1e-3), 3),)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0, -1.0])
 def test_figures_that_are_none_do_not_count(bad):
-    one = cell("allreduce", hosts=2, **SWEPT, size_bytes=1024)
+    one = configuration("allreduce", hosts=2, **SWEPT, size_bytes=1024)
     assert sweeps({one: measured(time=[bad])}) == []
 
 
-def test_failed_cells_are_told_where_there_is_nothing_else():
+def test_failed_configurations_are_told_where_there_is_nothing_else():
     broken = measured()
     broken.errors = {1: "ran over its 300 s"}
-    cells = {cell("allreduce", "gloo", hosts=hosts, **SWEPT): broken for hosts in (2, 3)}
-    cells |= swept(RING) | {cell("allreduce", "mpi", hosts=2, **SWEPT): broken}
-    refused = [one for one in fits(cells) if isinstance(one, NoFit)]
+    configurations = {configuration("allreduce", "gloo", hosts=hosts, **SWEPT): broken for hosts in (2, 3)}
+    configurations |= swept(RING) | {configuration("allreduce", "mpi", hosts=2, **SWEPT): broken}
+    refused = [one for one in fits(configurations) if isinstance(one, NoFit)]
     assert [(one.sweep.backend, one.sweep.topology) for one in refused] == [("gloo", "across")]
     assert refused[0].reason.text == "no case of this sweep has figures (2 failed)"
 
@@ -249,7 +251,7 @@ def test_nothing_at_all_is_no_fit_at_all():
 def test_the_figures_of_one_machine_give_a_plausible_bandwidth():
     points = ((1024, 1.1e-3), (4 * 2**20, 1.75e-3), (64 * 2**20, 43e-3))
     measured_there = Sweep(
-        "allreduce", "mpi", "mpirun", "inside", (), tuple(Point(2, *one) for one in points)
+        "allreduce", "mpi", "mpirun", "inside", (), tuple(SweepPoint(2, *one) for one in points)
     )
     found = fit(measured_there)
     assert isinstance(found, Fit)

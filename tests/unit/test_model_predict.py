@@ -12,34 +12,34 @@ from hvlab.model.predict import RANKS, predict, predictions
 from hvlab.model.prediction import NoPrediction, Prediction
 from hvlab.model.step import BACKWARD
 from hvlab.model.training import trainings
-from hvlab.results.configurations import Cell, Measured
+from hvlab.results.configurations import Configuration, Repeats
 from tests.unit.synthetic import RING, fitted, swept, trained
 
 BYTES = 4e6
 TREE = Cost("allreduce", "tree", 20e-6, 1e-9, 1e-3)
 
 
-def training_of(cells, **wanted):
+def training_of(configurations, **wanted):
     wanted = {"topology": "across", "scaling": "weak"} | wanted
-    found = [one for one in trainings(cells) if all(getattr(one, k) == v for k, v in wanted.items())]
+    found = [one for one in trainings(configurations) if all(getattr(one, k) == v for k, v in wanted.items())]
     assert len(found) == 1
     return found[0]
 
 
 def steps(cost, ranks=(1, 2, 4), *, compute=0.1, local=0.0, exposed=1.0, overhead=0.0, growth=1.0, **options):
-    """Cells of a training that follows the model to the letter."""
-    cells = {}
+    """Configurations of a training that follows the model to the letter."""
+    configurations = {}
     for number in ranks:
         work = compute * (growth if number > 1 else 1)
         waited = exposed * cost.seconds(number, BYTES) + overhead if number > 1 else 0
         own = (work + local) / (number if options.get("scaling") == "strong" else 1)
         part = own * work / (work + local)
-        cells |= dict([trained(number, own + waited, compute=part, sent=BYTES, **options)])
-    return cells
+        configurations |= dict([trained(number, own + waited, compute=part, sent=BYTES, **options)])
+    return configurations
 
 
-def predicted(cells, cost=RING, *, ranks=RANKS, **wanted):
-    found = predict(training_of(cells, **wanted), fitted(cost, ranks=(2, 4, 8)), ranks=ranks)
+def predicted(configurations, cost=RING, *, ranks=RANKS, **wanted):
+    found = predict(training_of(configurations, **wanted), fitted(cost, ranks=(2, 4, 8)), ranks=ranks)
     assert isinstance(found, Prediction)
     return found
 
@@ -86,8 +86,8 @@ def test_strong_scaling_ends_at_a_sample_a_rank():
 
 
 def test_a_scaling_not_measured_takes_what_is_hidden_from_the_other():
-    cells = steps(RING, exposed=0.5)
-    found = [one for one in predictions(cells, [fitted(RING)]) if one.training.topology == "across"]
+    configurations = steps(RING, exposed=0.5)
+    found = [one for one in predictions(configurations, [fitted(RING)]) if one.training.topology == "across"]
     weak, strong = found
     assert isinstance(strong, Prediction)
     assert (weak.training.scaling, strong.training.scaling) == ("weak", "strong")
@@ -106,8 +106,8 @@ def test_what_a_rank_does_besides_compute_stays():
 
 
 def test_without_a_compute_time_the_step_at_one_rank_stands_for_it():
-    cells = dict([trained(1, 0.1), trained(2, 0.1 + RING.seconds(2, BYTES))])
-    found = predicted(cells)
+    configurations = dict([trained(1, 0.1), trained(2, 0.1 + RING.seconds(2, BYTES))])
+    found = predicted(configurations)
     assert (found.basis.compute_s, found.basis.local_s) == (0.1, 0)
     assert found.hidden == pytest.approx(0, abs=1e-6)
 
@@ -121,8 +121,8 @@ def test_compute_that_grows_with_ranks_is_seen():
 
 def test_the_slowest_host_is_what_all_wait_for():
     hosts = {"n1": 0.1, "n2": 0.15}
-    cells = dict([trained(1, 0.1, hosts={"n1": 0.1}), trained(2, 0.16, hosts=hosts)])
-    found = predicted(cells)
+    configurations = dict([trained(1, 0.1, hosts={"n1": 0.1}), trained(2, 0.16, hosts=hosts)])
+    found = predicted(configurations)
     assert found.basis.growth == pytest.approx(1.5)
     assert found.training.steps[0].mean_compute_s == pytest.approx(0.125)
 
@@ -141,21 +141,21 @@ def test_what_neither_compute_nor_allreduce_explain_is_overhead():
 
 
 def test_a_large_step_is_several_operations():
-    cells = {
-        replace(cell, params=(*cell.params, ("fusion_threshold", 10**6))): measured
-        for cell, measured in steps(RING).items()
+    configurations = {
+        replace(configuration, params=(*configuration.params, ("fusion_threshold", 10**6))): measured
+        for configuration, measured in steps(RING).items()
     }
-    found = predicted(cells)
+    found = predicted(configurations)
     assert found.basis.operations == 4
     expected = RING.seconds(2, BYTES, operations=4)
     assert found.steps[0].communication_s == pytest.approx(expected)
 
 
 def test_the_largest_step_is_really_left_out():
-    cells = steps(RING, ranks=(1, 2, 4), exposed=0.5)
-    last = max(cells, key=lambda cell: cell.ranks)
-    honest = predicted(cells)
-    bent = {cell: value for cell, value in cells.items() if cell != last}
+    configurations = steps(RING, ranks=(1, 2, 4), exposed=0.5)
+    last = max(configurations, key=lambda configuration: configuration.ranks)
+    honest = predicted(configurations)
+    bent = {configuration: value for configuration, value in configurations.items() if configuration != last}
     bent |= dict([trained(4, 9.0, compute=0.1, sent=BYTES)])
     found = predicted(bent)
     for one in (honest, found):
@@ -169,7 +169,7 @@ def test_the_largest_step_is_really_left_out():
 
 
 def test_the_sweep_under_a_check_has_fewer_ranks_too():
-    cells = steps(RING, ranks=(1, 2, 4))
+    configurations = steps(RING, ranks=(1, 2, 4))
     honest = fitted(RING, ranks=(2, 3, 4))
     bent = replace(
         honest.sweep,
@@ -178,7 +178,9 @@ def test_the_sweep_under_a_check_has_fewer_ranks_too():
             for point in honest.sweep.points
         ),
     )
-    checks = [predict(training_of(cells), one).check for one in (honest, replace(honest, sweep=bent))]
+    checks = [
+        predict(training_of(configurations), one).check for one in (honest, replace(honest, sweep=bent))
+    ]
     assert checks[0] == checks[1]
     assert checks[0].sweep_ranks == 3
 
@@ -191,8 +193,8 @@ def test_where_no_smaller_sweep_is_the_check_says_so():
 
 
 def test_the_band_holds_at_least_the_error_of_the_check():
-    cells = steps(RING, ranks=(1, 2)) | dict([trained(4, 0.3, compute=0.1, sent=BYTES)])
-    found = predicted(cells)
+    configurations = steps(RING, ranks=(1, 2)) | dict([trained(4, 0.3, compute=0.1, sent=BYTES)])
+    found = predicted(configurations)
     slack = found.check.slack
     assert slack > 1.5
     for step in found.steps:
@@ -223,24 +225,19 @@ def test_nothing_known_of_several_ranks_leaves_everything_open():
     assert step.low_s < 0.1 + 0.1 * RING.seconds(8, BYTES)
 
 
-def test_the_range_of_validity_is_told():
-    found = predicted(steps(RING))
-    assert found.valid.sweep_ranks == (2, 4, 8)
-    assert found.valid.step_ranks == (1, 2, 4)
-    assert found.valid.beyond(8) == 1
-    assert found.valid.beyond(1024) == 128
+def test_a_step_beyond_the_largest_size_is_noted():
     big = predicted(dict([trained(1, 0.1, sent=1e9), trained(2, 2.0, sent=1e9)]))
     assert "beyond_size" in keys(big)
 
 
 def test_a_prediction_is_no_measurement():
     found = predicted(steps(RING))
-    assert not isinstance(found, Cell | Measured)
-    assert not any(isinstance(step, Cell | Measured) for step in found.steps)
+    assert not isinstance(found, Configuration | Repeats)
+    assert not any(isinstance(step, Configuration | Repeats) for step in found.steps)
 
 
 @pytest.mark.parametrize(
-    ("cells", "why"),
+    ("configurations", "why"),
     [
         (dict([trained(2, 0.1)]), "no_base"),
         (dict([trained(1, 0.1, sent=None), trained(2, 0.1, sent=None)]), "no_bytes"),
@@ -248,8 +245,8 @@ def test_a_prediction_is_no_measurement():
         (dict([trained(1, 0.1, device="cuda")]), "no_fit"),
     ],
 )
-def test_what_cannot_be_predicted_says_why(cells, why):
-    found = predictions(cells, fits(swept(RING)))
+def test_what_cannot_be_predicted_says_why(configurations, why):
+    found = predictions(configurations, fits(swept(RING)))
     assert {one.reason.key for one in found if isinstance(one, NoPrediction)} == {why}
     assert len(found) == 4
     assert all(one.reason.text for one in found)
@@ -257,13 +254,13 @@ def test_what_cannot_be_predicted_says_why(cells, why):
 
 def test_nothing_is_predicted_from_nothing():
     assert predictions({}, []) == []
-    failed = Measured(errors={1: "died"})
+    failed = Repeats(errors={1: "died"})
     assert predictions({next(iter(steps(RING))): failed}, []) == []
 
 
 def test_serial_stands_in_for_a_missing_step_at_one_rank():
-    cells = dict([trained(1, 0.1, backend="serial"), trained(2, 0.11)])
-    found = predicted(cells)
+    configurations = dict([trained(1, 0.1, backend="serial"), trained(2, 0.11)])
+    found = predicted(configurations)
     assert found.training.serial_base
     assert found.training.base.seconds == 0.1
     assert "serial_base" in keys(found)
@@ -272,9 +269,10 @@ def test_serial_stands_in_for_a_missing_step_at_one_rank():
 
 
 def test_inside_a_host_predictions_end_where_hosts_do():
-    cells = dict([trained(1, 0.1), trained(2, 0.11, inside=True)])
+    configurations = dict([trained(1, 0.1), trained(2, 0.11, inside=True)])
     across, inside = (
-        predictions(cells, fits(swept(RING)) + fits(swept(RING, inside=True)))[number] for number in (2, 0)
+        predictions(configurations, fits(swept(RING)) + fits(swept(RING, inside=True)))[number]
+        for number in (2, 0)
     )
     assert [one.training.topology for one in (across, inside)] == ["across", "inside"]
     assert [one.steps[-1].ranks for one in (across, inside)] == [1024, 16]
@@ -285,13 +283,17 @@ def test_a_compressed_training_takes_the_sweep_of_its_type():
     wide = swept(RING)
     narrow = swept(replace(RING, beta_s_per_byte=5e-9))
     narrow = {
-        replace(cell, params=tuple(sorted({**dict(cell.params), "dtype": "float16"}.items()))): measured
-        for cell, measured in narrow.items()
+        replace(
+            configuration, params=tuple(sorted({**dict(configuration.params), "dtype": "float16"}.items()))
+        ): measured
+        for configuration, measured in narrow.items()
     }
     known = fits(wide | narrow)
     for compression, slope in (("none", 1e-9), ("fp16", 5e-9)):
-        cells = dict([trained(1, 0.1, compression=compression), trained(2, 0.2, compression=compression)])
-        found = next(one for one in predictions(cells, known) if one.training.topology == "across")
+        configurations = dict(
+            [trained(1, 0.1, compression=compression), trained(2, 0.2, compression=compression)]
+        )
+        found = next(one for one in predictions(configurations, known) if one.training.topology == "across")
         assert isinstance(found, Prediction)
         assert found.fit.beta_s_per_byte == pytest.approx(slope, rel=1e-3)
 
@@ -299,8 +301,10 @@ def test_a_compressed_training_takes_the_sweep_of_its_type():
 @settings(max_examples=30, deadline=None)
 @given(some.floats(1e-3, 10), some.floats(0, 1), some.floats(0, 0.1), some.sampled_from(["weak", "strong"]))
 def test_bounds_hold_whatever_was_measured(compute, exposed, overhead, scaling):
-    cells = steps(RING, compute=compute, exposed=exposed, overhead=overhead, scaling=scaling, batch=4096)
-    found = predict(training_of(cells, scaling=scaling), KNOWN)
+    configurations = steps(
+        RING, compute=compute, exposed=exposed, overhead=overhead, scaling=scaling, batch=4096
+    )
+    found = predict(training_of(configurations, scaling=scaling), KNOWN)
     assert isinstance(found, Prediction)
     assert 0 <= found.hidden <= 1
     for before, step in zip(found.steps, found.steps[1:], strict=False):
@@ -314,9 +318,9 @@ KNOWN = fitted(RING, ranks=(2, 4, 8), noise=0.02)
 
 
 def test_everything_of_a_lab_comes_through():
-    cells = swept(RING, ranks=(2, 3), noise=0.03) | swept(RING, ranks=(2,), inside=True)
-    cells |= steps(RING, ranks=(1, 2, 3), exposed=0.7, noise=0.02)
-    found = predictions(cells, fits(cells, virtual=True), virtual=True)
+    configurations = swept(RING, ranks=(2, 3), noise=0.03) | swept(RING, ranks=(2,), inside=True)
+    configurations |= steps(RING, ranks=(1, 2, 3), exposed=0.7, noise=0.02)
+    found = predictions(configurations, fits(configurations, virtual=True), virtual=True)
     assert [isinstance(one, Prediction) for one in found] == [True] * 4
     assert all("virtual" in keys(one) for one in found if isinstance(one, Prediction))
     measured = found[2]

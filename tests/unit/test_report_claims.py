@@ -60,11 +60,11 @@ def test_a_missing_speed_up_has_its_reason(tmp_path):
 
 def test_a_sweep_of_unknown_layout_is_shown():
     found = lab("lab7")
-    cells = {
-        replace(cell, hosts=(), slots=0): measured
-        for cell, measured in found.collectives.items()
-        if (len(cell.hosts), cell.slots) == (3, 1)
+    configurations = {
+        replace(configuration, hosts=(), slots=0): measured
+        for configuration, measured in found.collectives.items()
+        if (len(configuration.hosts), configuration.slots) == (3, 1)
     }
-    rows = said(table(document(replace(found, cells=cells)), "sweep-1"), "en")
+    rows = said(table(document(replace(found, configurations=configurations)), "sweep-1"), "en")
     assert {row[0] for row in rows[1:]} == {"not known"}
     assert "".join(rows[1][2:]).strip()

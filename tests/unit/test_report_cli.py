@@ -130,7 +130,7 @@ def test_a_run_with_failures_only_has_no_figures_and_every_reason(results):
 def test_an_interrupted_run_tells_what_it_lacks(results):
     maker = runs.Maker("r1")
     maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1]))
-    runs.store(results, maker, state="interrupted", lacking=["mnist-mpi-2x1-r1"])
+    runs.store(results, maker, state="interrupted", pending=["mnist-mpi-2x1-r1"])
     assert report("--output", results / "x.html") == 0
     assert "The run did not come to its end: 1 of 2 cases were not reached." in page(results / "x.html")
 

@@ -22,8 +22,8 @@ def maker():
 
 
 def test_a_run_is_counted_by_its_cases(tmp_path, maker):
-    head = data.read(runs.store(tmp_path, maker, state="interrupted", lacking=["c8", "c9"])).head
-    assert (head.planned, head.ok, head.failed, head.skipped, head.lacking) == (6, 2, 1, 1, 2)
+    head = data.read(runs.store(tmp_path, maker, state="interrupted", pending=["c8", "c9"])).head
+    assert (head.planned, head.ok, head.failed, head.skipped, head.pending) == (6, 2, 1, 1, 2)
     assert head.state == "interrupted"
 
 
@@ -78,7 +78,7 @@ def test_files_that_are_not_there_are_no_fault(tmp_path):
     store.create("r1", lab="t", spec_key="k", spec={}, cases=["c1"])
     found = data.read(store)
     assert (found.facts, found.commands, found.infeasible, found.unreadable) == ({}, (), (), ())
-    assert found.head.lacking == 1
+    assert found.head.pending == 1
 
 
 @pytest.mark.parametrize("content", ["{", "[1, 2]", "\xff\xfe"])

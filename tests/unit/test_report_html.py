@@ -151,7 +151,7 @@ def test_data_stay_data():
     ]  # fmt: skip
     head = replace(data.head, lab=NASTY, run_id=NASTY)
     facts = {NASTY: {"distribution": NASTY, "hvlab": {"nics": [{"model": NASTY}]}}}
-    nasty = replace(data, records=records, cells=gather(records), facts=facts, head=head)
+    nasty = replace(data, records=records, configurations=gather(records), facts=facts, head=head)
     text = html.page(document(nasty), [vars(record) for record in records], run_id=NASTY, lang="en")
     found = Seen(text)
     assert len(found.all("script")) == 4
@@ -168,7 +168,10 @@ def test_a_figure_s_text_cannot_end_its_script():
 def test_a_value_that_repeats_covers_the_rows_below():
     rows = (("a", "x", 1), ("a", "x", 2), ("a", "y", 3), ("b", "y", 4))
     columns = tuple(Column(name) for name in "abc")
-    spans = [[cell.span for cell in row] for row in html.spans(Table("k", "c", columns, rows, merged=2))]
+    spans = [
+        [configuration.span for configuration in row]
+        for row in html.spans(Table("k", "c", columns, rows, merged=2))
+    ]
     assert spans == [[3, 2, 1], [0, 0, 1], [0, 1, 1], [1, 1, 1]]
 
 

@@ -52,7 +52,7 @@ def test_no_part_of_the_document_is_left_out():
 
 def test_what_repeats_is_left_out_below():
     rows = (("a", "x"), ("a", "y"), ("b", "y"))
-    found = markdown.cells(Table("k", "c", (Column("1"), Column("2")), rows, merged=1), ENGLISH)
+    found = markdown.configurations(Table("k", "c", (Column("1"), Column("2")), rows, merged=1), ENGLISH)
     assert found == [["a", "x"], ["", "y"], ["b", "y"]]
 
 
@@ -75,7 +75,7 @@ def test_data_keep_to_their_cell_and_stay_data(value, text):
 def test_an_error_of_several_lines_keeps_to_its_cell():
     data = lab("lab4")
     records = [replace(data.records[0], status="failed", error="a\n| b |\n```", metric=None, value=None)]
-    text = markdown.page(document(replace(data, records=records, cells=gather(records))), ENGLISH)
+    text = markdown.page(document(replace(data, records=records, configurations=gather(records))), ENGLISH)
     assert "a \\| b \\| \\`\\`\\`" in text
 
 

@@ -10,7 +10,7 @@ from hvlab.report.blocks import Paragraph, Table
 from hvlab.report.data import Head, ReportData
 from hvlab.report.document import document
 from hvlab.report.words import load
-from hvlab.results.configurations import Cell, Measured, gather
+from hvlab.results.configurations import Configuration, Repeats, gather
 from tests.unit import runs
 from tests.unit.reports import blocks, lab, made, said, table
 
@@ -203,11 +203,15 @@ def test_lost_accuracy_is_a_warning_and_kept_accuracy_is_told():
 )
 def test_accuracies_of_the_same_seed_are_compared(changes, verdict):
     before = {1: 90.0, 2: 96.0, 3: 92.0, 4: 94.0, 5: 98.0}
-    cell = Cell("mnist", "mpi", "mpirun", ("n1", "n2"), 1, (("compression", "none"),))
-    packed = replace(cell, params=(("compression", "8bit"),))
+    configuration = Configuration("mnist", "mpi", "mpirun", ("n1", "n2"), 1, (("compression", "none"),))
+    packed = replace(configuration, params=(("compression", "8bit"),))
     after = {repeat: before[repeat] + change for repeat, change in enumerate(changes, 1)}
-    rows = tuple((one, Measured({"accuracy": values})) for one, values in ((cell, before), (packed, after)))
-    assert [found for found, _ in compression.remarks(compression.Comparison("mnist", (), rows))] == [verdict]
+    rows = tuple(
+        (one, Repeats({"accuracy": values})) for one, values in ((configuration, before), (packed, after))
+    )
+    assert [found for found, _ in compression.remarks(compression.CompressionStudy("mnist", (), rows))] == [
+        verdict
+    ]
 
 
 def test_a_run_without_compression_has_no_such_part():
@@ -246,7 +250,7 @@ def test_failed_cases_stand_together_by_reason():
 
 
 def test_impossible_cases_are_listed_with_their_reason():
-    assert said(table(made("lab7"), "failures-impossible"), "en")[1:] == [
+    assert said(table(made("lab7"), "failures-infeasible"), "en")[1:] == [
         ["mnist-mpi-4x1-r1", "4 hosts asked for, the lab has 3"]
     ]
 
@@ -327,7 +331,7 @@ def test_without_a_gpu_slots_are_said_to_be_processes(cuda, noted):
     data = lab("lab4")
     if cuda:
         records = [replace(record, params={**record.params, "device": "cuda"}) for record in data.records]
-        data = replace(data, records=records, cells=gather(records))
+        data = replace(data, records=records, configurations=gather(records))
     texts = [load("en").say(block.text) for block in blocks(document(data)) if isinstance(block, Paragraph)]
     assert any(text.startswith("No GPU took part") for text in texts) is noted
 

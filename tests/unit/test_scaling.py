@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hvlab.results.configurations import gather
-from hvlab.scaling import curves, slow_hosts, slowdowns
+from hvlab.scaling import check_hosts, curves, slowdowns
 from hvlab.statistics.interval import Interval
 from tests.unit.test_compare import launch
 
@@ -30,14 +30,18 @@ def train(
 
 
 def found(*records):
-    cells = gather([record for each in records for record in each])
-    return curves(cells), cells
+    configurations = gather([record for each in records for record in each])
+    return curves(configurations), configurations
 
 
 def test_speedup_and_efficiency_in_weak_scaling():
     ((curve,), _) = found(train(1, 1), train(1, 2, step=0.125), train(3, 1, step=0.2))
     assert (curve.workload, curve.backend, curve.scaling) == ("mnist", "mpi", "weak")
-    assert [(point.ranks, len(point.cell.hosts)) for point in curve.points] == [(1, 1), (2, 1), (3, 3)]
+    assert [(point.ranks, len(point.configuration.hosts)) for point in curve.points] == [
+        (1, 1),
+        (2, 1),
+        (3, 3),
+    ]
     assert [point.speedup.mid for point in curve.points] == pytest.approx([1, 2 * 0.8, 3 * 0.5])
     assert [point.efficiency.mid for point in curve.points] == pytest.approx([1, 0.8, 0.5])
     assert curve.points[0].speedup == Interval(1.0, 1.0, 1.0)
@@ -51,17 +55,17 @@ def test_speedup_and_efficiency_in_weak_scaling():
 
 def test_points_inside_a_host_and_across_hosts():
     ((curve,), _) = found(train(1, 1), train(1, 2), train(2, 1), train(2, 2), train(3, 1))
-    assert [point.cell.slots for point in curve.inside] == [1, 2]
-    assert [len(point.cell.hosts) for point in curve.across] == [1, 2, 3]
+    assert [point.configuration.slots for point in curve.inside] == [1, 2]
+    assert [len(point.configuration.hosts) for point in curve.across] == [1, 2, 3]
 
 
 def test_strong_scaling_is_a_curve_of_its_own_over_the_same_base():
     strong = {"scaling": "strong"}
-    (made, cells) = found(train(1, 1), train(2, 1, step=0.11), train(2, 1, step=0.06, params=strong))
+    (made, configurations) = found(train(1, 1), train(2, 1, step=0.11), train(2, 1, step=0.06, params=strong))
     assert [curve.scaling for curve in made] == ["weak", "strong"]
     assert made[1].base.get("scaling") == "weak"
     assert made[1].points[0].speedup.mid == pytest.approx(0.1 / 0.06)
-    (lost,) = slowdowns(made[1], cells)
+    (lost,) = slowdowns(made[1], configurations)
     assert lost.between.mid == pytest.approx(2 * 0.06 / 0.1)
 
 
@@ -92,13 +96,13 @@ def test_the_base_is_the_nearest_single_rank(alone, backend):
     ids=["other_backend", "other_batch", "failed"],
 )
 def test_without_a_base_there_is_no_speedup(alone):
-    (made, cells) = found(alone, train(2, 1))
+    (made, configurations) = found(alone, train(2, 1))
     curve = next(curve for curve in made if any(point.ranks == 2 for point in curve.points))
     assert curve.base is None
     assert curve.points[-1].speedup is None
     assert curve.points[-1].efficiency is None
     assert curve.points[-1].throughput is not None
-    assert slowdowns(curve, cells) == []
+    assert slowdowns(curve, configurations) == []
 
 
 def test_the_base_is_on_the_first_host_where_each_was_measured():
@@ -128,14 +132,14 @@ def test_curves_are_apart_by_backend_and_parameters():
 
 
 def test_the_slow_down_is_split_by_where_the_ranks_were():
-    ((curve,), cells) = found(
+    ((curve,), configurations) = found(
         train(1, 1),
         train(1, 2, step=0.15),
         train(2, 1, step=0.12),
         train(3, 1, step=0.13),
         train(2, 2, step=0.2),
     )
-    two, three = slowdowns(curve, cells)
+    two, three = slowdowns(curve, configurations)
     assert (two.ranks, three.ranks) == (2, 3)
     assert two.inside.mid == pytest.approx(1.5)
     assert two.between.mid == pytest.approx(1.2)
@@ -192,10 +196,10 @@ def in_pairs(times):
     ids=["compute", "each", "pairs"],
 )
 def test_the_slow_host_is_named_from_each_kind_of_data(make, source):
-    (check,) = slow_hosts(gather(make(noisy(1, slow=1.3))))
+    (check,) = check_hosts(gather(make(noisy(1, slow=1.3))))
     assert (check.source, check.hosts) == (source, HOSTS)
-    (slow,) = check.slow
-    assert (slow.host, slow.source, slow.launches) == ("n2", source, 8)
+    (slow,) = check.stragglers
+    assert (slow.host, slow.launches) == ("n2", 8)
     assert slow.slower.low < 1.3 < slow.slower.high
     assert slow.reason.startswith("n2 is ")
     assert "slower than its fellows (" in slow.reason
@@ -206,14 +210,14 @@ def test_the_slow_host_is_named_from_each_kind_of_data(make, source):
 @pytest.mark.parametrize("make", [computing, alone, in_pairs])
 def test_hosts_alike_are_not_named(make):
     for seed in range(5):
-        (check,) = slow_hosts(gather(make(noisy(seed, noise=0.1))))
-        assert check.slow == ()
+        (check,) = check_hosts(gather(make(noisy(seed, noise=0.1))))
+        assert check.stragglers == ()
         assert check.slowest.slower.mid >= 1
 
 
 def test_too_few_launches_are_said():
-    (check,) = slow_hosts(gather(computing(noisy(1, count=3, slow=2.0))))
-    assert check.slow == ()
+    (check,) = check_hosts(gather(computing(noisy(1, count=3, slow=2.0))))
+    assert check.stragglers == ()
     assert not check.decided
     assert (check.launches, check.needed) == (3, 6)
     assert (check.slowest.host, check.slowest.slower.mid > 1.8) == ("n2", True)
@@ -224,33 +228,33 @@ def test_launches_of_several_workloads_count_together():
         *computing(noisy(1, count=3, slow=1.3)),
         *computing([[10 * time for time in row] for row in noisy(2, count=3, slow=1.3)], backend="gloo"),
     ]
-    (check,) = slow_hosts(gather(records))
-    assert (check.slow[0].host, check.launches) == ("n2", 6)
+    (check,) = check_hosts(gather(records))
+    assert (check.stragglers[0].host, check.launches) == ("n2", 6)
 
 
 def test_each_kind_of_data_is_judged_by_itself():
-    cells = gather([*computing(noisy(1, count=12, slow=1.3)), *alone(noisy(2, count=12))])
-    checks = {check.source: [slow.host for slow in check.slow] for check in slow_hosts(cells)}
+    configurations = gather([*computing(noisy(1, count=12, slow=1.3)), *alone(noisy(2, count=12))])
+    checks = {check.source: [slow.host for slow in check.stragglers] for check in check_hosts(configurations)}
     assert checks == {"compute": ["n2"], "each": []}
 
 
 def test_runs_with_all_kinds_of_data_name_a_host_in_at_most_one_percent():
     named = 0
     for seed in range(500):
-        cells = gather(
+        configurations = gather(
             [
                 *computing(noisy(3 * seed, count=10, noise=0.2)),
                 *alone(noisy(3 * seed + 1, count=10, noise=0.2), backend="gloo"),
                 *in_pairs(noisy(3 * seed + 2, count=10, noise=0.2)),
             ]
         )
-        checks = slow_hosts(cells)
+        checks = check_hosts(configurations)
         assert len(checks) == 3
-        named += any(check.slow for check in checks)
+        named += any(check.stragglers for check in checks)
     assert named <= 0.01 * 500
 
 
 def test_one_host_has_no_fellows():
-    assert slow_hosts(gather(train(1, 1))) == []
-    assert slow_hosts(gather(train(2, 1))) == []
-    assert slow_hosts({}) == []
+    assert check_hosts(gather(train(1, 1))) == []
+    assert check_hosts(gather(train(2, 1))) == []
+    assert check_hosts({}) == []

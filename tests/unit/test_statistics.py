@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hvlab.statistics import interval, laggard, permutation, ratio, student, verdict, warmup, welch
+from hvlab.statistics import interval, permutation, ratio, straggler, verdict, warmup, welch
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
+
+
+def compared(a, b, *, better="low", **options):
+    """The verdict on one pair alone."""
+    pair = Pair(dict(enumerate(a)), dict(enumerate(b)), better)
+    return verdict.compare_all([pair], **options)[0]
+
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 # Relative noise around 1 of each launch, in rows; a column is a cell.
@@ -54,7 +61,7 @@ def series(size: int, lead: list[float], *, noise: float = 0.02, seed: int = 0) 
 @pytest.mark.parametrize("kind", NOISE)
 def test_a_flat_series_has_no_warmup(size, kind):
     draw = np.random.default_rng(size)
-    found = [warmup.found(NOISE[kind](draw, (size, 1))[:, 0].tolist()) for _ in range(60)]
+    found = [warmup.length(NOISE[kind](draw, (size, 1))[:, 0].tolist()) for _ in range(60)]
     # A first value that is an outlier, or of the slower mode, cannot be told from a warm-up.
     share = {"slow_outliers": 0.8, "two_modes": 0.8, "heavy_tails": 0.9, "lognormal": 0.9}.get(kind, 0.95)
     assert found.count(0) >= share * len(found)
@@ -76,7 +83,7 @@ def test_a_flat_series_has_no_warmup(size, kind):
     ],
 )
 def test_a_known_warmup_is_found(size, lead):
-    found = [warmup.found(series(size, lead, seed=seed)) for seed in range(40)]
+    found = [warmup.length(series(size, lead, seed=seed)) for seed in range(40)]
     assert statistics.median(found) in range(len(lead), len(lead) + 2)
     missed = sum(cut < len(lead) for cut in found)
     assert missed <= 2
@@ -86,7 +93,7 @@ def test_a_known_warmup_is_found(size, lead):
 def test_a_slow_decay_is_cut_where_it_drowns_in_noise():
     size, tau = 100, 10
     decay = [math.exp(-i / tau) for i in range(size)]
-    found = [warmup.found(series(size, decay, seed=seed)) for seed in range(20)]
+    found = [warmup.length(series(size, decay, seed=seed)) for seed in range(20)]
     # exp(-3) and exp(-5) of the first excess: 2.5 and 0.3 times the noise.
     assert all(3 * tau <= cut <= 5 * tau for cut in found)
 
@@ -96,9 +103,9 @@ def test_one_spike_is_no_warmup(place):
     changed = 0
     for seed in range(30):
         values = series(25, [], seed=seed)
-        before = warmup.found(values)
+        before = warmup.length(values)
         values[place] *= 10
-        changed += warmup.found(values) > before
+        changed += warmup.length(values) > before
     # Of the first two, the other may well be unusual, too.
     assert changed <= (5 if place == 1 else 1)
 
@@ -108,19 +115,19 @@ def test_a_spike_does_not_hide_a_warmup():
     for seed in range(20):
         values = series(40, [0.5] * 5, seed=seed)
         values[30] *= 10
-        found.append(warmup.found(values))
+        found.append(warmup.length(values))
     assert min(found) == statistics.median(found) == 5
 
 
 @pytest.mark.parametrize("drift", [0.3, -0.3, 1.0])
 def test_a_drift_to_the_end_is_no_warmup(drift):
-    found = [warmup.found(series(50, [drift * i / 50 for i in range(50)], seed=seed)) for seed in range(40)]
+    found = [warmup.length(series(50, [drift * i / 50 for i in range(50)], seed=seed)) for seed in range(40)]
     assert found.count(0) >= 38
 
 
 def test_the_first_iteration_before_a_drift_is():
     found = [
-        warmup.found(series(100, [1.0, *(0.1 * i / 100 for i in range(1, 100))], seed=seed))
+        warmup.length(series(100, [1.0, *(0.1 * i / 100 for i in range(1, 100))], seed=seed))
         for seed in range(20)
     ]
     assert statistics.median(found) == 1
@@ -140,7 +147,7 @@ def test_the_first_iteration_before_a_drift_is():
     ids=["empty", "short", "flat", "zero", "first", "coarse_clock", "more_than_half"],
 )
 def test_warmup_of_plain_series(values, expected):
-    assert warmup.found(values) == expected
+    assert warmup.length(values) == expected
 
 
 # Interval of a median
@@ -199,9 +206,9 @@ def test_the_interval_of_a_correlated_series_is_wider(lag, size, least):
 
 
 def test_the_mean_has_students_interval():
-    found = student.mean([1.0, 2.0, 3.0])
+    found = interval.mean([1.0, 2.0, 3.0])
     assert (found.low, found.mid, found.high) == pytest.approx((2 - 2.4841, 2.0, 2 + 2.4841), abs=1e-4)
-    assert student.mean([4.0]) == interval.Interval(-math.inf, 4.0, math.inf)
+    assert interval.mean([4.0]) == interval.Interval(-math.inf, 4.0, math.inf)
 
 
 def test_the_level_widens_the_interval():
@@ -212,7 +219,7 @@ def test_the_level_widens_the_interval():
 
 def test_only_what_needs_them_loads_the_large_libraries():
     code = (
-        "import sys; from hvlab.statistics import interval, warmup; warmup.found([1.0, 2.0] * 20);"
+        "import sys; from hvlab.statistics import interval, warmup; warmup.length([1.0, 2.0] * 20);"
         "print([name for name in ('numpy', 'scipy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -287,11 +294,11 @@ FASTER = ([1.00, 1.01, 0.99, 1.00, 1.02], [1.10, 1.12, 1.09, 1.10, 1.13])
     ],
 )
 def test_verdicts(a, b, better, kind):
-    assert verdict.compare(a, b, better=better).kind == kind
+    assert compared(a, b, better=better).kind == kind
 
 
 def test_a_verdict_tells_what_it_rests_on():
-    found = verdict.compare(*FASTER)
+    found = compared(*FASTER)
     quotients = sorted(one / other for one in FASTER[0] for other in FASTER[1])
     assert found.ratio == Interval(quotients[2], pytest.approx(1 / 1.1), quotients[22])
     assert found.reason == "5 runs each"
@@ -309,26 +316,26 @@ def test_a_verdict_tells_what_it_rests_on():
     ],
 )
 def test_too_few_repeats_are_said_with_the_number_that_would_do(a, b, reason):
-    found = verdict.compare([1.0 + i / 1e4 for i in range(a)], [2.0 + i / 1e4 for i in range(b)])
+    found = compared([1.0 + i / 1e4 for i in range(a)], [2.0 + i / 1e4 for i in range(b)])
     assert (found.kind, found.reason, found.needed, found.chance) == ("too_few", reason, 5, None)
 
 
-@pytest.mark.parametrize("alarms", [0.05, 0.01, 0.002])
-def test_the_number_that_would_do_does(alarms):
-    needed = verdict.compare([1.0], [2.0], alarms=alarms).needed
+@pytest.mark.parametrize("alpha", [0.05, 0.01, 0.002])
+def test_the_number_that_would_do_does(alpha):
+    needed = compared([1.0], [2.0], alpha=alpha).needed
     for count, kind in ((needed, "faster"), (needed - 1, "too_few")):
         a, b = [1 + i / 1000 for i in range(count)], [2 + i / 1000 for i in range(count)]
-        assert verdict.compare(a, b, alarms=alarms).kind == kind
+        assert compared(a, b, alpha=alpha).kind == kind
 
 
 def test_unequal_numbers_of_repeats_can_do():
-    assert verdict.compare([1.0, 1.01, 0.99], [1.5 + i / 100 for i in range(10)]).kind == "faster"
+    assert compared([1.0, 1.01, 0.99], [1.5 + i / 100 for i in range(10)]).kind == "faster"
 
 
 @pytest.mark.parametrize(("matters", "kind"), [(0.05, "unclear"), (0.02, "faster"), (0.2, "same")])
 def test_a_difference_has_to_matter(matters, kind):
     a, b = [1.00, 1.001, 0.999, 1.0, 1.002], [1.04, 1.049, 1.03, 1.041, 1.06]
-    found = verdict.compare(a, b, matters=matters)
+    found = compared(a, b, matters=matters)
     assert found.kind == kind
     assert (f"the {100 * matters:g} % that matter" in found.reason) == (kind != "faster")
 
@@ -344,12 +351,12 @@ def alarmed(found: list[verdict.Verdict]) -> bool:
     return any(one.kind in ("faster", "slower") for one in found)
 
 
-@pytest.mark.parametrize(("repeats", "cells", "trials"), [(5, 1, 1500), (5, 6, 600), (8, 3, 300)])
+@pytest.mark.parametrize(("repeats", "count", "trials"), [(5, 1, 1500), (5, 6, 600), (8, 3, 300)])
 @pytest.mark.parametrize("kind", NOISE)
-def test_false_alarms_are_at_most_one_percent_of_comparisons(kind, repeats, cells, trials):
+def test_false_alarms_are_at_most_one_percent_of_comparisons(kind, repeats, count, trials):
     draw = np.random.default_rng(2024)
     alarms = sum(
-        alarmed(verdict.compare_all(pairs(*np.split(NOISE[kind](draw, (2 * repeats, cells)), 2))))
+        alarmed(verdict.compare_all(pairs(*np.split(NOISE[kind](draw, (2 * repeats, count)), 2))))
         for _ in range(trials)
     )
     assert alarms <= 0.01 * trials
@@ -365,7 +372,7 @@ def test_a_noisier_side_is_no_faster_or_slower_side(wider):
     assert alarms <= 15
 
 
-def test_cells_that_share_their_noise_raise_no_more_alarms():
+def test_configurations_that_share_their_noise_raise_no_more_alarms():
     draw = np.random.default_rng(6)
     trials = 500
     alarms = 0
@@ -377,20 +384,20 @@ def test_cells_that_share_their_noise_raise_no_more_alarms():
 
 
 @pytest.mark.parametrize(
-    ("repeats", "cells", "power"), [(5, 1, 0.97), (5, 8, 0.8), (7, 8, 0.93), (8, 30, 0.9)]
+    ("repeats", "count", "power"), [(5, 1, 0.97), (5, 8, 0.8), (7, 8, 0.93), (8, 30, 0.9)]
 )
-def test_ten_percent_at_two_percent_noise_is_found(repeats, cells, power):
+def test_ten_percent_at_two_percent_noise_is_found(repeats, count, power):
     draw = np.random.default_rng(1)
     trials = 150
     found = 0
     for _ in range(trials):
-        a, b = np.split(np.exp(0.02 * draw.normal(size=(2 * repeats, cells))), 2)
+        a, b = np.split(np.exp(0.02 * draw.normal(size=(2 * repeats, count))), 2)
         b[:, 0] *= 1.1
         found += verdict.compare_all(pairs(a, b))[0].kind == "faster"
     assert found >= power * trials
 
 
-def test_other_cells_being_faster_makes_no_alarm_of_those_that_are_not():
+def test_other_configurations_being_faster_makes_no_alarm_of_those_that_are_not():
     draw = np.random.default_rng(8)
     trials, alarms, found = 300, 0, 0
     for _ in range(trials):
@@ -403,7 +410,7 @@ def test_other_cells_being_faster_makes_no_alarm_of_those_that_are_not():
     assert found >= 0.9 * trials
 
 
-def test_repeats_that_failed_in_some_cells_do_not_spoil_the_others():
+def test_repeats_that_failed_in_some_configurations_do_not_spoil_the_others():
     draw = np.random.default_rng(4)
     a, b = np.split(np.exp(0.01 * draw.normal(size=(12, 3))), 2)
     whole = pairs(a, 1.3 * b)
@@ -450,9 +457,9 @@ def launches(times: np.ndarray) -> list[dict[str, float]]:
 def test_hosts_alike_are_named_in_at_most_one_percent_of_labs(hosts):
     draw = np.random.default_rng(31)
     trials = 300 * len(NOISE)
-    count = laggard.needed(hosts) + 2
+    count = straggler.launches_needed(hosts) + 2
     alarms = sum(
-        bool(laggard.named([launches(noise(draw, (count, hosts)) ** 3)]))
+        bool(straggler.stragglers([launches(noise(draw, (count, hosts)) ** 3)]))
         for noise in NOISE.values()
         for _ in range(trials // len(NOISE))
     )
@@ -463,9 +470,9 @@ def test_hosts_alike_are_named_in_at_most_one_percent_of_labs(hosts):
 def test_a_slow_host_is_named_with_how_slow(hosts):
     draw = np.random.default_rng(hosts)
     for _ in range(30):
-        times = np.exp(0.02 * draw.normal(size=(laggard.needed(hosts), hosts)))
+        times = np.exp(0.02 * draw.normal(size=(straggler.launches_needed(hosts), hosts)))
         times[:, hosts - 1] *= 1.2
-        (found,) = laggard.named([launches(times)])
+        (found,) = straggler.stragglers([launches(times)])
         assert found.host == f"n{hosts}"
         assert found.slower.low <= 1.2 * 1.02
         assert found.slower.high >= 1.2 / 1.02
@@ -476,29 +483,29 @@ def test_two_slow_hosts_are_both_named():
     times = np.exp(0.02 * np.random.default_rng(0).normal(size=(10, 8)))
     times[:, 2] *= 1.5
     times[:, 5] *= 1.2
-    assert [found.host for found in laggard.named([launches(times)])] == ["n3", "n6"]
+    assert [found.host for found in straggler.stragglers([launches(times)])] == ["n3", "n6"]
 
 
 def test_one_bad_hour_does_not_make_a_slow_host():
     times = np.exp(0.02 * np.random.default_rng(0).normal(size=(12, 3)))
     times[3, 1] *= 20
-    assert laggard.named([launches(times)]) == []
+    assert straggler.stragglers([launches(times)]) == []
 
 
 def test_slower_by_less_than_matters_is_not_named():
     times = np.exp(0.001 * np.random.default_rng(0).normal(size=(12, 3)))
     times[:, 1] *= 1.03
-    assert laggard.named([launches(times)]) == []
-    assert laggard.named([launches(times)], matters=0.02)[0].host == "n2"
+    assert straggler.stragglers([launches(times)]) == []
+    assert straggler.stragglers([launches(times)], matters=0.02)[0].host == "n2"
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 5, 10, 100])
 def test_the_launches_needed_do_and_fewer_do_not(hosts):
-    needed = laggard.needed(hosts)
+    needed = straggler.launches_needed(hosts)
     times = np.ones((needed, hosts))
     times[:, 0] = 2
-    assert [found.host for found in laggard.named([launches(times)])] == ["n1"]
-    assert laggard.named([launches(times[:-1])]) == []
+    assert [found.host for found in straggler.stragglers([launches(times)])] == ["n1"]
+    assert straggler.stragglers([launches(times[:-1])]) == []
 
 
 def test_launches_of_some_hosts_count_for_those():
@@ -507,10 +514,10 @@ def test_launches_of_some_hosts_count_for_those():
     three[:, 1] *= 1.2
     two[:, 1] *= 1.2
     groups = [launches(three), launches(1e6 * two)]
-    assert [(found.host, found.launches) for found in laggard.named(groups)] == [("n2", 12)]
+    assert [(found.host, found.launches) for found in straggler.stragglers(groups)] == [("n2", 12)]
 
 
 @pytest.mark.parametrize("groups", [[], [[]], [[{"n1": 1.0}]], [[{"n1": 1.0, "n2": 0.0}]]])
 def test_nothing_to_compare_names_nobody(groups):
-    assert laggard.named(groups) == []
-    assert laggard.slowest_of(groups) is None
+    assert straggler.stragglers(groups) == []
+    assert straggler.slowest(groups) is None

@@ -1,4 +1,4 @@
-"""Which host is slower than its fellows: said only where the launches carry it."""
+"""Which host is slower than the others, beyond what chance would show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hvlab.statistics.interval import Interval
 from hvlab.statistics.permutation import Floats
 
 MATTERS = 0.05
-ALARMS = 0.01
+ALPHA = 0.01
 _DRAWS = 2000
 _FENCE = 3.0
 _PAIR = 2
@@ -23,42 +23,42 @@ Launch = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Laggard:
-    """A host whose time is ``slower`` times the median of its fellows', with a 95 % interval."""
+class Straggler:
+    """A host whose time is ``slower`` times the median of the others', with a 95 % interval."""
 
     host: str
     slower: Interval
     launches: int
 
 
-def named(
-    groups: Sequence[Sequence[Launch]], *, matters: float = MATTERS, alarms: float = ALARMS
-) -> list[Laggard]:
-    """Return the hosts that are slower than their fellows, the slowest first.
+def stragglers(
+    groups: Sequence[Sequence[Launch]], *, matters: float = MATTERS, alpha: float = ALPHA
+) -> list[Straggler]:
+    """Return the hosts that are slower than the others, the slowest first.
 
-    A group is repeats of one measurement, a launch each host's time in it, in any unit; only times of one
-    launch are compared with each other. If no host differs from the others, at most the share ``alarms`` of
-    all labs has a host named: such a one has to be slow in more launches, and by more, than any host would be
-    if within each launch the times belonged to other hosts. It has to be slower by ``matters``, too. Then
-    the others are looked at without it.
+    A group holds the repeats of one measurement; a launch holds the time of each host, in any unit. Only times
+    of one launch are compared. If no host differs, at most the share ``alpha`` of labs has a straggler: the host
+    has to be slow in more launches, and by more, than any host would be if the times within each launch were
+    handed out anew. It also has to be slower by ``matters``. It is then left out, and the rest are tested again.
     """
-    found: list[Laggard] = []
+    slow: list[Straggler] = []
     while True:
-        slowest = slowest_of(groups)
-        if slowest is None or slowest.slower.mid < 1 + matters or slowest.slower.low <= 1:
-            return found
+        candidate = slowest(groups)
+        if candidate is None or candidate.slower.mid < 1 + matters or candidate.slower.low <= 1:
+            return slow
         hosts = {host for group in groups for launch in group for host in launch}
-        if slowest.launches < needed(len(hosts), alarms=alarms) or _chance(groups, slowest.host) > alarms:
-            return found
-        found.append(slowest)
+        needed = launches_needed(len(hosts), alpha=alpha)
+        if candidate.launches < needed or _chance(groups, candidate.host) > alpha:
+            return slow
+        slow.append(candidate)
         groups = [
-            [{host: time for host, time in launch.items() if host != slowest.host} for launch in group]
+            [{host: time for host, time in launch.items() if host != candidate.host} for launch in group]
             for group in groups
         ]
 
 
-def slowest_of(groups: Sequence[Sequence[Launch]]) -> Laggard | None:
-    """Return the host with the largest median, be it by chance; None where no two can be compared."""
+def slowest(groups: Sequence[Sequence[Launch]]) -> Straggler | None:
+    """Return the host with the largest median, be it by chance; None without two hosts to compare."""
     quotients: dict[str, list[float]] = {}
     for group in groups:
         for launch in group:
@@ -67,16 +67,16 @@ def slowest_of(groups: Sequence[Sequence[Launch]]) -> Laggard | None:
     if not quotients:
         return None
     host = max(quotients, key=lambda name: statistics.median(quotients[name]))
-    return Laggard(host, interval.median(quotients[host]), len(quotients[host]))
+    return Straggler(host, interval.median(quotients[host]), len(quotients[host]))
 
 
-def needed(hosts: int, *, alarms: float = ALARMS) -> int:
-    """Return how many launches of that many hosts can carry a name.
+def launches_needed(hosts: int, *, alpha: float = ALPHA) -> int:
+    """Return how many launches of that many hosts it takes to name a straggler.
 
-    One host is the slowest of k in all n launches by chance in k^(1-n) of labs. That has to be half of
-    ``alarms``, as the chance is counted in draws.
+    By chance, one host is the slowest of k in all n launches in k^(1-n) of labs. That has to be at most half
+    of ``alpha``, because the chance is estimated from draws.
     """
-    return 1 + math.ceil(math.log(2 / alarms) / math.log(hosts))
+    return 1 + math.ceil(math.log(2 / alpha) / math.log(hosts))
 
 
 def _excess(launch: Launch) -> dict[str, float]:
@@ -91,7 +91,7 @@ def _excess(launch: Launch) -> dict[str, float]:
 
 
 def _chance(groups: Sequence[Sequence[Launch]], host: str) -> float:
-    """Return how often some host would stand out as ``host`` does if the times had other owners."""
+    """Return how often any host would stand out as much if the times of a launch were handed out anew."""
     excesses = [[excess for launch in group if (excess := _excess(launch))] for group in groups]
     hosts = sorted({name for group in excesses for excess in group for name in excess})
     draw = np.random.default_rng(0)
