@@ -19,8 +19,8 @@ Status = Literal["regression", "undecided", "better", "fine", "new"]
 class Result:
     """What became of a configuration; ``row`` is None where only one side has it.
 
-    A regression is slower, or always succeeded before and fails now. Undecided means too few repeats, or none.
-    Fine is the rest: no significant difference.
+    A regression is slower, or always succeeded before and fails now. Undecided means too few repeats. Fine
+    is the rest: no significant difference.
     """
 
     status: Status

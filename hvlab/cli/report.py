@@ -69,7 +69,7 @@ def command(
     written = write(run_data, output.absolute(), output_format=chosen, lang=lang)
     if not written.spoken:
         click.echo(
-            "the plots are labelled in English: no font with Chinese glyphs is installed (try fonts-noto-cjk)",
+            "the plots are labelled in English: no Chinese font is installed (try fonts-noto-cjk)",
             err=True,
         )
     click.echo(written.path)

@@ -31,9 +31,10 @@ class Matches:
 def match(a: Measurements, b: Measurements) -> Matches:
     """Return the configurations of two runs side by side.
 
-    They match where everything that was asked for is equal. Between runs without a common host, the number of
-    hosts counts instead of their names. Where a run was imported, the launcher and the parameters that only
-    one run records do not count. A case that failed before its first size matches every size of the other run.
+    They match where everything that was asked for is equal. Between runs without a common host, the number
+    of hosts counts instead of their names. Where a run was imported, the launcher and the parameters that
+    only one run records do not count. A case that failed before its first size matches every size of the
+    other run.
     """
     left, right = _keyed(a, b), _keyed(b, a)
     candidates = [

@@ -57,7 +57,7 @@ class Sweep:
 
 
 def topologies(configuration: Configuration) -> tuple[Topology, ...]:
-    """Return what a configuration tells about: several ranks on each of several hosts are a mixture, and none."""
+    """Return the topologies of a configuration; several ranks on each of several hosts have none."""
     if configuration.ranks == 1:
         return TOPOLOGIES
     if len(configuration.hosts) == 1:

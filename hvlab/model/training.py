@@ -45,8 +45,8 @@ class Step:
 class Training:
     """A workload on one backend and topology, measured alike but for the number of ranks.
 
-    ``params`` are those of the configurations but ``scaling``; ``steps`` are sorted by ranks. ``base`` is the step
-    at one rank: of this backend, or else of the program without Horovod (``serial_base``).
+    ``params`` are those of the configurations but ``scaling``; ``steps`` are sorted by ranks. ``base`` is
+    the step at one rank: of this backend, or else of the program without Horovod (``serial_base``).
     """
 
     workload: str

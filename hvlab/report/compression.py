@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hvlab.report import labels, spread
@@ -245,11 +245,12 @@ def _change(configuration: Configuration, repeats: Repeats, one: CompressionStud
     """
     if configuration.backend == "serial" or (configuration.get("compression") or "none") == "none":
         return None
+    place = (configuration.backend, configuration.hosts, configuration.slots)
     whole = next(
         (
             other.values.get("accuracy", {})
             for base, other in one.rows
-            if base.backend == configuration.backend and base.hosts == configuration.hosts and base.slots == configuration.slots
+            if (base.backend, base.hosts, base.slots) == place
             and (base.get("compression") or "none") == "none"
         ),
         {},

@@ -161,7 +161,7 @@ def _commands(files: _Files) -> tuple[Command, ...]:
 
 
 def _command(line: str, seeds: Mapping[str, str]) -> Command:
-    """Return the command of these cases, with the case name or the seed filled in where it is the only one."""
+    """Return the command of these cases; a case name or seed that is the only one is filled in."""
     if len(seeds) == 1:
         line = line.replace(_SHARED, next(iter(seeds)))
     if len(set(seeds.values())) == 1:

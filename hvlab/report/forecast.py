@@ -235,7 +235,7 @@ def _refused(refused: Sequence[NoPrediction]) -> Table:
     names = labels.Labels((one.training.workload, one.training.params) for one in refused)
     groups: dict[tuple[str, str, str], list[NoPrediction]] = {}
     for one in refused:
-        key = (one.training.backend, one.training.topology, one.reason.text)
+        key = (one.training.backend, one.training.topology, str(one.reason))
         groups.setdefault(key, []).append(one)
     columns = (
         Column(Say("scaling.backend")),

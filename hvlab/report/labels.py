@@ -1,4 +1,4 @@
-"""What configurations are called in a report: workloads with what sets them apart, backends, numbers of ranks."""
+"""What a report calls configurations: workloads, backends, numbers of servers and ranks."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def study(name: Value, kind: str) -> Say:
 
 
 class Labels:
-    """Names of groups of configurations: the workload, and the parameters that are not the same in all groups."""
+    """Names of groups of configurations: the workload, and the parameters that differ between groups."""
 
     def __init__(self, groups: Iterable[tuple[str, Params]]) -> None:
         values_by_name: dict[str, dict[str, set[Param]]] = {}

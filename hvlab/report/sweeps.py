@@ -33,7 +33,7 @@ _TICK_STEP = 4
 
 @dataclass(frozen=True)
 class SweepGroup:
-    """A collective with its parameters; for each backend and layout (hosts, slots) the configuration of each size."""
+    """A collective with its parameters; ``lines`` has the repeats of each size by backend and layout."""
 
     workload: str
     params: labels.Params

@@ -50,8 +50,8 @@ class Configuration:
 class Repeats:
     """The repeats of one configuration: for each metric, the value of each repeat that succeeded.
 
-    ``hosts`` holds, for each host, the metrics of that host alone. ``errors`` and ``skipped`` say why a repeat
-    has no figures.
+    ``hosts`` holds, for each host, the metrics of that host alone. ``errors`` and ``skipped`` say why a
+    repeat has no figures.
     """
 
     values: dict[str, dict[int, float]] = field(default_factory=dict)

@@ -50,9 +50,9 @@ class CurvePoint:
 class Curve:
     """One training over one backend at growing numbers of ranks, the fewest first.
 
-    ``params`` are without ``scaling``. ``base`` is the configuration of one rank that speed-ups are over: of the
-    same backend, else one that differs only in how data are sent, else one process without Horovod; None where
-    none of them was measured.
+    ``params`` are without ``scaling``. ``base`` is the configuration of one rank that speed-ups are over:
+    of the same backend, else one that differs only in how data are sent, else one process without Horovod;
+    None where none of them was measured.
     """
 
     workload: str

@@ -46,9 +46,9 @@ def check_hosts(
 ) -> list[HostCheck]:
     """Return a check of the hosts for each kind of data that the run has.
 
-    ``compute`` compares what the ranks of each host computed in the same training, ``each`` the cases of every
-    host alone, ``pairs`` those of the first host with each other host, so that the first is not compared. If
-    no host differs, at most the share ``alpha`` of runs has a straggler; see
+    ``compute`` compares what the ranks of each host computed in the same training, ``each`` the cases of
+    every host alone, ``pairs`` those of the first host with each other host, so that the first is not
+    compared. If no host differs, at most the share ``alpha`` of runs has a straggler; see
     :func:`hvlab.statistics.straggler.stragglers`.
     """
     readers: Mapping[Source, Callable[[Mapping[Configuration, Repeats]], _Launches]] = {

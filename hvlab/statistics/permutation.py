@@ -25,15 +25,15 @@ _A_SPREAD = 2
 def chances(a: Floats, b: Floats, *, floor: float) -> Floats:
     """Return for each column how often chance alone would show as large a difference in any column.
 
-    ``a`` and ``b`` hold a row for each repeat and a column for each pair compared; NaN is a repeat without a
-    figure. Columns with a chance of at most 1 % hold a false alarm in at most 1 % of comparisons, however many
-    columns there are and however they depend on one another: the step-down maximum of Westfall and Young
-    (1993), which is Holm's method with the dependence taken from the data. It is exact for any noise that is
-    alike on both sides, because repeats could then be swapped.
+    ``a`` and ``b`` hold a row for each repeat and a column for each pair compared; NaN is a repeat without
+    a figure. Columns with a chance of at most 1 % hold a false alarm in at most 1 % of comparisons, however
+    many columns there are and however they depend on one another: the step-down maximum of Westfall and
+    Young (1993), which is Holm's method with the dependence taken from the data. It is exact for any noise
+    that is alike on both sides, because repeats could then be swapped.
 
-    The statistic is Student's with pooled variance, on values clipped at 1.5 robust standard deviations of the
-    column. ``floor`` is added to the standard deviation, so that a spread that is small by chance does not make
-    a large statistic (Tusher 2001).
+    The statistic is Student's with pooled variance, on values clipped at 1.5 robust standard deviations of
+    the column. ``floor`` is added to the standard deviation, so that a spread that is small by chance does
+    not make a large statistic (Tusher 2001).
     """
     values, known = _fenced(np.vstack((a, b)))
     statistic = _statistics(labellings(len(a), len(b)), values, known, floor)

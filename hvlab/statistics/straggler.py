@@ -36,10 +36,11 @@ def stragglers(
 ) -> list[Straggler]:
     """Return the hosts that are slower than the others, the slowest first.
 
-    A group holds the repeats of one measurement; a launch holds the time of each host, in any unit. Only times
-    of one launch are compared. If no host differs, at most the share ``alpha`` of labs has a straggler: the host
-    has to be slow in more launches, and by more, than any host would be if the times within each launch were
-    handed out anew. It also has to be slower by ``matters``. It is then left out, and the rest are tested again.
+    A group holds the repeats of one measurement; a launch holds the time of each host, in any unit. Only
+    times of one launch are compared. If no host differs, at most the share ``alpha`` of labs has a
+    straggler: the host has to be slow in more launches, and by more, than any host would be if the times
+    within each launch were handed out anew. It also has to be slower by ``matters``. It is then left out,
+    and the rest are tested again.
     """
     slow: list[Straggler] = []
     while True:

@@ -32,10 +32,10 @@ class Pair:
 class Verdict:
     """How A stands to B. ``faster`` is better, be the figure a time, a throughput or an accuracy.
 
-    ``same`` means equal within what matters, ``unclear`` not distinguishable. ``ratio`` is A's median over B's
-    with its 95 % interval, None where a side has no figure above zero. ``reason`` is what the kind rests on.
-    ``needed`` is how many repeats of each it takes where there are too few, else 0. ``chance`` is how often
-    noise alone would show as much anywhere in the comparison.
+    ``same`` means equal within what matters, ``unclear`` not distinguishable. ``ratio`` is A's median over
+    B's with its 95 % interval, None where a side has no figure above zero. ``reason`` is what the kind
+    rests on. ``needed`` is how many repeats of each it takes where there are too few, else 0. ``chance`` is
+    how often noise alone would show as much anywhere in the comparison.
     """
 
     kind: Kind
@@ -48,8 +48,8 @@ class Verdict:
 def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alpha: float = ALPHA) -> list[Verdict]:
     """Return the verdict on each pair; all pairs are one family of tests.
 
-    Figures come from independent launches and are compared by their logarithms. ``faster`` and ``slower`` take
-    all of these:
+    Figures come from independent launches and are compared by their logarithms. ``faster`` and ``slower``
+    take all of these:
 
     - the chance by :func:`hvlab.statistics.permutation.chances` is at most ``alpha``: if nothing differs, at
       most that share of families holds any such verdict, for any noise that is alike on both sides;

@@ -7,13 +7,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hvlab.model.costs import Cost
+from hvlab.model.explanation import Explanation
 from hvlab.model.fit import Fit, fit
 from hvlab.model.sweep import Sweep, SweepPoint
+from hvlab.report.reasons import reason
+from hvlab.report.words import load
 from hvlab.results.configurations import Configuration, Repeats
 
 SIZES = tuple(1024 * 4**power for power in range(9))
 RING = Cost("allreduce", "ring", 20e-6, 1e-9, 1e-3)
 SWEPT = {"dtype": "float32", "op": "sum", "device": "cpu"}
+
+
+def phrase(explanation: Explanation) -> str:
+    """An explanation as a report says it."""
+    return load("en").say(reason(explanation)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def measured(**metrics: Iterable[float]) -> Repeats:

@@ -93,7 +93,7 @@ def test_configurations_are_matched_and_judged():
 def test_too_few_repeats_are_said():
     found = compare(measured(repeated(3)), measured(repeated(3, factor=2)))
     assert kinds(found) == ["too_few", "too_few"]
-    assert rows.why(found.rows[0]) == "3 runs each: repeat 5 times for a verdict"
+    assert rows.why(found.rows[0]) == "3 repeats each, a verdict needs 5"
 
 
 def test_configurations_of_one_run_are_listed():
@@ -151,7 +151,7 @@ def test_a_metric_that_only_some_configurations_have():
     found = compare(measured(records), measured(records), metric="accuracy")
     assert [row.configuration.workload for row in found.rows] == ["mnist"]
     assert [configuration.workload for configuration in found.without] == ["allreduce", "allreduce"]
-    assert "2 configurations of both have no such metric." in rows.notes(found)
+    assert "2 configurations of both lack that metric." in rows.notes(found)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_labs_that_share_no_host_are_matched_by_count():
     found = compare(measured(a), measured(b, lab="u"))
     assert [row.configuration.hosts for row in found.rows] == [("n1", "n2")] * 2 + [("n1",)] * 2
     assert {configuration.hosts for configuration in found.only_b} == {("m3",)}
-    assert "configurations are matched by the number of hosts" in found.differences[1]
+    assert "matched by the number of hosts" in found.differences[1]
 
 
 def test_hosts_have_to_be_the_same_within_a_lab():
@@ -224,14 +224,14 @@ def test_a_case_that_failed_in_both_runs_is_a_row():
     bad = measured(repeated(2, make=launch, workload="mnist", error="rank 1 died"))
     (row,) = compare(bad, bad).rows
     assert (row.metric, row.verdict.kind) == ("step_time", "too_few")
-    assert rows.why(row) == ("0 runs each: repeat 5 times for a verdict; 2 of 2 failed in both: rank 1 died")
+    assert rows.why(row) == ("0 repeats each, a verdict needs 5; 2 of 2 failed in both: rank 1 died")
 
 
 def test_the_words_say_that_repeats_share_their_hour():
     found = compare(measured(repeated(5)), measured(repeated(5, factor=2)))
     told = rows.notes(found)
     assert told[0] == "2 configurations: A is faster or better in 2."
-    assert told[-1].startswith("The repeats of one run share the state of their hour")
+    assert told[-1].startswith("The repeats of one run share the conditions of their hour")
 
 
 @pytest.fixture
@@ -273,8 +273,8 @@ def test_the_command_prints_csv(store, capsys):
     printed = capsys.readouterr()
     found = list(csv.DictReader(io.StringIO(printed.out)))
     assert [row["A is"] for row in found] == ["too few", "too few"]
-    assert "5 and 3 runs: repeat 5 times" in found[0]["why"]
-    assert "share the state of their hour" in printed.err
+    assert "5 and 3 repeats, a verdict needs 5" in found[0]["why"]
+    assert "share the conditions of their hour" in printed.err
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,9 @@ def test_the_table_above_holds_every_algorithm():
     assert [row[:2] for row in marks[0].args[1]] == ALGORITHMS
 
 
-@pytest.mark.parametrize("count", [3, 5, 6, 7, 1023])
-def test_a_tree_of_any_number_has_the_rounds_of_the_next_power_of_two(count):
-    assert shape("allreduce", "tree", count).messages == math.ceil(math.log2(count))
+def test_a_tree_of_any_number_has_the_rounds_of_the_next_power_of_two():
+    for count in (3, 5, 6, 7, 1023):
+        assert shape("allreduce", "tree", count).messages == math.ceil(math.log2(count))
 
 
 def test_a_ring_of_known_terms():

@@ -13,7 +13,7 @@ from hvlab.model.prediction import NoPrediction, Prediction
 from hvlab.model.step import BACKWARD
 from hvlab.model.training import trainings
 from hvlab.results.configurations import Configuration, Repeats
-from tests.unit.synthetic import RING, fitted, swept, trained
+from tests.unit.synthetic import RING, fitted, phrase, swept, trained
 
 BYTES = 4e6
 TREE = Cost("allreduce", "tree", 20e-6, 1e-9, 1e-3)
@@ -94,7 +94,7 @@ def test_a_scaling_not_measured_takes_what_is_hidden_from_the_other():
     assert strong.hidden == pytest.approx(0.5)
     assert strong.check is None
     borrowed = [warning for warning in strong.warnings if warning.key == "hidden_borrowed"]
-    assert borrowed[0].text == "how much is hidden was measured with weak scaling"
+    assert phrase(borrowed[0]) == "how much communication is hidden was measured with weak scaling"
 
 
 def test_what_a_rank_does_besides_compute_stays():
@@ -249,7 +249,7 @@ def test_what_cannot_be_predicted_says_why(configurations, why):
     found = predictions(configurations, fits(swept(RING)))
     assert {one.reason.key for one in found if isinstance(one, NoPrediction)} == {why}
     assert len(found) == 4
-    assert all(one.reason.text for one in found)
+    assert all(phrase(one.reason) for one in found)
 
 
 def test_nothing_is_predicted_from_nothing():
@@ -327,3 +327,4 @@ def test_everything_of_a_lab_comes_through():
     assert isinstance(measured, Prediction)
     assert abs(measured.check.error) < 0.1
     assert isinstance(measured.fit, Fit)
+    assert all(phrase(warning) for warning in (*measured.warnings, *measured.fit.warnings))

@@ -88,7 +88,7 @@ def test_wrong_options_are_usage(small, capsys):
     assert report("--lang", "de") == 2
     assert report("--format", "docx") == 2
     assert report("--fill", "x.md", "--format", "pdf") == 2
-    assert "leave --format and --output out" in capsys.readouterr().err
+    assert "leave out --format and --output" in capsys.readouterr().err
 
 
 def page(path):
@@ -106,7 +106,7 @@ def test_an_empty_run_has_a_report_that_says_so(results):
     assert report("--output", results / "x.html") == 0
     text = page(results / "x.html")
     assert "The run has no figures." in text
-    assert "2 of 2 cases were not reached" in text
+    assert "2 of 2 cases are pending" in text
     assert "interrupted" in text
     assert "No case was started." in text
     assert report("--output", results / "x.md") == 0
@@ -120,7 +120,7 @@ def test_a_run_with_failures_only_has_no_figures_and_every_reason(results):
     runs.store(results, maker)
     assert report("--output", results / "x.html") == 0
     text = page(results / "x.html")
-    assert "0 of 4 cases went well, 4 failed." in text
+    assert "0 of 4 cases succeeded, 4 failed." in text
     assert "the sums were wrong" in text
     assert "rank 2 is lost" in text
     assert "MPI 3 1 – – – – – – 0 / 2" in text
@@ -132,7 +132,7 @@ def test_an_interrupted_run_tells_what_it_lacks(results):
     maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1]))
     runs.store(results, maker, state="interrupted", pending=["mnist-mpi-2x1-r1"])
     assert report("--output", results / "x.html") == 0
-    assert "The run did not come to its end: 1 of 2 cases were not reached." in page(results / "x.html")
+    assert "The run did not finish: 1 of 2 cases are pending." in page(results / "x.html")
 
 
 def test_one_repeat_makes_a_report(results):
@@ -140,7 +140,7 @@ def test_one_repeat_makes_a_report(results):
     assert report("--output", results / "x.html") == 0
     text = page(results / "x.html")
     assert "1 / 1" in text
-    assert "too few repeats: 5 of each would do" in text
+    assert "too few repeats: 5 each needed" in text
 
 
 def test_without_a_browser_a_pdf_is_refused_and_nothing_is_written(small, tmp_path, monkeypatch, capsys):

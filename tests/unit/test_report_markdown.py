@@ -52,7 +52,7 @@ def test_no_part_of_the_document_is_left_out():
 
 def test_what_repeats_is_left_out_below():
     rows = (("a", "x"), ("a", "y"), ("b", "y"))
-    found = markdown.configurations(Table("k", "c", (Column("1"), Column("2")), rows, merged=1), ENGLISH)
+    found = markdown.cells(Table("k", "c", (Column("1"), Column("2")), rows, merged=1), ENGLISH)
     assert found == [["a", "x"], ["", "y"], ["b", "y"]]
 
 

@@ -123,10 +123,9 @@ def test_a_figure_is_what_plotly_takes():
     assert not made_of["layout"]["showlegend"]
 
 
-@pytest.mark.parametrize("found", PLOTS, ids=lambda found: found.key)
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_every_figure_is_json_without_nan(found, lang):
-    json.dumps(figures.figure(found, load(lang)), allow_nan=False)
+def test_every_figure_is_json_without_nan():
+    for found in PLOTS:
+        json.dumps([figures.figure(found, load(lang)) for lang in ("en", "zh")], allow_nan=False)
 
 
 @pytest.mark.parametrize("name", ["lab7", "lab4"])
