@@ -1,6 +1,6 @@
 """How trainings scale, where they lose time, and which host holds them back. Pure.
 
-In: configurations with their repeats (`hvlab.results.configurations.gather`). Out: curves of speed-up and efficiency and the
+In: configurations with their repeats. Out: curves of speed-up and efficiency, and the
 slow-down inside and between hosts (`curves`, read it first), stragglers (`hosts`).
 """
 
