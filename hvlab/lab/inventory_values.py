@@ -1,4 +1,4 @@
-"""The values of those variables that hvlab itself reads, each evaluated by Ansible's own templating.
+"""The variables that hvlab itself reads, evaluated by Ansible's own templating.
 
 All others stay as they are written: they may call lookups, or need facts that only a play has.
 """
@@ -20,7 +20,7 @@ READ = LAB_VARIABLES | {
     *("ansible_ssh_common_args", "ansible_ssh_extra_args", "lab_user_name", "lab_user_home"),
     *("horovod_variants", "horovod_prefix", "openmpi_prefix", "workloads_dir"),
 }
-# What a role shall install asks for nothing where it depends on what a play finds out, as `__` names do.
+# A role's version or method counts as a wish; one that is made of `__` names hands on what a play chose.
 _OPTIONAL = re.compile(r"(nvidia_driver|cuda|cudnn|nccl|openmpi|horovod)_(version|method)")
 _HANDED_ON = re.compile(r"\b__\w")
 _FACTS = ("ansible_facts", "ansible_local")
@@ -29,9 +29,9 @@ _FACTS = ("ansible_facts", "ansible_local")
 def evaluated(
     variables: Mapping[str, Any], loader: DataLoader, below: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a host's variables with those that hvlab reads evaluated, and why some of them cannot be.
+    """Return a host's variables, those that hvlab reads evaluated; and the reason for each that cannot be.
 
-    ``below`` holds the project's own variables, which any of the host's outranks. Facts play no part, so that
+    ``below`` holds the project's own variables, which the host's outrank. Facts play no part, so that
     a version that was chosen is never taken for one that is asked for.
     """
     everything = {name: value for name, value in {**(below or {}), **variables}.items() if name not in _FACTS}
