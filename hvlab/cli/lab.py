@@ -91,7 +91,10 @@ def status(inventory: Path, output_format: str) -> None:
 @click.argument("host")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:
-    """Log in to a virtual host as root, or run a command there and return its exit code."""
+    """Log in to a virtual host as root, or run a command there and return its exit code.
+
+    Several words reach the host as they are; one word alone is a line for the shell there.
+    """
     argv = virtual.ssh_argv(make_plan(load(inventory)), host, words)
     os.execvpe(argv[0], argv, {**os.environ, "PATH": PATH})  # noqa: S606
 

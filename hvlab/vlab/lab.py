@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -121,7 +122,7 @@ def _status(node: Node, pids: list[int]) -> NodeStatus:
 
 
 def ssh_argv(plan: Plan, host: str, command: tuple[str, ...]) -> list[str]:
-    """Return the ssh command that logs in to a node as root, strictly.
+    """Return the ssh command that logs in to a node as root, strictly, and runs ``command`` there.
 
     Raises UsageError for a host that is not a virtual one, UnreachableError for one that is not up.
     """
@@ -142,4 +143,6 @@ def ssh_argv(plan: Plan, host: str, command: tuple[str, ...]) -> list[str]:
     options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]
     argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]
     argv += [word for option in options for word in ("-o", option)]
-    return [*argv, f"root@{node.address}", *command]
+    # ssh joins its words with spaces, and the shell there splits them anew. One word alone is a line for it.
+    line = command if len(command) <= 1 else (shlex.join(command),)
+    return [*argv, f"root@{node.address}", *line]

@@ -1,6 +1,7 @@
 """What a call wants of the lab, and what is refused before anything is changed."""
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hvlab.errors import UsageError
 from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
+from hvlab.vlab import lab as virtual
 from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.plan import check_machine, make_plan
 
@@ -96,3 +98,21 @@ def test_an_image_is_named_after_all_that_goes_into_it():
     assert len({image.key(one) for one in [config, *others]}) == len(others) + 1
     assert image.key(config) == image.key(replace(config))
     assert image.key(config).startswith("bookworm-")
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (("printf", "<%s>", "a  b", "$HOME", "it's"), "<a  b><$HOME><it's>"),
+        (("echo one; echo two",), "one\ntwo\n"),
+    ],
+)
+def test_a_command_reaches_the_host_as_typed(tmp_path, monkeypatch, command, printed):
+    (tmp_path / "ssh").mkdir()
+    (tmp_path / "ssh/id_ed25519").touch()
+    monkeypatch.setattr(virtual.ready, "listens", lambda node: True)
+    argv = virtual.ssh_argv(replace(make_plan(lab(*THREE)), runtime=tmp_path), "n1", command)
+    words = argv[argv.index("root@198.18.0.11") + 1 :]
+    # What ssh and the host's sshd do with the words.
+    done = subprocess.run(["sh", "-c", " ".join(words)], capture_output=True, text=True, check=True)
+    assert done.stdout == printed

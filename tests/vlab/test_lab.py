@@ -88,11 +88,11 @@ def state(inventory):
 def seconds(inventory, sender, receiver, megabytes):
     """Return how long a node needs to send so much to another."""
     plan = make_plan(load(Path(inventory)))
-    argv = ssh_argv(plan, receiver, ("python3", "-c", f"'{LISTEN}'"))
+    argv = ssh_argv(plan, receiver, ("python3", "-c", LISTEN))
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout.readline() == "listening\n"
         address = next(node.address for node in plan.nodes if node.name == receiver)
-        return float(on(inventory, sender, "python3", "-c", f"'{SEND}'", address, str(megabytes)))
+        return float(on(inventory, sender, "python3", "-c", SEND, address, str(megabytes)))
 
 
 def leftovers():
@@ -146,6 +146,7 @@ def test_another_release_is_refused_while_the_lab_stands(lab):
 
 def test_ssh_gives_the_exit_code_and_checks_the_host_key(lab, tmp_path):
     assert hvlab("ssh", "-i", lab, "n1", "--", "exit 7").returncode == 7
+    assert on(lab, "n1", "sh", "-c", 'echo "a  b" $0', "$HOME") == "a  b $HOME\n"
     assert on(lab, "n1", "hostname") == "n1\n"
     first, second = (RUNTIME / "ssh/known_hosts").read_text().splitlines()
     wrong = tmp_path / "known_hosts"
