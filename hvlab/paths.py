@@ -9,14 +9,15 @@ from hvlab.errors import UsageError
 
 
 def project_dir() -> Path:
-    """Return the clone hvlab runs from (playbooks, roles and templates lie there)."""
-    root = Path(__file__).resolve().parent.parent
-    if not (root / "site.yml").is_file():
-        raise UsageError(
-            f"hvlab is installed in {root}, but its playbooks are not there",
-            remedy="run hvlab from a clone of the repository: `make install` there",
-        )
-    return root
+    """Return where playbooks, roles and templates lie: in the clone, or where hvlab was installed to."""
+    package = Path(__file__).resolve().parent
+    for root in (package / "_project", package.parent):
+        if (root / "site.yml").is_file():
+            return root
+    raise UsageError(
+        f"hvlab is installed in {package}, but its playbooks are not there",
+        remedy="install it again: `pip install .` in a clone of the repository",
+    )
 
 
 def _base(variable: str, xdg: str, default: str) -> Path:

@@ -91,7 +91,8 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     """
     if not path.exists():
         raise InventoryError(
-            f"there is no inventory at {path}", remedy="give it with -i, or see inventory/lab for an example"
+            f"there is no inventory at {path}",
+            remedy=f"give yours with -i; examples to copy are in {project_dir() / 'inventory'}",
         )
     source = path.absolute()
     found = file_problems(source)
