@@ -55,6 +55,9 @@ def _table(checks: list[verify.Check]) -> None:
         wrong = sum(check.wrong for check in own)
         table.add_row(host, str(len(own)), str(passed), str(wrong), str(skipped))
     Console().print(table)
+    partial = [check for check in checks if check.outcome == "passed" and check.seen]
+    for note in dict.fromkeys(f"{check.role}: {check.seen}" for check in partial):
+        click.echo(f"\n{note}")
     for check in checks:
         if check.wrong:
             click.echo(f"\n{check.host}  {check.role}: {check.check} ({check.outcome})\n  seen: {check.seen}")

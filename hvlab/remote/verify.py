@@ -22,7 +22,8 @@ class Check:
     """One check on one host.
 
     ``outcome`` is ``passed``, ``failed``, ``skipped``, ``unreachable`` (the host did not answer) or
-    ``error`` (the check itself broke). ``seen`` and ``remedy`` are empty where it passed.
+    ``error`` (the check itself broke). Where it passed, ``remedy`` is empty, and
+    ``seen`` too unless the check looked at a part only.
     """
 
     host: str

@@ -55,6 +55,7 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
     """Every chosen host with its answers to all that the chosen checks ask."""
     inventory = request.config.stash[INVENTORY]
     everywhere = {name: str(inventory.wanted(name).get("ansible_host", name)) for name in inventory.names()}
+    names = list(everywhere)
     modules = {item.module: None for item in request.session.items if hasattr(item.module, "asks")}
     hosts = testinfra.get_hosts(
         request.config.option.hosts.split(","), ansible_inventory=request.config.option.ansible_inventory
@@ -62,7 +63,8 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
     plain = []
     for host in hosts:
         name = host.backend.get_hostname()
-        peers = {peer: address for peer, address in everywhere.items() if peer != name}
+        place = names.index(name)
+        peers = {peer: everywhere[peer] for peer in names[place + 1 :] + names[:place]}
         plain.append((Node(name, host, inventory.wanted(name), peers), {}))
     pairs, silent = [], {}
     for found in lab.ask_all(plain).values():
@@ -111,12 +113,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     function = (
         item.name.removeprefix("test_").replace(f"ansible://{host}", "").replace("[-", "[").replace("[]", "")
     )
+    properties = dict(item.user_properties)
     line = {
         "host": host,
         "role": item.module.__name__.rpartition("test_")[2],  # type: ignore[attr-defined]
         "check": function.replace("_", " "),
         "outcome": _outcome(report, error),
-        "seen": error.seen if isinstance(error, WrongNodeError) else str(error or ""),
+        "seen": error.seen if isinstance(error, WrongNodeError) else str(error or properties.get("seen", "")),
         "remedy": error.remedy if isinstance(error, WrongNodeError) else "",
     }
     with Path(path).open("a", encoding="utf-8") as file:

@@ -59,9 +59,14 @@ def run(
     env: dict[str, str] | None = None,
     timeout: int = 20,
     alone: bool = False,
+    queue: str | None = None,
 ) -> Question:
-    """Ask for what a command says. ``timeout`` is in seconds; ``alone``: not beside other commands."""
-    return {"run": argv, "user": user, "env": env or {}, "timeout": timeout, "alone": alone}
+    """Ask for what a command says.
+
+    ``timeout`` is in seconds; ``alone``: not beside other commands; ``queue``: not beside those of that name.
+    """
+    limits = {"timeout": timeout, "alone": alone, "queue": queue}
+    return {"run": argv, "user": user, "env": env or {}, **limits}
 
 
 def read(pattern: str) -> Question:
@@ -135,7 +140,10 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Node:
-    """One host: what it should be (``wanted``) and what it answered (``answers``)."""
+    """One host: what it should be (``wanted``) and what it answered (``answers``).
+
+    ``peers`` are the other hosts and their addresses, from the next one in the inventory round to the last.
+    """
 
     name: str
     host: testinfra.host.Host

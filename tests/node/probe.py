@@ -3,12 +3,13 @@
 Its one argument is a JSON object of questions by name; it prints a JSON object of answers by name.
 A question is one of
 
-    {"run": [argv], "user": name or null, "env": {}, "timeout": seconds}
+    {"run": [argv], "user": name or null, "env": {}, "timeout": seconds, "queue": name or null}
         -> {"rc", "out", "err"}; rc is 124 when it ran too long and 127 when there is no such program
     {"read": glob}  -> {path: text}
     {"stat": glob}  -> {path: {"mode": "0644", "owner", "group", "link": target or null}}
 
-Commands run side by side, except those with "alone": true, which run after the others, one by one.
+Commands run side by side, except that those of one queue run one after another, and those with "alone": true
+after all others, one by one.
 """
 
 import concurrent.futures
@@ -94,7 +95,7 @@ def main():
     """Answer the questions."""
     questions = json.loads(sys.argv[1])
     answers = {}
-    together = {}
+    queues = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
         for name, question in questions.items():
             if "read" in question:
@@ -102,9 +103,9 @@ def main():
             elif "stat" in question:
                 answers[name] = stat(question["stat"])
             elif not question.get("alone"):
-                together[name] = pool.submit(run, question)
-    for name, future in together.items():
-        answers[name] = future.result()
+                queues.setdefault(question.get("queue") or f"only {name}", []).append(name)
+        for queue in pool.map(lambda names: {name: run(questions[name]) for name in names}, queues.values()):
+            answers.update(queue)
     for name, question in questions.items():
         if question.get("alone"):
             answers[name] = run(question)
