@@ -75,7 +75,9 @@ def measure(nodes: int, *, cold: bool) -> Timing:
     """Boot, provision twice, take down."""
     with tempfile.TemporaryDirectory(prefix="hvlab-bench-") as name:
         lab = inventory(Path(name), nodes)
-        environment = os.environ | ({"HVLAB_CACHE": f"{name}/cache"} if cold else {})
+        environment = os.environ | (
+            {"HVLAB_CACHE": f"{name}/cache", "HVLAB_IMAGES": f"{name}/images"} if cold else {}
+        )
         hvlab = [sys.executable, "-m", "hvlab", "lab"]
         site = [str(PROGRAMS / "ansible-playbook"), "site.yml", "-i", str(lab)]
         try:

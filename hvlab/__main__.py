@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from hvlab import sudo
+
 
 def main() -> None:
     """Run the command line; say what to do when hvlab's own packages are missing."""
+    sudo.spare_home()
     try:
         from hvlab.cli import run  # noqa: PLC0415 - the import is what is being tried
     except ModuleNotFoundError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hvlab import sudo
 from hvlab.errors import UsageError
 
 
@@ -29,8 +30,19 @@ def _base(variable: str, xdg: str, default: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return what can be made again: images, sources, wheels, packs (``HVLAB_CACHE``)."""
+    """Return what can be made again: sources, wheels, packs, data sets (``HVLAB_CACHE``)."""
     return _base("HVLAB_CACHE", "XDG_CACHE_HOME", ".cache")
+
+
+def images_dir() -> Path:
+    """Return where the virtual hosts' base images lie (``HVLAB_IMAGES``).
+
+    They are made of root's files, so under sudo they do not lie in the caller's cache.
+    """
+    chosen = os.environ.get("HVLAB_IMAGES")
+    if chosen:
+        return Path(chosen).expanduser().resolve()
+    return Path("/var/cache/hvlab/images") if sudo.caller() else cache_dir() / "images"
 
 
 def trust_dir(lab: str) -> Path:

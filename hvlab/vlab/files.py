@@ -25,23 +25,6 @@ def link(path: Path, target: str) -> None:
     path.symlink_to(target)
 
 
-def make_dir(path: Path, *, personal: bool = False) -> Path:
-    """Make a directory and its parents; ``personal`` ones belong to the person who called sudo."""
-    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
-    for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
-        if personal:
-            hand_over(directory)
-    return path
-
-
-def hand_over(path: Path) -> None:
-    """Under sudo, give a file to the person who called it; without sudo do nothing."""
-    user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
-    if user and group and os.geteuid() == 0:
-        os.chown(path, int(user), int(group), follow_symlinks=False)
-
-
 @contextmanager
 def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a directory for oneself, making it when it is missing; ``waiting`` is called when it is held.

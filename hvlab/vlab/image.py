@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hvlab.errors import HvlabError
-from hvlab.paths import cache_dir
+from hvlab.paths import images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
 from hvlab.vlab.controller import ImageConfig
-from hvlab.vlab.files import discard, link, locked, make_dir, write
+from hvlab.vlab.files import discard, link, locked, write
 
 RECIPE = 1
 PACKAGES = (
@@ -52,7 +52,8 @@ def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
 
     Raises HvlabError with the end of mmdebstrap's output.
     """
-    images = make_dir(cache_dir() / "images", personal=True)
+    images = images_dir()
+    images.mkdir(parents=True, exist_ok=True)
     image = images / key(config)
     if image.is_dir():
         return image
@@ -158,5 +159,5 @@ def check_path(image: Path) -> None:
     if set(str(image)) & set(",:\\"):
         raise HvlabError(
             f"the image cannot be mounted from {image}: a comma, colon or backslash in its path",
-            remedy="set HVLAB_CACHE to a plain path",
+            remedy="set HVLAB_IMAGES to a plain path",
         )

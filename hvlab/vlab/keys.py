@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hvlab.sudo import hand_over
 from hvlab.vlab.command import run
-from hvlab.vlab.files import hand_over
 
 LOGIN_KEY = "id_ed25519"
 

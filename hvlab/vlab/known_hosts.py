@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from hvlab.vlab.files import hand_over, write
+from hvlab.sudo import hand_over
+from hvlab.vlab.files import write
 from hvlab.vlab.node import Node
 
 FILE = "known_hosts"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.lab.inventory import load
-from hvlab.paths import cache_dir, lab_runtime_dir
+from hvlab.paths import images_dir, lab_runtime_dir
 from hvlab.vlab import controller, network, reality
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import make_plan
@@ -55,8 +55,8 @@ def inventory(tmp_path_factory):
     (directory / "hosts.yml").write_text(json.dumps({"all": {"children": {"virtual": {"hosts": hosts}}}}))
     variables = {"lab_name": LAB, "lab_network": "198.18.250.0/24", "lab_interface": "host0", "lab_slots": 2}
     (directory / "group_vars/all/lab.yml").write_text(json.dumps(variables))
-    before = {name: os.environ.get(name) for name in ("HVLAB_DATA", "HVLAB_CACHE")}
-    os.environ["HVLAB_CACHE"] = str(cache_dir())
+    before = {name: os.environ.get(name) for name in ("HVLAB_DATA", "HVLAB_IMAGES")}
+    os.environ["HVLAB_IMAGES"] = str(images_dir())
     os.environ["HVLAB_DATA"] = str(tmp_path_factory.mktemp("data"))
     yield str(directory)
     hvlab("down", "-i", str(directory))
@@ -243,7 +243,7 @@ def test_up_goes_on_after_a_killed_up(inventory, number):
 
 
 def test_a_killed_image_build_leaves_no_process_and_is_made_again(inventory, tmp_path, monkeypatch):
-    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HVLAB_IMAGES", str(tmp_path))
     assert killed_after(inventory, "running apt-get update", signal.SIGKILL) == -signal.SIGKILL
     deadline = time.monotonic() + 5
     while (left := [pid for pid in reality._pids() if str(tmp_path).encode() in _argv(pid)]) and (
@@ -251,7 +251,7 @@ def test_a_killed_image_build_leaves_no_process_and_is_made_again(inventory, tmp
     ):
         time.sleep(0.1)
     assert left == []
-    assert not [path for path in (tmp_path / "images").iterdir() if not path.name.startswith(".building-")]
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".building-")]
     assert hvlab("down", "-i", inventory).returncode == 0
     assert leftovers() == []
 

@@ -1,0 +1,128 @@
+"""The README's commands as a plain user with sudo: they work, and leave nothing in the home to root."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvlab.paths import cache_dir
+from tests.contract import tree
+
+NAME = "hvlab-tester"
+SUDOERS = Path("/etc/sudoers.d/hvlab-tester")
+# Where packages come from, on a machine that is told so in its environment.
+INHERITED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|.*CERT.*|.*CA_BUNDLE")
+AS_ROOT = 'sudo -E env PATH="$PATH" HOME="$HOME" '
+COLD = bool(os.environ.get("HVLAB_TEST_COLD"))
+slow = pytest.mark.skipif(not os.environ.get("HVLAB_TEST_SLOW"), reason="takes minutes: `make test-user`")
+
+
+class User:
+    """Someone who has sudo, and a clone of this project in an otherwise empty home."""
+
+    def __init__(self, home, images):
+        self.home = home
+        self.clone = home / "hvlab"
+        self.environment = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
+        self.environment |= {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "USER": NAME}
+        self.environment |= {"LANG": "C.UTF-8", **({"HVLAB_IMAGES": str(images)} if COLD else {})}
+
+    def run(self, script, expect=0):
+        """Run lines of bash in the clone, the first failure ending them."""
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        argv = [
+            "runuser",
+            "-u",
+            NAME,
+            "--",
+            "env",
+            "-i",
+            *variables,
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            script,
+        ]
+        done = subprocess.run(
+            argv,
+            cwd=self.clone,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=3000,
+        )
+        assert done.returncode == expect, (
+            f"{script}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        )
+        return done.stdout
+
+    def roots(self):
+        """Return what belongs to root in the home."""
+        argv = ["find", str(self.home), "-user", "root"]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def remove():
+    # ssh keeps its connections open for a while.
+    subprocess.run(["pkill", "-KILL", "--uid", NAME], check=False, capture_output=True)
+    subprocess.run(["userdel", "--force", "--remove", NAME], check=False, capture_output=True)
+    SUDOERS.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory):
+    assert shutil.which("sudo"), "sudo is missing; `make vlab` installs it"
+    remove()
+    subprocess.run(["useradd", "--create-home", "--user-group", "--shell", "/bin/bash", NAME], check=True)
+    try:
+        SUDOERS.write_text(f"{NAME} ALL=(ALL) NOPASSWD: ALL\n")
+        SUDOERS.chmod(0o440)
+        home = Path(f"~{NAME}").expanduser()
+        user = User(home, tmp_path_factory.mktemp("images"))
+        for path in tree.files():
+            target = user.clone / path.relative_to(tree.ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target, follow_symlinks=False)
+        # A lab of its own, on a network of its own.
+        for path in (user.clone / "inventory/lab").rglob("*.yml"):
+            text = path.read_text().replace("198.18.0.", "198.18.249.")
+            path.write_text(re.sub(r"^lab_name: lab$", "lab_name: vuser", text, flags=re.MULTILINE))
+        if not COLD:
+            for part in ("packs", "sources", "wheels", "datasets"):
+                if (cache_dir() / part).is_dir():
+                    shutil.copytree(cache_dir() / part, home / ".cache/hvlab" / part)
+        subprocess.run(["chown", "-R", f"{NAME}:", home], check=True)
+        yield user
+        lab = [sys.executable, "-m", "hvlab", "lab", "down", "-i", str(user.clone / "inventory/lab")]
+        subprocess.run(lab, cwd=tree.ROOT, check=True, capture_output=True)
+    finally:
+        remove()
+
+
+def test_a_lab_of_sudo_leaves_nothing_to_root(user):
+    # This Python, which has what hvlab needs, on the user's clone.
+    python = f"{AS_ROOT} PYTHONPATH=$PWD {{}} {sys.executable} -m hvlab lab"
+    for seconds in (0.7, 2, 4):
+        user.run(f"{python.format(f'timeout --signal=KILL {seconds}')} up || true")
+        assert user.roots() == []
+    user.run(f"{python.format('')} up")
+    user.run(f"{python.format('')} down")
+    assert user.roots() == []
+
+
+@slow
+def test_the_demo_and_every_step_of_the_readme(user):
+    assert "The lab is still up" in user.run("make demo")
+    assert user.roots() == []
+    steps = (user.clone / "README.md").read_text().partition("## Step by step")[2]
+    script = steps.partition("```sh\n")[2].partition("```")[0]
+    assert script.count("hvlab lab ") == 2
+    user.run(script.replace("hvlab lab ", f"{AS_ROOT} hvlab lab "))
+    user.run("make clean")
+    assert user.roots() == []
