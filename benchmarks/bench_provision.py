@@ -64,7 +64,7 @@ def inventory(folder: Path, nodes: int) -> Path:
     subprocess.run(["cp", "-r", str(source), str(target)], check=True)
     hosts = {f"b{i}": {"ansible_host": f"198.18.{200 + nodes}.{10 + i}"} for i in range(1, nodes + 1)}
     (target / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"virtual": {"hosts": hosts}}}}))
-    lab = target / "group_vars/all/lab.yml"
+    lab = target / "group_vars/all.yml"
     values = yaml.safe_load(lab.read_text())
     values |= {"lab_name": f"bench{nodes}", "lab_network": f"198.18.{200 + nodes}.0/24"}
     lab.write_text(yaml.safe_dump(values))

@@ -12,15 +12,9 @@ from typing import Any
 
 import yaml
 
-# What a lab may wish for: each is a version or the first part of one (lab_backend: a backend's name).
-WISHES = frozenset(
-    f"lab_{name}"
-    for name in (
-        *("driver", "cuda", "cudnn", "nccl", "openmpi", "python"),
-        *("gcc", "torch", "tensorflow", "horovod", "backend"),
-    )
-)
-LAB_VARIABLES = WISHES | {
+from hvlab.lab.pin_variables import PINS
+
+LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus")
 }
 _SAME_EVERYWHERE = ("lab_name", "lab_network", "lab_interface")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hvlab.lab.pin_variables import METHODS
 from hvlab.resolver import versions
 from hvlab.resolver.entries import Catalogue, System
 from hvlab.resolver.facts import Gpu, Host, capability_of, supported, system_of
-from hvlab.resolver.pins import METHODS, Pin
+from hvlab.resolver.pins import Pin
 
 SHOWN = 3
 # PyTorch has no wheels for others.
@@ -80,7 +81,7 @@ def group(lab: Sequence[Wanted], catalogue: Catalogue) -> tuple[list[Group], lis
         if found or system is None:
             refused.append(found or Refused(host.name, "its system is unknown", "leave it out"))
             continue
-        methods = {name: wanted.methods.get(name, allowed[0]) for name, (_, allowed) in METHODS.items()}
+        methods = {name: wanted.methods.get(name, allowed[0]) for name, allowed in METHODS.items()}
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         like = replace(host, name="", kernel=None, gpus=gpus)
         key = (like, system.name, gpus, wanted.pins, tuple(sorted(methods.items())), wanted.pythons)

@@ -134,7 +134,7 @@ def _system_limits(made: Built, facts: Facts, number: int, group: Group) -> Iter
         yield Limit(
             ("openmpi", None),
             lambda c: c.version == version,
-            lambda _: f"{where} itself has Open MPI {version or 'not at all'} (openmpi_method: distro)",
+            lambda _: f"{where} itself has Open MPI {version or 'not at all'} (lab_openmpi_method: distro)",
             assumed,
         )
     if not group.gpus:
@@ -185,14 +185,12 @@ def _offers(name: str, group: Group) -> Callable[[Candidate], bool]:
 def _no_cuda(made: Built, group: Group, where: str, gone: Sequence[Candidate]) -> str:
     missing = listed(gone, made.catalogue.cuda)
     if group.methods["cuda"] == "distro":
-        return (
-            f"{where} itself has CUDA {group.system.distro.get('cuda') or 'not at all'} (cuda_method: distro)"
-        )
+        own = group.system.distro.get("cuda") or "not at all"
+        return f"{where} itself has CUDA {own} (lab_cuda_method: distro)"
     if group.methods["cuda"] == "wheel":
         has = versions.spans(made.catalogue.cuda_wheels, made.catalogue.cuda)
-        return (
-            f"there are no wheels of a whole toolkit for CUDA {missing}, only for {has} (cuda_method: wheel)"
-        )
+        wheels = f"there are no wheels of a whole toolkit for CUDA {missing}, only for {has}"
+        return f"{wheels} (lab_cuda_method: wheel)"
     if group.host.architecture not in group.system.repository:
         return f"NVIDIA's repository for {where} has nothing for {group.host.architecture}"
     has = versions.spans(group.system.cuda, made.catalogue.cuda)
@@ -222,7 +220,7 @@ def _driver_limits(made: Built, facts: Facts, number: int, group: Group) -> Iter
     if method == "none":
         value = f"driver {installed}" if installed else "no driver"
         where = facts.hosts("driver", value)
-        hint = "nvidia_driver_method is none"
+        hint = "lab_driver_method is none"
         yield Limit(
             ("driver", number),
             lambda c: c.version == (installed or "none"),

@@ -187,7 +187,7 @@ def _remedy(built: Built, changes: Sequence[Change]) -> Remedy:
             texts.append(f"without {names(change.hosts)}")
             without += change.hosts
         elif change.kind == "method":
-            texts.append(f"with nvidia_driver_method {change.method} on {names(change.hosts)}")
+            texts.append(f"with lab_driver_method {change.method} on {names(change.hosts)}")
         elif change.kind == "driver":
             chosen = search(built.problem, Scope(only=only)) or {}
             number = next(n for n, g in enumerate(built.groups) if set(g.hosts) & set(change.hosts))

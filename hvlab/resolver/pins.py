@@ -9,25 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.errors import UsageError
+from hvlab.lab.pin_variables import (
+    COMPONENTS,
+    METHOD_PINS,
+    METHODS,
+    OLDER_METHOD_PINS,
+    OLDER_VERSION_PINS,
+    VERSION_PINS,
+    plain,
+)
 from hvlab.resolver import versions
 
 BACKENDS = ("nccl", "mpi", "gloo", "ccl")
 FRAMEWORKS = ("torch", "tensorflow")
-# Component -> the inventory's variables that may wish for it.
-VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "driver": ("lab_driver", "nvidia_driver_version"),
-    "cuda": ("lab_cuda", "cuda_version"),
-    "cudnn": ("lab_cudnn", "cudnn_version"),
-    "nccl": ("lab_nccl", "nccl_version"),
-    "openmpi": ("lab_openmpi", "openmpi_version"),
-    "python": ("lab_python",),
-    "gcc": ("lab_gcc",),
-    "torch": ("lab_torch",),
-    "tensorflow": ("lab_tensorflow",),
-    "horovod": ("lab_horovod", "horovod_version"),
-    "backend": ("lab_backend",),
-}
-NAMES = tuple(VARIABLES)
+NAMES = COMPONENTS
 TITLES: Mapping[str, str] = {
     "driver": "driver",
     "cuda": "CUDA",
@@ -40,14 +35,6 @@ TITLES: Mapping[str, str] = {
     "tensorflow": "TensorFlow",
     "horovod": "Horovod",
     "backend": "backend",
-}
-# How components get onto a host, the default first. auto: the repository, else the distribution.
-METHODS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "driver": ("nvidia_driver_method", ("repo", "local_repo", "runfile", "distro", "elrepo", "none")),
-    "cuda": ("cuda_method", ("auto", "repo", "runfile", "distro", "wheel", "none")),
-    "cudnn": ("cudnn_method", ("repo", "wheel", "distro", "none")),
-    "nccl": ("nccl_method", ("repo", "wheel", "distro", "none")),
-    "openmpi": ("openmpi_method", ("source", "distro")),
 }
 _VERSION = re.compile(r"\d+(\.\d+)*([-+][0-9A-Za-z.+~-]+)?")
 _LAST_STRICT = 10
@@ -102,7 +89,7 @@ class Pin:
 def parse(text: str) -> Pin:
     """Return the wish ``NAME=VERSION``. Raises UsageError for an unknown name or a malformed version."""
     name, equals, value = (part.strip() for part in text.partition("="))
-    if name not in VARIABLES:
+    if name not in NAMES:
         near = difflib.get_close_matches(name.lower(), NAMES, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
@@ -131,9 +118,9 @@ _EXAMPLES = {
 def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
     """Return the wishes among a host's raw variables; a template is none."""
     found = []
-    for name, variable in ((name, variable) for name, those in VARIABLES.items() for variable in those):
+    for name, variable in (*VERSION_PINS.items(), *OLDER_VERSION_PINS.items()):
         value = variables.get(variable)
-        if value is None or isinstance(value, list | dict) or "{{" in str(value) or not str(value).strip():
+        if not plain(value):
             continue
         if isinstance(value, float) and name in _ZEROS_COUNT:
             where, quoted = f"{host}: {variable}", f'{variable}: "{value}"'
@@ -147,13 +134,19 @@ def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
 def methods_of(host: str, variables: Mapping[str, Any]) -> dict[str, str]:
     """Return how each component gets onto a host, from its raw variables."""
     found = {}
-    for name, (variable, allowed) in METHODS.items():
-        value = variables.get(variable)
-        if value is None or "{{" in str(value):
-            value = allowed[0]
-        if value not in allowed:
-            raise UsageError(f"{host}: {variable} is {value!r}", remedy=f"it can be {', '.join(allowed)}")
-        found[name] = str(value)
+    for name, allowed in METHODS.items():
+        given = {
+            variable: str(variables[variable])
+            for variable in (METHOD_PINS[name], OLDER_METHOD_PINS[name])
+            if plain(variables.get(variable))
+        }
+        for variable, value in given.items():
+            if value not in allowed:
+                raise UsageError(f"{host}: {variable} is {value!r}", remedy=f"it can be {', '.join(allowed)}")
+        if len(set(given.values())) > 1:
+            both = " and ".join(f"{variable} is {value}" for variable, value in given.items())
+            raise UsageError(f"{host}: {both}", remedy=f"keep {METHOD_PINS[name]} alone")
+        found[name] = next(iter(given.values()), allowed[0])
     return found
 
 

@@ -30,7 +30,7 @@ def _absent(name: str, about: About) -> str:
     if not about.group.gpus:
         return "no GPU"
     if name == "driver":
-        return "its GPUs are told, not seen, and nvidia_driver_method is none"
+        return "its GPUs are told, not seen, and lab_driver_method is none"
     return f"no {TITLES[name]} fits, and nothing here needs it"
 
 
@@ -77,7 +77,7 @@ def _nccl(about: About) -> str:
 
 def _openmpi(about: About) -> str:
     if about.group.methods["openmpi"] == "distro":
-        return f"what {about.group.title} has (openmpi_method: distro)"
+        return f"what {about.group.title} has (lab_openmpi_method: distro)"
     default = about.catalogue.defaults.get("openmpi")
     return (
         "the default; the same on all hosts" if about.found["openmpi"] == default else "the same on all hosts"

@@ -51,6 +51,7 @@ def _of_group(solution: Solution, number: int, group: Group) -> dict[str, Any]:
     methods = packages.methods(group, cuda) if group.gpus else dict.fromkeys(GPU_PARTS)
     if kept:
         methods["driver"] = "none"
+    methods["openmpi"] = group.methods["openmpi"]
     return {
         "system": {
             "name": system.name,

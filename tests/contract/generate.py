@@ -52,8 +52,11 @@ def roles_page() -> str:
     """docs/roles.md: every role and every variable of it."""
     parts = [
         "# The roles and their variables",
-        "Written by `make docs` from `roles/*/meta/argument_specs.yml`.",
+        "Written by `make docs` from `roles/*/meta/argument_specs.yml`. An inventory can set each variable, "
+        "for all hosts, a group or one host. *wired*: `group_vars/all.yml` sets it, from the versions chosen "
+        "for the host or from another role.",
     ]
+    wired = tree.load(tree.ROOT / "group_vars/all.yml")
     for role in tree.ROLES:
         specs = tree.specs(role)
         parts.append(f"## {role}\n\n{_text(specs.get('short_description', ''))}")
@@ -65,6 +68,7 @@ def roles_page() -> str:
             if option.get("choices"):
                 kind = " ".join(str(choice) for choice in option["choices"])
             default = "required" if option.get("required") else _default(tree.defaults(role).get(name))
+            default = "*wired*" if name in wired else default
             rows.append(f"| `{name}` | {kind} | {default} | {_text(option.get('description', ''))} |")
         if rows:
             parts.append("\n".join(["| variable | type | default | what |", "|---|---|---|---|", *rows]))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hvlab.lab.pin_variables import METHODS, OLDER_METHOD_PINS
 from tests.contract import tree
 
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -74,7 +75,23 @@ def test_reads_no_other_role(role: str) -> None:
         if path.is_file() and path.suffix in (".yml", ".j2"):
             seen = foreign & set(re.findall(r"\b[a-z]\w+\b", path.read_text(encoding="utf-8")))
             where = path.relative_to(tree.ROOT)
-            assert not seen, f"{where} reads {sorted(seen)}: wire them in group_vars/all/stack.yml"
+            assert not seen, f"{where} reads {sorted(seen)}: wire them in group_vars/all.yml"
+            assert "hvlab_stacks" not in path.read_text(encoding="utf-8"), f"{where} reads past the wiring"
+
+
+def test_only_role_variables_are_wired() -> None:
+    known = {name for role in tree.ROLES for name in tree.options(role)}
+    assert (
+        not {name for name in tree.load(tree.ROOT / "group_vars/all.yml") if not name.startswith("__")}
+        - known
+    )
+
+
+def test_each_pinned_method_is_one_of_its_role() -> None:
+    for component, allowed in METHODS.items():
+        variable = OLDER_METHOD_PINS[component]
+        role = variable.removesuffix("_method")
+        assert set(allowed) - {"auto"} == set(tree.options(role)[variable]["choices"])
 
 
 @each_role

@@ -9,9 +9,9 @@ import stat
 from tests.contract import tree
 
 TOP = {
-    "playbooks", "roles", "inventory", "hvlab", "templates", "tests", "ansible.cfg", "setup.py", "site.yml",
-    "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "docs",
-    "benchmarks", "requirements", ".ci", ".gitignore", ".yamllint", ".ansible-lint",
+    "playbooks", "roles", "group_vars", "inventory", "hvlab", "templates", "tests", "ansible.cfg", "setup.py",
+    "site.yml", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
+    "docs", "benchmarks", "requirements", ".ci", ".gitignore", ".yamllint", ".ansible-lint",
 }  # fmt: skip
 # Joined here, so that this file does not hold what it looks for.
 FORBIDDEN = {
@@ -93,7 +93,11 @@ def test_programs_are_executable() -> None:
         assert program == executable, f"{place}: a first line #! and mode +x go together"
 
 
-def test_every_inventory_wires_the_roles_alike() -> None:
-    wirings = sorted((tree.ROOT / "inventory").glob("*/group_vars/all/roles.yml"))
-    assert len(wirings) == len(list((tree.ROOT / "inventory").iterdir()))
-    assert len({path.read_text(encoding="utf-8") for path in wirings}) == 1
+def test_an_inventory_is_its_hosts_and_one_file_of_variables() -> None:
+    for folder in (tree.ROOT / "inventory").iterdir():
+        files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert files == {"hosts.yml", "group_vars/all.yml"}
+
+
+def test_every_playbook_gets_the_wiring() -> None:
+    assert (tree.ROOT / "playbooks/group_vars").resolve() == tree.ROOT / "group_vars"

@@ -5,6 +5,7 @@ A check asserts with ``node.expect``; its message names the host, what was seen 
 
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -100,13 +101,22 @@ class Wanted(Mapping[str, Any]):
         return len(self._values)
 
 
+def becomes_root(connection: Mapping[str, Any]) -> bool:
+    """Whether a play with ``become: true`` goes through sudo: Ansible leaves it out for root itself."""
+    local = str(connection.get("ansible_connection", "")).endswith("local")
+    return bool(connection.get("ansible_user", getpass.getuser() if local else None) != "root")
+
+
 class Inventory:
     """An Ansible inventory, read by Ansible itself."""
 
     def __init__(self, source: str) -> None:
         self._loader = DataLoader()
+        self._loader.set_basedir(str(ROOT))
         self._manager = InventoryManager(loader=self._loader, sources=[source])
         self._variables = VariableManager(loader=self._loader, inventory=self._manager)
+        # The wiring beside site.yml counts.
+        self._variables.safe_basedir = True
         self.source = source
 
     @cached_property
@@ -131,7 +141,8 @@ class Inventory:
         hostvars = {}
         for name in self.names():
             wanted = self.wanted(name)
-            hostvars[name] = {key: wanted[key] for key in CONNECTION if key in wanted}
+            given = {key: wanted[key] for key in CONNECTION if key in wanted}
+            hostvars[name] = {"ansible_become": becomes_root(given), **given}
         AnsibleRunner.get_runner(self.source).inventory = {
             "_meta": {"hostvars": hostvars},
             "all": {"hosts": self.names()},

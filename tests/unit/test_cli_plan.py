@@ -165,7 +165,7 @@ def test_a_named_inventory_has_to_be_in_the_facts(recorded, inventory, capsys):
 
 def test_the_usual_inventory_counts_by_name_only(recorded, inventory, capsys, monkeypatch):
     monkeypatch.setenv(
-        "ANSIBLE_INVENTORY", inventory(["n1", "other"], lab_openmpi="4.1.6", nvidia_driver_method="none")
+        "ANSIBLE_INVENTORY", inventory(["n1", "other"], lab_openmpi="4.1.6", lab_driver_method="none")
     )
     assert run(["plan", "--facts", recorded, "--format", "json"]) == 0
     hosts = json.loads(capsys.readouterr().out)["hosts"]

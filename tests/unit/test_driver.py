@@ -129,9 +129,8 @@ def test_a_container_takes_only_none():
 
 def test_a_method_the_system_does_not_have():
     wish = replace(WISH, method="elrepo", methods=("repo", "none"))
-    assert (
-        "there is no method elrepo for Debian 12.5 -> set nvidia_driver_method to one of repo, none"
-        in told(make(), wish)
+    assert "there is no method elrepo for Debian 12.5 -> set lab_driver_method to one of repo, none" in told(
+        make(), wish
     )
 
 

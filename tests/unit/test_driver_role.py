@@ -33,18 +33,3 @@ def filled(file, name, **known):
 def test_headers_are_of_the_running_kernels_package(file, kernel, package):
     [headers] = filled(file, "__nvidia_driver_headers", nvidia_driver_kernel=kernel)
     assert headers == {"name": package, "version": None}
-
-
-@pytest.mark.parametrize(
-    ("facts", "wanted"),
-    [
-        ({}, False),
-        ({"hvlab_stacks": {"n1": {"driver_wanted": "595"}}}, False),
-        ({"hvlab_stacks": {"n2": {"fabric_manager": True}}}, False),
-        ({"hvlab_stacks": {"n1": {"fabric_manager": True}}}, True),
-    ],
-)
-def test_the_fabric_of_the_gpus_is_in_the_wish(facts, wanted):
-    text = yaml.safe_load((VARS / "main.yml").read_text("utf-8"))["__nvidia_driver_wish"]["fabric"]
-    known = {"ansible_facts": facts, "inventory_hostname": "n1"}
-    assert Templar(loader=DataLoader(), variables=known).template(trusted(text)) is wanted

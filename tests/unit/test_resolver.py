@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.errors import UsageError
+from hvlab.lab.pin_variables import METHODS
 from hvlab.resolver import Plan, Refusal, Wanted, facts, pins, plan, rules, versions
 from hvlab.resolver.built import ONE_CUDA
 from hvlab.resolver.catalogue import FOLDER, CatalogueError, build, load
@@ -120,8 +121,18 @@ def test_wishes_of_the_inventory():
         pins.of_host("n1", {"lab_python": 3.10})
     with pytest.raises(UsageError, match="lab_cudnn is the number"):
         pins.of_host("n1", {"lab_cudnn": 9.10})
-    with pytest.raises(UsageError, match="n1: cuda_method is 'apt'"):
-        pins.methods_of("n1", {"cuda_method": "apt"})
+    with pytest.raises(UsageError, match="n1: lab_cuda_method is 'apt'"):
+        pins.methods_of("n1", {"lab_cuda_method": "apt"})
+
+
+def test_an_older_name_of_a_pin_is_still_read():
+    assert pins.methods_of("n1", {"openmpi_method": "distro", "cuda_method": "{{ x }}"}) == {
+        **{name: allowed[0] for name, allowed in METHODS.items()},
+        "openmpi": "distro",
+    }
+    both = {"lab_cuda_method": "wheel", "cuda_method": "repo"}
+    with pytest.raises(UsageError, match="lab_cuda_method is wheel and cuda_method is repo"):
+        pins.methods_of("n1", both)
 
 
 @pytest.mark.parametrize(
@@ -309,15 +320,15 @@ def test_wishes_of_one_host_and_of_all():
 
 def test_no_driver_and_none_wanted():
     host = lab("n1")[0].host
-    refused = plan([wanted(host, {"nvidia_driver_method": "none"})])
+    refused = plan([wanted(host, {"lab_driver_method": "none"})])
     assert isinstance(refused, Refusal)
-    assert refused.message.startswith("n1 has no driver, and nvidia_driver_method is none; with driver 595")
-    declared = plan([wanted(host, {"nvidia_driver_method": "none", "lab_gpus": [A100]})])
+    assert refused.message.startswith("n1 has no driver, and lab_driver_method is none; with driver 595")
+    declared = plan([wanted(host, {"lab_driver_method": "none", "lab_gpus": [A100]})])
     assert isinstance(declared, Plan)
     assert declared.hosts["n1"]["versions"]["driver"] is None
     assert any("told, not seen" in note for note in declared.hosts["n1"]["notes"])
     kept = lab("n1", driver="535.104.05")[0].host
-    fixed = plan([wanted(kept, {"nvidia_driver_method": "none"})], [pins.parse("cuda=13.0")])
+    fixed = plan([wanted(kept, {"lab_driver_method": "none"})], [pins.parse("cuda=13.0")])
     assert isinstance(fixed, Refusal)
     assert "driver 535.104.05 on n1 is too old for CUDA 13.0, which needs 580.65.06 or newer" in fixed.message
     assert fixed.nearest[0].text.startswith("with CUDA 12")
@@ -329,8 +340,8 @@ def test_a_toolkit_of_wheels_without_a_driver():
         "lab_driver": "580",
         "lab_cuda": "13.0",
         "lab_torch": "2.12.1",
-        "nvidia_driver_method": "none",
-        **dict.fromkeys(["cuda_method", "cudnn_method", "nccl_method"], "wheel"),
+        "lab_driver_method": "none",
+        **dict.fromkeys(["lab_cuda_method", "lab_cudnn_method", "lab_nccl_method"], "wheel"),
     }
     host = facts.from_file(
         {"n1": {"distribution": "Debian", "distribution_version": "12", "python": "3.11"}}

@@ -85,4 +85,4 @@ def test_a_malformed_wish_fails_with_what_to_write(action):
     assert "n1: lab_cuda: new: 'new' is not a version" in result["msg"]
     assert "what to do: write it as cuda=12.4" in result["msg"]
     with pytest.raises(UsageError):
-        hvlab_resolve.lab(task_vars(cuda_method="apt"), None)
+        hvlab_resolve.lab(task_vars(lab_cuda_method="apt"), None)

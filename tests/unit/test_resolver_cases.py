@@ -70,7 +70,7 @@ def test_what_is_offered_works(case):
         ]
         kept = [pin for pin in case.get("pins", ()) if parse(pin).name not in dropped and pin not in gone]
         hosts = {name: facts for name, facts in case["hosts"].items() if name not in remedy.without}
-        method = re.search(r"nvidia_driver_method (\w+)", remedy.text)
+        method = re.search(r"lab_driver_method (\w+)", remedy.text)
         methods = dict.fromkeys(hosts, method[1]) if method else {}
         again = resolved({"hosts": hosts, "pins": [*kept, *remedy.pins], "methods": methods})
         assert isinstance(again, Plan), (remedy.text, again.message)

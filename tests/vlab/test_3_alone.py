@@ -10,7 +10,7 @@ import pytest
 
 from tests.vlab.labs import PROJECT
 
-PARTS = ("hvlab", "playbooks", "roles", "templates", "inventory", "tests")
+PARTS = ("hvlab", "playbooks", "roles", "group_vars", "templates", "inventory", "tests")
 FILES = ("site.yml", "ansible.cfg", "pyproject.toml")
 PROGRAM = "#!/root/venv/bin/python\nfrom ansible.cli.{} import main\nmain()\n"
 BARE = "unset SSH_AUTH_SOCK; cd /root/project && PATH=/root/venv/bin:$PATH ANSIBLE_HOME=/root/.ansible"

@@ -54,7 +54,7 @@ def inventory(tmp_path_factory):
     hosts = {f"n{number}": {"ansible_host": f"198.18.250.1{number}"} for number in (1, 2)}
     (directory / "hosts.yml").write_text(json.dumps({"all": {"children": {"virtual": {"hosts": hosts}}}}))
     variables = {"lab_name": LAB, "lab_network": "198.18.250.0/24", "lab_interface": "host0", "lab_slots": 2}
-    (directory / "group_vars/all/lab.yml").write_text(json.dumps(variables))
+    (directory / "group_vars/all.yml").write_text(json.dumps(variables))
     before = {name: os.environ.get(name) for name in ("HVLAB_DATA", "HVLAB_IMAGES")}
     os.environ["HVLAB_IMAGES"] = str(images_dir())
     os.environ["HVLAB_DATA"] = str(tmp_path_factory.mktemp("data"))

@@ -1,15 +1,17 @@
-"""Judge the inventory itself, before any host is contacted."""
+"""Check the inventory itself, before any host is contacted."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_inventory import DOCUMENTATION
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_rules import not_evaluated, problems
+from hvlab.lab.inventory_older import WIRING, copied_wiring, older_pins
+from hvlab.lab.inventory_rules import Problem, not_evaluated, problems
 from hvlab.lab.inventory_values import evaluated
 from hvlab.paths import project_dir
 from hvlab.provision.arguments import arguments
@@ -28,14 +30,37 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         arguments(self, DOCUMENTATION)
         variables = task_vars or {}
         groups, hostvars = variables["groups"], variables["hostvars"]
-        sources = [Path(source) for source in variables.get("ansible_inventory_sources") or ()]
-        wrong = [problem for source in sources if source.exists() for problem in file_problems(source)]
+        listed = [Path(source) for source in variables.get("ansible_inventory_sources") or ()]
+        sources = [source for source in listed if source.exists()]
+        wrong = wiring_problems(variables, constants.VARIABLE_PRECEDENCE)
+        wrong += [problem for source in sources for problem in file_problems(source)]
         everyone = {}
         for name in groups["all"]:
             everyone[name], failures = evaluated(hostvars.raw_get(name), self._loader)
             wrong += not_evaluated(name, failures)
         wrong += problems(everyone, groups, project_dir() / "roles")
-        if not wrong:
-            return result
-        head = "the inventory cannot be used; no host was contacted."
-        return result | {"failed": True, "msg": head, "problems": report(wrong)}
+        if wrong:
+            head = "the inventory cannot be used; no host was contacted."
+            return result | {"failed": True, "msg": head, "problems": report(wrong)}
+        advice = [problem for source in sources for problem in copied_wiring(source, project_dir())]
+        advice += older_pins(everyone)
+        return result | ({"warnings": [f"the inventory:\n{report(advice)}"]} if advice else {})
+
+
+def wiring_problems(variables: dict[str, Any], precedence: list[str]) -> list[Problem]:
+    """Return a problem where the project's wiring is not in force, or would outrank the inventory."""
+    config = f"set ANSIBLE_CONFIG={project_dir() / 'ansible.cfg'}"
+    if "__stack" not in variables:
+        seen = f"{WIRING} of the project is not read, because the playbook lies in another folder"
+        return [
+            Problem(
+                "playbook",
+                seen,
+                "run site.yml or one of playbooks/, or put a link to group_vars beside yours",
+            )
+        ]
+    if precedence.index("all_plugins_play") > precedence.index("all_inventory"):
+        return [
+            Problem("ansible.cfg", "its `precedence` lets the project's wiring outrank the inventory", config)
+        ]
+    return []

@@ -28,7 +28,7 @@ def obstacles(host: Host, wish: Wish, *, installing: bool, touched: Iterable[str
         system = f"{host.facts.get('distribution')} {host.facts.get('distribution_version')}"
         yield (
             f"there is no method {wish.method} for {system}",
-            f"set nvidia_driver_method to one of {', '.join(wish.methods)}",
+            f"set lab_driver_method to one of {', '.join(wish.methods)}",
         )
         return
     if wish.method == "none":
@@ -38,7 +38,7 @@ def obstacles(host: Host, wish: Wish, *, installing: bool, touched: Iterable[str
         yield (
             "it is a container, which runs its host's kernel and driver; "
             f"method {wish.method} cannot work there",
-            "install the driver on the machine below it and set nvidia_driver_method: none here, "
+            "install the driver on the machine below it and set lab_driver_method: none here, "
             "or nvidia_driver_load: never where an image is being made",
         )
         return
@@ -67,10 +67,10 @@ def _missing_driver(host: Host, wish: Wish) -> Iterator[Finding]:
     count = len(host.own("gpus", []))
     yield (
         f"it has {count} NVIDIA GPU{'s' if count > 1 else ''} and no driver is loaded, "
-        "but nvidia_driver_method is none",
+        "but lab_driver_method is none",
         "install the driver on the machine below the container"
         if inside
-        else "set nvidia_driver_method, to repo for one",
+        else "set lab_driver_method, to repo for one",
     )
 
 
@@ -137,7 +137,7 @@ def _in_the_way(host: Host, wish: Wish) -> Iterator[Finding]:
         yield (
             f"a driver is installed from packages ({', '.join(old[:4])}{', ...' if old[4:] else ''}), "
             "and the runfile would write over it",
-            "set nvidia_driver_remove_old: true, or nvidia_driver_method: repo",
+            "set nvidia_driver_remove_old: true, or lab_driver_method: repo",
         )
     if wish.method in PACKAGED and host.seen.get("uninstaller") and not wish.remove_old:
         yield (

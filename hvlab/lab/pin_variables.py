@@ -1,0 +1,37 @@
+"""The inventory's pins: which variable asks for which component, and the older names that are still read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+COMPONENTS = (
+    *("driver", "cuda", "cudnn", "nccl", "openmpi", "python"),
+    *("gcc", "torch", "tensorflow", "horovod", "backend"),
+)
+# How components get onto a host, the default first. auto: the repository, else the distribution.
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "driver": ("repo", "local_repo", "runfile", "distro", "elrepo", "none"),
+    "cuda": ("auto", "repo", "runfile", "distro", "wheel", "none"),
+    "cudnn": ("repo", "wheel", "distro", "none"),
+    "nccl": ("repo", "wheel", "none"),
+    "openmpi": ("source", "distro"),
+}
+VERSION_PINS: Mapping[str, str] = {name: f"lab_{name}" for name in COMPONENTS}
+METHOD_PINS: Mapping[str, str] = {name: f"lab_{name}_method" for name in METHODS}
+PINS = frozenset((*VERSION_PINS.values(), *METHOD_PINS.values()))
+# Role variables that were pins, too, before pins were lab_* only. Given as plain values, they still are.
+OLDER_VERSION_PINS: Mapping[str, str] = {
+    "driver": "nvidia_driver_version",
+    **{name: f"{name}_version" for name in ("cuda", "cudnn", "nccl", "openmpi", "horovod")},
+}
+OLDER_METHOD_PINS: Mapping[str, str] = {
+    "driver": "nvidia_driver_method",
+    **{name: f"{name}_method" for name in ("cuda", "cudnn", "nccl", "openmpi")},
+}
+
+
+def plain(value: object) -> bool:
+    """Whether an inventory gives this value itself: not nothing, not a template, not a list or a mapping."""
+    return not (
+        value is None or isinstance(value, list | dict) or "{{" in str(value) or not str(value).strip()
+    )

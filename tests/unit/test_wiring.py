@@ -1,0 +1,163 @@
+"""The wiring in group_vars/all.yml: what it makes of the chosen stacks; every inventory outranks it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+from hvlab.ansible.action.hvlab_inventory import wiring_problems
+from hvlab.lab.inventory_older import copied_wiring, older_pins
+from tests.contract.tree import ROOT
+
+WIRING = ROOT / "group_vars/all.yml"
+WIRED = [name for name in yaml.safe_load(WIRING.read_text("utf-8")) if not name.startswith("__")]
+LAB = {"lab_network": "10.0.0.0/24", "lab_interface": "eth0"}
+
+
+def stack(
+    python: str = "3.11", own: str = "3.11", packages: tuple[str, ...] = (), **changes: Any
+) -> dict[str, Any]:
+    return {
+        "system": {"python": own},
+        "versions": {"python": python, "cuda": changes.get("cuda")},
+        "packages": {"python": [{"name": name, "version": None} for name in packages]},
+        "compute_capabilities": changes.get("capabilities", []),
+        "fabric_manager": changes.get("fabric_manager", False),
+    }
+
+
+def wired(name: str, *, host: str = "n1", executable: str = "/usr/bin/python3", **stacks: Any) -> Any:
+    loader = DataLoader()
+    facts = {"hvlab_stacks": stacks, "python": {"executable": executable}, "python_version": "3.99.1"}
+    own = {"ansible_facts": facts, "inventory_hostname": host, "group_names": ["gpu"]}
+    variables = {**loader.load_from_file(str(WIRING), trusted_as_template=True), **own}
+    return Templar(loader, variables=variables).template(variables[name])
+
+
+@pytest.mark.parametrize(
+    ("found", "path", "packages"),
+    [
+        (stack(packages=("python3.11-venv",)), "/usr/bin/python3", []),
+        (stack("3.8", own="3.6", packages=("python3.8-venv",)), "/usr/bin/python3.8", ["python3.8-venv"]),
+        (stack("3.13"), "/opt/python/bin/python3", []),
+    ],
+    ids=["the system's own", "another of the system's", "one that is there"],
+)
+def test_the_python_of_the_environments(found, path, packages):
+    """Whichever Python Ansible itself runs on there."""
+    asked = {"n1": found, "executable": "/opt/python/bin/python3"}
+    assert wired("python_env_python", **asked) == path
+    assert [item["name"] for item in wired("python_env_packages", **asked)] == packages
+
+
+def test_code_is_made_for_the_gpus_of_hosts_with_the_same_cuda():
+    stacks = {
+        "n1": stack(cuda="12.6", capabilities=["6.0"]),
+        "n2": stack(cuda="13.0", capabilities=["12.0"]),
+        "n3": stack(cuda="12.6", capabilities=["8.0", "6.0"]),
+        "n4": stack(),
+    }
+    for name in ("horovod_cuda_capabilities", "nccl_tests_compute_capabilities"):
+        found = [wired(name, host=host, **stacks) for host in stacks]
+        assert found == [["6.0", "8.0"], ["12.0"], ["6.0", "8.0"], []]
+
+
+def test_hidden_nvswitches_come_from_the_stack_of_the_host():
+    stacks = {"n1": stack(fabric_manager=True), "n2": stack()}
+    assert [wired("nvidia_driver_nvswitch", host=host, **stacks) for host in stacks] == [True, False]
+
+
+def inventory(folder: Path, **files: dict[str, Any]) -> Path:
+    """Write an inventory of the host n1 in group cpu; ``files`` go on top, their names with __ for /."""
+    files = {"hosts": {"all": {"children": {"cpu": {"hosts": {"n1": {}}}}}}, "group_vars__all": LAB} | files
+    for name, content in files.items():
+        path = folder / f"{name.replace('__', '/')}.yml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content), "utf-8")
+    return folder
+
+
+def ansible(program: str, *words: str | Path) -> str:
+    argv = [Path(sys.executable).parent / program, *words]
+    env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(argv, capture_output=True, text=True, check=True, env=env).stdout
+
+
+def with_vars(**variables: Any) -> dict[str, Any]:
+    """A hosts.yml with variables of ``all``, of the group ``cpu`` or of the host ``n1``."""
+    host = {"n1": variables.get("n1", {})}
+    return {
+        "all": {
+            "vars": variables.get("all", {}),
+            "children": {"cpu": {"hosts": host, "vars": variables.get("cpu", {})}},
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["hosts: all", "hosts: cpu", "hosts: n1", "group_vars__all", "group_vars__cpu", "host_vars__n1"],
+)
+def test_an_inventory_outranks_every_line_of_the_wiring(tmp_path, place):
+    own = dict.fromkeys(WIRED, "own")
+    in_hosts = place.startswith("hosts: ")
+    files = {"hosts": with_vars(**{place.removeprefix("hosts: "): own})} if in_hosts else {place: own}
+    listing = json.loads(ansible("ansible-inventory", "-i", inventory(tmp_path, **files), "--list"))
+    found = listing["_meta"]["hostvars"]["n1"]
+    assert {name: found[name] for name in WIRED} == own
+
+
+def test_a_play_sees_the_inventory_before_the_wiring_and_the_wiring_before_a_roles_default(tmp_path):
+    """In a playbook beside group_vars, in a role: with its three layers, and the group gpu's own wiring."""
+    (tmp_path / "group_vars").symlink_to(ROOT / "group_vars")
+    for name, content in {
+        "defaults": {"cuda_prefix": "default", "nccl_prefix": "default", "cuda_hold": "default"},
+        "tasks": [
+            {"name": "Show", "ansible.builtin.debug": {"msg": "{{ [cuda_prefix, nccl_prefix, cuda_hold] }}"}}
+        ],
+    }.items():
+        file = tmp_path / "roles/cuda" / name / "main.yml"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(content), "utf-8")
+    play = {"name": "Show", "hosts": "all", "gather_facts": False, "roles": ["cuda"]}
+    (tmp_path / "play.yml").write_text(json.dumps([play]), "utf-8")
+    source = inventory(tmp_path / "lab", group_vars__all={**LAB, "nccl_prefix": "own"})
+    said = ansible("ansible-playbook", tmp_path / "play.yml", "-i", source)
+    assert [said.count(value) for value in ("- /usr/local/cuda", "- own", "- default")] == [1, 1, 1]
+
+
+def test_a_playbook_without_the_wiring_is_refused():
+    usual = ["all_plugins_play", "all_inventory"]
+    assert wiring_problems({"__stack": "x"}, usual) == []
+    [problem] = wiring_problems({}, usual)
+    assert "group_vars/all.yml of the project is not read" in problem.seen
+    [problem] = wiring_problems({"__stack": "x"}, usual[::-1])
+    assert "outrank the inventory" in problem.seen
+
+
+def test_a_copy_of_the_wiring_is_recognised(tmp_path):
+    copy = inventory(tmp_path) / "group_vars/all/roles.yml"
+    copy.parent.mkdir()
+    shutil.copy(WIRING, copy)
+    [problem] = copied_wiring(tmp_path, ROOT)
+    assert (problem.host, problem.remedy) == ("roles.yml", f"delete {copy}")
+    copy.write_text(
+        copy.read_text("utf-8").replace("cuda_prefix: /usr/local/cuda", "cuda_prefix: /opt/cuda"), "utf-8"
+    )
+    [problem] = copied_wiring(tmp_path, ROOT)
+    assert problem.remedy.endswith("These lines differ from the project's: cuda_prefix")
+
+
+def test_an_older_pin_is_told_with_the_new_one():
+    found = older_pins(
+        {"n1": {"openmpi_method": "distro", "cuda_version": "{{ __stack }}", "lab_cuda": "13.0"}}
+    )
+    assert [(p.host, p.remedy) for p in found] == [("n1", "write lab_openmpi_method: distro instead")]
