@@ -14,8 +14,11 @@ from click.core import ParameterSource
 
 from hvlab.cli import options
 from hvlab.errors import InventoryError, UsageError
+from hvlab.inventory_older import copied_wiring, older_pins
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
+from hvlab.paths import project_dir
+from hvlab.provision.preflight import report
 from hvlab.resolver import Plan, Refusal, Wanted, plan, render
 from hvlab.resolver import facts as resolver_facts
 from hvlab.resolver.facts import Host
@@ -92,6 +95,7 @@ def _live(inventory: Path, limit: str | None) -> list[Wanted]:
     from hvlab.remote import facts as gather  # noqa: PLC0415 - it takes long, and recorded facts have no use for it
 
     lab = inventories.load(inventory, limit=limit)
+    _advise(lab)
     seen = gather.facts(lab)
     return [
         wanted(resolver_facts.from_ansible(host.name, seen[host.name]), host.vars, gpu=host.gpu)
@@ -100,10 +104,21 @@ def _live(inventory: Path, limit: str | None) -> list[Wanted]:
     ]
 
 
+def _advise(lab: Lab) -> None:
+    """Say what the inventory has from an earlier hvlab, as site.yml does."""
+    advice = [
+        *copied_wiring(lab.source, project_dir()),
+        *older_pins({host.name: host.vars for host in lab.hosts}),
+    ]
+    if advice:
+        click.echo(f"hvlab: the inventory:\n{report(advice)}", err=True)
+
+
 def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[Wanted]:
     hosts = _read(file)
     if named:
         lab = inventories.load(named, limit=limit)
+        _advise(lab)
         missing = [host.name for host in lab.hosts if host.name not in hosts]
         if missing:
             raise UsageError(

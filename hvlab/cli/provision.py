@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -25,15 +27,34 @@ _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 @click.option("-t", "--tags", help="Only these parts, by tag (a role's name); several with commas.")
 @click.option("-C", "--check", is_flag=True, help="Change nothing, say what would change.")
 @click.option("-D", "--diff", is_flag=True, help="Show the changes in files.")
-def command(*, inventory: Path, limit: str | None, tags: str | None, check: bool, diff: bool) -> int:
-    """Bring every host to the stack that the inventory asks for: runs site.yml."""
+@click.argument("further", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF ANSIBLE-PLAYBOOK]")
+def command(
+    *,
+    inventory: Path,
+    limit: str | None,
+    tags: str | None,
+    check: bool,
+    diff: bool,
+    further: tuple[str, ...],
+) -> int:
+    """Bring every host to the stack that the inventory asks for: runs site.yml.
+
+    What stands after -- goes to ansible-playbook as it is, such as -e NAME=VALUE, -v or --ask-become-pass.
+    """
+    if further and not further[0].startswith("-"):
+        raise UsageError(
+            f"unexpected argument {further[0]!r}", remedy="give ansible-playbook's options after --"
+        )
+    os.environ.update(_vault(further))
     lab = load(inventory, limit=limit)
     probe.probe(lab.hosts)
-    argv = [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml", "-i", str(lab.source)]
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+    argv = [program, str(project_dir() / "site.yml"), "-i", str(lab.source)]
     argv += ["--limit", limit] if limit else []
     argv += ["--tags", tags] if tags else []
     argv += ["--check"] if check else []
     argv += ["--diff"] if diff else []
+    argv += further
     status = _call(argv)
     if status == 0:
         return 0
@@ -49,6 +70,15 @@ def command(*, inventory: Path, limit: str | None, tags: str | None, check: bool
     raise CheckError(f"provisioning failed (see above; ansible-playbook ended with {status})")
 
 
+def _vault(words: Sequence[str]) -> dict[str, str]:
+    """Return the variables that let every Ansible program open the vault these options of one name."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--vault-password-file", "--vault-pass-file", dest="ANSIBLE_VAULT_PASSWORD_FILE")
+    parser.add_argument("--vault-id", dest="ANSIBLE_VAULT_IDENTITY_LIST")
+    given, _ = parser.parse_known_args(words)
+    return {name: value for name, value in vars(given).items() if value}
+
+
 def _call(argv: list[str]) -> int:
     """Run Ansible on this terminal and return its status; Ctrl-C reaches it too, so wait for its end."""
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
@@ -58,7 +88,7 @@ def _call(argv: list[str]) -> int:
         "PYTHONPATH": python_path,
         "PATH": path,
     }
-    with subprocess.Popen(argv, cwd=project_dir(), env=env) as process:
+    with subprocess.Popen(argv, env=env) as process:
         try:
             return process.wait()
         except KeyboardInterrupt:

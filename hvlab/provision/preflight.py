@@ -1,4 +1,4 @@
-"""Judge hosts from their facts before anything is changed. Pure, but for reading the clock."""
+"""Check hosts from their facts before anything is changed. Pure, but for reading the clock."""
 
 from __future__ import annotations
 

@@ -52,12 +52,10 @@ def defaults(role: str) -> dict[str, Any]:
 
 
 def specs(role: str) -> dict[str, Any]:
-    """A role's main entry point of meta/argument_specs.yml."""
-    return (
-        (load(ROOT / "roles" / role / "meta/argument_specs.yml") or {})
-        .get("argument_specs", {})
-        .get("main", {})
-    )
+    """A role's only entry point of meta/argument_specs.yml."""
+    specs = (load(ROOT / "roles" / role / "meta/argument_specs.yml") or {}).get("argument_specs", {})
+    [only] = specs.values()
+    return only
 
 
 def options(role: str) -> dict[str, dict[str, Any]]:

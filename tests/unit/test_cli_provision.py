@@ -1,5 +1,6 @@
 """``hvlab provision``: what Ansible is called with, and what its status means."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from hvlab.cli import provision, run
 from hvlab.errors import UnreachableError
 
-LAB = Path(__file__).parents[2] / "inventory/lab"
+ROOT = Path(__file__).parents[2]
+LAB = ROOT / "inventory/lab"
 
 
 @pytest.fixture
@@ -24,7 +26,39 @@ def test_options_are_handed_on(calls):
     assert run(["provision", "-i", str(LAB), "-l", "n1", "-t", "openmpi", "-C", "-D"]) == 0
     program = str(Path(sys.executable).parent / "ansible-playbook")
     options = ["--limit", "n1", "--tags", "openmpi", "--check", "--diff"]
-    assert calls == [[program, "site.yml", "-i", str(LAB), *options]]
+    assert calls == [[program, str(ROOT / "site.yml"), "-i", str(LAB), *options]]
+
+
+def test_what_stands_after_two_hyphens_goes_to_ansible_as_it_is(calls):
+    further = ["--step", "-e", "openmpi_build_jobs=1", "-e", '{"a": "b c"}', "-vv"]
+    assert run(["provision", "-i", str(LAB), "-C", "--", *further]) == 0
+    assert calls[0][-len(further) - 1 :] == ["--check", *further]
+    assert run(["provision", "-i", str(LAB), "n1"]) == 2
+
+
+def test_a_vault_is_opened_and_files_are_those_of_the_current_folder(calls, monkeypatch, tmp_path, capfd):
+    """For reading the inventory and for the playbook, which only lists its tasks here."""
+    monkeypatch.undo()
+    monkeypatch.setattr(provision.probe, "probe", lambda hosts: None)
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "")
+    monkeypatch.chdir(tmp_path)
+    Path("password").write_text("secret\n")
+    Path("lab/group_vars/all").mkdir(parents=True)
+    Path("lab/hosts.yml").write_text("all: {hosts: {n1: {ansible_host: 10.0.0.1}}}\n")
+    Path("lab/group_vars/all/lab.yml").write_text("lab_network: 10.0.0.0/24\nlab_interface: eth0\n")
+    for name in ("lab/group_vars/all/secret.yml", "extra.yml"):
+        Path(name).write_text("my_secret: hidden\n")
+        argv = [
+            Path(sys.executable).parent / "ansible-vault",
+            "encrypt",
+            "--vault-password-file",
+            "password",
+            name,
+        ]
+        subprocess.run(argv, check=True, capture_output=True)
+    options = ["--vault-password-file", "password", "-e", "@extra.yml", "--list-tasks"]
+    assert run(["provision", "-i", "lab", "--", *options]) == 0
+    assert "openmpi : " in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,12 @@ class Lab:
 
     def site(self, *words, expect=0):
         """Run site.yml and return, for each host, how much it changed."""
-        playbook = [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml"]
-        done = self.run([*playbook, "-i", str(self.inventory), *words], expect)
+        return self.playbook("site.yml", *words, expect=expect)
+
+    def playbook(self, name, *words, expect=0):
+        """Run a playbook and return, for each host, how much it changed."""
+        program = str(Path(sys.executable).parent / "ansible-playbook")
+        done = self.run([program, name, "-i", str(self.inventory), *words], expect)
         return {host: int(changed) for host, changed, _, _ in RECAP.findall(done.stdout)}
 
     def on(self, host, command, expect=0):

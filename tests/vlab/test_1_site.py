@@ -1,6 +1,10 @@
 """site.yml on bare machines: what it changes, what it leaves, what it repairs."""
 
 import json
+import sys
+from pathlib import Path
+
+import pytest
 
 HOSTS = ("t1", "t2", "t3")
 
@@ -38,6 +42,23 @@ def test_only_one_machine_compiled(lab):
 
 def test_a_second_run_changes_nothing(lab):
     assert lab.site() == dict.fromkeys(HOSTS, 0)
+
+
+@pytest.mark.parametrize("name", ["base", "accelerators", "mpi", "frameworks", "containers"])
+def test_every_playbook_runs_by_itself(lab, name):
+    assert lab.playbook(f"playbooks/{name}.yml") == dict.fromkeys(HOSTS, 0)
+
+
+def test_a_playbook_takes_the_options_of_ansible(lab, tmp_path):
+    """A vault says what to change. Check mode shows it on the one host asked for, and leaves it."""
+    password, secret = tmp_path / "password", tmp_path / "secret.yml"
+    password.write_text("secret\n")
+    secret.write_text("common_limit_nofile: 4242\n")
+    vault = ["--vault-password-file", str(password)]
+    lab.run([str(Path(sys.executable).parent / "ansible-vault"), "encrypt", *vault, str(secret)], 0)
+    options = ["--limit", "t1", "--tags", "common", "--check", "--diff", "-e", f"@{secret}", *vault]
+    assert lab.playbook("playbooks/base.yml", *options)["t1"] == 1
+    assert lab.site("--limit", "t1", "--tags", "common") == {"t1": 0}
 
 
 def test_what_was_damaged_is_repaired(lab):

@@ -1,4 +1,4 @@
-"""Judge all hosts from their facts, on the controller, before anything is changed."""
+"""Check all hosts from their facts, on the controller, before anything is changed."""
 
 from __future__ import annotations
 
