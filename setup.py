@@ -9,8 +9,8 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).parent
 # What Ansible and `hvlab verify` read as files. It lies in hvlab/_project, at the paths it has in the clone.
 PROJECT = (
-    "site.yml", "ansible.cfg", "group_vars", "playbooks", "playbooks/group_vars", "roles", "templates", "inventory",
-    "tests/__init__.py", "tests/node", "hvlab/ansible", "hvlab/workloads/programs",
+    "site.yml", "ansible.cfg", "group_vars", "playbooks", "playbooks/group_vars", "roles", "templates",
+    "inventory", "tests/__init__.py", "tests/node", "hvlab/ansible", "hvlab/workloads/programs",
 )  # fmt: skip
 
 

@@ -14,9 +14,9 @@ from click.core import ParameterSource
 
 from hvlab.cli import options
 from hvlab.errors import InventoryError, UsageError
-from hvlab.inventory_older import copied_wiring, older_pins
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory_older import copied_wiring, older_pins
 from hvlab.paths import project_dir
 from hvlab.provision.preflight import report
 from hvlab.resolver import Plan, Refusal, Wanted, plan, render

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.remote.playbook import Fault, Login, Play
+from hvlab.remote.playbook import HostFailure, Login, Play
 from hvlab.remote.trust import Trust
 from tests.unit.labs import lab
 
@@ -49,11 +49,14 @@ def test_faults_come_from_events(play):
     ):
         assert play._enqueue(one) is False
     play._drain()
-    assert play.faults == [Fault("n1", "broken", unreachable=True), Fault("n1", "no route", unreachable=True)]
+    assert play.failures == [
+        HostFailure("n1", "broken", unreachable=True),
+        HostFailure("n1", "no route", unreachable=True),
+    ]
     assert play._pid == 7
 
 
 def test_an_ignored_failure_is_none(play):
     play._enqueue({"event": "runner_on_failed", "event_data": {"res": {"msg": "x"}, "ignore_errors": True}})
     play._drain()
-    assert play.faults == []
+    assert play.failures == []
