@@ -17,8 +17,8 @@ VERBS = {
     "bench": "run benchmarks on the hosts",
     "results": "list and show what was measured",
     "compare": "compare two runs",
-    "baseline": "keep a run to hold later ones to",
-    "report": "make a report of a run: tables, curves, and what the figures say",
+    "baseline": "make a run the baseline, and check later runs against it",
+    "report": "write a report of a run: tables, plots and findings",
 }
 
 

@@ -1,7 +1,11 @@
-"""What communication costs, fitted to measurements, and what it means for training at other sizes.
+"""A latency and bandwidth model of communication: fitted to sweeps, used to predict and to explain. Pure.
 
-Latency and bandwidth models of the collectives (`costs`), their fit to a sweep (`sweep`, `fit`), training
-steps (`training`, `step`) predicted from them (`predict`), and explanations drawn from figures (`dominant`,
-`versus`). All pure. A prediction is a type of its own: it is never a configuration, and nothing here was
-measured at the numbers of ranks it names.
+In: configurations with their repeats (`hvlab.results.configurations.gather`). Out: fits of collectives with their errors,
+predicted training steps at other numbers of ranks, and explanations as keys with numbers, which a report puts
+into words. A prediction is a type of its own, never a configuration: nothing in it was measured.
+
+Read `costs` first: what a message costs, and what each algorithm sends. `sweep` and `training` pick the
+measurements, `problem` and `fit` find alpha and beta, `step` says what a training step is made of, `predict`
+puts both together (`choice` picks the fit that suits a training). `dominant` and `versus` explain, `warnings`
+says what a fit or a prediction cannot tell.
 """

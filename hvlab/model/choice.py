@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hvlab.model.fit import Fit
 from hvlab.model.training import Training
 
-# What the allreduce of each compression carries.
+# The type that the allreduce of each compression sends.
 _DTYPES: Mapping[str, str] = {
     "none": "float32",
     "fp16": "float16",
@@ -15,7 +15,7 @@ _DTYPES: Mapping[str, str] = {
     "8bit": "int8",
     "naive8": "int8",
 }
-# What Horovod's optimiser asks for, where a sweep has the choice.
+# What Horovod's optimiser does, where a sweep has the choice.
 _USUAL: Mapping[str, object] = {"op": "average", "form": "single", "tensors": 1, "in_place": True}
 
 

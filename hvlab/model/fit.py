@@ -1,4 +1,4 @@
-"""Alpha, beta and the start of an operation, fitted to a sweep; checked on what was left out."""
+"""Alpha, beta and the start of an operation, fitted to a sweep and checked on points held out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Checked:
-    """A point that was left out, and what the fit to the others said of it."""
+    """A point that was held out, and its prediction by the fit to the others."""
 
     point: SweepPoint
     predicted_s: float
@@ -41,7 +41,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The largest case, left out: all points of the largest number of ``ranks``, or of the largest ``size``.
+    """The largest case, held out: all points of the largest number of ``ranks``, or of the largest ``size``.
 
     ``error`` is the mean of the relative errors without their signs.
     """
@@ -90,23 +90,23 @@ class Fit:
 
     @property
     def ranks(self) -> tuple[int, int]:
-        """Return the smallest and the largest number of ranks, of several, that the fit is of."""
+        """Return the smallest and the largest number of ranks fitted, single ranks left out."""
         return self.sweep.ranks[0], self.sweep.ranks[-1]
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Return the smallest and the largest size in bytes that the fit is of."""
+        """Return the smallest and the largest size fitted, in bytes."""
         return self.sweep.sizes[0], self.sweep.sizes[-1]
 
     @property
     def points(self) -> tuple[SweepPoint, ...]:
-        """Return the points of several ranks, that the fit is of."""
+        """Return the points fitted, single ranks left out."""
         return tuple(point for point in self.sweep.points if point.ranks > 1)
 
 
 @dataclass(frozen=True)
 class NoFit:
-    """A sweep that carries no fit, and why."""
+    """A sweep that cannot be fitted, and why."""
 
     sweep: Sweep
     reason: Explanation
@@ -125,12 +125,12 @@ def fits(
 def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 1) -> Fit | NoFit:
     """Return the fit of one sweep by non-negative least squares of the relative errors.
 
-    The algorithm is the one that says best what was left out: the points of the largest number of ranks,
-    or where only one number was measured, of the largest size. The draws are a parametric bootstrap (Efron,
-    Tibshirani: An Introduction to the Bootstrap, 1993, section 6.5): fits to the sweep with its times
-    scattered as they scatter about the fit, or as much more as so few points may hide (the scatter is
-    itself drawn, from the chi-squared distribution of its degrees of freedom). Each draw chooses its
-    algorithm; where nothing tells the algorithms apart, they take turns.
+    The algorithm is the one that best predicts the points held out: those of the largest number of ranks, or
+    of the largest size where only one number of ranks was measured. The draws are a parametric bootstrap
+    (Efron, Tibshirani: An Introduction to the Bootstrap, 1993, section 6.5): fits to the sweep with noise
+    added to its times. The noise is as large as the scatter about the fit, or larger, as few points may hide
+    (its size is drawn from the chi-squared distribution of the degrees of freedom). Each draw chooses its
+    algorithm; algorithms that are equally good take turns.
     """
     problem = LinearProblem(sweep)
     rows = problem.everything
@@ -173,7 +173,7 @@ def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
 
 
 def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:
-    """Return what is left out (ranks or size), the rows that stay and those that do not."""
+    """Return what is held out (ranks or size), the rows that are fitted and those that are held out."""
     several = problem.several(rows)
     for kind, values in (("ranks", problem.ranks), ("size", problem.sizes)):
         out = (problem.ranks[rows] > 1) & (values[rows] == values[several].max())
@@ -200,7 +200,7 @@ def _left_out(problem: LinearProblem, algorithm: str, rows: Rows) -> LeftOut | N
 
 
 def _chosen(problem: LinearProblem, rows: Rows) -> list[str]:
-    """Return the algorithm that says best what is left out; several where nothing tells them apart."""
+    """Return the algorithm that best predicts what is held out; several where they are equally good."""
     split = _split(problem, rows)
     names = list(problem.columns)
     if split is None:

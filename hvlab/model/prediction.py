@@ -1,4 +1,4 @@
-"""A prediction: a type of its own, never a configuration, so that it is not taken for what was measured."""
+"""A prediction: a type of its own, so that it is never mistaken for a measurement."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PredictionCheck:
     """The largest measured case, predicted from what is smaller.
 
     ``sweep_ranks`` is the largest number of ranks in the sweep that the prediction rests on: the case's own
-    only where no smaller one carries a fit.
+    only where no smaller number can be fitted.
     """
 
     ranks: int
@@ -80,7 +80,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class NoPrediction:
-    """A training that nothing can be said of, and why."""
+    """A training that cannot be predicted, and why."""
 
     training: Training
     reason: Explanation

@@ -1,4 +1,4 @@
-"""What a training step takes: its own work, and what of the allreduce is not hidden behind it.
+"""What a training step takes: its own work, and the part of the allreduce that is not hidden behind it.
 
 T(n) = own(n) + overhead + exposed(n): own is compute and what else a step does at one rank (data, the
 framework), divided by n with strong scaling; exposed is the part of the allreduce that backward does not
@@ -28,7 +28,7 @@ FUSION_BYTES = 128 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Basis:
-    """A step at one rank and what changes with more: seconds at one rank, bytes a step and rank.
+    """A step at one rank, and what changes with more ranks; times in seconds, bytes per step and rank.
 
     ``growth``: by what compute is longer with several ranks, where they share a machine or a share of the
     batch is used less well.
@@ -74,7 +74,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Exposure:
-    """For each cost, the ``share`` of the allreduce that a step waits for, and what it takes beyond that."""
+    """For each cost, the ``share`` of the allreduce that a step waits for, and its overhead beyond that."""
 
     share: Values
     overhead_s: Values

@@ -27,7 +27,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Sizes and ranks measured alike; ``params`` are those of the configurations but the size.
+    """Points that differ only in ranks and size; ``params`` are without the size.
 
     ``topology`` is inside (one host, several ranks) or across (several hosts, a rank on each); the points
     of a single rank belong to both.
@@ -43,7 +43,7 @@ class Sweep:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Return the numbers of ranks measured, but 1."""
+        """Return the numbers of ranks measured, except 1."""
         return tuple(sorted({point.ranks for point in self.points if point.ranks > 1}))
 
     @property

@@ -1,4 +1,4 @@
-"""Training steps as measured, gathered by what a prediction is of."""
+"""Measured training steps, grouped by what one prediction is about."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Training:
-    """A workload on one backend and topology, measured alike but for the number of ranks.
+    """A workload on one backend and topology, at several numbers of ranks.
 
     ``params`` are those of the configurations but ``scaling``; ``steps`` are sorted by ranks. ``base`` is
     the step at one rank: of this backend, or else of the program without Horovod (``serial_base``).
@@ -132,14 +132,14 @@ def _scaling(configuration: Configuration) -> Any:
 
 
 def _alike(key: _Key, other: _Key) -> bool:
-    """Return whether two groups run the same program: tuning of Horovod and compression do not count."""
+    """Return whether two groups run the same program, whatever the tuning and compression."""
     ours, theirs = dict(key[3]), dict(other[3])
     shared = (ours.keys() & theirs.keys()) - {"compression"}
     return key[0] == other[0] and all(ours[name] == theirs[name] for name in shared)
 
 
 def _step(configurations: Mapping[Configuration, Repeats]) -> Step:
-    """Return one step of configurations alike but for their hosts: the values of all repeats together."""
+    """Return one step from configurations that differ only in their hosts, all repeats together."""
     slowest, mean = _compute(configurations.values())
     return Step(
         ranks=next(iter(configurations)).ranks,

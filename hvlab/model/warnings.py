@@ -1,4 +1,4 @@
-"""What a fit, and a prediction, cannot say."""
+"""What a fit or a prediction cannot tell, as warnings."""
 
 from __future__ import annotations
 

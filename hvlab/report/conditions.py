@@ -77,7 +77,7 @@ def software(data: ReportData) -> Table:
 
 
 def workloads(data: ReportData) -> Table:
-    """Return what was run: for each workload its shapes, its parameters, and how many cases went well."""
+    """Return what was run: for each workload its backends, shapes and parameters."""
     configurations: dict[str, dict[Configuration, Repeats]] = {}
     for configuration, repeats in data.configurations.items():
         configurations.setdefault(configuration.workload, {})[configuration] = repeats

@@ -178,7 +178,7 @@ def table(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
         for step in one.steps:
             if step.ranks in _SHOWN and one.training.steps:
                 rows.append((
-                    _named(one, names), labels.backend(one.training.backend), _place(one), step.ranks,
+                    *_subject(one, names), step.ranks,
                     spread.both(Spread(step.low_s, step.step_s, step.high_s), "s"),
                     spread.both(Spread(step.speedup_low, step.speedup, step.speedup_high), "x"),
                     Number(step.efficiency, "ratio"),
@@ -206,7 +206,7 @@ def checks(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
             continue
         sign = "signed.minus" if one.check.error < 0 else "signed.plus"
         rows.append((
-            _named(one, names), labels.backend(one.training.backend), _place(one), one.check.ranks,
+            *_subject(one, names), one.check.ranks,
             Number(one.check.predicted_s, "s"), Number(one.check.measured_s, "s"),
             Say(sign, {"value": Number(abs(one.check.error), "share")}),
             _doubts(one.warnings, besides=common),
@@ -221,13 +221,11 @@ def checks(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
     )
 
 
-def _named(one: Prediction, names: labels.Labels) -> Value:
-    return names.name(one.training.workload, one.training.params)
-
-
-def _place(one: Prediction) -> Value:
-    place = Say(f"topology.{one.training.topology}")
-    return Several((place, Say("scaling.strong"))) if one.training.scaling == "strong" else place
+def _subject(one: Prediction, names: labels.Labels) -> tuple[Value, Value, Value]:
+    """Return what a row is about: the training, its backend, and where it ran."""
+    training = one.training
+    name = names.name(training.workload, training.params)
+    return name, labels.backend(training.backend), labels.place(training.topology, training.scaling)
 
 
 def _refused(refused: Sequence[NoPrediction]) -> Table:

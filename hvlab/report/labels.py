@@ -72,6 +72,12 @@ def short(hosts: int, slots: int) -> Say:
     return Say("layout.short", {"hosts": hosts, "slots": slots}) if slots else Say("layout.unknown")
 
 
+def place(topology: str, kind: str) -> Value:
+    """Return inside one server or across servers, and that scaling is strong where it is."""
+    where = Say(f"topology.{topology}")
+    return Several((where, scaling("strong"))) if kind == "strong" else where
+
+
 def scaling(kind: str) -> Say:
     """Return weak or strong."""
     return Say(f"scaling.{kind}")

@@ -16,7 +16,6 @@ from hvlab.report.blocks import (
     Points,
     Say,
     Section,
-    Several,
     Table,
     Value,
 )
@@ -73,7 +72,8 @@ def table(data: ReportData, ratios: Sequence[Explanation]) -> Table:
             "efficiency": Number(one.numbers["efficiency"], "ratio"), "ranks": round(one.numbers["ranks"]),
         }  # fmt: skip
         rows.append((
-            _name(one), labels.backend(one.names["backend"]), _place(one),
+            _name(one), labels.backend(one.names["backend"]),
+            labels.place(one.names["topology"], one.names.get("scaling", "weak")),
             *_figures(training), Number(one.numbers["flop_per_byte"]), Say("models.at", place),
         ))  # fmt: skip
     return Table("models", Say("models.caption"), columns, tuple(rows), merged=1, note=Say("models.note"))
@@ -91,11 +91,6 @@ def _key(one: Training) -> tuple[str | None, ...]:
     }
     values = [given.get(name) or one.get(name) for name in _NAMED]
     return tuple(None if value is None else str(value) for value in values)
-
-
-def _place(one: Explanation) -> Value:
-    place = Say(f"topology.{one.names['topology']}")
-    return Several((place, Say("scaling.strong"))) if one.names.get("scaling") == "strong" else place
 
 
 def _name(one: Explanation) -> Value:

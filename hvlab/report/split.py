@@ -1,4 +1,4 @@
-"""Where a step becomes longer: inside a server, or between servers; and which host is slow."""
+"""Where a step slows down: inside a server, or between servers; and which host is a straggler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hvlab.statistics import ratio
 def section(data: ReportData, studies: Sequence[Study], checks: Sequence[HostCheck]) -> Section | None:
     """Return the part of the report on slow-down; None where no training has figures.
 
-    ``checks`` are what each kind of data says of the hosts.
+    ``checks`` are the checks for stragglers.
     """
     if not any(row.step for study in studies for row in study.rows):
         return None
@@ -73,7 +73,7 @@ def _table(losses: Sequence[_Loss]) -> Table:
 
 
 def _remark(loss: _Loss) -> Iterator[Value]:
-    """Yield which of both costs more, where their intervals are apart and the repeats carry them."""
+    """Yield which of the two costs more, where their intervals are apart and the repeats are enough."""
     inside, between = loss.slowdown.inside, loss.slowdown.between
     if loss.slowdown.repeats < ratio.ENOUGH:
         return

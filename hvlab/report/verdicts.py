@@ -74,7 +74,7 @@ def sentence(judged: BackendVerdict) -> Say:
         "ratio": Number(mid, "times"),
         "span": Range(low, high, "times"),
     }
-    return Say("comparison.quicker", values)
+    return Say("comparison.claim", values)
 
 
 def table(verdicts: Sequence[BackendVerdict]) -> Table:

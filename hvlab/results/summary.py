@@ -1,4 +1,4 @@
-"""Records as the short tables a person reads: one of the collectives, one of the trainings. Pure."""
+"""Records as two short tables for people: collectives and trainings. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _END = ("proved", "status")
 
 
 @dataclass(frozen=True)
-class Section:
+class SummaryTable:
     """A table: its title, its columns in their order, and its rows."""
 
     title: str
@@ -27,11 +27,11 @@ def failures(records: Sequence[Record]) -> dict[str, str | None]:
     return {record.case_id: record.error for record in records if record.status == "failed"}
 
 
-def sections(records: Sequence[Record]) -> tuple[Section, ...]:
+def sections(records: Sequence[Record]) -> tuple[SummaryTable, ...]:
     """Return the tables of a run: a row for each size of each collective, one for each training.
 
-    A case without figures is a row too. Cases stand by workload, place and repeat, in whatever order they
-    were measured. Parameters are told where they differ between a table's rows.
+    A case without figures is a row too. Rows are sorted by workload, place and repeat, not in the order of
+    measurement. Parameters are shown where they differ between rows.
     """
     kinds = {record.case_id: _trains(record) for record in records}
     tables = (
@@ -47,7 +47,7 @@ def _trains(record: Record) -> bool:
 
 def _section(
     title: str, records: Sequence[Record], figures: Callable[[Mapping[str, float]], dict[str, Any]]
-) -> Section:
+) -> SummaryTable:
     cases: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         cases.setdefault((record.case_id, int(record.params.get("size_bytes", 0))), []).append(record)
@@ -56,7 +56,7 @@ def _section(
     rows = [_row(size, records, varied, figures) for (_, size), records in ordered]
     filled = {name for row in rows for name in row}
     columns = ("workload", *_PLACE, *varied, *_FIGURES[title], *_END)
-    return Section(title, tuple(name for name in columns if name in filled), tuple(rows))
+    return SummaryTable(title, tuple(name for name in columns if name in filled), tuple(rows))
 
 
 def _place(record: Record) -> tuple[Any, ...]:
