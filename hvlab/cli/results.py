@@ -11,8 +11,8 @@ import click
 from hvlab import formats
 from hvlab.cli import options
 from hvlab.errors import HvlabError, UsageError
-from hvlab.formats import Measured, keeping
-from hvlab.formats.foreign import Told
+from hvlab.formats import MeasuredRun, importing
+from hvlab.formats.records import Overrides
 from hvlab.paths import results_dir
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record, Store
@@ -80,8 +80,8 @@ def export_run(
             f"run {chosen.run_id} has no case {', '.join(sorted(missing))}",
             remedy=f"`hvlab results show {chosen.run_id} --format csv` names them",
         )
-    wanted = [record for record in records if not cases or record.case_id in cases]
-    measured = Measured(chosen, wanted, _seconds(store, chosen.run_id))
+    exported = [record for record in records if not cases or record.case_id in cases]
+    measured = MeasuredRun(chosen, exported, _seconds(store, chosen.run_id))
     text = formats.export(name, measured)
     left_out = formats.left_out(name, measured)
     if left_out:
@@ -123,8 +123,8 @@ def import_files(
     Output of any version is read. Launches that are alike are repeats of one another.
     """
     store = _store(folder)
-    told = Told(workload, backend, _hosts(hosts), slots)
-    run_id, records = keeping.keep(store, files, told, reader=reader, lab=lab)
+    overrides = Overrides(workload, backend, _hosts(hosts), slots)
+    run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
     click.echo(f"run {run_id}: {len(cases)} cases, {len(records)} records of {len(files)} files")
     _show(records)

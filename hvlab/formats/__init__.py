@@ -1,4 +1,20 @@
-"""What other tools read and write: runs as their files, and their files as runs."""
+"""Runs as the files of other tools, and files of other tools as runs; and lab sheets, filled in.
+
+Out: a `MeasuredRun` (a run with its records) is written by `export`, in one of FORMATS.
+In: `importing.import_files` reads a benchmark's log with one of READERS and puts it into the store.
+Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
+
+    launch         the shapes: MeasuredRun, and Launch with its Rows for benchmark logs. Read it first.
+    nccl_columns   nccl-tests' columns, in its text and its JSON, with hvlab's metrics
+    nccl_json      its JSON <-> launches
+    nccl_text      its text <-> its JSON; nccl_rows: one row of it
+    osu            the OSU benchmarks' text <-> launches
+    records        launches -> records; importing: files -> launches -> the store
+    plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
+    names, lines   the tools' words; a log's lines without what launchers put between
+    lab_sheet      which table of a sheet gets which figures; sheet_words, sheet_names: how both are known
+    sheet_rows     a table's rows filled; markdown: tables of a text, changed in place
+"""
 
 from __future__ import annotations
 
@@ -6,22 +22,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hvlab.errors import UsageError, unknown
-from hvlab.formats import nccl_json, nccl_text, nccl_write, osu, sweep
-from hvlab.formats.measured import Measured
+from hvlab.formats import nccl_json, nccl_text, osu
+from hvlab.formats.launch import COLLECTIVES, Launch, MeasuredRun, launches
 from hvlab.formats.plain import as_csv, as_jsonl, as_junit
 from hvlab.formats.prometheus import as_prometheus
-from hvlab.formats.sweep import Sweep
 
-__all__ = ["FORMATS", "READERS", "Format", "Measured", "Reader", "detect", "export", "left_out"]
+__all__ = ["FORMATS", "READERS", "Format", "MeasuredRun", "Reader", "detect", "export", "left_out"]
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format a run can be written in; ``holds`` names the workloads it has a place for, None: all."""
+    """A format a run can be written in; ``workloads`` are those it has a place for, None: all."""
 
     name: str
-    write: Callable[[Measured], str]
-    holds: tuple[str, ...] | None = None
+    write: Callable[[MeasuredRun], str]
+    workloads: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -30,72 +45,69 @@ class Reader:
 
     name: str
     knows: Callable[[str], bool]
-    read: Callable[[str], list[Sweep]]
+    read: Callable[[str], list[Launch]]
 
 
 FORMATS: Mapping[str, Format] = {
-    made.name: made
-    for made in (
-        Format("nccl-tests", lambda run: nccl_write.write(sweep.gather(run.records)), sweep.WORKLOADS),
-        Format("nccl-tests-json", lambda run: nccl_json.write(sweep.gather(run.records)), sweep.WORKLOADS),
-        Format("osu", lambda run: osu.write(sweep.gather(run.records, pair=False)), sweep.WORKLOADS),
+    each.name: each
+    for each in (
+        Format("nccl-tests", lambda run: nccl_text.write(launches(run.records)), COLLECTIVES),
+        Format("nccl-tests-json", lambda run: nccl_json.write(launches(run.records)), COLLECTIVES),
+        Format("osu", lambda run: osu.write(launches(run.records, pair=False)), COLLECTIVES),
         Format("csv", as_csv),
         Format("jsonl", as_jsonl),
         Format("junit", as_junit),
         Format("prometheus", as_prometheus),
     )
 }
-
-
-def _is_nccl(text: str) -> bool:
-    return nccl_json.knows(text) or nccl_text.knows(text)
-
-
-def _read_nccl(text: str) -> list[Sweep]:
-    return nccl_json.read(text) if nccl_json.knows(text) else nccl_text.read(text)
-
-
 READERS: Mapping[str, Reader] = {
-    made.name: made
-    for made in (Reader("nccl-tests", _is_nccl, _read_nccl), Reader("osu", osu.knows, osu.read))
+    each.name: each
+    for each in (
+        Reader(
+            "nccl-tests",
+            lambda text: nccl_json.knows(text) or nccl_text.knows(text),
+            lambda text: nccl_json.read(text) if nccl_json.knows(text) else nccl_text.read(text),
+        ),
+        Reader("osu", osu.knows, osu.read),
+    )
 }
 
 
-def export(name: str, measured: Measured) -> str:
+def export(name: str, measured: MeasuredRun) -> str:
     """Return a run in a format. Raises UsageError where the format has a place for none of its cases."""
     if name not in FORMATS:
         raise unknown("format", name, FORMATS)
-    made = FORMATS[name]
+    workloads = FORMATS[name].workloads
     if len(left_out(name, measured)) == len(measured.cases()):
-        held = f"holds only {', '.join(made.holds)}" if made.holds else "needs at least one case"
-        whole = [name for name, other in FORMATS.items() if other.holds is None]
+        needed = f"holds only {', '.join(workloads)}" if workloads else "needs at least one case"
+        whole = [name for name, other in FORMATS.items() if other.workloads is None]
         raise UsageError(
-            f"run {measured.run.run_id} has nothing to write: {name} {held}",
+            f"run {measured.run.run_id} has nothing to write: {name} {needed}",
             remedy=f"these hold every case: {', '.join(whole)}",
         )
-    return made.write(measured)
+    return FORMATS[name].write(measured)
 
 
-def left_out(name: str, measured: Measured) -> list[str]:
+def left_out(name: str, measured: MeasuredRun) -> list[str]:
     """Return the cases that a format has no place for: other workloads, and what was never started."""
-    holds = FORMATS[name].holds
-    if holds is None:
+    workloads = FORMATS[name].workloads
+    if workloads is None:
         return []
     return [
         case
-        for case, rows in measured.cases().items()
-        if rows[0].workload not in holds or rows[0].status == "skipped"
+        for case, records in measured.cases().items()
+        if records[0].workload not in workloads or records[0].status == "skipped"
     ]
 
 
 def detect(text: str, name: str) -> Reader:
     """Return the reader of a file's text. Raises UsageError where it is of no tool, or of several."""
-    found = [reader for reader in READERS.values() if reader.knows(text)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    readers = [reader for reader in READERS.values() if reader.knows(text)]
+    if len(readers) == 1:
+        return readers[0]
+    if readers:
         raise UsageError(
-            f"{name} holds the output of {' and '.join(reader.name for reader in found)}",
+            f"{name} holds the output of {' and '.join(reader.name for reader in readers)}",
             remedy="say which one to read with --from",
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]

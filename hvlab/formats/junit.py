@@ -13,7 +13,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 @dataclass(frozen=True)
 class Test:
-    """One test; ``seconds`` is None where nobody knows. ``failure`` and ``skipped`` tell why."""
+    """One test; ``seconds`` is None where it is unknown. ``failure`` and ``skipped`` are the reasons."""
 
     __test__ = False  # pytest takes it for one of its own otherwise
 
@@ -64,10 +64,10 @@ def _suite(root: ElementTree.Element, suite: Suite) -> Sequence[Test]:
 def _test(suite: ElementTree.Element, test: Test) -> None:
     seconds = {} if test.seconds is None else {"time": f"{test.seconds:.3f}"}
     element = _element(suite, "testcase", {"name": test.name, "classname": test.classname, **seconds})
-    for tag, kind, told in (("failure", "failed", test.failure), ("skipped", "skipped", test.skipped)):
-        if told is not None:
-            first = told.strip().partition("\n")[0]
-            _element(element, tag, {"message": first, "type": kind}).text = _text(told)
+    for tag, kind, reason in (("failure", "failed", test.failure), ("skipped", "skipped", test.skipped)):
+        if reason is not None:
+            first = reason.strip().partition("\n")[0]
+            _element(element, tag, {"message": first, "type": kind}).text = _text(reason)
     if test.output:
         _element(element, "system-out", {}).text = _text(test.output)
 

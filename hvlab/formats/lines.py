@@ -1,4 +1,4 @@
-"""Lines of a log as the program wrote them, without what launchers and libraries put between. Pure."""
+"""The lines of a log as the program wrote them, without what launchers and libraries added. Pure."""
 
 from __future__ import annotations
 

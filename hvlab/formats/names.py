@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hvlab.workloads import sizes
+
 # As nccl-tests writes them today (src/common.cu), and what older versions wrote.
 DTYPES: Mapping[str, str] = {
     "int8": "int8",
@@ -23,16 +25,7 @@ DTYPES: Mapping[str, str] = {
     "char": "int8",
     "int": "int32",
 }
-ITEM_BYTES = {
-    name: size
-    for size, names in {
-        1: ("int8", "uint8", "f8e4m3", "f8e5m2"),
-        2: ("float16", "bfloat16"),
-        4: ("float32", "int32", "uint32"),
-        8: ("float64", "int64", "uint64"),
-    }.items()
-    for name in names
-}
+ITEM_BYTES = {**sizes.DTYPES, "uint32": 4, "uint64": 8, "f8e4m3": 1, "f8e5m2": 1}
 OPS: Mapping[str, str] = {"sum": "sum", "avg": "average", "prod": "prod", "max": "max", "min": "min"}
 # Words that stand in the column redop.
 REDOPS = (*OPS, "mulsum", "all", "none", "adasum")
@@ -64,18 +57,18 @@ OSU: Mapping[str, str] = {
     "Bandwidth": "bandwidth",
     "Bi-Directional Bandwidth": "bidirectional-bandwidth",
 }
-# There the size is what one rank sends to one other; nccl-tests counts the whole buffer.
-OSU_BY_RANK = ("allgather", "alltoall", "gather", "scatter")
 MPI_DTYPES: Mapping[str, str] = {
     "MPI_CHAR": "int8",
     "MPI_INT": "int32",
     "MPI_FLOAT": "float32",
     "MPI_DOUBLE": "float64",
 }
+# OSU gives the size of one message between two ranks; nccl-tests and hvlab count the whole buffer.
+OSU_BY_MESSAGE = ("allgather", "alltoall", "gather", "scatter")
 # Collectives that combine what the ranks hold.
 REDUCING = ("allreduce", "reduce", "reducescatter")
 
 
-def other_way(table: Mapping[str, str], name: str | None) -> str | None:
+def reverse(table: Mapping[str, str], name: str | None) -> str | None:
     """Return the tool's word for one of hvlab's; the name itself where the tool has none."""
     return next((theirs for theirs, ours in table.items() if ours == name), name)

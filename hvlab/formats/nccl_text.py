@@ -1,18 +1,18 @@
-"""The text of nccl-tests, of any version: what its programs measured. Pure."""
+"""The text of nccl-tests: of any version into the tool's JSON, and from that as it prints it today. Pure."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab.errors import CheckError
-from hvlab.formats import nccl_rows, origin
-from hvlab.formats.lines import lines
+from hvlab.formats import nccl_json, nccl_rows
+from hvlab.formats.launch import ORIGIN, Launch, origin_line, read_origin
+from hvlab.formats.lines import lines, whole
 from hvlab.formats.names import PROGRAMS
-from hvlab.formats.nccl_rows import Columns
-from hvlab.formats.nccl_sweep import Device, about, guess, placed
-from hvlab.formats.sweep import Sweep
+from hvlab.formats.nccl_columns import HALF, HALVES, LEFT
 
 # The head of the table until early 2019, when times were in milliseconds.
 _OLD = r"#\s+bytes\s+N\s+type\b"
@@ -20,18 +20,19 @@ _TOOL = (
     r"#.*\b(?:nThread \d+|nccl-tests version|Collective test starting|Using devices)"
     rf"|#\s+size\s+count\s+type\b|{_OLD}"
 )
-_HEAD = re.compile(f"{origin.MARK}|{_TOOL}")
+_HEAD = re.compile(f"{ORIGIN}|{_TOOL}")
 _DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<host>\S+)"
-    r"\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<name>.*)"
+    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+\d{1,6}\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<hostname>\S+)"
+    r"\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<device_info>.*)"
 )
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
 _FOOTER = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
 _FAILURE = re.compile(r"Test (?:CUDA|NCCL) failure.*|Test failure .*|Invalid number of GPUs.*")
-_TOLD = re.compile(r"#\s*error: (.*)")
+_ERROR = re.compile(r"#\s*error: (.*)")
 _VERSION = re.compile(r"# nccl-tests version (\S+)(?:.*nccl-library=(\d{3,6}))?")
 _LIBRARY = re.compile(r"\bNCCL version (\d+\.\d+\.\d+)")
 _ITERATIONS = re.compile(r"warmup iters: (\d{1,9}) iters: (\d{1,9})")
+_CLEAR_GB_S = 1.0
 
 
 def knows(text: str) -> bool:
@@ -39,107 +40,197 @@ def knows(text: str) -> bool:
     return any(re.match(_TOOL, line) or nccl_rows.parse(line) for line, _ in lines(text))
 
 
-def read(text: str) -> list[Sweep]:
+def read(text: str) -> list[Launch]:
     """Return what each program in the text measured.
 
     Raises CheckError where ranks that ran apart printed into one another.
     """
     library = _LIBRARY.search(text)
-    found = [_Open()]
+    outputs = [_Output()]
     for line in nccl_rows.mended(lines(text)):
-        if _HEAD.match(line) and found[-1].ended:
-            found.append(_Open(program=found[-1].next_program))
-        found[-1].take(line)
-    return [one.sweep(library and library.group(1)) for one in found if one.begun or one.columns]
+        if _HEAD.match(line) and outputs[-1].ended:
+            outputs.append(_Output(program=outputs[-1].next_program))
+        outputs[-1].add(line)
+    return [
+        launch
+        for output in outputs
+        if output.begun or output.results
+        for launch in nccl_json.launches(
+            output.document(library[1] if library else None),
+            empty=None if output.origin else "the output ends before the first row",
+        )
+    ]
+
+
+def write(measured: Iterable[Launch]) -> str:
+    """Return what nccl-tests would have printed, one program's output after the other.
+
+    A half that was not measured is N/A; a failed launch has its error in the footer's place.
+    """
+    return "".join(f"{line}\n" for launch in measured for line in _printed(nccl_json.document(launch)))
 
 
 @dataclass
-class _Open:
+class _Output:
     """One program's output as far as it has been read."""
 
     program: str | None = None
     next_program: str | None = None
     version: str | None = None
-    library: str | None = None
-    devices: list[Device] = field(default_factory=list)
+    library: int | None = None
+    devices: list[dict[str, str]] = field(default_factory=list)
     lists: int = 0
-    columns: list[Columns] = field(default_factory=list)
-    unit: float = 1.0
-    iterations: tuple[int, int] | None = None
+    results: list[dict[str, Any]] = field(default_factory=list)
+    us: float = 1.0
+    iterations: dict[str, int] = field(default_factory=dict)
     footers: int = 0
-    failed: int = 0
+    wrong: int = 0
     error: str | None = None
     begun: bool = False
-    origin: dict[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
         """Return whether a head that follows is that of another program."""
-        return bool(self.columns or self.footers or self.error)
+        return bool(self.results or self.footers or self.error)
 
-    def take(self, line: str) -> None:
-        """Take in one line."""
-        columns = nccl_rows.parse(line)
-        if columns:
-            self.columns.append(replace(columns, unit=self.unit))
+    def add(self, line: str) -> None:
+        """Add what a line says."""
+        if result := nccl_rows.parse(line, us=self.us):
+            self.results.append(result)
         elif line.startswith("#"):
             self._comment(line)
-        elif found := _PROGRAM.search(line):
-            self.next_program = found.group(1)
-            self.program = self.program if self.begun or self.ended else found.group(1)
-        elif (found := _FAILURE.search(line)) and not self.footers:
-            self.error = self.error or found.group(0)
+        elif match := _PROGRAM.search(line):
+            self.next_program = match[1]
+            self.program = self.program if self.begun or self.ended else match[1]
+        elif (match := _FAILURE.search(line)) and not self.footers:
+            self.error = self.error or match[0]
 
     def _comment(self, line: str) -> None:
         self.begun = self.begun or bool(_HEAD.match(line))
-        if found := _DEVICE.match(line):
-            device = Device(
-                int(found["rank"]), int(found["group"] or 0), found["host"], found["name"].strip()
-            )
-            if device.rank == 0:
+        if match := _DEVICE.match(line):
+            if int(match["rank"]) == 0:
                 self.devices, self.lists = [], self.lists + 1
-            self.devices.append(device)
+            self.devices.append(match.groupdict())
         elif re.match(_OLD, line):
-            self.unit = 1e3
-        elif found := _FOOTER.match(line):
+            self.us = 1e3
+        elif match := _FOOTER.match(line):
             self.footers += 1
-            self.failed = int(found[1]) if found[2] != "OK" else 0
-        elif found := _TOLD.match(line):
-            self.error = found[1]
-        elif found := _VERSION.match(line):
-            self.version, self.library = found[1], found[2]
-        elif line.startswith(origin.MARK):
-            self.origin = origin.read(line)
-        elif found := _PROGRAM.search(line):
-            self.program = found[1]
-        if found := _ITERATIONS.search(line):
-            self.iterations = int(found[1]), int(found[2])
+            self.wrong = int(match[1]) if match[2] != "OK" else 0
+        elif match := _ERROR.match(line):
+            self.error = match[1]
+        elif match := _VERSION.match(line):
+            self.version, self.library = match[1], whole(match[2])
+        elif line.startswith(ORIGIN):
+            self.origin = read_origin(line)
+        elif match := _PROGRAM.search(line):
+            self.program = match[1]
+        if match := _ITERATIONS.search(line):
+            self.iterations = {"warmup_iters": int(match[1]), "iterations": int(match[2])}
 
-    def sweep(self, library: str | None) -> Sweep:
-        """Return what was read."""
+    def document(self, library: str | None) -> dict[str, Any]:
+        """Return what was read as the tool's JSON has it; ``library`` is NCCL's version by its own word."""
         if self.lists > 1 and self.footers > 1:
             raise CheckError(
                 f"{self.lists} programs printed into one another: rank 0 is listed {self.lists} times before"
                 " the first row, so it cannot be told which row is whose",
                 remedy="each rank ran alone: build nccl-tests with MPI=1, or give each its own file",
             )
-        rows = [row for columns in self.columns for row in columns.rows() if row.size]
-        error = self.error
-        if self.failed and not any(row.error for row in rows):
-            error = error or f"out of bounds values: {self.failed}"
-        elif not rows and not self.origin:
-            error = error or "the output ends before the first row"
-        hosts, slots, ranks = placed(self.devices)
-        return Sweep(
-            workload=PROGRAMS.get(self.program or "") or guess(self.columns, ranks),
-            rows=tuple(rows),
-            ranks=ranks,
-            hosts=hosts,
-            slots=slots,
-            iterations=self.iterations and self.iterations[1],
-            warmup=self.iterations and self.iterations[0],
-            device="cuda",
-            error=error,
-            about=about(self.version, self.library or library, self.devices),
-            origin=self.origin,
+        return {
+            "hvlab": self.origin,
+            "args": [self.program or _guess(self.results, len(self.devices))],
+            "nccl_tests_version": self.version,
+            "nccl_version": self.library or nccl_json.version_code(library),
+            "config": {**self.iterations, "devices": self.devices},
+            "results": self.results,
+            "out_of_bounds": {"count": self.wrong},
+            "errors": [self.error] if self.error else [],
+        }
+
+
+def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
+    """Return the program by its columns and busbw/algbw; None where several have the same ones.
+
+    Old versions do not write which program it is.
+    """
+    halves = [result["out_of_place"] or result["in_place"] for result in results]
+    ratios = [
+        half["bus_bw"] / half["alg_bw"] for half in halves
+        if half.get("alg_bw", 0) >= _CLEAR_GB_S and "bus_bw" in half
+    ]  # fmt: skip
+    if not ratios:
+        return None
+    root = whole(results[0]["root"])
+    rooted = root is not None and root >= 0
+    if results[0]["redop"] == "none":
+        return "broadcast" if rooted else None
+    if rooted:
+        return "reduce"
+    if ranks == 1:
+        return None
+    # 2(n-1)/n is at least 1, (n-1)/n is below.
+    return "all_reduce" if ratios[-1] > 1 - 0.5 / (ranks or 64) else "reduce_scatter"
+
+
+def _printed(document: Mapping[str, Any]) -> Iterator[str]:
+    config, (program,), errors = document["config"], document["args"], document["errors"]
+    step, by = next((name[5:], value) for name, value in config.items() if name.startswith("step_"))
+    yield origin_line(document["hvlab"])
+    yield f"# Collective test starting: {program}"
+    yield (
+        f"# nThread 1 nGpus 1 minBytes {config['minimum_bytes']} maxBytes {config['maximum_bytes']} "
+        f"step: {by}({step}) warmup iters: {config['warmup_iters']} iters: {config['iterations']} "
+        "agg iters: 1 validation: 1 graph: 0"
+    )
+    yield "#"
+    yield "# Using devices"
+    for device in config["devices"]:
+        yield (
+            f"#  Rank {device['rank']:2d} Group  0 Pid {0:6d} on {device['hostname']:>10s} "
+            f"device {device['device']:2d} [0000:00:00] {device['device_info']}"
         )
+    yield "#"
+    yield _left([""] * len(LEFT)) + "           out-of-place                       in-place          "
+    yield _left([column.head for column in LEFT]) + _half([column.head for column in HALF]) * 2 + " "
+    yield _left([column.unit for column in LEFT]) + _half([column.unit for column in HALF]) * 2 + " "
+    for result in document["results"]:
+        left = "  ".join(f"{result[column.key]:>{column.width}}" for column in LEFT)
+        yield left + "".join(_half(_texts(result[half])) for half in HALVES)
+    busbw = document["average_bus_bandwidth"]["bandwidth"]
+    if errors:
+        yield "# error: " + " ".join(errors[0].split())
+    else:
+        yield f"# {'Out of bounds values':<20s} : 0 OK"
+        yield f"# {'Avg bus bandwidth':<20s} : {busbw:g} "
+    yield "#"
+    yield f"# Collective test concluded: {program}"
+    yield "#"
+
+
+def _left(words: Sequence[str]) -> str:
+    line = "  ".join(f"{word:>{column.width}}" for column, word in zip(LEFT, words, strict=True))
+    return "#" + line[1:]
+
+
+def _half(words: Sequence[str]) -> str:
+    return "".join(f"  {word:>{column.width}}" for column, word in zip(HALF, words, strict=True))
+
+
+def _texts(values: Mapping[str, float | None] | None) -> list[str]:
+    if values is None:
+        return ["N/A"] * len(HALF)
+    return [
+        "N/A" if (value := values[column.key]) is None
+        else rounded(value, column.width) if column.metric else str(value)
+        for column in HALF
+    ]  # fmt: skip
+
+
+def rounded(value: float, width: int) -> str:
+    """Return a number as nccl-tests rounds it to a width (src/util.cu, getFloatStr)."""
+    digits = len(str(int(value))) if value >= 1 else 0
+    if digits < width - 2:
+        return f"{value:{width}.2f}"
+    if digits < width - 1:
+        return f"{value:{width}.1f}"
+    return f"{value:{width}.0f}" if digits < width + 1 else f"{value:{width}.1e}"

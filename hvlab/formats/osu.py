@@ -1,19 +1,15 @@
-"""The text of the OSU micro-benchmarks: read from any version, and written. Pure.
-
-Sizes of gathers and all-to-alls are those of one message there, and times n what nccl-tests and hvlab count.
-"""
+"""The text of the OSU micro-benchmarks: read from any version, and written. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from hvlab.formats import origin
+from hvlab.formats.launch import ORIGIN, Launch, Row, origin_line, read_origin
 from hvlab.formats.lines import lines, number, whole
-from hvlab.formats.names import MPI_DTYPES, OSU, OSU_BY_RANK, REDUCING, other_way
-from hvlab.formats.sweep import Row, Sweep
+from hvlab.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, REDUCING, reverse
 
 _WRITTEN_AS = "7.5"
 _ERROR = "# error: "
@@ -21,23 +17,21 @@ _TITLE = re.compile(
     r"#?\s*OSU (?P<library>\w+)(?:-(?P<device>\w+))? (?P<test>.+?) Test\s*(?:v(?P<version>\S+))?$"
 )
 _DATATYPE = re.compile(r"# Datatype: (MPI_\w+)")
-_COLUMNS = re.compile(r"#\s*Size\s{2,}(.*)")
-_WITHOUT_SIZE = re.compile(r"#\s*(Avg Latency\(us\).*)")
+_HEADS = re.compile(r"#\s*(?:(?P<size>Size)\s{2,}|(?=Avg Latency\(us\)))(?P<heads>.*)")
 _ROW = re.compile(r"[\d.]{1,18}(?:\s+(?:[\d.eE+-]+|Pass|Fail))*")
 _DEVICES = {None: "cpu", "CUDA": "cuda", "ROCM": "rocm"}
-# What a column is called, and what it holds in our units: MB/s there are decimal.
-_METRICS = {
+# Head of a column: its metric, and the factor to hvlab's unit. MB/s there are decimal.
+COLUMNS: Mapping[str, tuple[str, float]] = {
     "Avg Latency(us)": ("time", 1.0),
-    "Latency (us)": ("time", 1.0),
-    "Avg Lat(us)": ("time", 1.0),
     "Min Latency(us)": ("time_min", 1.0),
     "Max Latency(us)": ("time_max", 1.0),
+    "Latency (us)": ("time", 1.0),
+    "Avg Lat(us)": ("time", 1.0),
     "P50 Tail Lat(us)": ("time_median", 1.0),
     "Bandwidth (MB/s)": ("algbw", 1e-3),
-    "Iterations": ("", 1.0),
-    "Validation": ("", 1.0),
 }
-_SPREAD = ("time_min", "time_max")
+_AVERAGE = ("Avg Latency(us)",)
+_FULL = (*_AVERAGE, "Min Latency(us)", "Max Latency(us)")
 
 
 def knows(text: str) -> bool:
@@ -45,124 +39,104 @@ def knows(text: str) -> bool:
     return any(_TITLE.match(line) for line, _ in lines(text))
 
 
-def read(text: str) -> list[Sweep]:
-    """Return what each benchmark in the text measured; sizes are still those of OSU."""
-    found: list[_Open] = []
+def read(text: str) -> list[Launch]:
+    """Return what each benchmark in the text measured; sizes are still those of OSU, see `scaled`."""
+    benchmarks: list[tuple[re.Match[str], list[str]]] = []
     for line, _ in lines(text):
-        title = _TITLE.match(line)
-        if title:
-            found.append(_Open(title["library"], title["device"], title["test"], title["version"]))
-        elif found:
-            found[-1].take(line.strip())
-    return [one.sweep() for one in found]
+        if title := _TITLE.match(line):
+            benchmarks.append((title, []))
+        elif benchmarks:
+            benchmarks[-1][1].append(line.strip())
+    return [_launch(title, body) for title, body in benchmarks]
 
 
-def scaled(sweep: Sweep, ranks: int | None) -> Sweep | None:
-    """Return a sweep with hvlab's sizes; None where the number of ranks has to be known for that."""
-    if sweep.workload not in OSU_BY_RANK:
-        return sweep
+def scaled(launch: Launch, ranks: int | None) -> Launch | None:
+    """Return a launch with hvlab's sizes; None where the number of ranks has to be known for that."""
+    if launch.workload not in OSU_BY_MESSAGE:
+        return launch
     if not ranks:
         return None
-    return replace(sweep, rows=tuple(replace(row, size=row.size * ranks) for row in sweep.rows))
+    return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
 
-def write(sweeps: Iterable[Sweep]) -> str:
+def write(measured: Iterable[Launch]) -> str:
     """Return what the OSU micro-benchmarks would have printed, one benchmark after the other."""
-    return "".join(f"{line}\n" for sweep in sweeps for line in _lines(sweep))
+    return "".join(f"{line}\n" for launch in measured for line in _printed(launch))
 
 
-@dataclass
-class _Open:
-    """One benchmark's output as far as it has been read."""
-
-    library: str
-    device: str | None
-    test: str
-    version: str | None
-    titles: Sequence[str] = ("Avg Latency(us)",)
-    sized: bool = True
-    dtype: str | None = None
-    iterations: int | None = None
-    rows: list[Row] = field(default_factory=list)
-    error: str | None = None
-    origin: dict[str, Any] = field(default_factory=dict)
-
-    def take(self, line: str) -> None:
-        """Take in one line."""
-        if found := _COLUMNS.match(line):
-            self.titles = re.split(r"\s{2,}", found[1].strip())
-        elif found := _WITHOUT_SIZE.match(line):
-            self.titles, self.sized = re.split(r"\s{2,}", found[1].strip()), False
-        elif found := _DATATYPE.match(line):
-            self.dtype = MPI_DTYPES.get(found[1])
-        elif line.startswith(origin.MARK):
-            self.origin = origin.read(line) or self.origin
+def _launch(title: re.Match[str], body: Iterable[str]) -> Launch:
+    """Return what the lines below a title say."""
+    heads, sized = ["Avg Latency(us)"], True
+    dtype = iterations = error = None
+    origin: Mapping[str, Any] = {}
+    rows: list[Row] = []
+    workload = OSU.get(title["test"])
+    op = "sum" if workload in REDUCING else None
+    for line in body:
+        if match := _HEADS.match(line):
+            heads = re.split(r"\s{2,}", match["heads"].strip())
+            sized = sized and bool(match["size"])
+        elif match := _DATATYPE.match(line):
+            dtype = MPI_DTYPES.get(match[1])
+        elif line.startswith(ORIGIN):
+            origin = read_origin(line) or origin
         elif line.startswith(_ERROR):
-            self.error = line.removeprefix(_ERROR)
+            error = line.removeprefix(_ERROR)
         elif _ROW.fullmatch(line):
-            cells = line.split()
-            size = whole(cells.pop(0)) if self.sized else 0
-            if size is not None:
-                self._row(size, cells)
-
-    def _row(self, size: int, cells: Sequence[str]) -> None:
-        told = dict(zip(self.titles, cells, strict=False))
-        figures = {}
-        for title, cell in told.items():
-            metric, factor = _METRICS.get(title, ("", 1.0))
-            value = number(cell)
-            if metric and value is not None:
-                figures[metric] = value * factor
-        self.iterations = whole(told.get("Iterations")) or self.iterations
-        wrong = "the validation failed" if told.get("Validation") == "Fail" else None
-        if figures and (size or not self.sized):
-            self.rows.append(Row(size, figures, dtype=self.dtype, error=wrong))
-
-    def sweep(self) -> Sweep:
-        """Return what was read."""
-        workload = OSU.get(self.test)
-        op = "sum" if workload in REDUCING else None
-        told = {
-            "source": "osu",
-            "tool": f"OSU Micro-Benchmarks {self.version or ''}".strip(),
-            "library": self.library,
-        }
-        if not self.origin and any(name in row.figures for row in self.rows for name in _SPREAD):
-            told["spread"] = "time_min and time_max are over the ranks"
-        return Sweep(
-            workload=workload or self.test.removesuffix(" Latency").lower().replace(" ", "-"),
-            rows=tuple(replace(row, op=op) for row in self.rows),
-            iterations=self.iterations,
-            device=_DEVICES.get(self.device, (self.device or "").lower()),
-            error=self.error or (None if self.rows else "there is no row in it"),
-            about=told,
-            origin=self.origin,
-        )
+            size, *cells = line.split() if sized else ("0", *line.split())
+            row = dict(zip(heads, cells, strict=False))
+            iterations = whole(row.get("Iterations")) or iterations
+            values = _values(row)
+            if values and (whole(size) or not sized):
+                failed = "the validation failed" if row.get("Validation") == "Fail" else None
+                rows.append(Row(int(size), values, dtype=dtype, op=op, error=failed))
+    stack = {
+        "source": "osu",
+        "tool": f"OSU Micro-Benchmarks {title['version'] or ''}".strip(),
+        "library": title["library"],
+    }
+    if not origin and any("time_min" in row.values or "time_max" in row.values for row in rows):
+        stack["spread"] = "time_min and time_max are over the ranks"
+    return Launch(
+        workload=workload or title["test"].removesuffix(" Latency").lower().replace(" ", "-"),
+        rows=tuple(rows),
+        iterations=iterations,
+        device=_DEVICES.get(title["device"], (title["device"] or "").lower()),
+        error=error or (None if rows else "there is no row in it"),
+        stack=stack,
+        origin=origin,
+    )
 
 
-def _lines(sweep: Sweep) -> Iterator[str]:
-    full = bool(sweep.rows) and all(name in row.figures for row in sweep.rows for name in _SPREAD)
-    device = {"cuda": "-CUDA", "rocm": "-ROCM"}.get(sweep.device or "", "")
+def _values(row: Mapping[str, str]) -> dict[str, float]:
+    """Return the cells of a row in hvlab's units, by metric."""
+    values = {}
+    for head, cell in row.items():
+        value = number(cell)
+        if head in COLUMNS and value is not None:
+            metric, factor = COLUMNS[head]
+            values[metric] = value * factor
+    return values
+
+
+def _printed(launch: Launch) -> Iterator[str]:
+    full = bool(launch.rows) and all({"time_min", "time_max"} <= row.values.keys() for row in launch.rows)
+    heads = _FULL if full else _AVERAGE
+    device = {"cuda": "-CUDA", "rocm": "-ROCM"}.get(launch.device or "", "")
+    dtype = reverse(MPI_DTYPES, launch.rows[0].dtype) if launch.rows else None
+    ranks = (launch.ranks or 1) if launch.workload in OSU_BY_MESSAGE else 1
     yield ""
-    yield f"# OSU MPI{device} {other_way(OSU, sweep.workload)} Test v{_WRITTEN_AS}"
-    dtype = other_way(MPI_DTYPES, sweep.rows[0].dtype) if sweep.rows else None
+    yield f"# OSU MPI{device} {reverse(OSU, launch.workload)} Test v{_WRITTEN_AS}"
     if dtype in MPI_DTYPES:
         yield f"# Datatype: {dtype}."
-    yield origin.line(sweep)
+    yield origin_line(launch.origin)
     if full:
         yield "# hvlab: Min and Max are over the iterations, of the mean over the ranks."
-    yield f"{'# Size':<10}{'Avg Latency(us)':>18}" + (
-        f"{'Min Latency(us)':>18}{'Max Latency(us)':>18}{'Iterations':>12}" if full else ""
-    )
-    share = (sweep.ranks or 1) if sweep.workload in OSU_BY_RANK else 1
-    for row in sweep.rows:
-        if "time" not in row.figures:
-            continue
-        shown = f"{row.size // share:<10d}{row.figures['time']:>18.2f}"
-        if full:
-            shown += (
-                "".join(f"{row.figures[name]:>18.2f}" for name in _SPREAD) + f"{sweep.iterations or 0:>12d}"
-            )
-        yield shown
-    if sweep.error:
-        yield _ERROR + " ".join(sweep.error.split())
+    yield f"{'# Size':<10}" + "".join(f"{head:>18}" for head in heads) + f"{'Iterations':>12}" * full
+    for row in launch.rows:
+        if "time" in row.values:
+            values = (row.values[COLUMNS[head][0]] / COLUMNS[head][1] for head in heads)
+            iterations = f"{launch.iterations or 0:>12d}" * full
+            yield f"{row.size // ranks:<10d}" + "".join(f"{value:>18.2f}" for value in values) + iterations
+    if launch.error:
+        yield _ERROR + " ".join(launch.error.split())

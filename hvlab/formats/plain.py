@@ -8,13 +8,13 @@ import json
 import math
 
 from hvlab.formats import junit
-from hvlab.formats.measured import Measured, status
+from hvlab.formats.launch import MeasuredRun, status
 from hvlab.results.store import FIELDS, Record
 
 _SPREAD = ("params", "stack")
 
 
-def as_csv(measured: Measured) -> str:
+def as_csv(measured: MeasuredRun) -> str:
     """Return a row a record; each parameter and each version is a column, such as params.size_bytes."""
     rows = [_flat(record) for record in measured.records]
     names = [name for name in FIELDS if name not in _SPREAD]
@@ -26,13 +26,13 @@ def as_csv(measured: Measured) -> str:
     return text.getvalue()
 
 
-def as_jsonl(measured: Measured) -> str:
+def as_jsonl(measured: MeasuredRun) -> str:
     """Return a JSON object a record, each on its line, with all fields."""
     rows = ({**vars(record), "value": _finite(record.value)} for record in measured.records)
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def as_junit(measured: Measured) -> str:
+def as_junit(measured: MeasuredRun) -> str:
     """Return a JUnit suite a run and a test a case; what a case measured is in its output."""
     run = measured.run
     tests = [_test(case, records, measured) for case, records in measured.cases().items()]
@@ -57,9 +57,9 @@ def _cell(value: object) -> object:
     return json.dumps(value) if isinstance(value, bool | list | tuple | dict) else value
 
 
-def _test(case: str, records: list[Record], measured: Measured) -> junit.Test:
-    first, how = records[0], status(records)
-    told = "; ".join(dict.fromkeys(record.error for record in records if record.error)) or how
+def _test(case: str, records: list[Record], measured: MeasuredRun) -> junit.Test:
+    first, ended = records[0], status(records)
+    reason = "; ".join(dict.fromkeys(record.error for record in records if record.error)) or ended
     lines = [
         f"{record.metric}{_where(record)} = {record.value:g} {record.unit}"
         for record in records
@@ -69,16 +69,16 @@ def _test(case: str, records: list[Record], measured: Measured) -> junit.Test:
         name=case,
         classname=f"hvlab.{first.workload}.{first.backend}",
         seconds=measured.seconds.get(case),
-        failure=told if how == "failed" else None,
-        skipped=told if how == "skipped" else None,
+        failure=reason if ended == "failed" else None,
+        skipped=reason if ended == "skipped" else None,
         output="\n".join(lines) or None,
     )
 
 
 def _where(record: Record) -> str:
-    named = [
+    params = [
         f"{name}={record.params[name]}"
         for name in ("size_bytes", "in_place", "host")
         if name in record.params
     ]
-    return f"[{', '.join(named)}]" if named else ""
+    return f"[{', '.join(params)}]" if params else ""

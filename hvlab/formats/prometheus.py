@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from hvlab.formats.measured import Measured, status
+from hvlab.formats.launch import MeasuredRun, status
 from hvlab.results.store import Record
 
 # Our unit: what Prometheus calls the base unit, and how much of it one of ours is.
@@ -23,33 +23,33 @@ _UNITS: Mapping[str, tuple[str, float]] = {
 _Labels = tuple[tuple[str, str], ...]
 
 
-def as_prometheus(measured: Measured) -> str:
+def as_prometheus(measured: MeasuredRun) -> str:
     """Return a gauge for each metric, and hvlab_case_failed and hvlab_case_skipped for each case."""
     families: dict[str, tuple[str, dict[_Labels, float]]] = {}
 
-    def add(name: str, told: str, labels: _Labels, value: float) -> None:
-        families.setdefault(name, (told, {}))[1][labels] = value
+    def add(name: str, text: str, labels: _Labels, value: float) -> None:
+        families.setdefault(name, (text, {}))[1][labels] = value
 
     run = measured.run
     about = (("run", run.run_id), ("lab", run.lab), ("state", run.state))
     add("hvlab_run_info", "One run of hvlab; its labels say which.", about, 1)
     for case, records in measured.cases().items():
-        how, labels = status(records), _case_labels(records[0], case)
-        add("hvlab_case_failed", "1 where the case failed.", labels, float(how == "failed"))
-        add("hvlab_case_skipped", "1 where the case could not be run.", labels, float(how == "skipped"))
+        ended, labels = status(records), _case_labels(records[0], case)
+        add("hvlab_case_failed", "1 where the case failed.", labels, float(ended == "failed"))
+        add("hvlab_case_skipped", "1 where the case could not be run.", labels, float(ended == "skipped"))
         for record in records:
             if record.metric is not None and record.value is not None:
-                name, told, factor = _family(record)
-                add(name, told, labels + _param_labels(record, labels), record.value * factor)
+                name, text, factor = _family(record)
+                add(name, text, labels + _param_labels(record, labels), record.value * factor)
     return "".join(f"{line}\n" for name, family in families.items() for line in _lines(name, *family))
 
 
-def _lines(name: str, told: str, values: Mapping[_Labels, float]) -> Iterator[str]:
-    yield f"# HELP {name} {_escaped(told, quotes=False)}"
+def _lines(name: str, text: str, values: Mapping[_Labels, float]) -> Iterator[str]:
+    yield f"# HELP {name} {_escaped(text, quotes=False)}"
     yield f"# TYPE {name} gauge"
-    for labels, value in values.items():
-        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-        yield f"{name}{{{inside}}} {_number(value)}"
+    for labels, number in values.items():
+        pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
+        yield f"{name}{{{pairs}}} {_number(number)}"
 
 
 def _family(record: Record) -> tuple[str, str, float]:
@@ -76,11 +76,11 @@ def _case_labels(record: Record, case: str) -> _Labels:
 
 def _param_labels(record: Record, taken: _Labels) -> _Labels:
     names = {label for label, _ in taken}
-    found: dict[str, str] = {}
+    params: dict[str, str] = {}
     for param, value in record.params.items():
         label = _name(param)
-        found[f"param_{label}" if label in names or label.startswith("__") else label] = _word(value)
-    return tuple(found.items())
+        params[f"param_{label}" if label in names or label.startswith("__") else label] = _word(value)
+    return tuple(params.items())
 
 
 def _word(value: object) -> str:

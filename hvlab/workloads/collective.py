@@ -10,6 +10,7 @@ from typing import Any
 
 from hvlab.statistics import interval, warmup
 from hvlab.workloads.case import Case
+from hvlab.workloads.metrics import busbw_factor
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
 from hvlab.workloads.parameters import Parameter
 from hvlab.workloads.sizes import DTYPES
@@ -28,17 +29,6 @@ _IN_PLACE = Parameter("in_place", "flag", True, "Whether the result overwrites t
 
 def _operation(*names: str) -> Parameter:
     return Parameter("op", "text", "sum", "How elements are reduced.", names)
-
-
-def busbw_factor(workload: str, ranks: int) -> float:
-    """Return busbw/algbw of a collective (nccl-tests, doc/PERFORMANCE.md).
-
-    S of algbw is the whole buffer: of one rank for allreduce and broadcast, and of what all send one rank or
-    one rank sends all for the others.
-    """
-    if workload == "broadcast":
-        return 1.0
-    return (2 if workload == "allreduce" else 1) * (ranks - 1) / ranks
 
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:

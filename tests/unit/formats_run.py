@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hvlab.formats import Measured
+from hvlab.formats import MeasuredRun
 from hvlab.results.store import Record, Run
 from hvlab.workloads.metrics import METRICS
 
@@ -70,4 +70,4 @@ def measured():
         FAILED,
         SKIPPED,
     ]
-    return Measured(RUN, records, {"c1": 12.5, "c4": 1234.5678})
+    return MeasuredRun(RUN, records, {"c1": 12.5, "c4": 1234.5678})

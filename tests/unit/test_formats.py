@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hvlab import formats
 from hvlab.errors import UsageError
-from hvlab.formats import Measured, junit
+from hvlab.formats import MeasuredRun, junit
 from tests.unit import formats_run
 from tests.unit.formats_run import RUN, TIMES, measured
 
@@ -145,7 +145,7 @@ def test_a_run_is_written_as_the_format_has_it(name):
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_what_a_format_has_no_place_for_is_told(name):
     left_out = formats.left_out(name, measured())
-    assert left_out == (["c3", "c5"] if formats.FORMATS[name].holds else [])
+    assert left_out == (["c3", "c5"] if formats.FORMATS[name].workloads else [])
     trainings = replace(measured(), records=[r for r in measured().records if r.case_id == "c3"])
     if left_out:
         with pytest.raises(UsageError, match="nothing to write") as caught:
@@ -158,7 +158,7 @@ def test_what_a_format_has_no_place_for_is_told(name):
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_a_run_without_records_is_an_error(name):
     with pytest.raises(UsageError, match="nothing to write"):
-        formats.export(name, Measured(RUN, []))
+        formats.export(name, MeasuredRun(RUN, []))
 
 
 def test_an_unknown_format_names_the_nearest():
@@ -168,13 +168,13 @@ def test_an_unknown_format_names_the_nearest():
 
 def test_a_value_that_is_no_number_is_null_in_json_lines():
     record = replace(measured().records[0], value=float("inf"))
-    text = formats.export("jsonl", Measured(RUN, [record]))
+    text = formats.export("jsonl", MeasuredRun(RUN, [record]))
     assert json.loads(text, parse_constant=pytest.fail)["value"] is None
 
 
 def test_prometheus_writes_what_is_no_number():
     record = replace(measured().records[0], value=float("inf"))
-    text = formats.export("prometheus", Measured(RUN, [record]))
+    text = formats.export("prometheus", MeasuredRun(RUN, [record]))
     assert " +Inf\n" in text
 
 
@@ -190,7 +190,7 @@ def test_junit_is_valid_whatever_a_case_said(name, told, properties):
 @given(st.text(), st.dictionaries(st.text(), st.text(), max_size=3), st.floats(allow_nan=False))
 def test_prometheus_text_is_read_back_whatever_it_holds(case, params, value):
     record = replace(measured().records[0], case_id=case, params=params, value=value)
-    text = formats.export("prometheus", Measured(RUN, [record]))
+    text = formats.export("prometheus", MeasuredRun(RUN, [record]))
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (sample,) = families["hvlab_time_seconds"].samples
     assert sample.labels["case"] == case

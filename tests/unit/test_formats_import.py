@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hvlab import formats
 from hvlab.cli import run as hvlab
 from hvlab.errors import CheckError, HvlabError, UsageError
-from hvlab.formats import READERS, keeping
-from hvlab.formats.foreign import Source, Told, records
+from hvlab.formats import READERS, importing
+from hvlab.formats.records import Overrides, Source, records
 from hvlab.results import configurations
 from hvlab.results.store import Store
 from tests.unit.formats_run import FAILED, TIMES, measured
@@ -26,10 +26,9 @@ OSU = DATA / "osu/allreduce-6.2-full-two-algorithms.txt"
 def taken(*files, reader="nccl-tests", **told):
     """The records of files, not put into any store."""
     sources = [
-        Source(path.name, f"runs/r/{path.name}", reader, READERS[reader].read(path.read_text()))
-        for path in files
+        Source(path.name, f"runs/r/{path.name}", READERS[reader].read(path.read_text())) for path in files
     ]
-    return records(sources, Told(**told), run_id="r", started_at="2026")
+    return records(sources, Overrides(**told), run_id="r", started_at="2026")
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_a_file_of_two_tools_needs_a_word():
 
 
 def test_a_run_is_made_of_files_and_keeps_them(store):
-    run_id, made = keeping.keep(store, [NCCL, OSU], Told(), lab="rack 7")
+    run_id, made = importing.import_files(store, [NCCL, OSU], Overrides(), lab="rack 7")
     run = store.run(run_id)
     assert (run.state, run.lab) == ("finished", "rack 7")
     assert store.records(run_id) == made
@@ -88,7 +87,7 @@ def test_a_run_is_made_of_files_and_keeps_them(store):
 
 def test_files_of_one_name_are_all_kept(store, tmp_path):
     (tmp_path / NCCL.name).write_text(NCCL.read_text())
-    _, made = keeping.keep(store, [NCCL, tmp_path / NCCL.name], Told(), lab="x")
+    _, made = importing.import_files(store, [NCCL, tmp_path / NCCL.name], Overrides(), lab="x")
     assert len({record.raw_path for record in made}) == 2
     assert {record.repeat for record in made} == {1, 2}
 
@@ -149,8 +148,8 @@ def test_what_carried_osu_stands_in_its_title(title, backend, tmp_path):
 def test_a_size_that_was_measured_again_is_a_repeat():
     text = NCCL.read_text()
     row = next(line for line in text.splitlines() if line.split()[:1] == ["1024"])
-    sweeps = READERS["nccl-tests"].read(text.replace(row, f"{row}\n{row}"))
-    made = records([Source("x", "x", "nccl-tests", sweeps)], Told(), run_id="r", started_at="2026")
+    launches = READERS["nccl-tests"].read(text.replace(row, f"{row}\n{row}"))
+    made = records([Source("x", "x", launches)], Overrides(), run_id="r", started_at="2026")
     assert {record.repeat for record in made if record.params["size_bytes"] == 1024} == {1, 2}
 
 
@@ -169,8 +168,8 @@ def test_bandwidths_have_all_their_digits_where_the_printed_ones_agree():
     assert busbw[8192] == pytest.approx(8192 / 36.07 / 1e3 * 1.75)
     assert busbw[4] == pytest.approx(4 / 35.30 / 1e3 * 1.75)
     text = (DATA / "nccl-tests/allreduce-8x-a100.txt").read_text().replace("24.09", "19.99")
-    sweeps = READERS["nccl-tests"].read(text)
-    made = records([Source("x", "x", "nccl-tests", sweeps)], Told(), run_id="r", started_at="2026")
+    launches = READERS["nccl-tests"].read(text)
+    made = records([Source("x", "x", launches)], Overrides(), run_id="r", started_at="2026")
     busbw = {r.params["size_bytes"]: r.value for r in made if r.metric == "busbw" and r.params["in_place"]}
     assert busbw[1048576] == 19.99
 
@@ -208,13 +207,13 @@ def test_a_file_without_figures_is_an_error(store, tmp_path, text):
     path = tmp_path / "x.txt"
     path.write_text(text)
     with pytest.raises((CheckError, UsageError)):
-        keeping.keep(store, [path], Told(), reader="osu", lab="x")
+        importing.import_files(store, [path], Overrides(), reader="osu", lab="x")
     assert store.runs() == []
 
 
 def test_a_file_that_is_not_there(store, tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        keeping.keep(store, [tmp_path / "no.txt"], Told(), lab="x")
+        importing.import_files(store, [tmp_path / "no.txt"], Overrides(), lab="x")
 
 
 @pytest.mark.parametrize("name", ["nccl-tests", "nccl-tests-json", "osu"])
@@ -222,8 +221,8 @@ def test_what_hvlab_wrote_comes_back(store, tmp_path, name):
     run = measured()
     kept = [record for record in run.records if record.workload == "allreduce"]
     path = tmp_path / "exported"
-    path.write_text(formats.export(name, formats.Measured(run.run, kept)), "utf-8")
-    _, made = keeping.keep(store, [path], Told(), lab="x")
+    path.write_text(formats.export(name, formats.MeasuredRun(run.run, kept)), "utf-8")
+    _, made = importing.import_files(store, [path], Overrides(), lab="x")
     before, after = configurations.gather(kept), configurations.gather(made)
     assert before.keys() == after.keys()
     for cell, one in before.items():
@@ -243,8 +242,8 @@ def test_parameters_that_were_not_set_are_not_made_up(store, tmp_path):
     ]
     kept = [type(FAILED)(**row) for row in kept]
     path = tmp_path / "exported"
-    path.write_text(formats.export("nccl-tests", formats.Measured(measured().run, kept)), "utf-8")
-    _, made = keeping.keep(store, [path], Told(), lab="x")
+    path.write_text(formats.export("nccl-tests", formats.MeasuredRun(measured().run, kept)), "utf-8")
+    _, made = importing.import_files(store, [path], Overrides(), lab="x")
     assert configurations.gather(kept).keys() == configurations.gather(made).keys()
 
 
@@ -268,11 +267,11 @@ JSON = formats.export("nccl-tests-json", measured())
 @given(st.sampled_from([*(path.read_text("utf-8") for path in ALL), JSON]) | st.text(max_size=300), st.data())
 def test_mangled_output_never_breaks_the_readers(text, data):
     text = mangled(text, data)
-    for name, reader in READERS.items():
+    for reader in READERS.values():
         try:
             reader.knows(text)
-            sweeps = reader.read(text)
-            records([Source("allreduce.txt", "x", name, sweeps)], Told(), run_id="r", started_at="2026")
+            launches = reader.read(text)
+            records([Source("allreduce.txt", "x", launches)], Overrides(), run_id="r", started_at="2026")
         except HvlabError:
             continue
 
@@ -312,8 +311,8 @@ def test_mangled_output_never_breaks_the_readers(text, data):
 def test_json_of_any_shape_never_breaks_the_reader(found):
     text = json.dumps({"results": found, "config": found, "args": found, "hvlab": found, "errors": found})
     try:
-        sweeps = READERS["nccl-tests"].read(text)
-        records([Source("x", "x", "nccl-tests", sweeps)], Told("allreduce"), run_id="r", started_at="2026")
+        launches = READERS["nccl-tests"].read(text)
+        records([Source("x", "x", launches)], Overrides("allreduce"), run_id="r", started_at="2026")
     except HvlabError:
         return
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hvlab.errors import CheckError
-from hvlab.formats import READERS, nccl_json, nccl_text, nccl_write, sweep
+from hvlab.formats import READERS, nccl_json, nccl_text
+from hvlab.formats.launch import launches
 from tests.unit.formats_run import measured
 
 DATA = Path(__file__).parent.parent / "data/nccl-tests"
@@ -57,13 +58,13 @@ def test_recorded_output_is_read(name):
     if row:
         size, in_place, time, algbw, busbw = row
         (found,) = [each for each in first.rows if (each.size, each.in_place) == (size, in_place)]
-        assert found.figures == {"time": time, "algbw": algbw, "busbw": busbw}
+        assert found.values == {"time": time, "algbw": algbw, "busbw": busbw}
         assert found.dtype == ("int8" if "1080" in name else "float32")
 
 
 def test_the_unit_of_time_is_that_of_the_program():
     both = text_of("allreduce-4x-1080-milliseconds.txt") + text_of("allreduce-8x-a100.txt")
-    assert [one.rows[-1].figures["time"] for one in READ(both)] == [1932, 63959]
+    assert [one.rows[-1].values["time"] for one in READ(both)] == [1932, 63959]
 
 
 def test_a_long_line_of_devices_is_read_at_once():
@@ -78,15 +79,15 @@ def test_rows_of_no_bytes_are_left_out():
 
 def test_versions_and_devices_are_told():
     (new,) = READ(text_of("allreduce-2x-gh200-wrong.txt"))
-    assert new.about == {
+    assert new.stack == {
         "source": "nccl-tests", "tool": "nccl-tests 2.17.8", "nccl": "2.29.2",
         "gpus": "1 x NVIDIA GH200 120GB",
     }  # fmt: skip
     (old,) = READ(text_of("allreduce-8x-a100.txt"))
-    assert old.about == {"source": "nccl-tests", "gpus": "8 x A100-SXM4-40GB"}
+    assert old.stack == {"source": "nccl-tests", "gpus": "8 x A100-SXM4-40GB"}
     assert (old.warmup, old.iterations) == (5, 20)
     (debugged,) = READ("h:1:1 [0] NCCL INFO NCCL version 2.8.3+cuda11.1\n" + text_of("allreduce-8x-a100.txt"))
-    assert debugged.about["nccl"] == "2.8.3"
+    assert debugged.stack["nccl"] == "2.8.3"
 
 
 def test_wrong_values_fail_their_row_only():
@@ -155,7 +156,7 @@ NEW_DEBUG = (
 )
 def test_rows_torn_by_other_lines_are_whole_again(lines):
     (found,) = READ("\n".join(["# nThread 1 nGpus 1", *lines, "# Out of bounds values : 0 OK"]))
-    assert [(row.size, row.in_place, row.figures["time"]) for row in found.rows] == [
+    assert [(row.size, row.in_place, row.values["time"]) for row in found.rows] == [
         (1048576, False, 74.78), (1048576, True, 76.17),
     ]  # fmt: skip
     assert {row.op for row in found.rows} == {"sum"}
@@ -168,7 +169,7 @@ def test_a_row_without_its_end_is_no_row():
 
 def test_only_in_place_was_measured():
     (found,) = READ(f"# nThread 1 nGpus 1\n{LEFT}{' ' * 32}{INSIDE}\n# Out of bounds values : 0 OK\n")
-    assert [(row.in_place, row.figures["time"]) for row in found.rows] == [(True, 76.17)]
+    assert [(row.in_place, row.values["time"]) for row in found.rows] == [(True, 76.17)]
     (given,) = READ(f"# nThread 1 nGpus 1\n{LEFT}{'  N/A' * 4}{INSIDE}\n")
     assert [row.in_place for row in given.rows] == [True]
 
@@ -176,7 +177,7 @@ def test_only_in_place_was_measured():
 def test_times_of_single_iterations_stand_between():
     each = "    70.00    99.00    98.00     3.10"
     (found,) = READ(f"# nThread 1 nGpus 1\n{LEFT}{OUT}{each}{INSIDE}{each}\n")
-    assert found.rows[1].figures == {
+    assert found.rows[1].values == {
         "time": 76.17, "algbw": 13.77, "busbw": 24.09, "time_min": 70.0, "time_max": 99.0,
     }  # fmt: skip
 
@@ -232,15 +233,16 @@ def test_json_of_nccl_tests_is_read():
     reduced, gathered = READ(text)
     assert (reduced.workload, gathered.workload) == ("allreduce", "allgather")
     assert (reduced.hosts, reduced.slots, reduced.ranks, reduced.iterations) == (("node-a", "b"), 1, 2, 20)
-    assert reduced.about["nccl"] == "2.29.7"
-    assert reduced.about["measured_at"] == "2026-01-23 10:00:00"
+    assert (gathered.hosts, gathered.slots, gathered.ranks) == (("node-a", "b"), 1, 2)
+    assert reduced.stack["nccl"] == "2.29.7"
+    assert reduced.stack["measured_at"] == "2026-01-23 10:00:00"
     out, inside = reduced.rows
-    assert out.figures == {
+    assert out.values == {
         "time": 74.78, "algbw": 14.02, "busbw": 24.54,
         "time_min": 70.1, "time_max": 99.9, "time_median": 74.0,
     }  # fmt: skip
     assert (out.op, out.dtype, out.error, inside.error) == ("average", "bfloat16", None, "7 wrong values")
-    assert inside.figures == {"time": 76.17, "algbw": 13.77}
+    assert inside.values == {"time": 76.17, "algbw": 13.77}
     assert [row.in_place for row in gathered.rows] == [True]
 
 
@@ -255,8 +257,8 @@ HEAD = re.compile(r"# +(out-of-place|size|\(B\))")
 
 
 def test_the_text_is_that_of_the_tool():
-    made = [one for one in sweep.gather(measured().records) if not one.error]
-    lines = [line.rstrip() for line in nccl_write.write(made).splitlines()]
+    made = [one for one in launches(measured().records) if not one.error]
+    lines = [line.rstrip() for line in nccl_text.write(made).splitlines()]
     assert lines[0].startswith('# hvlab: {"version": ')
     assert lines[1:] == [
         "# Collective test starting: all_reduce_perf",
@@ -283,9 +285,9 @@ def test_the_text_is_that_of_the_tool():
 
 def test_a_half_that_was_not_measured_is_not_available():
     records = [record for record in measured().records if record.case_id == "c1"]
-    rows = [line.split() for line in nccl_write.write(sweep.gather(records)).splitlines() if line[0] != "#"]
+    rows = [line.split() for line in nccl_text.write(launches(records)).splitlines() if line[0] != "#"]
     assert rows[1][5:] == ["N/A", "N/A", "N/A", "N/A", "4366.46", "0.24", "0.36", "0"]
-    (found,) = nccl_json.read(nccl_json.write(sweep.gather(records)))
+    (found,) = nccl_json.read(nccl_json.write(launches(records)))
     assert {row.in_place for row in found.rows} == {True}
 
 
@@ -298,15 +300,4 @@ def test_a_half_that_was_not_measured_is_not_available():
     ],
 )  # fmt: skip
 def test_numbers_are_rounded_as_the_tool_rounds_them(value, width, wanted):
-    assert nccl_write.rounded(value, width) == wanted
-
-
-@pytest.mark.parametrize(
-    ("workload", "ranks", "factor"),
-    [
-        ("allreduce", 1, 0), ("allreduce", 8, 1.75), ("allgather", 8, 0.875), ("alltoall", 4, 0.75),
-        ("reducescatter", 2, 0.5), ("broadcast", 8, 1), ("reduce", 8, 1), ("sendrecv", 2, 1),
-    ],
-)  # fmt: skip
-def test_bus_bandwidth_is_that_of_nccl_tests(workload, ranks, factor):
-    assert sweep.busbw_factor(workload, ranks) == factor
+    assert nccl_text.rounded(value, width) == wanted

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.formats import nccl_text, osu, sweep
+from hvlab.formats import nccl_text, osu
+from hvlab.formats.launch import launches
 from tests.unit.formats_run import measured
 
 DATA = Path(__file__).parent.parent / "data/osu"
@@ -40,8 +41,8 @@ def test_recorded_output_is_read(name):
     assert not nccl_text.knows(text_of(name))
     first = osu.read(text_of(name))[0]
     assert (first.workload, first.device, len(first.rows), first.error) == (workload, device, count, None)
-    assert first.about["tool"] == f"OSU Micro-Benchmarks {version}"
-    assert (first.rows[-1].size, first.rows[-1].figures) == (size, figures)
+    assert first.stack["tool"] == f"OSU Micro-Benchmarks {version}"
+    assert (first.rows[-1].size, first.rows[-1].values) == (size, figures)
 
 
 def test_several_benchmarks_in_one_file():
@@ -50,14 +51,14 @@ def test_several_benchmarks_in_one_file():
     ]  # fmt: skip
     two = osu.read(text_of("allreduce-6.2-full-two-algorithms.txt"))
     assert [(len(one.rows), one.iterations) for one in two] == [(3, 100), (2, 100)]
-    assert two[0].about["spread"]
+    assert two[0].stack["spread"]
 
 
 def test_point_to_point_bandwidth_and_barrier():
     latency, bandwidth, barrier = osu.read(text_of("point-to-point-5.8.txt"))
     assert latency.sizes == [1, 1024, 4194304]
-    assert bandwidth.rows[0].figures == {"algbw": pytest.approx(12.25416)}
-    assert (barrier.workload, barrier.rows[0].size, barrier.rows[0].figures) == ("barrier", 0, {"time": 8.32})
+    assert bandwidth.rows[0].values == {"algbw": pytest.approx(12.25416)}
+    assert (barrier.workload, barrier.rows[0].size, barrier.rows[0].values) == ("barrier", 0, {"time": 8.32})
 
 
 def test_a_failed_validation_fails_its_row():
@@ -73,7 +74,7 @@ def test_percentiles_and_types_of_new_versions():
         "8                      12.41             12.05             35.43\n"
     )
     assert (found.device, found.rows[0].dtype, found.rows[0].op) == ("rocm", "float64", "sum")
-    assert found.rows[0].figures == {"time": 12.41, "time_median": 12.05}
+    assert found.rows[0].values == {"time": 12.41, "time_median": 12.05}
 
 
 def test_sizes_of_gathers_are_those_of_one_message():
@@ -85,7 +86,7 @@ def test_sizes_of_gathers_are_those_of_one_message():
 
 
 def test_the_text_is_that_of_the_tool():
-    (made, *_) = sweep.gather(measured().records, pair=False)
+    (made, *_) = launches(measured().records, pair=False)
     lines = osu.write([made]).splitlines()
     assert lines[:3] == ["", "# OSU MPI Allreduce Latency Test v7.5", "# Datatype: MPI_FLOAT."]
     assert lines[3].startswith('# hvlab: {"version": ')
@@ -98,6 +99,6 @@ def test_the_text_is_that_of_the_tool():
     recorded = text_of("allreduce-7.0-cuda-full.txt").splitlines()
     assert lines[5] in recorded
     without = [record for record in measured().records if record.metric != "time_min"]
-    (short, *_) = sweep.gather(without, pair=False)
+    (short, *_) = launches(without, pair=False)
     assert "# Size       Avg Latency(us)" in osu.write([short]).splitlines()
     assert "# Size       Avg Latency(us)" in text_of("allreduce-5.4.1.txt").splitlines()

@@ -9,8 +9,7 @@ import pytest
 
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.workloads import WORKLOADS, argv, data, outcome
-from hvlab.workloads.collective import busbw_factor
-from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.metrics import METRICS, busbw_factor
 from hvlab.workloads.outcome import last_words
 from tests.unit.labs import case
 
@@ -112,6 +111,8 @@ def test_the_warm_up_does_not_count(tmp_path):
         ("alltoall", 4, 0.75),
         ("alltoall", 1, 0),
         ("broadcast", 4, 1),
+        ("reduce", 8, 1),
+        ("sendrecv", 2, 1),
     ],
 )
 def test_bus_bandwidth(workload, ranks, factor):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, detect
-from hvlab.formats.foreign import Source, Told, records
+from hvlab.formats.records import Overrides, Source, records
 from hvlab.results.store import Record, Store, new_run_id, utc
 
 
-def keep(
-    store: Store, files: Sequence[Path], told: Told, *, reader: str | None = None, lab: str
+def import_files(
+    store: Store, files: Sequence[Path], overrides: Overrides, *, reader: str | None = None, lab: str
 ) -> tuple[str, list[Record]]:
     """Put what the files hold into the store as a finished run; return its id and records.
 
@@ -22,17 +22,17 @@ def keep(
     and CheckError for one that holds no figure and no failure.
     """
     run_id = new_run_id()
-    contents = [_read(path) for path in files]
+    contents = [_content(path) for path in files]
     names = _names(files)
     sources = []
     for path, name, content in zip(files, names, contents, strict=True):
         text = content.decode("utf-8", errors="replace")
-        used = READERS[reader] if reader else detect(text, str(path))
-        sweeps = used.read(text)
-        if not any(sweep.rows or sweep.error for sweep in sweeps):
-            raise CheckError(f"{path}: there is no figure of {used.name} in it")
-        sources.append(Source(path.name, f"runs/{run_id}/{name}", used.name, sweeps))
-    made = records(sources, told, run_id=run_id, started_at=utc())
+        tool = READERS[reader] if reader else detect(text, str(path))
+        launches = tool.read(text)
+        if not any(launch.rows or launch.error for launch in launches):
+            raise CheckError(f"{path}: there is no figure of {tool.name} in it")
+        sources.append(Source(path.name, f"runs/{run_id}/{name}", launches))
+    imported = records(sources, overrides, run_id=run_id, started_at=utc())
     folder = store.run_folder(run_id)
     try:
         folder.mkdir(parents=True)
@@ -43,19 +43,19 @@ def keep(
     try:
         store.put(
             run_id,
-            made,
+            imported,
             lab=lab,
             spec_key=hashlib.sha256(b"\0".join(contents)).hexdigest()[:16],
             spec={"imported": [str(path) for path in files]},
-            cases=list(dict.fromkeys(record.case_id for record in made)),
+            cases=list(dict.fromkeys(record.case_id for record in imported)),
         )
     except HvlabError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return run_id, made
+    return run_id, imported
 
 
-def _read(path: Path) -> bytes:
+def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,0 +1,41 @@
+"""The columns of nccl-tests, in its text and in its JSON, and the metrics they hold. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its head, unit and width in the text, its key in the JSON, and hvlab's metric, if any."""
+
+    head: str
+    unit: str
+    width: int
+    key: str
+    metric: str = ""
+
+
+# What a row is of.
+LEFT = (
+    Column("size", "(B)", 12, "size"),
+    Column("count", "(elements)", 12, "count"),
+    Column("type", "", 8, "type"),
+    Column("redop", "", 6, "redop"),
+    Column("root", "", 6, "root"),
+)
+# What was measured, once out of place and once in place.
+HALF = (
+    Column("time", "(us)", 7, "time", "time"),
+    Column("algbw", "(GB/s)", 6, "alg_bw", "algbw"),
+    Column("busbw", "(GB/s)", 6, "bus_bw", "busbw"),
+    Column("#wrong", "", 6, "nwrong"),
+)
+# The spread of the single iterations; the text has no p50.
+ITERATIONS = (
+    Column("min", "(us)", 7, "min_us", "time_min"),
+    Column("max", "(us)", 7, "max_us", "time_max"),
+    Column("p50", "(us)", 7, "p50_us", "time_median"),
+)
+# The keys of both halves in the JSON, and whether they are in place.
+HALVES = {"out_of_place": False, "in_place": True}
