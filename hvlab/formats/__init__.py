@@ -12,7 +12,7 @@ Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
     records        launches -> records; importing: files -> launches -> the store
     plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
     names, lines   the tools' words; a log's lines without what launchers put between
-    lab_sheet      which table of a sheet gets which figures; sheet_words, sheet_names: how both are known
+    lab_sheet      which table of a sheet gets which figures; sheet_words: the words a table is known by
     sheet_rows     a table's rows filled; markdown: tables of a text, changed in place
 """
 

@@ -1,34 +1,50 @@
-"""The tables of a lab sheet, found by the words in their heads and filled where they stand. Pure."""
+"""The tables of a lab sheet, known by the words around them and filled where they stand. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvlab.formats import markdown, sheet_names
+from hvlab.formats import markdown
 from hvlab.formats.markdown import Row, Table
-from hvlab.formats.sheet_names import Training
-from hvlab.formats.sheet_scaling import cells, scaling
-from hvlab.formats.sheet_words import KINDS, Kind, algorithm, environment_key, head, kinds
+from hvlab.formats.sheet_rows import Values, filled_rows
+from hvlab.formats.sheet_words import COMPRESSION, KINDS, Kind, environment_key, find_heads, where
+
+# So many rows of a table make it that of the environment.
+_ENOUGH_KEYS = 3
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training of a run: the words it is called by, and its rows for each kind of table.
+
+    The values of a row are by the columns of its table (sheet_words.SPEEDUP, COMPRESSION), as Markdown that
+    fits a cell.
+    """
+
+    words: tuple[str, ...]
+    inside: Sequence[Values] = ()
+    across: Sequence[Values] = ()
+    compression: Sequence[Values] = ()
 
 
 @dataclass(frozen=True)
 class Sheet:
     """What is known, as Markdown that fits a cell.
 
-    ``environment`` is by the rows' keys (sheet_words.ENVIRONMENT). A row of ``inside`` and ``across`` has the
-    keys of the heads (sheet_words.SCALING), and ``names`` says how a backend is written. A row of
-    ``compression`` has algorithm (serial, none, 8bit, naive8, fp16, bf16), devices (a number as text, empty
-    for serial), time, accuracy, and label and devices_label for a row that has to be added.
-    A table under text that names one of the ``trainings`` gets that one's rows.
+    ``environment`` is by the rows' keys (sheet_words.ENVIRONMENT); ``inside``, ``across`` and ``compression``
+    are rows as a Training has them. ``names`` and ``algorithms`` say how a backend and an algorithm are
+    written. A table under text that names one of the ``trainings`` gets that one's rows.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    inside: Sequence[Mapping[str, str]] = ()
-    across: Sequence[Mapping[str, str]] = ()
-    compression: Sequence[Mapping[str, str]] = ()
+    inside: Sequence[Values] = ()
+    across: Sequence[Values] = ()
+    compression: Sequence[Values] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    algorithms: Mapping[str, str] = field(default_factory=dict)
     trainings: Sequence[Training] = ()
 
     def known(self) -> list[Kind]:
@@ -60,137 +76,117 @@ class Filled:
 
 def fill(text: str, sheet: Sheet) -> Filled:
     """Return the text with every known table filled, everything else as it was."""
-    page = markdown.lines(text)
-    found = list(markdown.tables(page))
-    own = [sheet_names.named(table.above, sheet.trainings) for table in found]
-    over = [sheet_names.named(table.headings, sheet.trainings) for table in found]
-    each = kinds(found, [at if at is not None else above for at, above in zip(own, over, strict=True)])
-    chosen = _chosen(each, own, over, sheet)
-    done: set[Kind] = set()
-    left: list[tuple[int, Kind]] = []
-    longer: dict[int, int] = {}
-    for table, kind, rows in reversed([*zip(found, each, chosen, strict=True)]):
-        if kind is None:
+    page, known = markdown.lines(text), sheet.known()
+    lines: list[str] = []
+    present: set[Kind] = set()
+    filled: set[Kind] = set()
+    left: list[Left] = []
+    end = 0
+    for table, kind, owner in _owners(markdown.tables(page), sheet):
+        lines += page[end : table.start]
+        end = table.end
+        present.add(kind)
+        if getattr(owner, kind, ()):
+            lines += _lines(page, table, _replaced(table, kind, owner or sheet, sheet))
+            filled.add(kind)
             continue
-        if rows is not None and getattr(rows, kind):
-            made = _filled(table, kind, rows, sheet)
-            lines = _lines(page, table, made)
-            longer[table.start] = len(lines) - (table.end - table.start)
-            page[table.start : table.end] = lines
-            done.add(kind)
-        elif kind in sheet.known():
-            left.append((table.start, kind))
-    known = sheet.known()
+        if kind in known:
+            names = (training.words[-1] for training in sheet.trainings if getattr(training, kind))
+            left.append(Left(len(lines) + 1, kind, tuple(names)))
+        lines += page[table.start : table.end]
     return Filled(
-        "".join(page),
-        tables=tuple(kind for kind in known if kind in done),
-        missing=tuple(kind for kind in known if kind not in each),
-        left=tuple(
-            Left(
-                start + 1 + sum(more for at, more in longer.items() if at < start),
-                kind,
-                tuple(training.words[-1] for training in sheet.trainings if getattr(training, kind)),
-            )
-            for start, kind in reversed(left)
-        ),
+        "".join([*lines, *page[end:]]),
+        tables=tuple(kind for kind in known if kind in filled),
+        missing=tuple(kind for kind in known if kind not in present),
+        left=tuple(left),
     )
 
 
-def _chosen(
-    each: Sequence[Kind | None], own: Sequence[int | None], over: Sequence[int | None], sheet: Sheet
-) -> list[Sheet | Training | None]:
-    """Return whose rows each table gets.
+def training_named(lines: Iterable[str], trainings: Sequence[Training]) -> int | None:
+    """Return the number of the training that a line names, the first line that names exactly one.
 
-    That is the training that its own text names; else the one that a heading over several tables names, once
-    for each kind; else, for the first of its kind, what the sheet has.
+    A name without its number, ResNet for resnet50, is enough where no other training is called so.
     """
-    chosen: list[Sheet | Training | None] = []
-    seen: set[tuple[Kind | None, int | None]] = set()
-    for at, (kind, name, above) in enumerate(zip(each, own, over, strict=True)):
-        number = above if name is None else name
-        if kind == "environment" or (number is None and kind not in each[:at]):
-            chosen.append(sheet)
-        elif number is None or (name is None and (kind, number) in seen):
-            chosen.append(None)
+    for line in lines:
+        text = unicodedata.normalize("NFKC", line).casefold()
+        counts = [sum(_names(word, text) for word in training.words) for training in trainings]
+        most = max(counts, default=0)
+        if most and counts.count(most) == 1:
+            return counts.index(most)
+    return None
+
+
+def _names(word: str, text: str) -> bool:
+    parts = re.findall(r"[^\W\d_]+|\d+", word.casefold())
+    if not parts:
+        return False
+    patterns = [r"[\s_-]*".join(map(re.escape, parts)) + r"(?![a-z0-9])"]
+    if len(parts) > 1 and parts[-1].isdigit():
+        patterns.append(r"[\s_-]*".join(map(re.escape, parts[:-1])) + r"(?![a-z]|[\s_-]*\d)")
+    return any(re.search(rf"(?<![a-z0-9]){pattern}", text) for pattern in patterns)
+
+
+def _owners(tables: Iterable[Table], sheet: Sheet) -> Iterator[tuple[Table, Kind, Sheet | Training | None]]:
+    """Yield the tables of a lab sheet, what each is, and whose rows it gets; None: it stays as it is.
+
+    The rows are those of the training that the table's own text names; else of the one that a heading over
+    several tables names, once for each kind; else, for the first of its kind, the sheet's own.
+    """
+    before: list[tuple[Kind, int | None]] = []
+    for table in tables:
+        own = training_named(table.above, sheet.trainings)
+        number = training_named(table.headings, sheet.trainings) if own is None else own
+        kind = _kind(table, [kind for kind, other in before if number is None or other in (number, None)])
+        if kind is None:
+            continue
+        if kind == "environment" or (number is None and kind not in (other for other, _ in before)):
+            yield table, kind, sheet
+        elif number is None or (own is None and (kind, number) in before):
+            yield table, kind, None
         else:
-            chosen.append(sheet.trainings[number])
-        seen.add((kind, number))
-    return chosen
+            yield table, kind, sheet.trainings[number]
+        before.append((kind, number))
 
 
-def _filled(table: Table, kind: Kind, rows: Sheet | Training, sheet: Sheet) -> dict[int, list[Row]]:
-    """Return what stands in the place of a row, by the row's number; rows that are not named stay."""
-    if kind == "environment":
-        return _environment(table, sheet.environment)
-    if kind == "compression":
-        return _compression(table, rows.compression)
-    return scaling(table, getattr(rows, kind), sheet.names)
+def _kind(table: Table, before: Sequence[Kind]) -> Kind | None:
+    """Return what a table is; ``before`` are the tables before it that may be of the same training.
+
+    The first of two tables of speed-up is that inside one server.
+    """
+    heads = find_heads(table.rows)
+    if heads is None:
+        keys = {environment_key(row)[0] for row in table.rows} - {None}
+        return "environment" if len(keys) >= _ENOUGH_KEYS else None
+    if heads.layout is COMPRESSION:
+        return "compression"
+    over = (kind for heading in table.headings if (kind := where(heading)) and kind not in before)
+    guess: Kind = "across" if "inside" in before else "inside"
+    return where(table.title) or next(over, guess)
 
 
-def _lines(page: Sequence[str], table: Table, made: Mapping[int, list[Row]]) -> list[str]:
-    lines: list[str] = []
-    rows = [made.get(number, [row]) for number, row in enumerate(table.rows)]
+def _replaced(table: Table, kind: Kind, owner: Sheet | Training, sheet: Sheet) -> dict[int, list[Row]]:
+    """Return what stands in the place of a row, by the row's number; the others stay."""
+    heads = find_heads(table.rows)
+    if heads is not None:
+        names = sheet.algorithms if kind == "compression" else sheet.names
+        return filled_rows(table.rows, heads, getattr(owner, kind), names)
+    replaced = {}
+    for number, row in enumerate(table.rows):
+        key, place = environment_key(row)
+        if key is not None and key in sheet.environment:
+            replaced[number] = [row.put({place + 1: sheet.environment[key]})]
+    return replaced
+
+
+def _lines(page: Sequence[str], table: Table, replaced: Mapping[int, list[Row]]) -> list[str]:
+    """Return the lines of a table with its rows replaced."""
+    (first, *more), *others = [replaced.get(number, [row]) for number, row in enumerate(table.rows)]
     # The delimiter stands after the first row, whatever was added to that.
-    first, *more = rows[0]
-    lines += [first.line, page[table.start + 1], *(row.line for row in more)]
-    lines += [row.line for each in rows[1:] for row in each]
+    lines = [first.line, page[table.start + 1], *(row.line for row in more)]
+    lines += [row.line for rows in others for row in rows]
     if table.end == len(page) and not page[-1].endswith("\n"):
         # The text's last line has no end, and so it is afterwards.
         end = "\r\n" if page[0].endswith("\r\n") else "\n"
         lines = [line if line.endswith("\n") else f"{line}{end}" for line in lines]
         lines[-1] = lines[-1].removesuffix("\n").removesuffix("\r")
     return lines
-
-
-def _environment(table: Table, values: Mapping[str, str]) -> dict[int, list[Row]]:
-    made = {}
-    for number, row in enumerate(table.rows):
-        name, place = environment_key(row)
-        if name is not None and name in values:
-            made[number] = [row.put({place + 1: values[name]})]
-    return made
-
-
-def _compression(table: Table, rows: Sequence[Mapping[str, str]]) -> dict[int, list[Row]]:
-    number, columns = head(table, "compression") or (0, {})
-    columns.setdefault("devices", columns["algorithm"] + 1)
-    places = _places(table.rows, number + 1, columns)
-    wanted: dict[tuple[str, str], Mapping[str, str]] = {}
-    for values in rows:
-        wanted.setdefault((values["algorithm"], values["devices"]), values)
-    made = {
-        place: [table.rows[place].put(cells(_figures(wanted.pop(key)), columns))]
-        for key, place in places.items()
-        if key in wanted
-    }
-    last = {name: place for (name, _), place in places.items()}
-    end, named = max([number, *places.values()]), set(last)
-    # More devices of an algorithm that is there stand below it, before any other algorithm is added.
-    for name, devices in sorted(wanted, key=lambda key: key[0] not in last):
-        values, place = wanted[name, devices], last.get(name, end)
-        told = {columns["devices"]: values["devices_label"]}
-        if name not in named:
-            told[columns["algorithm"]] = values["label"]
-            named.add(name)
-        more = table.rows[place].like().put(told | cells(_figures(values), columns))
-        made[place] = [*made.get(place, [table.rows[place]]), more]
-    return made
-
-
-def _figures(values: Mapping[str, str]) -> dict[str, str]:
-    return {name: values[name] for name in ("time", "accuracy") if name in values}
-
-
-def _places(rows: Sequence[Row], start: int, columns: Mapping[str, int]) -> dict[tuple[str, str], int]:
-    """Return the number of the row of each algorithm and number of devices."""
-    found: dict[tuple[str, str], int] = {}
-    name: str | None = None
-    for number, row in enumerate(rows[start:], start):
-        if row.empty or len(row.cells) <= max(columns.values()):
-            continue
-        if row.words[columns["algorithm"]]:
-            name = algorithm(row.cells[columns["algorithm"]])
-        digits = re.search(r"\d+", row.words[columns["devices"]])
-        if name is not None:
-            found.setdefault((name, digits.group(0) if digits else ""), number)
-    return found

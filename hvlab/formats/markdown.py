@@ -62,18 +62,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: the numbers of its first line and of the line after it, its rows without the delimiter.
+    """A table: the number of its first line and of the line after it, its rows without the delimiter.
 
-    ``numbers`` are those of the rows' lines; ``said`` is what the last line before it says. ``above`` are the
-    lines between the table before and this one without those of sections that ended, ``headings`` those it
-    stands under; the nearest comes first.
+    ``title`` is the last line of text before it. ``above`` are the lines between the table before and this
+    one without those of sections that ended, ``headings`` those it stands under; the nearest comes first.
     """
 
     start: int
     end: int
     rows: tuple[Row, ...]
-    numbers: tuple[int, ...]
-    said: str
+    title: str
     above: tuple[str, ...] = ()
     headings: tuple[str, ...] = ()
 
@@ -86,7 +84,8 @@ def lines(text: str) -> list[str]:
 def tables(page: Sequence[str]) -> Iterator[Table]:
     """Yield the tables among the lines of a page; what stands in a code block is none."""
     code = _code(page)
-    number, said, since = 0, "", 0
+    number, title, since = 0, "", 0
+    # The lines of the open sections: depth, number and text.
     over: list[tuple[int, int, str]] = []
     while number < len(page):
         following = page[number + 1] if number + 1 < len(page) and number + 1 not in code else ""
@@ -94,19 +93,19 @@ def tables(page: Sequence[str]) -> Iterator[Table]:
             end = number + 2
             while end < len(page) and end not in code and _PIPE.search(page[end]):
                 end += 1
-            numbers = (number, *range(number + 2, end))
+            rows = tuple(parse(line) for line in (page[number], *page[number + 2 : end]))
             above = tuple(line for _, at, line in reversed(over) if at >= since)
             over = [each for each in over if each[0] < _PARAGRAPH]
             headings = tuple(line for _, _, line in reversed(over))
-            rows = tuple(parse(page[each]) for each in numbers)
-            yield Table(number, end, rows, numbers, said, above, headings)
-            number, said, since = end, "", end
+            yield Table(number, end, rows, title, above, headings)
+            number, title, since = end, "", end
             continue
-        said = page[number].strip() or said
-        if number not in code and page[number].strip():
-            depth = _depth(page[number])
-            _end(over, depth)
-            over.append((depth, number, page[number].strip()))
+        if line := page[number].strip():
+            title = line
+            if number not in code:
+                depth = _depth(page[number])
+                _end_sections(over, depth)
+                over.append((depth, number, line))
         number += 1
 
 
@@ -149,8 +148,8 @@ def _depth(line: str) -> int:
     return len(heading[1]) if heading else _PARAGRAPH
 
 
-def _end(over: list[tuple[int, int, str]], depth: int) -> None:
-    """Take out the lines of sections that a heading of this depth ends."""
+def _end_sections(over: list[tuple[int, int, str]], depth: int) -> None:
+    """Take out the lines of the sections that a heading of this depth ends."""
     if depth < _PARAGRAPH:
         ended = (place for place, (other, *_) in enumerate(over) if depth <= other < _PARAGRAPH)
         del over[next(ended, len(over)) :]
@@ -158,14 +157,14 @@ def _end(over: list[tuple[int, int, str]], depth: int) -> None:
 
 def _code(page: Sequence[str]) -> set[int]:
     """Return the numbers of the lines that stand in a fenced code block."""
-    found: set[int] = set()
+    code: set[int] = set()
     mark = ""
     for number, line in enumerate(page):
         fence = _FENCE.match(line)
         if mark or fence:
-            found.add(number)
+            code.add(number)
         if fence and not mark:
             mark = fence["mark"]
         elif fence and fence["mark"].startswith(mark):
             mark = ""
-    return found
+    return code

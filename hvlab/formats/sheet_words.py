@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
-from hvlab.formats.markdown import Row, Table, plain
+from hvlab.formats.markdown import Row, plain
 
 Kind = Literal["environment", "inside", "across", "compression"]
+Name = TypeVar("Name", bound=str)
 KINDS: tuple[Kind, ...] = ("environment", "inside", "across", "compression")
-# Words of a head, the first that fits counts; spaces and letter case do not.
-SCALING = {
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table whose rows are a group's figures at a place, such as a backend's on 2 servers of 4 GPUs.
+
+    ``heads`` are the words of each head, the first that fits counts; a table has all that are ``needed``.
+    ``group`` is the head of the names, which ``name`` knows, and ``place`` those of the numbers. With
+    ``once``, a group is named in its first row only.
+    """
+
+    heads: Mapping[str, Sequence[str]]
+    needed: tuple[str, ...]
+    group: str
+    place: tuple[str, ...]
+    name: Callable[[str], str | None]
+    once: bool = False
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The number of the row that holds a table's heads, and the column of each."""
+
+    layout: Layout
+    row: int
+    columns: Mapping[str, int]
+
+
+_SPEEDUP = {
     "slots": ("每台服务器", "显卡数", "perserver", "pernode", "perhost", "slots"),
     "servers": ("服务器数", "servers", "hosts", "nodes"),
     "backend": ("后端", "backend"),
@@ -37,17 +66,17 @@ ENVIRONMENT = {
     "cuda": ("cuda版本", "cudaversion"),
     "nccl": ("nccl版本", "ncclversion"),
 }
-_ENOUGH = 3
-_INSIDE = ("服务器内", "单机", "insideone", "inside", "withinone", "oneserver", "singleserver")
-_ACROSS = ("服务器间", "多机", "across", "between")
-_BACKENDS = (
-    ("nccl", "nccl"),
-    ("ccl", "ccl"),
-    ("gloo", "gloo"),
-    ("mpi", "mpi"),
-    ("串行", "serial"),
-    ("serial", "serial"),
-)
+_WHERE: Mapping[Kind, Sequence[str]] = {
+    "inside": ("服务器内", "单机", "insideone", "inside", "withinone", "oneserver", "singleserver"),
+    "across": ("服务器间", "多机", "across", "between"),
+}
+_BACKENDS = {
+    "nccl": ("nccl",),
+    "ccl": ("ccl",),
+    "gloo": ("gloo",),
+    "mpi": ("mpi",),
+    "serial": ("串行", "serial"),
+}
 _ALGORITHMS = (
     ("serial", r"串行|serial"),
     ("8bit", r"^(8bit|8位|int8)|shared|feedback|共享|误差"),
@@ -61,8 +90,7 @@ _ALGORITHMS = (
 
 def backend(word: str) -> str | None:
     """Return the backend that a cell names."""
-    text = plain(word)
-    return next((name for part, name in _BACKENDS if part in text), None)
+    return _first(_BACKENDS, plain(word))
 
 
 def algorithm(word: str) -> str | None:
@@ -71,64 +99,45 @@ def algorithm(word: str) -> str | None:
     return next((name for name, words in _ALGORITHMS if re.search(words, text)), None)
 
 
-def kinds(found: Sequence[Table], names: Sequence[int | None]) -> list[Kind | None]:
-    """Return what each table is; the first of two tables of speed-up is that inside one server.
-
-    ``names`` tells which training each is of, None: not told. Tables of different ones are no such two.
-    """
-    known: list[Kind | None] = []
-    for table, name in zip(found, names, strict=True):
-        if head(table, "compression") is not None:
-            known.append("compression")
-        elif head(table, "inside") is not None:
-            seen = [
-                kind
-                for kind, other in zip(known, names, strict=False)
-                if name is None or other in (name, None)
-            ]
-            above = (kind for heading in table.headings if (kind := _place(heading)) and kind not in seen)
-            guess: Kind = "across" if "inside" in seen else "inside"
-            known.append(_place(table.said) or next(above, guess))
-        else:
-            named = {environment_key(row)[0] for row in table.rows} - {None}
-            known.append("environment" if len(named) >= _ENOUGH else None)
-    return known
+SPEEDUP = Layout(
+    _SPEEDUP, ("backend", "servers", "step"), group="backend", place=("servers", "slots"), name=backend
+)
+COMPRESSION = Layout(
+    _COMPRESSION, ("algorithm", "time", "accuracy"), group="algorithm", place=("devices",), name=algorithm,
+    once=True,
+)  # fmt: skip
 
 
-def _place(line: str) -> Kind | None:
-    said = plain(line)
-    for kind, words in (("inside", _INSIDE), ("across", _ACROSS)):
-        if any(word in said for word in words):
-            return "inside" if kind == "inside" else "across"
+def find_heads(rows: Sequence[Row]) -> Heads | None:
+    """Return the heads of a table of figures; None where it is none."""
+    for layout in (COMPRESSION, SPEEDUP):
+        for number, row in enumerate(rows):
+            columns: dict[str, int] = {}
+            for place, word in enumerate(row.words):
+                if name := _first(layout.heads, word):
+                    columns.setdefault(name, place)
+            if columns.keys() >= {*layout.needed}:
+                # The lab sheet's column of devices has no head.
+                beside = columns[layout.group] + 1
+                if beside not in columns.values():
+                    columns.setdefault(layout.place[0], beside)
+                return Heads(layout, number, columns)
     return None
 
 
-def head(table: Table, kind: Kind) -> tuple[int, dict[str, int]] | None:
-    """Return the number of the row with a table's heads, and the column of each; None where it is no such."""
-    if kind == "compression":
-        return _columns(table, _COMPRESSION, ("algorithm", "time", "accuracy"))
-    return _columns(table, SCALING, ("backend", "servers", "step"))
-
-
-def _columns(
-    table: Table, heads: Mapping[str, Sequence[str]], needed: Iterable[str]
-) -> tuple[int, dict[str, int]] | None:
-    """Return the number of the row with the heads, and the column of each head."""
-    for number, row in enumerate(table.rows):
-        columns: dict[str, int] = {}
-        for place, word in enumerate(row.words):
-            name = next((name for name, words in heads.items() if any(each in word for each in words)), None)
-            if name is not None:
-                columns.setdefault(name, place)
-        if set(needed) <= columns.keys():
-            return number, columns
-    return None
+def where(line: str) -> Kind | None:
+    """Return which table of speed-up a line announces."""
+    return _first(_WHERE, plain(line))
 
 
 def environment_key(row: Row) -> tuple[str | None, int]:
     """Return what a row of the environment table asks for, and the place of its name."""
     for place, word in enumerate(row.words[:-1]):
-        for name, words in ENVIRONMENT.items():
-            if any(each in word for each in words):
-                return name, place
+        if name := _first(ENVIRONMENT, word):
+            return name, place
     return None, 0
+
+
+def _first(words: Mapping[Name, Sequence[str]], text: str) -> Name | None:
+    """Return the first name of which a word stands in a text."""
+    return next((name for name, parts in words.items() if any(part in text for part in parts)), None)

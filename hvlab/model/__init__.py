@@ -1,6 +1,6 @@
 """A latency and bandwidth model of communication: fitted to sweeps, used to predict and to explain. Pure.
 
-In: configurations with their repeats (`hvlab.results.configurations.gather`). Out: fits of collectives with their errors,
+In: configurations with their repeats. Out: fits of collectives with their errors,
 predicted training steps at other numbers of ranks, and explanations as keys with numbers, which a report puts
 into words. A prediction is a type of its own, never a configuration: nothing in it was measured.
 

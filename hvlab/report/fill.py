@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet
-from hvlab.formats.lab_sheet import Filled, Sheet
-from hvlab.formats.sheet_names import Training
+from hvlab.formats.lab_sheet import Filled, Sheet, Training
+from hvlab.lab.backends import SERIAL
 from hvlab.report import compression, conditions, labels, spread
 from hvlab.report.blocks import Say, Value
 from hvlab.report.data import ReportData
 from hvlab.report.markdown import text as markdown
 from hvlab.report.study import Study, StudyRow, studies
 from hvlab.report.words import Words, load
+from hvlab.results.configurations import Configuration
 
 # The lab sheet measures this training; another is taken where it was not measured.
 _TRAINING = "mnist"
@@ -34,9 +35,9 @@ def fill(text: str, data: ReportData, lang: str) -> Filled:
             remedy="measure with `hvlab bench --suite lab7` or `--suite lab4`",
         )
     if not filled.tables:
-        fillable = ", ".join(content.known())
+        tables = ", ".join(content.known())
         raise UsageError(
-            f"the text has none of the tables that run {data.head.run_id} can fill: {fillable}",
+            f"the text has none of the tables that run {data.head.run_id} can fill: {tables}",
             remedy="a table is recognised by its header, such as 通信后端 | 服务器数量 | 平均每步耗时",
         )
     return filled
@@ -45,53 +46,50 @@ def fill(text: str, data: ReportData, lang: str) -> Filled:
 def sheet(data: ReportData, lang: str) -> Sheet:
     """Return what a lab sheet asks for as Markdown that fits its cells."""
     words = load(lang)
-    ordered = _ordered(studies(data))
+    # The lab sheet's own training comes first, and with weak scaling.
+    ordered = sorted(studies(data), key=lambda one: (one.workload != _TRAINING, one.scaling != "weak"))
     compared = compression.comparisons(data)
-    first = _training((), ordered[:1], compared[:1], words)
-    called = dict.fromkeys([*map(_called, ordered), *map(_called, compared)])
-    trainings = [
-        _training(
-            name,
-            [study for study in ordered if _called(study) == name],
-            [one for one in compared if _called(one) == name],
-            words,
-        )
-        for name in called
-    ]
+    default = _training((), ordered[:1], compared[:1], words)
+    names = dict.fromkeys([*map(_name, ordered), *map(_name, compared)])
     backends = dict.fromkeys(row.configuration.backend for study in ordered for row in study.rows)
+    configurations = [configuration for one in compared for configuration, _ in one.rows]
     return Sheet(
         environment=_environment(data, words) if data.facts else {},
-        inside=first.inside,
-        across=first.across,
-        compression=first.compression,
+        inside=default.inside,
+        across=default.across,
+        compression=default.compression,
         names={name: markdown(labels.backend(name), words) for name in backends},
-        trainings=trainings,
+        algorithms={_algorithm(one): markdown(compression.algorithm(one), words) for one in configurations},
+        trainings=[
+            _training(
+                name,
+                [study for study in ordered if _name(study) == name],
+                [one for one in compared if _name(one) == name],
+                words,
+            )
+            for name in names
+        ],
     )
 
 
-def _ordered(trainings: Sequence[Study]) -> list[Study]:
-    """Return the trainings, first that for the tables: the lab sheet's own, with weak scaling."""
-    return sorted(trainings, key=lambda study: (study.workload != _TRAINING, study.scaling != "weak"))
-
-
-def _called(one: Study | compression.CompressionStudy) -> tuple[str, ...]:
+def _name(training: Study | compression.CompressionStudy) -> tuple[str, ...]:
     """Return what a training is called by in a text: its workload, and its model."""
-    model = dict(one.params).get("model")
-    return (one.workload, str(model)) if model else (one.workload,)
+    model = dict(training.params).get("model")
+    return (training.workload, str(model)) if model else (training.workload,)
 
 
 def _training(
-    called: tuple[str, ...],
-    trainings: Sequence[Study],
+    name: tuple[str, ...],
+    measured: Sequence[Study],
     compared: Sequence[compression.CompressionStudy],
     words: Words,
 ) -> Training:
     """Return the rows of the first of the trainings that are called so."""
-    rows = trainings[0].rows if trainings else ()
+    rows = measured[0].rows if measured else ()
     return Training(
-        called,
-        inside=_scaling((row for row in rows if row.configuration.inside), words),
-        across=_scaling((row for row in rows if row.configuration.across), words),
+        name,
+        inside=_speedup((row for row in rows if row.configuration.inside), words),
+        across=_speedup((row for row in rows if row.configuration.across), words),
         compression=_compression(compared[0], words) if compared else (),
     )
 
@@ -106,11 +104,15 @@ def _environment(data: ReportData, words: Words) -> dict[str, str]:
     }
 
 
-def _scaling(rows: Iterable[StudyRow], words: Words) -> list[dict[str, str]]:
+def _speedup(rows: Iterable[StudyRow], words: Words) -> list[dict[str, str]]:
     """Return the rows as the lab sheet has them: one for each backend, number of servers and of GPUs."""
-    lines: dict[tuple[str, int, int], dict[str, str]] = {}
+    values: dict[tuple[str, int, int], dict[str, str]] = {}
     for row in rows:
-        place = (row.configuration.backend, len(row.configuration.hosts), row.configuration.slots)
+        backend, servers, slots = place = (
+            row.configuration.backend,
+            len(row.configuration.hosts),
+            row.configuration.slots,
+        )
         figures = {
             "step": spread.number(row.step, "s"),
             "throughput": spread.number(row.throughput, "samples/s"),
@@ -118,24 +120,27 @@ def _scaling(rows: Iterable[StudyRow], words: Words) -> list[dict[str, str]]:
             "efficiency": spread.number(row.efficiency, "ratio"),
         }
         cells = {name: markdown(value, words) for name, value in figures.items()}
-        counted = {"backend": row.configuration.backend, "servers": str(place[1]), "slots": str(place[2])}
-        lines.setdefault(place, counted | cells)
-    return list(lines.values())
+        where = {"backend": backend, "servers": str(servers), "slots": str(slots)}
+        values.setdefault(place, where | cells)
+    return list(values.values())
 
 
 def _compression(compared: compression.CompressionStudy, words: Words) -> list[dict[str, str]]:
-    lines = []
-    for (configuration, _), values in zip(compared.rows, compression.sheet(compared).rows, strict=True):
-        serial = configuration.backend == "serial"
-        devices: Value = "" if serial else Say("compression.devices", {"count": configuration.ranks})
-        lines.append(
-            {
-                "algorithm": "serial" if serial else str(configuration.get("compression") or "none"),
-                "devices": "" if serial else str(configuration.ranks),
-                "label": markdown(values[0], words),
-                "devices_label": markdown(devices, words),
-                "time": markdown(values[2], words),
-                "accuracy": markdown(values[3], words),
-            }
+    """Return the rows as the lab sheet has them: one for each algorithm and number of devices."""
+    values: dict[tuple[str, int], dict[str, str]] = {}
+    for (configuration, _), row in zip(compared.rows, compression.sheet(compared).rows, strict=True):
+        devices: Value = Say("compression.devices", {"count": configuration.ranks})
+        columns = {
+            "devices": "" if configuration.backend == SERIAL else devices,
+            "time": row[2],
+            "accuracy": row[3],
+        }
+        cells = {name: markdown(value, words) for name, value in columns.items()}
+        values.setdefault(
+            (_algorithm(configuration), configuration.ranks), {"algorithm": _algorithm(configuration)} | cells
         )
-    return lines
+    return list(values.values())
+
+
+def _algorithm(configuration: Configuration) -> str:
+    return "serial" if configuration.backend == SERIAL else str(configuration.get("compression") or "none")

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvlab.errors import UsageError
-from hvlab.formats import lab_sheet, markdown
-from hvlab.formats.lab_sheet import Sheet
-from hvlab.formats.sheet_names import Training
+from hvlab.formats import lab_sheet, markdown, sheet_words
+from hvlab.formats.lab_sheet import Sheet, Training
 from hvlab.report import data as report_data
 from hvlab.report import fill
 from hvlab.report.words import LANGUAGES, load
@@ -104,10 +103,8 @@ LABELS = {
 
 def compressed(algorithm, devices, time="1m", accuracy="98 %"):
     """A row of the table of compressions."""
-    return {
-        "algorithm": algorithm, "devices": devices, "label": LABELS[algorithm],
-        "devices_label": f"Device# == {devices}" if devices else "", "time": time, "accuracy": accuracy,
-    }  # fmt: skip
+    label = f"Device# == {devices}" if devices else ""
+    return {"algorithm": algorithm, "devices": label, "time": time, "accuracy": accuracy}
 
 
 SHEET = Sheet(
@@ -168,7 +165,7 @@ def test_rows_of_a_backend_that_was_not_measured_stay():
     "text", [TWO_TABLES, COMPRESSION, TWO_TABLES.replace("\n", "\r\n"), TWO_TABLES.rstrip("\n`")]
 )
 def test_filling_again_changes_nothing(text):
-    sheet = replace(SHEET, compression=[compressed("none", "2"), compressed("bf16", "8")])
+    sheet = replace(SHEET, algorithms=LABELS, compression=[compressed("none", "2"), compressed("bf16", "8")])
     once = lab_sheet.fill(text, sheet)
     assert once.tables
     assert lab_sheet.fill(once.text, sheet) == once
@@ -208,7 +205,7 @@ def test_heads_are_known_by_their_words(head, said, kind):
     filled = lab_sheet.fill(text, Sheet(inside=[row("mpi", 1, 2)], across=[row("mpi", 2, 1)]))
     assert filled.tables == (kind,)
     assert filled.missing == tuple({"inside", "across"} - {kind})
-    assert table.said == said
+    assert table.title == said
 
 
 def test_the_table_of_compressions():
@@ -217,7 +214,7 @@ def test_the_table_of_compressions():
         compressed("naive8", "2", accuracy="9.6 %"), compressed("8bit", "2"), compressed("8bit", "4"),
         compressed("fp16", "4"),
     ]  # fmt: skip
-    filled = lab_sheet.fill(COMPRESSION, Sheet(compression=rows))
+    filled = lab_sheet.fill(COMPRESSION, Sheet(compression=rows, algorithms=LABELS))
     assert filled.tables == ("compression",)
     lines = [
         [cell.strip() for cell in line.split("|")[1:-1]]
@@ -246,7 +243,7 @@ def test_more_devices_stand_below_their_own_algorithm():
         "\n##",
     )
     rows = [compressed("bf16", "2"), compressed("fp16", "8")]
-    lines = lab_sheet.fill(text, Sheet(compression=rows)).text.split("\n")
+    lines = lab_sheet.fill(text, Sheet(compression=rows, algorithms=LABELS)).text.split("\n")
     places = {
         name: next(n for n, line in enumerate(lines) if name in line) for name in ("float16", "== 8", "bf16")
     }
@@ -256,7 +253,7 @@ def test_more_devices_stand_below_their_own_algorithm():
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("name", LABELS)
 def test_algorithms_are_known_by_the_words_of_the_report(lang, name):
-    assert lab_sheet.algorithm(load(lang).phrases[f"compression.{name}"]) == name
+    assert sheet_words.algorithm(load(lang).phrases[f"compression.{name}"]) == name
 
 
 @pytest.mark.parametrize(
@@ -269,7 +266,7 @@ def test_algorithms_are_known_by_the_words_of_the_report(lang, name):
     ],
 )
 def test_algorithms_are_known_by_other_words(word, name):
-    assert lab_sheet.algorithm(word) == name
+    assert sheet_words.algorithm(word) == name
 
 
 def scaled(*lines, rows=SHEET.inside):
@@ -307,6 +304,12 @@ def test_a_row_without_a_name_keeps_its_backend_when_those_above_go():
     assert scaled(*lines, rows=rows) == ["Gloo 1 1 11 ms", "MPI 1 2 12 ms"]
 
 
+def test_a_row_added_below_another_backend_has_its_name():
+    rows = [row("gloo", 1, 4), row("gloo", 2, 1)]
+    lines = "| Gloo | | | |", "| MPI | | | |", "| Gloo | | 4 | |", "| | 1 | | |"
+    assert scaled(*lines, rows=rows) == ["Gloo 1 4 14 ms", "MPI", "Gloo 2 1 21 ms"]
+
+
 def test_rows_below_an_unknown_backend_are_its_own():
     lines = "| MPI | 1 | 2 | |", "| UCX | 1 | 1 | |", "| | 1 | 2 | |"
     assert scaled(*lines, rows=[row("mpi", 1, 2)]) == ["MPI 1 2 12 ms", "UCX 1 1", "1 2"]
@@ -329,6 +332,26 @@ def test_every_figure_has_one_row_and_stays_there(head, lines, places):
     sheet = Sheet(inside=[row(*place, step=f"{place} ms") for place in places], names=SHEET.names)
     once = lab_sheet.fill(text, sheet).text
     assert all(once.count(f" {place} ms") == 1 for place in places)
+    assert lab_sheet.fill(once, sheet).text == once
+
+
+NAMES = st.sampled_from(["用Horovod并行", "float16", "别的", "...", ""])
+DEVICES = st.sampled_from(["", "2", "Device# == 4"])
+MEASURED = st.lists(
+    st.tuples(st.sampled_from(["none", "fp16", "bf16"]), st.sampled_from("248")), unique=True, max_size=5
+)
+
+
+@given(st.lists(st.tuples(NAMES, DEVICES), max_size=6), MEASURED)
+@settings(deadline=None)
+def test_every_compression_has_one_row_and_stays_there(lines, measured):
+    rows = "".join(f"| {name} | {devices} | | |\n" for name, devices in lines)
+    text = f"| 训练算法 | | 训练时间 | 正确率 |\n|-|-|-|-|\n{rows}"
+    sheet = Sheet(
+        compression=[compressed(*each, time=" ".join(each)) for each in measured], algorithms=LABELS
+    )
+    once = lab_sheet.fill(text, sheet).text
+    assert all(once.count(f" {name} {devices} ") == 1 for name, devices in measured)
     assert lab_sheet.fill(once, sheet).text == once
 
 

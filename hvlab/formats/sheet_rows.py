@@ -1,0 +1,145 @@
+"""A table of a lab sheet filled row by row, with the figures of each backend or algorithm. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from hvlab.formats.markdown import Row, plain
+from hvlab.formats.sheet_words import Heads
+
+# A row's values by the names of the columns.
+Values = Mapping[str, str]
+
+
+def filled_rows(
+    rows: Sequence[Row], heads: Heads, measured: Sequence[Values], names: Mapping[str, str]
+) -> dict[int, list[Row]]:
+    """Return what stands in the place of a row, by the row's number; rows that are not named stay.
+
+    A row that gives its place gets the figures of that place, or stays as it is; the other rows of the group
+    get what is left, in order, and more are added. ``names`` says how a group is written.
+    """
+    return _Table(rows, heads, names).filled(measured)
+
+
+class _Table:
+    """The rows of a table, and where its columns are."""
+
+    def __init__(self, rows: Sequence[Row], heads: Heads, names: Mapping[str, str]) -> None:
+        self.rows, self.heads, self.names = rows, heads, names
+        self.layout, self.columns = heads.layout, heads.columns
+        self.name_column = heads.columns[heads.layout.group]
+
+    def filled(self, measured: Sequence[Values]) -> dict[int, list[Row]]:
+        """Return what stands in the place of each row that changes."""
+        new: dict[str, list[Values]] = {}
+        for values in measured:
+            new.setdefault(values[self.layout.group], []).append(values)
+        last, pattern = self._last_nameless(), self.rows[self.heads.row]
+        filled: dict[int, list[Row]] = {}
+        for name, blocks in self._groups().items():
+            if blocks[-1][-1] > last:
+                last, pattern = blocks[-1][-1], self._pattern(blocks)
+            if name in new:
+                filled |= self._group(blocks, new.pop(name))
+        for name, several in new.items():
+            added = [self._added(pattern, values) for values in several]
+            for row in range(1 if self.layout.once else len(added)):
+                added[row] = added[row].put({self.name_column: self.names.get(name, name)})
+            filled[last] = [*filled.get(last, [self.rows[last]]), *added]
+        return filled
+
+    def _group(self, blocks: Sequence[Sequence[int]], measured: Sequence[Values]) -> dict[int, list[Row]]:
+        """Return what stands in the place of one group's rows."""
+        numbers = [number for block in blocks for number in block]
+        filled = {number: list[Row]() for number in numbers}
+        given = {number: self._given(self.rows[number]) for number in numbers if not self.rows[number].dots}
+        left = [*measured]
+        for number, place in sorted(given.items(), key=lambda item: len(item[1]) < len(self.layout.place)):
+            values = next((values for values in left if _agrees(place, values)), None)
+            if values is not None:
+                left.remove(values)
+                filled[number] = [self.rows[number].put(self._cells(values, place))]
+            elif len(place) == len(self.layout.place) or not any(_agrees(place, each) for each in measured):
+                filled[number] = [self.rows[number]]
+        pattern = self._pattern(blocks)
+        name = {} if self.layout.once else {self.name_column: self._name(pattern)}
+        filled[numbers[-1]] += [self._added(pattern, values).put(name) for values in left]
+        for block in blocks:
+            # Each block keeps its name, whichever of its rows is the first now.
+            first = next((filled[number] for number in block if filled[number]), [])
+            if first and not _word(first[0], self.name_column):
+                first[0] = first[0].put({self.name_column: self._name(self.rows[block[0]])})
+        return filled
+
+    def _groups(self) -> dict[str, list[list[int]]]:
+        """Return the blocks of each group's rows; dots and rows without a name belong to the one above."""
+        written = {plain(label): name for name, label in self.names.items()}
+        groups: dict[str, list[list[int]]] = {}
+        name: str | None = None
+        for number, row in self._below():
+            word = _word(row, self.name_column)
+            named = written.get(word) or self.layout.name(word)
+            if named is not None and named != name:
+                groups.setdefault(named, []).append([number])
+                name = named
+            elif name is not None and not row.empty and (named or row.dots or not word):
+                groups[name][-1].append(number)
+            elif word and not row.dots:
+                name = None
+        return groups
+
+    def _last_nameless(self) -> int:
+        """Return the number of the last row below the heads that stands before any name; else the heads'."""
+        last = self.heads.row
+        for number, row in self._below():
+            if _word(row, self.name_column) and not row.dots:
+                break
+            last = last if row.empty else number
+        return last
+
+    def _below(self) -> list[tuple[int, Row]]:
+        """Return the rows below the heads with their numbers."""
+        return [*enumerate(self.rows)][self.heads.row + 1 :]
+
+    def _given(self, row: Row) -> dict[str, str]:
+        """Return the numbers of the place that a row gives."""
+        words = {name: _word(row, self.columns.get(name, -1)) for name in self.layout.place}
+        return {name: digits for name, word in words.items() if (digits := _number(word))}
+
+    def _cells(self, values: Values, given: Mapping[str, str]) -> dict[int, str]:
+        """Return the cells of a row by their columns, without the group's name.
+
+        Words with which a row gives its place stay, but a number alone stands there alone.
+        """
+        return {
+            self.columns[name]: text
+            for name, text in values.items()
+            if name in self.columns and name != self.layout.group and (name not in given or text.isdigit())
+        }
+
+    def _added(self, pattern: Row, values: Values) -> Row:
+        return pattern.like().put(self._cells(values, {}))
+
+    def _pattern(self, blocks: Sequence[Sequence[int]]) -> Row:
+        """Return the last row of a group that is more than dots."""
+        rows = [self.rows[number] for block in blocks for number in block]
+        return [row for row in rows if not row.dots][-1]
+
+    def _name(self, row: Row) -> str:
+        return row.cells[self.name_column].strip() if self.name_column < len(row.cells) else ""
+
+
+def _word(row: Row, column: int) -> str:
+    return row.words[column] if 0 <= column < len(row.cells) else ""
+
+
+def _agrees(place: Mapping[str, str], values: Values) -> bool:
+    return all(_number(values.get(name, "")) == number for name, number in place.items())
+
+
+def _number(text: str) -> str:
+    """Return the one number in a text, empty where there is none or several."""
+    digits = re.findall(r"\d+", text)
+    return (digits[0].lstrip("0") or "0") if len(digits) == 1 else ""
