@@ -111,8 +111,8 @@ def detect(text: str, name: str) -> Reader:
             remedy="say which one to read with --from",
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    seen = f"its first line is {lines[0][:80]!r}" if lines else "it is empty"
+    content = f"its first line is {lines[0][:80]!r}" if lines else "it is empty"
     raise UsageError(
-        f"{name} is no output of {' or '.join(READERS)}: {seen}",
+        f"{name} is no output of {' or '.join(READERS)}: {content}",
         remedy="give the file that the benchmark printed, with the table's head, or its JSON",
     )

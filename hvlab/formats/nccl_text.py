@@ -133,7 +133,7 @@ class _Output:
         if self.lists > 1 and self.footers > 1:
             raise CheckError(
                 f"{self.lists} programs printed into one another: rank 0 is listed {self.lists} times before"
-                " the first row, so it cannot be told which row is whose",
+                " the first row, and nothing says which row is whose",
                 remedy="each rank ran alone: build nccl-tests with MPI=1, or give each its own file",
             )
         return {

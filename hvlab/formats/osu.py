@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from hvlab.formats.launch import ORIGIN, Launch, Row, origin_line, read_origin
@@ -40,7 +39,7 @@ def knows(text: str) -> bool:
 
 
 def read(text: str) -> list[Launch]:
-    """Return what each benchmark in the text measured; sizes are still those of OSU, see `scaled`."""
+    """Return what each benchmark in the text measured; sizes are still those of OSU."""
     benchmarks: list[tuple[re.Match[str], list[str]]] = []
     for line, _ in lines(text):
         if title := _TITLE.match(line):
@@ -48,15 +47,6 @@ def read(text: str) -> list[Launch]:
         elif benchmarks:
             benchmarks[-1][1].append(line.strip())
     return [_launch(title, body) for title, body in benchmarks]
-
-
-def scaled(launch: Launch, ranks: int | None) -> Launch | None:
-    """Return a launch with hvlab's sizes; None where the number of ranks has to be known for that."""
-    if launch.workload not in OSU_BY_MESSAGE:
-        return launch
-    if not ranks:
-        return None
-    return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
 
 def write(measured: Iterable[Launch]) -> str:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.errors import CheckError, UsageError
-from hvlab.formats import osu
 from hvlab.formats.launch import Launch, Row, sorted_items
-from hvlab.formats.names import PROGRAMS
+from hvlab.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
 from hvlab.workloads.metrics import METRICS, busbw_factor
 
@@ -58,14 +57,16 @@ def records(sources: Iterable[Source], overrides: Overrides, *, run_id: str, sta
     """
     numbers: Counter[_Key] = Counter()
     return [
-        replace(record, run_id=run_id, started_at=started_at)
+        record
         for source in sources
         for launch in source.launches
-        for record in _records(launch, _common(launch, source, overrides), numbers)
+        for record in _records(
+            launch, _common(launch, source, overrides, run_id=run_id, started_at=started_at), numbers
+        )
     ]
 
 
-def _common(launch: Launch, source: Source, overrides: Overrides) -> Record:
+def _common(launch: Launch, source: Source, overrides: Overrides, *, run_id: str, started_at: str) -> Record:
     """Return what all records of a launch have in common."""
     origin = launch.origin
     hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
@@ -74,9 +75,9 @@ def _common(launch: Launch, source: Source, overrides: Overrides) -> Record:
     stated = None if overrides.hosts or overrides.slots else launch.ranks
     params = origin.get("params")
     return Record(
-        run_id="",
+        run_id=run_id,
         case_id="",
-        started_at="",
+        started_at=started_at,
         workload=overrides.workload
         or launch.workload
         or _text(origin.get("workload"))
@@ -106,18 +107,18 @@ def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Rec
     if common.stack["source"] == "osu":
         launch = _scaled(launch, common)
     both = len({row.in_place for row in launch.rows}) > 1
-    found: list[Record] = []
+    result: list[Record] = []
     for params, rows in _cases(launch, common.params):
         mark = ("in" if rows[0].in_place else "out",) if both else ()
         case = _numbered(replace(common, params=params), mark, numbers)
         for row in rows:
-            found += _row_records(row, case)
+            result += _row_records(row, case)
     if launch.error:
-        first = found[0] if found else _numbered(replace(common, params=_whole(launch, common)), (), numbers)
+        first = result[0] if result else _numbered(_whole(launch, common), (), numbers)
         params = {name: value for name, value in first.params.items() if name != "size_bytes"}
         bare = replace(first, params=params, metric=None, value=None, unit=None)
-        found.append(replace(bare, status="failed", error=launch.error))
-    return found
+        result.append(replace(bare, status="failed", error=launch.error))
+    return result
 
 
 def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], list[Row]]]:
@@ -135,13 +136,13 @@ def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str
     return cases.values()
 
 
-def _whole(launch: Launch, common: Record) -> dict[str, Any]:
-    """Return the parameters of a launch that gave no row."""
+def _whole(launch: Launch, common: Record) -> Record:
+    """Return what a launch that gave no row is recorded as."""
     match launch.origin.get("in_place"):
         case [bool(in_place)]:
-            return {**common.params, "in_place": in_place}
+            return replace(common, params={**common.params, "in_place": in_place})
         case _:
-            return {**common.params}
+            return common
 
 
 def _numbered(case: Record, mark: Iterable[str], numbers: Counter[_Key]) -> Record:
@@ -215,14 +216,17 @@ def _operation(file: str) -> str:
 
 
 def _scaled(launch: Launch, common: Record) -> Launch:
-    scaled = osu.scaled(launch, common.world_size)
-    if scaled is None:
+    """Return a launch of OSU with hvlab's sizes, those of the whole buffer."""
+    if launch.workload not in OSU_BY_MESSAGE:
+        return launch
+    ranks = common.world_size
+    if not ranks:
         raise UsageError(
             f"{common.stack['file']}: OSU gives {launch.workload} the size of one message, hvlab that of the"
             " whole buffer, and how many ranks there were is not in the file",
             remedy="say it with --hosts and --slots",
         )
-    return scaled
+    return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
 
 def _text(value: object) -> str | None:

@@ -77,14 +77,6 @@ def test_percentiles_and_types_of_new_versions():
     assert found.rows[0].values == {"time": 12.41, "time_median": 12.05}
 
 
-def test_sizes_of_gathers_are_those_of_one_message():
-    (found,) = osu.read(text_of("alltoall-7.5-validated.txt"))
-    assert osu.scaled(found, 8).sizes == [8, 16, 32, 64]
-    assert osu.scaled(found, None) is None
-    (reduced, *_) = osu.read(text_of("several-5.6.3.txt"))
-    assert osu.scaled(reduced, 8) is reduced
-
-
 def test_the_text_is_that_of_the_tool():
     (made, *_) = launches(measured().records, pair=False)
     lines = osu.write([made]).splitlines()
