@@ -23,7 +23,11 @@ options:
   inputs:
     description: Everything that goes into the build. It makes the key. Only C(elected) does without.
     type: dict
-  needs: {description: Packs it is built on, part of its key., type: list, elements: path, default: []}
+  needs:
+    description: Packed folders it is built on. Their keys go into the key.
+    type: list
+    elements: path
+    default: []
   version: {description: What is packed; kept in the marker., type: str, default: ""}
   builder: {description: The host that was elected. A missing pack is an error then., type: str, default: ""}
   registered:
