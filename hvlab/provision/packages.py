@@ -76,9 +76,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Names of packages that a simulated call would install, bring to another version, or remove."""
+    """Names of installed packages that a simulated call would bring to another version, or remove."""
 
-    added: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
 
@@ -88,9 +87,7 @@ class Transaction:
         return self.changed | self.removed
 
     def __or__(self, other: Transaction) -> Transaction:
-        return Transaction(
-            self.added | other.added, self.changed | other.changed, self.removed | other.removed
-        )
+        return Transaction(self.changed | other.changed, self.removed | other.removed)
 
 
 def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[Package]:
@@ -120,33 +117,29 @@ def matching(patterns: Iterable[str], installed: Iterable[str], *, but: Iterable
 
 
 def apt_transaction(text: str) -> Transaction:
-    """Read what ``apt-get --simulate`` printed."""
-    found = re.findall(r"^(Inst|Remv|Purg) ([^\s:]+)(?::\S+)?( \[)?", text, re.MULTILINE)
-    return Transaction(
-        added=frozenset(name for verb, name, old in found if verb == "Inst" and not old),
-        changed=frozenset(name for verb, name, old in found if verb == "Inst" and old),
-        removed=frozenset(name for verb, name, _ in found if verb != "Inst"),
-    )
+    """Read what ``apt-get --simulate`` printed; the old version stands behind the name of what changes."""
+    changed = re.findall(r"^Inst ([^\s:]+)(?::\S+)? \[", text, re.MULTILINE)
+    removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
+    return Transaction(frozenset(changed), frozenset(removed))
 
 
 def rpm_transaction(text: str) -> Transaction:
     """Read the table of ``dnf --assumeno`` or ``yum --assumeno``."""
-    sections: dict[str, set[str]] = {"added": set(), "changed": set(), "removed": set()}
-    kinds = {
-        "Install": "added", "Upgrad": "changed", "Updat": "changed", "Downgrad": "changed",
-        "Reinstall": "changed", "Remov": "removed", "Eras": "removed",
-    }  # fmt: skip
-    kind = None
+    changed: set[str] = set()
+    removed: set[str] = set()
+    section = None
     for line in text.splitlines():
-        if re.match(r"[A-Z][^:]*:$", line.rstrip()):
-            kind = next((kinds[start] for start in kinds if line.startswith(start)), None)
-        elif line.startswith("Transaction Summary"):
-            kind = None
-        elif kind and (match := re.match(r" (\S+)", line)):
-            sections[kind].add(match[1])
+        if re.match(r"[A-Z][^:]*:$", line.rstrip()) or line.startswith("Transaction Summary"):
+            section = None
+            if line.startswith(("Upgrad", "Updat", "Downgrad", "Reinstall")):
+                section = changed
+            elif line.startswith(("Remov", "Eras")):
+                section = removed
+        elif section is not None and (match := re.match(r" (\S+)", line)):
+            section.add(match[1])
         elif match := re.match(r" {5}replacing +(\S+)\.\S+ ", line):
-            sections["removed"].add(match[1])
-    return Transaction(**{name: frozenset(names) for name, names in sections.items()})
+            removed.add(match[1])
+    return Transaction(frozenset(changed), frozenset(removed))
 
 
 def installed(listing: str) -> dict[str, str]:
