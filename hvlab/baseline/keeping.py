@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hvlab.compare import Measurements
 from hvlab.errors import HvlabError, UsageError
+from hvlab.files import write_file
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.results.store import utc
 
@@ -33,7 +32,7 @@ def save(results: Path, run: Measurements, *, name: str = DEFAULT) -> Path:
     text = json.dumps({"schema": SCHEMA, "name": name, "set_at": utc(), **_plain(run)}, indent=1)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _write(file, text + "\n")
+        write_file(file, text + "\n")
     except OSError as error:
         problem = f"the baseline {file} cannot be written: {error.strerror}"
         raise HvlabError(problem, remedy="free some space, or correct the permissions") from error
@@ -74,20 +73,6 @@ def _file(results: Path, lab: str, name: str) -> Path:
                 remedy="use letters, digits, dots, dashes and underscores",
             )
     return results / _FOLDER / lab / f"{name}.json"
-
-
-def _write(file: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _plain(run: Measurements) -> dict[str, Any]:

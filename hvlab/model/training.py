@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from hvlab.lab.backends import SERIAL
 from hvlab.model.costs import COLLECTIVES
 from hvlab.model.sweep import TOPOLOGIES, Topology, topologies
 from hvlab.results.configurations import Configuration, Param, Repeats
 
 Scaling = Literal["weak", "strong"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
-SERIAL = "serial"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hvlab.lab.backends import SERIAL
 from hvlab.model.explanation import Explanation
 from hvlab.report import labels, verdicts
 from hvlab.report.blocks import Block, Column, Heading, Paragraph, Points, Say, Section, Table
@@ -37,10 +38,10 @@ def section(
 
 def _intro(data: ReportData) -> Paragraph:
     """Return what is compared, or why nothing is."""
-    tried = {configuration.backend for configuration in data.configurations} - {"serial"}
+    tried = {configuration.backend for configuration in data.configurations} - {SERIAL}
     measured = {
         configuration.backend for configuration, repeats in data.configurations.items() if repeats.ok
-    } - {"serial"}
+    } - {SERIAL}
     if len(measured) > 1:
         return Paragraph(Say("comparison.intro"))
     return Paragraph(Say("comparison.one_shown" if len(tried) > 1 else "comparison.none"), "note")
@@ -93,7 +94,7 @@ def proof(data: ReportData) -> list[Block]:
 
 
 def _verdict(requested: str, shown: str) -> Say:
-    if requested == "serial":
+    if requested == SERIAL:
         return Say("comparison.proof_serial")
     if not shown:
         return Say("comparison.proof_missing")

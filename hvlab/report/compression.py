@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from hvlab.lab.backends import SERIAL
 from hvlab.report import labels, spread
 from hvlab.report.blocks import (
     NOTHING,
@@ -174,7 +175,7 @@ def _signed(points: float) -> Value:
 
 def algorithm(configuration: Configuration) -> Value:
     """Return the name of a row of the table."""
-    if configuration.backend == "serial":
+    if configuration.backend == SERIAL:
         return Say("compression.serial")
     return Say(f"compression.{configuration.get('compression') or 'none'}")
 
@@ -184,7 +185,7 @@ def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[
     known = configuration.get("compression") or "none"
     place = ORDER.index(known) if known in ORDER else len(ORDER)
     return (
-        configuration.backend != "serial",
+        configuration.backend != SERIAL,
         place,
         configuration.ranks,
         labels.order(configuration.backend),
@@ -193,9 +194,9 @@ def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[
 
 
 def _devices(configuration: Configuration, one: CompressionStudy) -> Value:
-    if configuration.backend == "serial":
+    if configuration.backend == SERIAL:
         return ""
-    several = {other.backend for other, _ in one.rows if other.backend != "serial"}
+    several = {other.backend for other, _ in one.rows if other.backend != SERIAL}
     alike = {(len(other.hosts), other.slots) for other, _ in one.rows if other.ranks == configuration.ranks}
     parts: list[Value] = [Say("compression.devices", {"count": configuration.ranks})]
     if len(alike) > 1:
@@ -243,7 +244,7 @@ def _change(configuration: Configuration, repeats: Repeats, one: CompressionStud
 
     Repeats of the same number are compared, because they had the same seed.
     """
-    if configuration.backend == "serial" or (configuration.get("compression") or "none") == "none":
+    if configuration.backend == SERIAL or (configuration.get("compression") or "none") == "none":
         return None
     place = (configuration.backend, configuration.hosts, configuration.slots)
     whole = next(

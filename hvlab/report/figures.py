@@ -6,16 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from hvlab.lab.backends import PARALLEL, SERIAL
 from hvlab.report.blocks import Axis, Bars, Plot, Series
 from hvlab.report.words import Words
 
-# Okabe and Ito's colours, told apart by colour-blind people too; a mark of its own for each.
+# Okabe and Ito's colours, which colour-blind people can tell apart too; each with a mark of its own.
+_BACKENDS = (("#0072B2", "circle"), ("#D55E00", "square"), ("#009E73", "diamond"), ("#CC79A7", "triangle-up"))
 TONES: Mapping[str, tuple[str, str]] = {
-    "mpi": ("#0072B2", "circle"),
-    "gloo": ("#D55E00", "square"),
-    "nccl": ("#009E73", "diamond"),
-    "ccl": ("#CC79A7", "triangle-up"),
-    "serial": ("#7A7A7A", "x"),
+    **dict(zip(PARALLEL, _BACKENDS, strict=False)),
+    SERIAL: ("#7A7A7A", "x"),
     "term.compute": ("#56B4E9", ""),
     "term.waiting": ("#E69F00", ""),
     "term.start": ("#F0E442", ""),

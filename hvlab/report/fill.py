@@ -143,4 +143,4 @@ def _compression(compared: compression.CompressionStudy, words: Words) -> list[d
 
 
 def _algorithm(configuration: Configuration) -> str:
-    return "serial" if configuration.backend == SERIAL else str(configuration.get("compression") or "none")
+    return SERIAL if configuration.backend == SERIAL else str(configuration.get("compression") or "none")

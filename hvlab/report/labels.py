@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hvlab.lab.backends import BACKENDS
+from hvlab.lab.backends import BACKENDS, PARALLEL, SERIAL
 from hvlab.report.blocks import Code, Say, Several, Value
 from hvlab.results.configurations import Configuration, Param
 
@@ -12,13 +12,14 @@ Params = tuple[tuple[str, Param], ...]
 # What a person calls a training by.
 _NAMING = ("model", "data")
 _NAMED = 12
-_NAMES = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL", "ccl": "oneCCL"}
 
 
 def backend(name: str) -> Value:
     """Return a backend as the lab sheet writes it; ``name`` may be a plane."""
     plain, _, launcher = name.partition("/")
-    shown = _NAMES.get(plain) or (Say("backend.serial") if plain == "serial" else plain)
+    shown = (
+        Say("backend.serial") if plain == SERIAL else BACKENDS[plain].title if plain in BACKENDS else plain
+    )
     return Several((shown, launcher)) if launcher else shown
 
 
@@ -47,7 +48,7 @@ def backends(names: Iterable[str]) -> Value:
 
 def order(name: str) -> tuple[int, str]:
     """Return a key that sorts backends as the lab sheet does: MPI, Gloo, NCCL, oneCCL."""
-    known = ("serial", *_NAMES)
+    known = (SERIAL, *PARALLEL)
     name, _, launcher = name.partition("/")
     return (known.index(name) if name in known else len(known), f"{name}/{launcher}")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hvlab.lab.backends import SERIAL
 from hvlab.results.configurations import Configuration, Param, Repeats
 from hvlab.statistics import ratio
 from hvlab.statistics.interval import Interval
@@ -22,7 +23,6 @@ _OF_SENDING = (
     "cache_capacity",
     "hierarchical_allreduce",
 )
-_SERIAL = "serial"
 
 _Params: TypeAlias = tuple[tuple[str, Param], ...]
 _Key: TypeAlias = tuple[str, str, str, str]
@@ -149,7 +149,7 @@ def _bases(
         if configuration.ranks == 1 and configuration.workload == member.workload and repeats.of("throughput")
     ]
     alone.sort(key=lambda configuration: configuration.hosts != hosts)
-    for backend in (member.backend, _SERIAL):
+    for backend in (member.backend, SERIAL):
         for ignored in (("scaling",), ("scaling", *_OF_SENDING)):
             yield from (
                 configuration

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from hvlab.lab.backends import BACKENDS
 from tests.contract import tree
 
 # From the bottom to the top. A package imports itself and those of the lines above it here: no circles.
@@ -23,6 +24,12 @@ LEVELS = [
     {"cli"},
 ]
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
+# Words of other tools' files, or of Horovod's, that happen to be a backend's name.
+SPELL_BACKENDS = {
+    "lab/variants.py": "the default variant of the role horovod, and what starts its ranks",
+    "formats/records.py": "which backend a tool measures",
+    "formats/sheet_words.py": "how lab sheets write them",
+}
 MODULES = sorted((tree.ROOT / "hvlab").rglob("*.py"))
 NODE_PROGRAMS = [path for path in MODULES if "programs" in path.parts]
 
@@ -62,6 +69,23 @@ def test_only_remote_imports_ansible_runner() -> None:
         part(path) for path in MODULES for name in imports(path) if name.partition(".")[0] == "ansible_runner"
     }
     assert users == {"remote"}
+
+
+def test_backends_are_spelt_in_their_table_alone() -> None:
+    """Adding a backend is one row of lab/backends.py: what sets it apart is a field of that row."""
+    spelt = {}
+    for path in MODULES:
+        place = str(path.relative_to(tree.ROOT / "hvlab"))
+        if place in ("lab/backends.py", *SPELL_BACKENDS) or path in NODE_PROGRAMS:
+            continue
+        names = {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant) and node.value in BACKENDS
+        }
+        if names - {"nccl"}:  # also a library, with versions and packages of its own
+            spelt[place] = sorted(names)
+    assert not spelt
 
 
 def test_programs_of_the_nodes_import_nothing_of_ours() -> None:

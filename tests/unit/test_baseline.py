@@ -146,7 +146,7 @@ def test_a_baseline_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hvlab.baseline.keeping.os.fsync", full)
+    monkeypatch.setattr("hvlab.files.os.fsync", full)
     with pytest.raises(HvlabError, match="No space left"):
         baseline.save(tmp_path, measured(sizes(1), "second"))
     assert file.read_text() == before
