@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 class HvlabError(Exception):
@@ -43,6 +44,26 @@ class InterruptedRunError(HvlabError):
     """The person pressed Ctrl-C, or the process got SIGTERM (exit code 130)."""
 
     exit_code = 130
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: on which host (or in which file), what was seen there, what to do."""
+
+    host: str
+    seen: str
+    remedy: str
+
+
+def report(problems: Iterable[Problem], *, indent: str = "") -> str:
+    """Return problems as text, two lines each; hosts that share one share its lines."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for problem in problems:
+        hosts.setdefault((problem.seen, problem.remedy), []).append(problem.host)
+    lines = []
+    for (seen, remedy), names in hosts.items():
+        lines += [f"{indent}{', '.join(dict.fromkeys(names))}: {seen}", f"{indent}  what to do: {remedy}"]
+    return "\n".join(lines)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:

@@ -13,17 +13,16 @@ import click
 from click.core import ParameterSource
 
 from hvlab.cli import options
-from hvlab.errors import InventoryError, UsageError
+from hvlab.errors import InventoryError, UsageError, report
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
 from hvlab.lab.inventory_older import copied_wiring, older_pins
 from hvlab.paths import project_dir
-from hvlab.provision.preflight import report
-from hvlab.resolver import Plan, Refusal, Wanted, plan, render
+from hvlab.resolver import HostRequest, Infeasible, Resolution, plan, render
 from hvlab.resolver import facts as resolver_facts
-from hvlab.resolver.facts import Host
+from hvlab.resolver.facts import HostFacts
+from hvlab.resolver.lab import request
 from hvlab.resolver.pins import parse, replaced
-from hvlab.resolver.wanted import wanted
 
 
 @click.command("plan")
@@ -71,8 +70,8 @@ def command(
 ) -> int:
     """Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
 
-    The inventory's pins and the hosts' facts go in. Changes nothing. Ends with code 1 where nothing fits:
-    it names the wishes and facts that exclude each other, and what would work.
+    The inventory's pins and the hosts' facts go in. Changes nothing. Exits with code 1 where nothing fits,
+    and names the pins and facts in conflict and what would resolve it.
     """
     asked, other = [parse(text) for text in pins], [parse(text) for text in instead]
     if recorded:
@@ -82,25 +81,25 @@ def command(
         lab = _live(inventory, limit)
     if written:
         _write(written, lab)
-    found = plan(lab, asked)
+    result = plan(lab, asked)
     if not other:
-        return _print(found, explain=explain, output_format=output_format)
+        return _print(result, explain=explain, output_format=output_format)
     names = {pin.name for pin in other}
     changed = [replace(w, pins=tuple(p for p in w.pins if p.name not in names)) for w in lab]
     after = plan(changed, replaced(asked, other))
-    return _print_change(found, after, explain=explain, output_format=output_format)
+    return _print_change(result, after, explain=explain, output_format=output_format)
 
 
-def _live(inventory: Path, limit: str | None) -> list[Wanted]:
+def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     from hvlab.remote import facts as gather  # noqa: PLC0415 - it takes long, and recorded facts have no use for it
 
     lab = inventories.load(inventory, limit=limit)
     _advise(lab)
-    seen = gather.facts(lab)
+    gathered = gather.facts(lab)
     return [
-        wanted(resolver_facts.from_ansible(host.name, seen[host.name]), host.vars, gpu=host.gpu)
+        request(resolver_facts.from_ansible(host.name, gathered[host.name]), host.vars, gpu=host.gpu)
         for host in lab.hosts
-        if host.name in seen
+        if host.name in gathered
     ]
 
 
@@ -114,7 +113,7 @@ def _advise(lab: Lab) -> None:
         click.echo(f"hvlab: the inventory:\n{report(advice)}", err=True)
 
 
-def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[Wanted]:
+def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[HostRequest]:
     hosts = _read(file)
     if named:
         lab = inventories.load(named, limit=limit)
@@ -129,13 +128,13 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
             hosts = {host.name: hosts[host.name] for host in lab.hosts}
         known = {host.name: host for host in lab.hosts}
         return [
-            wanted(host, known[name].vars, gpu=known[name].gpu) if name in known else Wanted(host)
+            request(host, known[name].vars, gpu=known[name].gpu) if name in known else HostRequest(host)
             for name, host in hosts.items()
         ]
     # Nobody named this inventory: it may be of another lab, so how it installs things says nothing here.
     usual = _usual(default)
     chosen = _limited(hosts, limit)
-    return [wanted(host, _variables(usual, name), only_pins=True) for name, host in chosen.items()]
+    return [request(host, _variables(usual, name), only_pins=True) for name, host in chosen.items()]
 
 
 def _usual(inventory: Path) -> Lab | None:
@@ -149,17 +148,17 @@ def _variables(lab: Lab | None, name: str) -> Mapping[str, Any]:
     return next((host.vars for host in lab.hosts if host.name == name), {}) if lab else {}
 
 
-def _limited(hosts: dict[str, Host], limit: str | None) -> dict[str, Host]:
+def _limited(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, HostFacts]:
     if not limit:
         return hosts
     parts = [part.strip() for part in limit.replace(":", ",").split(",") if part.strip()]
-    wished = [part for part in parts if not part.startswith("!")] or ["*"]
-    barred = [part[1:] for part in parts if part.startswith("!")]
+    included = [part for part in parts if not part.startswith("!")] or ["*"]
+    excluded = [part[1:] for part in parts if part.startswith("!")]
 
     def fits(name: str, patterns: list[str]) -> bool:
         return any(pattern == "all" or fnmatch(name, pattern) for pattern in patterns)
 
-    chosen = {name: host for name, host in hosts.items() if fits(name, wished) and not fits(name, barred)}
+    chosen = {name: host for name, host in hosts.items() if fits(name, included) and not fits(name, excluded)}
     if not chosen:
         raise UsageError(
             f"no host of the facts matches --limit {limit}", remedy=f"they are {', '.join(hosts)}"
@@ -167,7 +166,7 @@ def _limited(hosts: dict[str, Host], limit: str | None) -> dict[str, Host]:
     return chosen
 
 
-def _read(file: Path) -> dict[str, Host]:
+def _read(file: Path) -> dict[str, HostFacts]:
     try:
         data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except OSError as error:
@@ -182,15 +181,15 @@ def _read(file: Path) -> dict[str, Host]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in facts:
             raise UsageError(f"the facts have {name!r} twice", remedy="keep one: only the last would count")
-        found[name] = value
-    return found
+        facts[name] = value
+    return facts
 
 
-def _write(file: Path, lab: list[Wanted]) -> None:
+def _write(file: Path, lab: list[HostRequest]) -> None:
     text = json.dumps({one.host.name: one.host.as_json() for one in lab}, indent=1)
     try:
         file.write_text(text + "\n", encoding="utf-8")
@@ -198,20 +197,22 @@ def _write(file: Path, lab: list[Wanted]) -> None:
         raise UsageError(f"{file}: {error.strerror}", remedy="name a file that can be written") from error
 
 
-def _print(found: Plan | Refusal, *, explain: bool, output_format: str) -> int:
+def _print(result: Resolution | Infeasible, *, explain: bool, output_format: str) -> int:
     if output_format == "json":
-        click.echo(json.dumps(found.as_json(), indent=1))
-    elif isinstance(found, Plan):
-        click.echo(render.plan(found, explain=explain))
+        click.echo(json.dumps(result.as_json(), indent=1))
+    elif isinstance(result, Resolution):
+        click.echo(render.resolution(result, explain=explain))
     else:
-        click.echo(f"hvlab: {render.refusal(found)}", err=True)
-    return 0 if isinstance(found, Plan) else 1
+        click.echo(f"hvlab: {render.infeasible(result)}", err=True)
+    return 0 if isinstance(result, Resolution) else 1
 
 
-def _print_change(before: Plan | Refusal, after: Plan | Refusal, *, explain: bool, output_format: str) -> int:
+def _print_change(
+    before: Resolution | Infeasible, after: Resolution | Infeasible, *, explain: bool, output_format: str
+) -> int:
     if output_format == "json":
         click.echo(json.dumps({**after.as_json(), "now": before.as_json()}, indent=1))
-        return 0 if isinstance(after, Plan) else 1
-    if isinstance(after, Plan):
+        return 0 if isinstance(after, Resolution) else 1
+    if isinstance(after, Resolution):
         click.echo(render.changes(before, after) + "\n")
     return _print(after, explain=explain, output_format=output_format)

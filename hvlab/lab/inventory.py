@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hvlab import process
-from hvlab.errors import InventoryError
+from hvlab.errors import InventoryError, Problem, report
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_rules import LAB_VARIABLES, Problem, not_evaluated, problems
+from hvlab.lab.inventory_rules import LAB_VARIABLES, not_evaluated, problems
 from hvlab.paths import project_dir
 
-__all__ = ["LAB_VARIABLES", "Host", "Lab", "Problem", "load", "problems", "report"]
+__all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 
 # Plugins that ask a cloud take a minute.
 _SECONDS = 180.0
@@ -100,7 +100,7 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
         listing = _listing(source, limit, project_variables())
     except InventoryError:
         if found:
-            raise InventoryError(report(source, found)) from None
+            raise _unusable(source, found) from None
         raise
     groups = _groups(listing)
     meta = listing["_meta"]
@@ -109,7 +109,7 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
         found += not_evaluated(host, failures)
     found += problems(hostvars, groups, project_dir() / "roles")
     if found:
-        raise InventoryError(report(source, found))
+        raise _unusable(source, found)
     names = [name for name in groups["all"] if name in meta["chosen"]]
     if not names:
         raise InventoryError(
@@ -124,15 +124,8 @@ def project_variables() -> list[Path]:
     return sorted([*folder.glob("all.yml"), *folder.glob("all/*.yml")])
 
 
-def report(source: Path, found: Iterable[Problem]) -> str:
-    """Return one text that names every problem, those that several hosts share only once."""
-    shared: dict[tuple[str, str], list[str]] = {}
-    for problem in found:
-        shared.setdefault((problem.seen, problem.remedy), []).append(problem.host)
-    lines = [f"the inventory {source} cannot be used:"]
-    for (seen, remedy), hosts in shared.items():
-        lines += [f"  {', '.join(dict.fromkeys(hosts))}: {seen}", f"    what to do: {remedy}"]
-    return "\n".join(lines)
+def _unusable(source: Path, wrong: Iterable[Problem]) -> InventoryError:
+    return InventoryError(f"the inventory {source} cannot be used:\n{report(wrong, indent='  ')}")
 
 
 def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from hvlab.lab.inventory_rules import Problem
+from hvlab.errors import Problem
 
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")

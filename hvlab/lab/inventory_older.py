@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from hvlab.errors import Problem
 from hvlab.lab.inventory_files import variable_files
-from hvlab.lab.inventory_rules import Problem
 from hvlab.lab.pin_variables import METHOD_PINS, OLDER_METHOD_PINS, OLDER_VERSION_PINS, VERSION_PINS, plain
 
 WIRING = "group_vars/all.yml"

@@ -6,12 +6,12 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from hvlab.errors import Problem
 from hvlab.lab.pin_variables import PINS
 
 LAB_VARIABLES = PINS | {
@@ -26,15 +26,6 @@ _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _INTERFACE = re.compile(r"[^\s/,:-][^\s/,:]{0,14}")
 _NUMBERS = (("lab_slots", range(1, 2**16)), ("ansible_port", range(1, 2**16)))
 _NAME_LENGTH = 253
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong: on which host, what was seen, what to do."""
-
-    host: str
-    seen: str
-    remedy: str
 
 
 def problems(

@@ -8,11 +8,13 @@ COMPONENTS = (
     *("driver", "cuda", "cudnn", "nccl", "openmpi", "python"),
     *("gcc", "torch", "tensorflow", "horovod", "backend"),
 )
-# How components get onto a host, the default first. auto: the repository, else the distribution.
+# CUDA without a method: from the repository if it has the release, else from the distribution.
+AUTO = "auto"
+# How components get onto a host, the default first.
 METHODS: Mapping[str, tuple[str, ...]] = {
     "driver": ("repo", "local_repo", "runfile", "distro", "elrepo", "none"),
-    "cuda": ("auto", "repo", "runfile", "distro", "wheel", "none"),
-    "cudnn": ("repo", "wheel", "distro", "none"),
+    "cuda": (AUTO, "repo", "runfile", "distro", "wheel", "none"),
+    "cudnn": ("repo", "distro", "wheel", "none"),
     "nccl": ("repo", "wheel", "none"),
     "openmpi": ("source", "distro"),
 }

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from hvlab.lab.inventory_rules import Problem, valid_name
+from hvlab.errors import Problem
+from hvlab.lab.inventory_rules import valid_name
+from hvlab.resolver import catalogue
+from hvlab.resolver.facts import HostFacts, supported_systems, system_of
 
 TMP = "/tmp"  # noqa: S108
 
@@ -56,7 +59,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Limits:
-    """What is asked of hosts; disk space in MiB, times in seconds."""
+    """What is asked of hosts; disk space in MiB, times in seconds.
+
+    ``supported``: distribution -> versions; without any, the systems of the catalogue.
+    """
 
     clock_offset_max: float = 5.0
     disk_free_mb: Mapping[str, int] = field(default_factory=dict)
@@ -69,11 +75,16 @@ class Limits:
 
 def check_system(nodes: list[Node], limits: Limits) -> Iterator[Problem]:
     """Yield hosts whose operating system or Python is not supported."""
-    known = "; ".join(f"{name} {', '.join(versions)}" for name, versions in limits.supported.items())
     for node in nodes:
         name, version = node.facts.get("distribution", "?"), node.facts.get("distribution_version", "?")
         major = node.facts.get("distribution_major_version", "?")
-        if not {version, major} & set(limits.supported.get(name, [])):
+        if limits.supported:
+            supported = bool({version, major} & set(limits.supported.get(name, [])))
+            known = "; ".join(f"{name} {', '.join(versions)}" for name, versions in limits.supported.items())
+        else:
+            supported = system_of(HostFacts(node.name, name, str(version)), catalogue.load()) is not None
+            known = supported_systems(catalogue.load())
+        if not supported:
             yield Problem(node.name, f"{name} {version}: unsupported OS", f"supported are: {known}")
         python = str(node.facts.get("python_version", "0"))
         if _numbers(python) < _numbers(limits.python_min):
@@ -228,17 +239,6 @@ def check(
     warnings = [replace(problem, remedy=mended) for problem in check_resolution(new, hosts)]
     skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(nodes))
     return (errors + skew, warnings) if limits.gcc_skew == "error" else (errors, warnings + skew)
-
-
-def report(found: list[Problem]) -> str:
-    """Return one text with every problem, those that several hosts share only once."""
-    shared: dict[tuple[str, str], list[str]] = {}
-    for problem in found:
-        shared.setdefault((problem.seen, problem.remedy), []).append(problem.host)
-    lines = []
-    for (seen, remedy), hosts in shared.items():
-        lines += [f"{', '.join(dict.fromkeys(hosts))}: {seen}", f"  what to do: {remedy}"]
-    return "\n".join(lines)
 
 
 def missing(names: list[str], present: list[str]) -> list[Problem]:

@@ -8,26 +8,16 @@ import socket
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
 from paramiko.hostkeys import HostKeyEntry
 
-from hvlab.errors import UnreachableError
+from hvlab.errors import Problem, UnreachableError, report
 from hvlab.lab.inventory import Host
 
 TIMEOUT_S = 8.0
 _SYSTEM_KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A host that cannot be used: what was seen there, what to do."""
-
-    host: str
-    seen: str
-    remedy: str
 
 
 def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
@@ -38,10 +28,10 @@ def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     with ThreadPoolExecutor(max_workers=min(32, len(hosts))) as pool:
         answers = pool.map(lambda host: _ask(host, known_hosts), hosts)
-        faults = [fault for fault in answers if fault is not None]
-    if faults:
-        lines = [f"  {fault.host}: {fault.seen}\n    what to do: {fault.remedy}" for fault in faults]
-        raise UnreachableError("\n".join([f"{len(faults)} of {len(hosts)} hosts cannot be used:", *lines]))
+        problems = [problem for problem in answers if problem is not None]
+    if problems:
+        head = f"{len(problems)} of {len(hosts)} hosts cannot be used:"
+        raise UnreachableError(f"{head}\n{report(problems, indent='  ')}")
 
 
 def known_hosts_files(host: Host) -> list[Path]:
@@ -56,7 +46,7 @@ def known_hosts_files(host: Host) -> list[Path]:
     return [path.expanduser() for path in _SYSTEM_KNOWN_HOSTS]
 
 
-def _ask(host: Host, known_hosts: Path | None) -> Fault | None:
+def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
     if host.local or _behind_proxy(host):
         return None
     files = [known_hosts] if known_hosts else known_hosts_files(host)
@@ -71,26 +61,26 @@ def _ask(host: Host, known_hosts: Path | None) -> Fault | None:
         return _unreached(host, error)
 
 
-def _unreached(host: Host, error: OSError) -> Fault:
+def _unreached(host: Host, error: OSError) -> Problem:
     where = f"{host.address}:{host.port}"
     look = "look at its power, its network and ansible_host"
     if isinstance(error, ConnectionRefusedError):
-        return Fault(
+        return Problem(
             host.name, f"{where} refuses the connection", "start sshd there, or correct ansible_port"
         )
     if isinstance(error, socket.gaierror):
         seen = f"the name {host.address} does not resolve: {error.strerror}"
-        return Fault(host.name, seen, "set ansible_host to its address")
+        return Problem(host.name, seen, "set ansible_host to its address")
     if isinstance(error, TimeoutError):
         seen = f"{where} does not answer within {TIMEOUT_S:.0f} s"
     else:
         seen = f"{where}: {error.strerror or error}"
-    return Fault(host.name, seen, "boot the virtual machines: `hvlab lab up`" if host.virtual else look)
+    return Problem(host.name, seen, "boot the virtual machines: `hvlab lab up`" if host.virtual else look)
 
 
 def _judge(
     host: Host, link: socket.socket, keys: dict[str, paramiko.PKey], *, files: Iterable[Path]
-) -> Fault | None:
+) -> Problem | None:
     transport = paramiko.Transport(link)
     transport.banner_timeout = TIMEOUT_S
     if keys:
@@ -111,20 +101,20 @@ def _judge(
     seen = f"{key.get_name()} {key.fingerprint}"
     if known is None:
         remedy = f"compare it with the host's own (ssh-keygen -lf), then add it to {told}"
-        return Fault(host.name, f"its host key {seen} is unknown", remedy)
+        return Problem(host.name, f"its host key {seen} is unknown", remedy)
     remedy = f"if the host was installed anew, replace its line in {told}; else find out who answers there"
-    return Fault(host.name, f"its host key has changed: known {known.fingerprint}, seen {seen}", remedy)
+    return Problem(host.name, f"its host key has changed: known {known.fingerprint}, seen {seen}", remedy)
 
 
-def _greeting(host: Host, link: socket.socket) -> Fault | None:
+def _greeting(host: Host, link: socket.socket) -> Problem | None:
     greeting = link.makefile("rb").readline(256)
     return None if greeting.startswith(b"SSH-2.0-") else _mute(host, f"it says {greeting[:40]!r}")
 
 
-def _mute(host: Host, seen: str) -> Fault:
+def _mute(host: Host, seen: str) -> Problem:
     told = f"{host.address}:{host.port} does not speak SSH as it should: {seen}"
     look = "boot it (`hvlab lab up`), or" if host.virtual else ""
-    return Fault(host.name, told, f"{look} look at sshd there (journalctl -u ssh)".strip())
+    return Problem(host.name, told, f"{look} look at sshd there (journalctl -u ssh)".strip())
 
 
 def _known(host: Host, files: Iterable[Path]) -> tuple[dict[str, paramiko.PKey], bool]:

@@ -1,29 +1,61 @@
-"""Which versions fit together: wishes and facts in, a stack per host out, or why not and what would work."""
+"""Which versions fit together: hosts with their pins in; a stack for each out, or why there is none.
+
+In: `HostRequest`s (facts of `facts`, pins and methods of `pins`, joined in `lab`), and the catalogue.
+Out: a `Resolution` (versions, packages, reasons and notes by host), or `Infeasible` (conflict, remedies).
+
+Read `solve` first. It is the whole way, and each line leads to one file:
+
+    lab.group             like hosts become one `HostGroup`, so that 1,000 hosts cost as one
+    solve.build           the constraint problem of these groups, a `problem.LabProblem`:
+      domains.add           the candidates of each component, the preferred first
+      limits.add            rules on one component: pins, operating system, driver, GPUs
+      relations.add         rules on two: which torch fits which CUDA, which driver runs it
+    solve.best            the solution that keeps the most preferences (installed driver, one CUDA, ...)
+      provider.search       one search: `model.prune`, then resolvelib
+
+How it hangs together with resolvelib: a key (`("cuda", 0)`: CUDA of group 0) is what resolvelib calls an
+identifier. `Provider` hands it the candidates of a key in the order of preference; a chosen candidate asks
+by its relations for fitting candidates of later keys (`Requirement`); resolvelib backtracks. The order of
+keys is that of `domains.add`. What a rule means stands in `rules`, as predicates over the catalogue.
+
+Beside resolvelib, which says neither why nothing fits nor what would:
+
+    model.prune           arc consistency: leaves few candidates to search, and says which key has none left
+    solve.best            resolvelib has hard requirements only; preferences are rules tried on top
+    conflict.minimal      which pins and facts are in conflict: leaves out one after the other, searches again
+    conflict.sentences    the rules that exclude them, in words, from what pruning left
+    nearest.remedies      changes of pins, hosts and drivers, each tried by a search before it is offered
+
+The answer: `stack` (versions and `packages` by host), `reasons`, `notes`; `render` writes it for a terminal.
+The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files, `versions` compares.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from hvlab.errors import Problem
 from hvlab.resolver import conflict, nearest, notes, stack
-from hvlab.resolver.built import Wishes
 from hvlab.resolver.catalogue import load
 from hvlab.resolver.entries import Catalogue
-from hvlab.resolver.lab import Refused, Wanted, group
-from hvlab.resolver.nearest import Remedy, State
+from hvlab.resolver.lab import HostRequest, group
+from hvlab.resolver.nearest import Remedy
 from hvlab.resolver.pins import Pin
-from hvlab.resolver.problem import build
+from hvlab.resolver.problem import FACT, PIN, LabProblem
 from hvlab.resolver.provider import SearchLimitError
-from hvlab.resolver.solve import Solution, best
+from hvlab.resolver.solve import best, build
 
-__all__ = ["Plan", "Refusal", "Wanted", "plan"]
+__all__ = ["HostRequest", "Infeasible", "Resolution", "plan"]
 
 T = TypeVar("T")
+# What the JSON of `hvlab plan` has always called a pin.
+JSON_KINDS = {PIN: "wish", FACT: "fact"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Resolution:
     """A stack for every host."""
 
     hosts: dict[str, dict[str, Any]]
@@ -35,35 +67,35 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why nothing fits: the smallest conflict, what excludes what in it, other conflicts, what would work."""
+class Infeasible:
+    """Why nothing fits: a minimal conflict, the reasons, other conflicts, and what would resolve it."""
 
     conflict: list[dict[str, Any]]
     reasons: list[str]
     nearest: list[Remedy]
     also: list[str] = field(default_factory=list)
-    # Whether the search for what would work ended at its limit.
+    # Whether the search for what would resolve it ended at its limit.
     undecided: bool = False
 
     @property
     def message(self) -> str:
-        """The refusal in one text."""
+        """All of it in one text."""
         why = "; ".join(self.reasons) or " and ".join(str(item["text"]) for item in self.conflict)
         also = f"; besides, {'; '.join(self.also)}" if self.also else ""
         return f"{why}{also}; {self.remedy}"
 
     @property
     def remedy(self) -> str:
-        """What would work, in one text."""
+        """What would resolve it, in one text."""
         if self.undecided:
-            return "the search for what would work ended at its limit; drop one of these wishes at a time"
+            return "the search for what would resolve it ended at its limit; drop one of these pins at a time"
         hosts = {host for item in self.conflict for host in item["hosts"]}
         if not self.nearest and all(item["name"] == "host" for item in self.conflict):
             return f"without {'it' if len(hosts) == 1 else 'them'} there is no lab left that resolves"
         if not self.nearest and all(item["kind"] == "fact" for item in self.conflict):
-            return "no wish is in the way: it takes another system, GPU or way of installing"
+            return "no pin is in the way: it takes another operating system, GPU or method of installation"
         if not self.nearest:
-            return "no change of one, two or three of these wishes and hosts resolves it"
+            return "no change of one, two or three of these pins and hosts resolves it"
         return f"{' or '.join(remedy.text for remedy in self.nearest)} it resolves"
 
     def as_json(self) -> dict[str, Any]:
@@ -79,71 +111,68 @@ class Refusal:
 
 
 def plan(
-    lab: Sequence[Wanted], pins: Sequence[Pin] = (), catalogue: Catalogue | None = None
-) -> Plan | Refusal:
+    lab: Sequence[HostRequest], pins: Sequence[Pin] = (), catalogue: Catalogue | None = None
+) -> Resolution | Infeasible:
     """Return the stack of every host of the lab, or why there is none.
 
-    ``pins`` are wishes for all hosts; those of single hosts are in ``lab``.
+    ``pins`` are for all hosts, beside those that each has in ``lab``.
     Raises SearchLimitError where the search ends before it knows either.
     """
     catalogue = catalogue or load()
-    state = State(tuple(lab), tuple(dict.fromkeys(pins)))
-    groups, refused = group(lab, catalogue)
-    if refused:
-        return _unserved(state, refused, catalogue)
-    built = build(groups, Wishes(state.pins), catalogue)
-    solution = best(built)
+    lab = tuple(replace(one, pins=tuple(dict.fromkeys((*pins, *one.pins)))) for one in lab)
+    groups, problems = group(lab, catalogue)
+    if problems:
+        return _unsupported(lab, problems, catalogue)
+    problem = build(groups, catalogue)
+    solution = best(problem)
     if solution is None:
-        return _refusal(state, catalogue)
-    return _plan(solution, lab)
+        return _infeasible(lab, problem)
+    return Resolution(
+        stack.stacks(solution, {one.host.name: one.host for one in lab}), notes.of_lab(solution)
+    )
 
 
-def _plan(solution: Solution, lab: Sequence[Wanted]) -> Plan:
-    hosts = {wanted.host.name: wanted.host for wanted in lab}
-    return Plan(stack.stacks(solution, hosts), notes.of_lab(solution))
-
-
-def _unserved(state: State, refused: Sequence[Refused], catalogue: Catalogue) -> Refusal:
-    hosts = [item.host for item in refused]
-    others, undecided = _in_time(lambda: nearest.without(state, hosts, catalogue))
-    return Refusal(
+def _unsupported(
+    lab: tuple[HostRequest, ...], problems: Sequence[Problem], catalogue: Catalogue
+) -> Infeasible:
+    hosts = [problem.host for problem in problems]
+    others, undecided = _in_time(lambda: nearest.without(lab, hosts, catalogue))
+    return Infeasible(
         conflict=[
             {
                 "kind": "fact",
                 "name": "host",
-                "value": item.seen,
-                "hosts": [item.host],
-                "text": f"{item.host}: {item.seen}",
+                "value": problem.seen,
+                "hosts": [problem.host],
+                "text": f"{problem.host}: {problem.seen}",
             }
-            for item in refused
+            for problem in problems
         ],
-        reasons=[f"{item.host}: {item.seen} ({item.remedy})" for item in refused],
+        reasons=[f"{problem.host}: {problem.seen} ({problem.remedy})" for problem in problems],
         nearest=[others] if others else [],
         undecided=undecided,
     )
 
 
-def _refusal(state: State, catalogue: Catalogue) -> Refusal:
-    groups, _ = group(state.lab, catalogue)
-    built = build(groups, Wishes(state.pins), catalogue)
-    found, others = conflict.all_of(built)
-    told = conflict.sentences(built, found)
-    if {"torch", "tensorflow"} <= {item.name for item in found}:
-        told.append("the two frameworks have no toolkit in common: each needs a lab of its own")
-    remedies, undecided = _in_time(lambda: nearest.remedies(state, catalogue))
-    also = [text for other in others for text in conflict.sentences(built, other) if text not in told]
-    return Refusal(
+def _infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible:
+    first, others = conflict.all_of(problem)
+    reasons = conflict.sentences(problem, first)
+    if {"torch", "tensorflow"} <= {item.name for item in first}:
+        reasons.append("the two frameworks have no toolkit in common: each needs a lab of its own")
+    remedies, undecided = _in_time(lambda: nearest.remedies(lab, problem.catalogue))
+    also = [text for other in others for text in conflict.sentences(problem, other) if text not in reasons]
+    return Infeasible(
         conflict=[
             {
-                "kind": item.kind,
+                "kind": JSON_KINDS[item.kind],
                 "name": item.name,
                 "value": item.value,
-                "hosts": built.hosts(item.groups),
+                "hosts": problem.hosts(item.groups),
                 "text": item.text,
             }
-            for item in found
+            for item in first
         ],
-        reasons=told,
+        reasons=reasons,
         nearest=remedies or [],
         also=list(dict.fromkeys(also)),
         undecided=undecided,

@@ -12,19 +12,19 @@ import yaml
 from hvlab.errors import HvlabError
 from hvlab.resolver import versions
 from hvlab.resolver.entries import (
-    Branch,
-    Capability,
     Catalogue,
-    Cuda,
-    Family,
-    Horovod,
-    Library,
-    Limits,
-    Model,
-    OpenMpi,
-    System,
-    Tensorflow,
-    Torch,
+    ComputeCapability,
+    CudaRelease,
+    DriverBranch,
+    GpuFamily,
+    GpuModel,
+    HorovodRelease,
+    LibraryRelease,
+    OpenMpiRelease,
+    OperatingSystem,
+    TensorflowRelease,
+    TorchRelease,
+    VersionRange,
 )
 
 FOLDER = Path(__file__).resolve().parent.parent / "catalogue"
@@ -73,7 +73,7 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
             _entry(
                 "systems",
                 str(item.get("name")),
-                lambda _, found: _system(found, data["systems"]["naming"], tuple(cuda)),
+                lambda _, entry: _system(entry, data["systems"]["naming"], tuple(cuda)),
                 item,
             )
             for item in data["systems"]["systems"]
@@ -121,7 +121,7 @@ def _entries(
     return {name: _entry(file, name, make, item) for name, item in ordered}
 
 
-def _limits(pair: Sequence[Any]) -> Limits:
+def _range(pair: Sequence[Any]) -> VersionRange:
     lowest, highest = pair
     return (None if lowest is None else str(lowest), None if highest is None else str(highest))
 
@@ -134,8 +134,8 @@ def _majors(items: Mapping[Any, Any]) -> dict[int, str]:
     return {int(name): str(driver) for name, driver in items.get("majors", items).items()}
 
 
-def _system(item: Mapping[str, Any], naming: Mapping[str, Any], releases: Sequence[str]) -> System:
-    return System(
+def _system(item: Mapping[str, Any], naming: Mapping[str, Any], releases: Sequence[str]) -> OperatingSystem:
+    return OperatingSystem(
         name=item["name"],
         distributions=_texts(item["distributions"]),
         version=str(item["version"]),
@@ -147,8 +147,8 @@ def _system(item: Mapping[str, Any], naming: Mapping[str, Any], releases: Sequen
         cuda=_releases(item.get("cuda"), releases),
         glibc=str(item["glibc"]),
         drivers=_texts(item["drivers"]),
-        cudnn=_limits(item["cudnn"]) if item.get("cudnn") else None,
-        nccl=_limits(item["nccl"]) if item.get("nccl") else None,
+        cudnn=_range(item["cudnn"]) if item.get("cudnn") else None,
+        nccl=_range(item["nccl"]) if item.get("nccl") else None,
         python_packages={str(key): _texts(names) for key, names in item["python_packages"].items()},
         gcc_path={str(key): str(path) for key, path in (item.get("gcc_path") or {}).items()},
         gcc_packages={str(key): _texts(names) for key, names in item["gcc_packages"].items()},
@@ -159,53 +159,53 @@ def _system(item: Mapping[str, Any], naming: Mapping[str, Any], releases: Sequen
     )
 
 
-def _releases(told: Sequence[Any] | None, releases: Sequence[str]) -> tuple[str, ...]:
+def _releases(listed: Sequence[Any] | None, releases: Sequence[str]) -> tuple[str, ...]:
     """Return the releases of a list, or of a range ``[first, last or null]``."""
-    if told and len(told) == 2:  # noqa: PLR2004 - a range
-        return tuple(release for release in releases if versions.within(release, _limits(told)))
-    return _texts(told)
+    if listed and len(listed) == 2:  # noqa: PLR2004 - a range
+        return tuple(release for release in releases if versions.within(release, _range(listed)))
+    return _texts(listed)
 
 
-def _cuda(name: str, item: Mapping[str, Any]) -> Cuda:
-    return Cuda(
+def _cuda(name: str, item: Mapping[str, Any]) -> CudaRelease:
+    return CudaRelease(
         name, str(item["driver"]), int(item["gcc"]), int(item.get("gcc_min", 0)), item.get("points") or {}
     )
 
 
-def _capability(name: str, item: Mapping[str, Any]) -> Capability:
-    return Capability(
+def _capability(name: str, item: Mapping[str, Any]) -> ComputeCapability:
+    return ComputeCapability(
         name,
         item["architecture"],
-        _limits(item["cuda"]),
-        _limits(item["driver"]),
+        _range(item["cuda"]),
+        _range(item["driver"]),
         item["open_modules"],
         bool(item.get("tegra")),
         item.get("platforms") or {},
     )
 
 
-def _model(name: str, item: Mapping[str, Any]) -> Model:
-    return Model(name, str(item["capability"]), _texts(item.get("pci")), bool(item.get("fabric")))
+def _model(name: str, item: Mapping[str, Any]) -> GpuModel:
+    return GpuModel(name, str(item["capability"]), _texts(item.get("pci")), bool(item.get("fabric")))
 
 
-def _family(name: str, item: Mapping[str, Any]) -> Family:
-    return Family(int(name, 16), int(item["to"], 16), str(item["capability"]))
+def _family(name: str, item: Mapping[str, Any]) -> GpuFamily:
+    return GpuFamily(int(name, 16), int(item["to"], 16), str(item["capability"]))
 
 
-def _branch(name: str, item: Mapping[str, Any]) -> Branch:
-    return Branch(
+def _branch(name: str, item: Mapping[str, Any]) -> DriverBranch:
+    return DriverBranch(
         name,
         str(item["first"]),
         str(item["latest"]),
         item["kind"],
-        _limits(item.get("capabilities") or (None, None)),
+        _range(item.get("capabilities") or (None, None)),
     )
 
 
-def _library(name: str, item: Mapping[str, Any]) -> Library:
+def _library(name: str, item: Mapping[str, Any]) -> LibraryRelease:
     builds = _texts(item.get("builds"))
     majors = item.get("cuda") or sorted({versions.major(build) for build in builds})
-    return Library(
+    return LibraryRelease(
         version=name,
         majors=tuple(map(int, majors)),
         builds=builds,
@@ -214,11 +214,11 @@ def _library(name: str, item: Mapping[str, Any]) -> Library:
     )
 
 
-def _torch(name: str, item: Mapping[str, Any]) -> Torch:
-    return Torch(
+def _torch(name: str, item: Mapping[str, Any]) -> TorchRelease:
+    return TorchRelease(
         version=name,
         cuda=_texts(item["cuda"]),
-        python=_limits(item["python"]),
+        python=_range(item["python"]),
         gcc=int(item.get("gcc", 0)),
         capabilities={build: _texts(codes) for build, codes in (item.get("capabilities") or {}).items()},
         ptx=_texts(item.get("ptx")),
@@ -229,43 +229,43 @@ def _torch(name: str, item: Mapping[str, Any]) -> Torch:
     )
 
 
-def _tensorflow(name: str, item: Mapping[str, Any]) -> Tensorflow:
-    return Tensorflow(
+def _tensorflow(name: str, item: Mapping[str, Any]) -> TensorflowRelease:
+    return TensorflowRelease(
         version=name,
         cuda=str(item["cuda"]),
         cudnn=str(item["cudnn"]),
-        python=_limits(item["python"]),
+        python=_range(item["python"]),
         gcc=int(item.get("gcc", 0)),
         keras=int(item.get("keras", 2)),
         capabilities=_texts(item.get("capabilities")),
     )
 
 
-def _horovod(name: str, item: Mapping[str, Any]) -> Horovod:
+def _horovod(name: str, item: Mapping[str, Any]) -> HorovodRelease:
     patched = item.get("patched")
     ranges = {**item, **(patched if isinstance(patched, Mapping) else {})}
-    return Horovod(
+    return HorovodRelease(
         name,
-        _limits(ranges["torch"]),
-        _limits(ranges["tensorflow"]),
-        _limits(ranges["python"]),
+        _range(ranges["torch"]),
+        _range(ranges["tensorflow"]),
+        _range(ranges["python"]),
         bool(patched),
         item.get("sha256"),
     )
 
 
-def _openmpis(data: Mapping[str, Any]) -> dict[str, OpenMpi]:
+def _openmpis(data: Mapping[str, Any]) -> dict[str, OpenMpiRelease]:
     avoid = {
         name: item if isinstance(item, Mapping) else {"reason": item}
         for name, item in (data.get("avoid") or {}).items()
     }
 
-    def release(name: str, entry: Mapping[str, Any]) -> OpenMpi:
-        told = [item for item in (data.get("notes") or ()) if _meets(name, item)]
-        told += [avoid[name]] if name in avoid else []
-        refused = [item["reason"] for item in told if item.get("severity", "error") == "error"]
-        warned = [item["reason"] for item in told if item.get("severity", "error") != "error"]
-        return OpenMpi(name, refused[0] if refused else None, tuple(warned), entry.get("sha256"))
+    def release(name: str, entry: Mapping[str, Any]) -> OpenMpiRelease:
+        remarks = [item for item in (data.get("notes") or ()) if _meets(name, item)]
+        remarks += [avoid[name]] if name in avoid else []
+        refused = [item["reason"] for item in remarks if item.get("severity", "error") == "error"]
+        warned = [item["reason"] for item in remarks if item.get("severity", "error") != "error"]
+        return OpenMpiRelease(name, refused[0] if refused else None, tuple(warned), entry.get("sha256"))
 
     return _entries("openmpi", {**{name: {} for name in avoid}, **data["releases"]}, release)
 

@@ -1,111 +1,110 @@
-"""Why nothing fits: the smallest set of wishes and facts that exclude each other, and what excludes them."""
+"""Why nothing fits: the fewest pins and facts that exclude each other, and the rules by which they do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
 from hvlab.resolver import versions
-from hvlab.resolver.built import Built
-from hvlab.resolver.model import Assumption, Candidate, Key, Limit, Problem, Relation, Scope
+from hvlab.resolver.model import (
+    Assumption,
+    Candidate,
+    ConstraintProblem,
+    Key,
+    Limit,
+    Pruned,
+    Relation,
+    Scope,
+    partners,
+    prune,
+)
 from hvlab.resolver.pins import TITLES, Pin, meets
-from hvlab.resolver.problem import build
+from hvlab.resolver.problem import FACT, PIN, LabProblem
 from hvlab.resolver.provider import infeasible
-from hvlab.resolver.prune import Pruned, partners, prune
+from hvlab.resolver.solve import build
 
-# Up to so many wishes and facts every pair of them is tried as a smaller conflict.
-_PAIRS_OF = 24
 _SENTENCES = 4
-# Labs of more groups of hosts are narrowed down first.
+# Labs of more groups of hosts are narrowed down to those in conflict first: a third of the time at 50.
 _FEW = 3
-
 
 Fails = Callable[[frozenset[int]], bool]
 
 
-def smallest(built: Built) -> list[Assumption]:
-    """Return a smallest set of assumptions under which nothing fits; empty where nothing ever fits."""
-    return all_of(built, others=False)[0]
+def minimal(lab: LabProblem) -> list[Assumption]:
+    """Return assumptions under which nothing fits, none of which could be dropped."""
+    part = _part(lab)
+    return _assumptions(lab, part, _minimal(part, _everything(part), _fails(part)))
 
 
-def all_of(built: Built, *, others: bool = True) -> tuple[list[Assumption], list[list[Assumption]]]:
-    """Return a smallest conflict, and others: of two wishes, and what is left without one of its wishes."""
-    part = _part(built)
-    fails = _fails(part)
-    everything = [assumption.number for assumption in part.problem.assumptions]
-    first = _smallest(part.problem, everything, fails)
-    found: dict[frozenset[int], None] = {}
-    wishes = [number for number in everything if part.problem.assumptions[number].kind == "wish"]
-    for wish in wishes if others else ():
-        rest = [number for number in everything if number != wish]
-        if wish in first and fails(frozenset(rest)):
-            found[_smallest(part.problem, rest, fails)] = None
-    sound = [wish for wish in wishes if others and len(first) > 1 and not fails(frozenset([wish]))]
-    found |= {frozenset(two): None for two in combinations(sound, 2) if fails(frozenset(two))}
-    also = [numbers for numbers in found if numbers != first][:_SENTENCES]
-    return _assumptions(built, part, first), [_assumptions(built, part, numbers) for numbers in also]
+def all_of(lab: LabProblem) -> tuple[list[Assumption], list[list[Assumption]]]:
+    """Return a minimal conflict, and others: of two pins, and what is left without one of its pins."""
+    part = _part(lab)
+    fails, everything = _fails(part), _everything(part)
+    first = _minimal(part, everything, fails)
+    others: dict[frozenset[int], None] = {}
+    pins = [number for number in everything if part.assumptions[number].kind == PIN]
+    for pin in pins:
+        rest = [number for number in everything if number != pin]
+        if pin in first and fails(frozenset(rest)):
+            others[_minimal(part, rest, fails)] = None
+    sound = [pin for pin in pins if len(first) > 1 and not fails(frozenset([pin]))]
+    others |= {frozenset(two): None for two in combinations(sound, 2) if fails(frozenset(two))}
+    also = [numbers for numbers in others if numbers != first][:_SENTENCES]
+    return _assumptions(lab, part, first), [_assumptions(lab, part, numbers) for numbers in also]
 
 
-def _part(built: Built) -> Built:
+def _part(lab: LabProblem) -> LabProblem:
     """Return the lab without the groups of hosts that a conflict does not need."""
-    if len(built.groups) <= _FEW:
-        return built
+    if len(lab.groups) <= _FEW:
+        return lab
+
+    def some(numbers: Iterable[int]) -> LabProblem:
+        return build([lab.groups[number] for number in sorted(numbers)], lab.catalogue)
 
     def fails(numbers: frozenset[int]) -> bool:
-        groups = [built.groups[number] for number in sorted(numbers)]
-        return bool(groups) and infeasible(build(groups, built.wishes, built.catalogue).problem, Scope())
+        return bool(numbers) and infeasible(some(numbers), Scope())
 
-    needed = _shrink(range(len(built.groups)), fails)
-    return build([built.groups[number] for number in sorted(needed)], built.wishes, built.catalogue)
+    return some(_shrink(range(len(lab.groups)), fails))
 
 
-def _assumptions(built: Built, part: Built, numbers: Iterable[int]) -> list[Assumption]:
+def _assumptions(lab: LabProblem, part: LabProblem, numbers: Iterable[int]) -> list[Assumption]:
     """Return the assumptions of the whole lab that a part's are, so that every host of theirs is named."""
-    known = {(a.kind, a.name, a.value): a for a in reversed(built.problem.assumptions)}
-    found = [part.problem.assumptions[number] for number in sorted(numbers)]
-    return [known[a.kind, a.name, a.value] for a in found]
+    known = {(a.kind, a.name, a.value): a for a in reversed(lab.assumptions)}
+    own = [part.assumptions[number] for number in sorted(numbers)]
+    return [known[a.kind, a.name, a.value] for a in own]
 
 
-def _fails(built: Built) -> Fails:
+def _everything(lab: LabProblem) -> list[int]:
+    return [assumption.number for assumption in lab.assumptions]
+
+
+def _fails(lab: LabProblem) -> Fails:
     known: dict[frozenset[int], bool] = {}
 
     def fails(assumptions: frozenset[int]) -> bool:
         if assumptions not in known:
-            known[assumptions] = infeasible(built.problem, Scope(assumptions))
+            known[assumptions] = infeasible(lab, Scope(assumptions))
         return known[assumptions]
 
     return fails
 
 
-def _smallest(problem: Problem, everything: list[int], fails: Fails) -> frozenset[int]:
-    """Leave out one after the other, in several orders; then try all singles and pairs.
-
-    Wishes that exclude each other come before those that exclude facts: they are easier to change.
-    """
-    wishes = [number for number in everything if problem.assumptions[number].kind == "wish"]
-    if fails(frozenset(wishes)):
-        everything = wishes + [number for number in everything if number not in wishes]
-        found = _shrink(wishes, fails)
-    else:
-        found = min((_shrink(order, fails) for order in _orders(problem, everything)), key=len)
-    for size in (1, 2):
-        if size < len(found) and (size == 1 or len(everything) <= _PAIRS_OF):
-            smaller = (frozenset(few) for few in combinations(everything, size))
-            found = next((few for few in smaller if fails(few)), found)
-    return found
-
-
-def _orders(problem: Problem, everything: list[int]) -> list[list[int]]:
-    facts_first = sorted(everything, key=lambda number: problem.assumptions[number].kind != "fact")
-    return [facts_first, everything[::-1]]
+def _minimal(lab: LabProblem, everything: list[int], fails: Fails) -> frozenset[int]:
+    """Return a minimal conflict: of pins alone if there is one, for they are easier to change."""
+    pins = [number for number in everything if lab.assumptions[number].kind == PIN]
+    facts = [number for number in everything if number not in pins]
+    conflict = _shrink(pins if fails(frozenset(pins)) else [*facts, *pins], fails)
+    singles = (frozenset([number]) for number in [*pins, *facts] if len(conflict) > 1)
+    return next((single for single in singles if fails(single)), conflict)
 
 
 def _shrink(order: Iterable[int], fails: Fails) -> frozenset[int]:
+    """Leave out one after the other as long as the rest still fails (deletion filter)."""
     left = list(order)
     size = len(left)
-    # Whole parts first: most wishes and facts of a big lab have nothing to do with it.
+    # Whole parts first: most pins and facts of a big lab have nothing to do with it.
     while size:
         place = 0
         while place < len(left):
@@ -118,81 +117,57 @@ def _shrink(order: Iterable[int], fails: Fails) -> frozenset[int]:
     return frozenset(left)
 
 
-def sentences(built: Built, conflict: Iterable[Assumption]) -> list[str]:
-    """Return what excludes these wishes and facts, for the reader."""
-    found = list(conflict)
-    if _two_gpus(found):
-        first, second = (assumption.text for assumption in found)
+def sentences(lab: LabProblem, conflict: Sequence[Assumption]) -> list[str]:
+    """Return what excludes these pins and facts, for the reader."""
+    if _two_gpus(conflict):
+        first, second = (assumption.text for assumption in conflict)
         return [f"no torch release has code for both {first} and {second}"]
-    scope = Scope(frozenset(assumption.number for assumption in found))
-    pruned = prune(built.problem, scope)
-    told = _told(built, scope, pruned) if pruned.empty else _branches(built, scope, pruned)
-    return list(dict.fromkeys(told))[:_SENTENCES]
+    scope = Scope(frozenset(assumption.number for assumption in conflict))
+    pruned = prune(lab, scope)
+    texts: list[str] = []
+    waiting, done = [pruned.empty], set()
+    while waiting:
+        key = waiting.pop(0)
+        if key is None or key in done:
+            continue
+        done.add(key)
+        for text, deeper in _reasons(lab, scope, pruned, key, all_gone=key == pruned.empty):
+            texts.append(text)
+            waiting += [deeper] if deeper else []
+    return list(dict.fromkeys(texts))[:_SENTENCES]
 
 
 def _two_gpus(conflict: Sequence[Assumption]) -> bool:
     """Whether only the GPUs of two kinds of hosts are in conflict: these share nothing but torch."""
-    gpus = all(item.kind == "fact" and item.name == "gpu" and item.value != "no GPU" for item in conflict)
+    gpus = all(item.kind == FACT and item.name == "gpu" and item.value != "no GPU" for item in conflict)
     return gpus and len(conflict) == len(("one", "other")) and not conflict[0].groups & conflict[1].groups
 
 
-def _branches(built: Built, scope: Scope, pruned: Pruned) -> list[str]:
-    """Return the sentences of every choice of the first component that fails whatever is chosen for it."""
-    problem = built.problem
-    for key in problem.domains:
-        candidates = problem.of(key, pruned.masks[key])
-        tries = [
-            Scope(scope.assumptions, scope.soft, {**pruned.masks, key: 1 << candidate.place})
-            for candidate in candidates
-        ]
-        results = [(one, prune(problem, one)) for one in tries]
-        if len(candidates) > 1 and all(result.empty for _, result in results):
-            return [text for one, result in results for text in _told(built, one, result)]
-    return []
-
-
-def _told(built: Built, scope: Scope, pruned: Pruned) -> list[str]:
-    texts: list[str] = []
-    waiting, seen = [pruned.empty], set()
-    while waiting:
-        key = waiting.pop(0)
-        if key is None or key in seen:
-            continue
-        seen.add(key)
-        for text, deeper in _reasons(built, scope, pruned, key, all_gone=key == pruned.empty):
-            texts.append(text)
-            waiting += [deeper] if deeper else []
-    return texts
-
-
 def _reasons(
-    built: Built, scope: Scope, pruned: Pruned, key: Key, *, all_gone: bool
-) -> Iterable[tuple[str, Key | None]]:
-    """Yield the fewest sentences that tell where a component's candidates went, and what to tell next."""
-    problem = built.problem
-    wished = problem.full(key) & scope.only.get(key, -1)
+    lab: LabProblem, scope: Scope, pruned: Pruned, key: Key, *, all_gone: bool
+) -> Iterator[tuple[str, Key | None]]:
+    """Yield the fewest sentences on why a component's candidates went, and which one to explain next."""
+    pinned = lab.full(key)
     pins = [
-        limit
-        for limit in problem.limits
+        (number, limit)
+        for number, limit in enumerate(lab.limits)
         if limit.key == key and limit.say is None and limit.assumptions and scope.counts(limit)
     ]
-    for limit in pins:
-        wished &= problem.limit_masks[problem.limits.index(limit)]
-    if not wished:
-        yield _unknown(built, key, pins), None
+    for number, _ in pins:
+        pinned &= lab.limit_masks[number]
+    if not pinned:
+        yield _unknown(lab, key, pins), None
         return
-    gone = wished & ~pruned.masks[key]
-    choices = list(_causes(problem, scope, pruned, key))
+    gone = pinned & ~pruned.masks[key]
+    causes = list(_causes(lab, scope, pruned, key))
     if not pruned.after_limits[key]:
         # The limits are enough, so what others leave is beside the point.
-        choices = [choice for choice in choices if isinstance(choice[1], Limit)]
+        causes = [cause for cause in causes if isinstance(cause[1], Limit)]
     while gone:
-        mask, cause, deeper = max(
-            choices, key=lambda choice: ((choice[0] & gone).bit_count(), choice[2] is None)
-        )
+        mask, rule, deeper = max(causes, key=lambda cause: ((cause[0] & gone).bit_count(), cause[2] is None))
         if not mask & gone:
             return
-        text = _say(problem, pruned, cause, problem.of(key, mask & gone), deeper=deeper)
+        text = _say(lab, pruned, rule, lab.of(key, mask & gone), deeper=deeper)
         if text:
             yield text, deeper
         gone &= ~mask
@@ -201,8 +176,8 @@ def _reasons(
 
 
 def _causes(
-    problem: Problem, scope: Scope, pruned: Pruned, key: Key
-) -> Iterable[tuple[int, Limit | Relation, Key | None]]:
+    problem: ConstraintProblem, scope: Scope, pruned: Pruned, key: Key
+) -> Iterator[tuple[int, Limit | Relation, Key | None]]:
     """Yield every rule on a component, what it takes away, and the other one where its choice matters."""
     full = problem.full(key)
     for number, limit in enumerate(problem.limits):
@@ -215,7 +190,7 @@ def _causes(
         other = relation.left if right else relation.right
         table = problem.tables[number][0 if right else 1]
         if not pruned.after_limits[other]:
-            # Nothing is left there anyway: what took it away is told of that one.
+            # Nothing is left there anyway: what took it away is explained of that one.
             continue
         yield full & ~partners(table, pruned.after_limits[other]), relation, None
         if pruned.masks[other]:
@@ -223,54 +198,52 @@ def _causes(
 
 
 def _say(
-    problem: Problem,
+    problem: ConstraintProblem,
     pruned: Pruned,
-    cause: Limit | Relation,
+    rule: Limit | Relation,
     gone: Sequence[Candidate],
     *,
     deeper: Key | None,
 ) -> str:
-    if cause.say is None:
+    if rule.say is None:
         return ""
-    if isinstance(cause, Limit):
-        return cause.say(gone)
+    if isinstance(rule, Limit):
+        return rule.say(gone)
     key = gone[0].key
-    other = cause.left if key == cause.right else cause.right
+    other = rule.left if key == rule.right else rule.right
     left_of = problem.of(other, pruned.masks[other] if deeper else pruned.after_limits[other])
-    return cause.say(left_of, gone) if key == cause.right else cause.say(gone, left_of)
+    return rule.say(left_of, gone) if key == rule.right else rule.say(gone, left_of)
 
 
-def _builds(problem: Problem, key: Key, pin: Pin) -> str:
-    """Return the sentence for a wish whose release is known and has no such build."""
+def _unknown(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> str:
+    """Return the sentence for pins that no known version meets, or that contradict one another."""
+    title = TITLES.get(key[0], key[0])
+    known = [
+        candidate.version
+        for candidate in lab.domains[key]
+        if candidate.version != "none" and not getattr(candidate.data, "avoid", None)
+    ]
+    for number, limit in pins:
+        if not lab.limit_masks[number]:
+            pin = lab.assumptions[limit.assumptions[0]]
+            builds = _builds(lab, key, Pin(pin.name, pin.value))
+            near = ", ".join(versions.nearest(pin.value, known))
+            return builds or f"no {title} {pin.value} is known; the nearest known are {near}"
+    texts = dict.fromkeys(lab.assumptions[limit.assumptions[0]].text for _, limit in pins)
+    return f"{' and '.join(texts)} exclude each other: the lab can have one {title} only"
+
+
+def _builds(problem: ConstraintProblem, key: Key, pin: Pin) -> str:
+    """Return the sentence for a pin whose release is known and has no such build."""
     release = replace(pin, value=re.split(r"(?:-1)?\+", pin.value)[0])
     if release == pin or pin.name != key[0]:
         return ""
-    found = [candidate for candidate in problem.domains[key] if meets(release, candidate.version)]
+    candidates = [candidate for candidate in problem.domains[key] if meets(release, candidate.version)]
     if pin.name == "torch" and pin.cuda:
-        has = {build for c in found for build in c.data.cuda}
-        made = f"wheel for CUDA {pin.cuda}"
+        builds = {build for c in candidates for build in c.data.cuda}
+        kind = f"wheel for CUDA {pin.cuda}"
     else:
-        has = {c.version.partition("+cuda")[2] for c in found} - {""}
-        made = f"build for CUDA {pin.value.rpartition('cuda')[2]}"
-    told = ", ".join(sorted(has, key=versions.numbers))
-    return f"{TITLES[pin.name]} {release.value} has no {made} (it has {told})" if has else ""
-
-
-def _unknown(built: Built, key: Key, pins: Sequence[Limit]) -> str:
-    """Return the sentence for wishes that no known version meets, or that contradict one another."""
-    problem, title = built.problem, TITLES.get(key[0], key[0])
-    known = [
-        candidate.version
-        for candidate in problem.domains[key]
-        if candidate.version != "none" and not getattr(candidate.data, "avoid", None)
-    ]
-    for limit in pins:
-        if not problem.limit_masks[problem.limits.index(limit)]:
-            wish = problem.assumptions[limit.assumptions[0]]
-            value, builds = wish.value, _builds(problem, key, Pin(wish.name, wish.value))
-            if builds:
-                return builds
-            near = ", ".join(versions.nearest(value, known))
-            return f"no {title} {value} is known; the nearest known are {near}"
-    asked = dict.fromkeys(problem.assumptions[pin.assumptions[0]].text for pin in pins)
-    return f"{' and '.join(asked)} exclude each other: the lab can have one {title} only"
+        builds = {c.version.partition("+cuda")[2] for c in candidates} - {""}
+        kind = f"build for CUDA {pin.value.rpartition('cuda')[2]}"
+    text = ", ".join(sorted(builds, key=versions.numbers))
+    return f"{TITLES[pin.name]} {release.value} has no {kind} (it has {text})" if builds else ""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Limits = tuple[str | None, str | None]
+VersionRange = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
-class System:
+class OperatingSystem:
     """An operating system: what its package manager and NVIDIA's repository for it have."""
 
     name: str
@@ -24,8 +24,8 @@ class System:
     cuda: tuple[str, ...]
     glibc: str
     drivers: tuple[str, ...]
-    cudnn: Limits | None
-    nccl: Limits | None
+    cudnn: VersionRange | None
+    nccl: VersionRange | None
     python_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gcc_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gcc_path: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class Cuda:
+class CudaRelease:
     """A CUDA release: the driver it was made for, and the host compilers (majors) its nvcc takes."""
 
     version: str
@@ -47,7 +47,7 @@ class Cuda:
 
 
 @dataclass(frozen=True)
-class Capability:
+class ComputeCapability:
     """A compute capability: the CUDA releases with code for it, the drivers that run it.
 
     ``platforms``: architecture of the host -> kernel modules, where they are not those of ``open_modules``.
@@ -55,8 +55,8 @@ class Capability:
 
     name: str
     architecture: str
-    cuda: Limits
-    driver: Limits
+    cuda: VersionRange
+    driver: VersionRange
     open_modules: str = "no"
     tegra: bool = False
     platforms: Mapping[str, str] = field(default_factory=dict)
@@ -67,18 +67,18 @@ class Capability:
 
 
 @dataclass(frozen=True)
-class Branch:
+class DriverBranch:
     """A driver branch with the compute capabilities it runs."""
 
     name: str
     first: str
     latest: str
     kind: str
-    capabilities: Limits
+    capabilities: VersionRange
 
 
 @dataclass(frozen=True)
-class Model:
+class GpuModel:
     """A GPU by a part of its name, or by its PCI device ids (vendor 10de).
 
     ``fabric``: its board has NVSwitches that the host does not see, but has to manage.
@@ -91,7 +91,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Family:
+class GpuFamily:
     """The PCI device ids of a whole generation of GPUs, both ends included."""
 
     first: int
@@ -100,7 +100,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Library:
+class LibraryRelease:
     """A release of cuDNN or NCCL.
 
     ``builds`` are the CUDA releases its packages are made for, none where one package serves a whole
@@ -115,12 +115,12 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Torch:
+class TorchRelease:
     """A PyTorch release: its wheels' CUDA releases, and the code in each."""
 
     version: str
     cuda: tuple[str, ...]
-    python: Limits
+    python: VersionRange
     gcc: int
     capabilities: Mapping[str, tuple[str, ...]]
     ptx: tuple[str, ...] = ()
@@ -137,32 +137,32 @@ class Torch:
 
 
 @dataclass(frozen=True)
-class Tensorflow:
+class TensorflowRelease:
     """A TensorFlow release: the CUDA and cuDNN its GPU build was compiled with."""
 
     version: str
     cuda: str
     cudnn: str
-    python: Limits
+    python: VersionRange
     gcc: int = 0
     keras: int = 2
     capabilities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Horovod:
+class HorovodRelease:
     """A Horovod release: the frameworks and Pythons it builds with here (our patches counted in)."""
 
     version: str
-    torch: Limits
-    tensorflow: Limits
-    python: Limits
+    torch: VersionRange
+    tensorflow: VersionRange
+    python: VersionRange
     patched: bool = False
     sha256: str | None = None
 
 
 @dataclass(frozen=True)
-class OpenMpi:
+class OpenMpiRelease:
     """An Open MPI release; ``avoid`` says why it is refused, ``warnings`` what to know."""
 
     version: str
@@ -175,20 +175,20 @@ class OpenMpi:
 class Catalogue:
     """All that is known of versions. Mappings go from the version's text to what is known of it."""
 
-    systems: tuple[System, ...]
-    cuda: Mapping[str, Cuda]
+    systems: tuple[OperatingSystem, ...]
+    cuda: Mapping[str, CudaRelease]
     minor_compatibility: Mapping[int, str]
     cuda_wheels: tuple[str, ...]
-    capabilities: Mapping[str, Capability]
-    branches: Mapping[str, Branch]
-    models: tuple[Model, ...]
-    families: tuple[Family, ...]
-    cudnn: Mapping[str, Library]
-    nccl: Mapping[str, Library]
-    torch: Mapping[str, Torch]
-    tensorflow: Mapping[str, Tensorflow]
-    horovod: Mapping[str, Horovod]
-    openmpi: Mapping[str, OpenMpi]
+    capabilities: Mapping[str, ComputeCapability]
+    branches: Mapping[str, DriverBranch]
+    models: tuple[GpuModel, ...]
+    families: tuple[GpuFamily, ...]
+    cudnn: Mapping[str, LibraryRelease]
+    nccl: Mapping[str, LibraryRelease]
+    torch: Mapping[str, TorchRelease]
+    tensorflow: Mapping[str, TensorflowRelease]
+    horovod: Mapping[str, HorovodRelease]
+    openmpi: Mapping[str, OpenMpiRelease]
     defaults: Mapping[str, str]
     # The Python minors that the roles have packages for.
     pythons: tuple[str, ...] = ()

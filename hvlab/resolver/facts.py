@@ -10,7 +10,7 @@ from typing import Any
 from hvlab.errors import UsageError
 from hvlab.resolver import versions
 from hvlab.resolver.catalogue import load
-from hvlab.resolver.entries import Catalogue, Model, System
+from hvlab.resolver.entries import Catalogue, GpuModel, OperatingSystem
 
 # What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
 _ALIASES = {
@@ -57,14 +57,19 @@ class Gpu:
         """Its code's name, such as sm_52."""
         return "sm_" + (self.capability or "?").replace(".", "")
 
+    @property
+    def title(self) -> str:
+        """The GPU for the reader: Tesla M40 (sm_52)."""
+        return f"{self.name} ({self.sm})"
+
     def as_json(self) -> dict[str, Any]:
         """Return it as facts have it."""
         return {"name": self.name, "compute_capability": self.capability, "memory_mib": self.memory_mib}
 
 
 @dataclass(frozen=True)
-class Host:
-    """One host's facts. ``declared``: its GPUs were told by the inventory (``lab_gpus``), not seen."""
+class HostFacts:
+    """One host's facts. ``declared``: the inventory names its GPUs (``lab_gpus``)."""
 
     name: str
     distribution: str
@@ -91,7 +96,7 @@ class Host:
         }
 
 
-def from_file(data: object) -> dict[str, Host]:
+def from_file(data: object) -> dict[str, HostFacts]:
     """Return the hosts of a facts file's JSON. Raises UsageError that names every wrong host and field."""
     if not isinstance(data, Mapping) or not data:
         raise UsageError(
@@ -106,9 +111,9 @@ def from_file(data: object) -> dict[str, Host]:
         if not isinstance(facts, Mapping):
             wrong.append(f"{name}: its facts are {facts!r}, not an object")
             continue
-        found = _problems(facts)
-        wrong += [f"{name}: {problem}" for problem in found]
-        if not found:
+        problems = _problems(facts)
+        wrong += [f"{name}: {problem}" for problem in problems]
+        if not problems:
             hosts[name] = _host(name, facts)
     if wrong:
         text = "\n".join(f"  {line}" for line in wrong)
@@ -117,14 +122,14 @@ def from_file(data: object) -> dict[str, Host]:
     return hosts
 
 
-def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | None = None) -> Host:
+def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | None = None) -> HostFacts:
     """Return a host from what Ansible's facts and hvlab_facts say of it.
 
     A GPU that no driver tells of is known by its PCI device id.
     """
     own, known = facts.get("hvlab") or {}, catalogue or load()
     gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
-    seen = {
+    own_facts = {
         "distribution": facts.get("distribution") or "unknown",
         "distribution_version": facts.get("distribution_version") or "unknown",
         "kernel": facts.get("kernel"),
@@ -134,7 +139,7 @@ def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | Non
         "driver": own.get("driver") or own.get("driver_installed"),
         "gpus": gpus,
     }
-    return from_file({name: seen})[name]
+    return from_file({name: own_facts})[name]
 
 
 def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
@@ -152,7 +157,7 @@ def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def with_gpus(host: Host, declared: Sequence[Mapping[str, Any]]) -> Host:
+def with_gpus(host: HostFacts, declared: Sequence[Mapping[str, Any]]) -> HostFacts:
     """Return the host with the GPUs that the inventory tells of it (``lab_gpus``)."""
     gpus = _gpu_problems(declared)
     if gpus:
@@ -160,24 +165,24 @@ def with_gpus(host: Host, declared: Sequence[Mapping[str, Any]]) -> Host:
     return replace(host, gpus=tuple(_gpu(item) for item in declared), declared=True)
 
 
-def system_of(host: Host, catalogue: Catalogue) -> System | None:
+def system_of(host: HostFacts, catalogue: Catalogue) -> OperatingSystem | None:
     """Return the operating system of a host; None where the catalogue does not have it."""
     distribution = _plain(host.distribution)
     own = versions.numbers(host.version)
     for system in catalogue.systems:
-        wanted = versions.numbers(system.version)
-        if distribution in map(_plain, system.distributions) and own[: len(wanted)] == wanted:
+        release = versions.numbers(system.version)
+        if distribution in map(_plain, system.distributions) and own[: len(release)] == release:
             return system
     return None
 
 
-def supported(catalogue: Catalogue) -> str:
+def supported_systems(catalogue: Catalogue) -> str:
     """Return the supported systems for the reader."""
     names: dict[str, list[str]] = {}
     for system in catalogue.systems:
         names.setdefault("/".join(system.distributions), []).append(system.version)
     return ", ".join(
-        f"{name} {' '.join(sorted(found, key=versions.numbers))}" for name, found in names.items()
+        f"{name} {' '.join(sorted(releases, key=versions.numbers))}" for name, releases in names.items()
     )
 
 
@@ -189,7 +194,7 @@ def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:
     return model.capability if model else None
 
 
-def model_of(gpu: Gpu, catalogue: Catalogue) -> Model | None:
+def model_of(gpu: Gpu, catalogue: Catalogue) -> GpuModel | None:
     """Return the model that a GPU's name tells of, the one of the longest match; None where there is none."""
     name = _plain(gpu.name)
     fits = [model for model in catalogue.models if _plain(model.match) in name]
@@ -236,10 +241,10 @@ def _is_memory(value: object) -> bool:
 
 def _capability(value: object) -> str | None:
     """Return 5.2 of 5.2, "5.2", "52", "sm_52" or "compute_52"; None where it is none of them."""
-    found = re.fullmatch(r"(?:sm_|compute_)?(\d{1,3})(?:\.(\d))?[a-f]?", str(value).strip())
-    if isinstance(value, bool) or not found:
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d{1,3})(?:\.(\d))?[a-f]?", str(value).strip())
+    if isinstance(value, bool) or not match:
         return None
-    whole, dotted = found.groups()
+    whole, dotted = match.groups()
     if dotted is not None:
         return f"{int(whole)}.{dotted}"
     # 52 is 5.2 and 120 is 12.0, but 9, 10, 11 and 12 are whole: no GPU of 1.x is left.
@@ -253,13 +258,13 @@ def _gpu(item: Mapping[str, Any]) -> Gpu:
     return Gpu(name, capability, None if memory is None else int(memory))
 
 
-def _host(name: str, facts: Mapping[str, Any]) -> Host:
+def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
     def text(field: str) -> str | None:
         value = facts.get(field)
         return None if value is None or not str(value).strip() else str(value).strip()
 
     architecture = text("architecture") or "x86_64"
-    return Host(
+    return HostFacts(
         name=name,
         distribution=str(facts["distribution"]).strip(),
         version=str(facts["distribution_version"]).strip(),

@@ -1,42 +1,63 @@
-"""The lab as the search sees it: groups of like hosts, with their system, GPUs, methods and wishes."""
+"""The lab as the search sees it: hosts with their pins and methods, put into groups of like hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from hvlab.errors import Problem
 from hvlab.lab.pin_variables import METHODS
-from hvlab.resolver import versions
-from hvlab.resolver.entries import Catalogue, System
-from hvlab.resolver.facts import Gpu, Host, capability_of, supported, system_of
+from hvlab.resolver import pins, versions
+from hvlab.resolver.catalogue import load
+from hvlab.resolver.entries import Catalogue, OperatingSystem
+from hvlab.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
 from hvlab.resolver.pins import Pin
 
 SHOWN = 3
+NO_GPU = "no GPU"
 # PyTorch has no wheels for others.
 ARCHITECTURES = ("x86_64", "aarch64")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A host with what is wished for it: pins of the inventory, methods.
+class HostRequest:
+    """A host's facts with what is asked for it: pins, and the method of installation of each component.
 
-    ``gpu``: it is to have GPUs; ``pythons``: the minors it can have an environment with, none for any.
+    ``gpu``: it is in the group gpu; ``pythons``: the minors it can have an environment with, none for any.
     """
 
-    host: Host
+    host: HostFacts
     pins: tuple[Pin, ...] = ()
     methods: Mapping[str, str] = field(default_factory=dict)
     gpu: bool = False
     pythons: tuple[str, ...] = ()
 
 
+def request(
+    host: HostFacts, variables: Mapping[str, Any], *, gpu: bool = True, only_pins: bool = False
+) -> HostRequest:
+    """Return a host's facts with its inventory variables. Raises UsageError for one that is malformed.
+
+    ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count.
+    """
+    own = tuple(pins.of_host(host.name, variables))
+    if only_pins:
+        return HostRequest(host, own)
+    declared = variables.get("lab_gpus")
+    if isinstance(declared, list):
+        host = with_gpus(host, declared)
+    host = host if gpu else replace(host, gpus=())
+    return HostRequest(host, own, pins.methods_of(host.name, variables), gpu, load().pythons)
+
+
 @dataclass(frozen=True)
-class Group:
-    """Hosts with the same facts and wishes: they get the same stack."""
+class HostGroup:
+    """Hosts with the same facts, pins and methods: they get the same stack."""
 
     hosts: tuple[str, ...]
-    host: Host
-    system: System
+    host: HostFacts
+    system: OperatingSystem
     gpus: tuple[Gpu, ...]
     pins: tuple[Pin, ...]
     methods: Mapping[str, str]
@@ -52,56 +73,63 @@ class Group:
         """The compute capabilities of its GPUs, the lowest first."""
         return tuple(sorted({str(gpu.capability) for gpu in self.gpus}, key=versions.numbers))
 
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """The kind and text of each fact that a pin can be in conflict with."""
+        facts = [("os", self.title), *(("gpu", gpu.title) for gpu in self.gpus)]
+        facts += [] if self.gpus else [("gpu", NO_GPU)]
+        fixed = self.gpus and self.methods["driver"] == "none"
+        if fixed and (self.host.driver or not self.host.declared):
+            facts.append(("driver", self.driver))
+        if self.host.architecture != "x86_64":
+            facts.append(("architecture", self.host.architecture))
+        return facts
 
-@dataclass(frozen=True)
-class Refused:
-    """A host that the catalogue cannot serve at all: what was seen there, what to do."""
-
-    host: str
-    seen: str
-    remedy: str
+    @property
+    def driver(self) -> str:
+        """The installed driver for the reader."""
+        return f"driver {self.host.driver}" if self.host.driver else "no driver"
 
 
 def names(hosts: Iterable[str]) -> str:
     """Return host names for the reader: some, and how many more."""
-    found = list(hosts)
-    more = len(found) - SHOWN
-    return ", ".join(found) if more <= 1 else f"{', '.join(found[:SHOWN])} and {more} more"
+    every = list(hosts)
+    more = len(every) - SHOWN
+    return ", ".join(every) if more <= 1 else f"{', '.join(every[:SHOWN])} and {more} more"
 
 
-def group(lab: Sequence[Wanted], catalogue: Catalogue) -> tuple[list[Group], list[Refused]]:
-    """Return the groups of like hosts, and the hosts that nothing can be said of."""
-    made: dict[object, list[str]] = {}
-    groups: dict[object, Group] = {}
-    refused = []
-    for wanted in lab:
-        host = wanted.host
-        found = _problem(wanted, catalogue)
-        system = system_of(host, catalogue)
-        if found or system is None:
-            refused.append(found or Refused(host.name, "its system is unknown", "leave it out"))
+def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGroup], list[Problem]]:
+    """Return the groups of like hosts, and a problem for each host that the catalogue cannot serve."""
+    members: dict[object, list[str]] = {}
+    groups: dict[object, HostGroup] = {}
+    problems = []
+    for one in lab:
+        host, system = one.host, system_of(one.host, catalogue)
+        problem = _problem(one, catalogue)
+        if problem or system is None:
+            problems.append(problem or Problem(host.name, "its system is unknown", "leave it out"))
             continue
-        methods = {name: wanted.methods.get(name, allowed[0]) for name, allowed in METHODS.items()}
+        methods = {name: one.methods.get(name, every[0]) for name, every in METHODS.items()}
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         like = replace(host, name="", kernel=None, gpus=gpus)
-        key = (like, system.name, gpus, wanted.pins, tuple(sorted(methods.items())), wanted.pythons)
-        made.setdefault(key, []).append(host.name)
-        groups[key] = Group((), host, system, gpus, wanted.pins, methods, wanted.pythons)
-    return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in made.items()], refused
+        key = (like, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
+        members.setdefault(key, []).append(host.name)
+        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons)
+    return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in members.items()], problems
 
 
-def _problem(wanted: Wanted, catalogue: Catalogue) -> Refused | None:
-    host = wanted.host
-    if wanted.gpu and not host.gpus:
+def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
+    host = one.host
+    if one.gpu and not host.gpus:
         seen = "it is in the group gpu, and shows no GPU"
-        return Refused(host.name, seen, "lab_gpus, or take it out of the group gpu")
+        return Problem(host.name, seen, "lab_gpus, or take it out of the group gpu")
     if system_of(host, catalogue) is None:
         seen = f"{host.distribution} {host.version} is not supported"
-        return Refused(host.name, seen, f"supported are {supported(catalogue)}")
+        return Problem(host.name, seen, f"supported are {supported_systems(catalogue)}")
     if host.architecture not in ARCHITECTURES:
         remedy = f"supported are {', '.join(ARCHITECTURES)}"
-        return Refused(host.name, f"its architecture {host.architecture} is not supported", remedy)
-    unknown = next((found for gpu in host.gpus if (found := _gpu_problem(host, gpu, catalogue))), None)
+        return Problem(host.name, f"its architecture {host.architecture} is not supported", remedy)
+    unknown = next((problem for gpu in host.gpus if (problem := _gpu_problem(host, gpu, catalogue))), None)
     if unknown:
         return unknown
     modules = {
@@ -110,20 +138,20 @@ def _problem(wanted: Wanted, catalogue: Catalogue) -> Refused | None:
     }
     if {"no", "required"} <= set(modules):
         seen = f"its {modules['required']} needs NVIDIA's open kernel modules, its {modules['no']} the others"
-        return Refused(host.name, seen, "put them into different hosts: a host loads one driver")
+        return Problem(host.name, seen, "put them into different hosts: a host loads one driver")
     return None
 
 
-def _gpu_problem(host: Host, gpu: Gpu, catalogue: Catalogue) -> Refused | None:
+def _gpu_problem(host: HostFacts, gpu: Gpu, catalogue: Catalogue) -> Problem | None:
     capability = capability_of(gpu, catalogue)
     if capability is None:
         remedy = "say it: compute_capability in the facts, or lab_gpus in the inventory"
-        return Refused(host.name, f"the compute capability of its GPU {gpu.name!r} is not known", remedy)
+        return Problem(host.name, f"the compute capability of its GPU {gpu.name!r} is not known", remedy)
     if capability not in catalogue.capabilities:
         known = ", ".join(sorted(catalogue.capabilities, key=versions.numbers))
         seen = f"the compute capability {capability} of its GPU {gpu.name!r} is not known"
-        return Refused(host.name, seen, f"known are {known}")
+        return Problem(host.name, seen, f"known are {known}")
     if catalogue.capabilities[capability].tegra:
         seen = f"its {gpu.name} (sm_{capability.replace('.', '')}) is a Jetson's"
-        return Refused(host.name, seen, "its driver and CUDA come with JetPack and not from here")
+        return Problem(host.name, seen, "its driver and CUDA come with JetPack and not from here")
     return None

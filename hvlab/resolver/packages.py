@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hvlab.lab.pin_variables import AUTO
 from hvlab.resolver import rules, versions
-from hvlab.resolver.entries import Catalogue, System
+from hvlab.resolver.entries import Catalogue, OperatingSystem
 from hvlab.resolver.facts import model_of
-from hvlab.resolver.lab import Group
+from hvlab.resolver.lab import HostGroup
 
 Package = dict[str, str | None]
 # From this branch on NVIDIA's installer takes the open kernel modules where the GPU allows both.
@@ -18,7 +19,7 @@ _OPEN_BY_DEFAULT = 560
 
 
 @dataclass(frozen=True)
-class Driver:
+class DriverPackages:
     """A driver's packages; ``module`` is a dnf module stream, ``lock`` a pattern for a version lock."""
 
     packages: tuple[Package, ...] = ()
@@ -26,24 +27,24 @@ class Driver:
     lock: str | None = None
 
 
-def open_modules(group: Group, driver: str | None, catalogue: Catalogue) -> bool:
+def open_modules(group: HostGroup, driver: str | None, catalogue: Catalogue) -> bool:
     """Whether a host gets the open kernel modules."""
-    wanted = {
+    modules = {
         catalogue.capabilities[capability].modules(group.host.architecture)
         for capability in group.capabilities
     }
-    if "required" in wanted:
+    if "required" in modules:
         return True
-    return bool(wanted) and "no" not in wanted and versions.major(driver or "0") >= _OPEN_BY_DEFAULT
+    return bool(modules) and "no" not in modules and versions.major(driver or "0") >= _OPEN_BY_DEFAULT
 
 
-def fabric_manager(group: Group, catalogue: Catalogue) -> bool:
+def fabric_manager(group: HostGroup, catalogue: Catalogue) -> bool:
     """Whether a host's GPUs ask for the fabric manager, though it shows no NVSwitch."""
     models = (model_of(gpu, catalogue) for gpu in group.gpus)
     return any(model is not None and model.fabric for model in models)
 
 
-def kept(group: Group, version: str, catalogue: Catalogue) -> bool:
+def kept(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
     """Whether an installed driver stays that could not be had here by the method of its hosts."""
     branch, method = catalogue.branches.get(str(versions.major(version))), group.methods["driver"]
     return (
@@ -53,7 +54,7 @@ def kept(group: Group, version: str, catalogue: Catalogue) -> bool:
     )
 
 
-def driver(group: Group, version: str, *, exact: bool, opened: bool) -> Driver:
+def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> DriverPackages:
     """Return a driver's packages; ``exact``: this version and no other of its branch."""
     method, system, branch = group.methods["driver"], group.system, str(versions.major(version))
     names: Iterable[str] = ()
@@ -66,21 +67,21 @@ def driver(group: Group, version: str, *, exact: bool, opened: bool) -> Driver:
     elif method in ("repo", "local_repo"):
         rule = _driver_rule(system, branch, "open" if opened else "proprietary")
         names = rule.get("packages", ())
-    made = [name.format(branch=branch, version=version) for name in names]
+    packages = [name.format(branch=branch, version=version) for name in names]
     pinned = f"{version}*" if exact else None
-    return Driver(
-        packages=tuple({"name": name, "version": None if "pinning" in name else pinned} for name in made),
+    return DriverPackages(
+        packages=tuple({"name": name, "version": None if "pinning" in name else pinned} for name in packages),
         module=rule["module"].format(branch=branch) if "module" in rule else None,
         lock=rule["lock"].format(branch=branch) if "lock" in rule else None,
     )
 
 
-def _driver_rule(system: System, branch: str, modules: str) -> Mapping[str, Any]:
+def _driver_rule(system: OperatingSystem, branch: str, modules: str) -> Mapping[str, Any]:
     fits = [rule for rule in system.naming["driver"] if versions.within(branch, (rule["from"], rule["to"]))]
     return next((rule for rule in fits if rule["modules"] == modules), fits[0] if fits else {})
 
 
-def cuda(group: Group, version: str) -> list[Package]:
+def cuda(group: HostGroup, version: str) -> list[Package]:
     """Return the toolkit's packages; none where it does not come as packages."""
     method = methods(group, version)["cuda"]
     if method == "distro":
@@ -95,7 +96,7 @@ def cuda(group: Group, version: str) -> list[Package]:
     ]
 
 
-def cudnn(group: Group, version: str, cuda_version: str, catalogue: Catalogue) -> list[Package]:
+def cudnn(group: HostGroup, version: str, cuda_version: str, catalogue: Catalogue) -> list[Package]:
     """Return cuDNN's packages for a CUDA release."""
     if group.methods["cudnn"] == "distro":
         return [{"name": name, "version": None} for name in group.system.distro_packages.get("cudnn", ())]
@@ -106,11 +107,11 @@ def cudnn(group: Group, version: str, cuda_version: str, catalogue: Catalogue) -
         rule for rule in group.system.naming["cudnn"] if versions.within(major, (rule["from"], rule["to"]))
     ]
     build = rules.cudnn_build(catalogue.cudnn[version], cuda_version) or versions.minor(cuda_version)
-    found = named[0]["packages"] if named else {}
-    return _filled(found, version=version, cuda=build, major=versions.major(cuda_version))
+    templates = named[0]["packages"] if named else {}
+    return _filled(templates, version=version, cuda=build, major=versions.major(cuda_version))
 
 
-def nccl(group: Group, version: str) -> list[Package]:
+def nccl(group: HostGroup, version: str) -> list[Package]:
     """Return NCCL's packages, each in exactly this build."""
     build = rules.nccl_build(version)
     if build is None or methods(group)["nccl"] != "repo":
@@ -118,7 +119,7 @@ def nccl(group: Group, version: str) -> list[Package]:
     return _filled(group.system.naming["nccl"], version=version.partition("-")[0], cuda=build)
 
 
-def python(group: Group, minor: str) -> list[Package]:
+def python(group: HostGroup, minor: str) -> list[Package]:
     """Return Python's packages; none for one that is there but is not the system's."""
     if minor not in group.system.python:
         return []
@@ -126,7 +127,7 @@ def python(group: Group, minor: str) -> list[Package]:
     return [{"name": name.format(minor=minor), "version": None} for name in names]
 
 
-def gcc(group: Group, major: str) -> list[Package]:
+def gcc(group: HostGroup, major: str) -> list[Package]:
     """Return the compiler's packages; none for one that is there but is not the system's."""
     if major not in group.system.gcc:
         return []
@@ -134,7 +135,7 @@ def gcc(group: Group, major: str) -> list[Package]:
     return [{"name": name.format(major=major), "version": None} for name in names]
 
 
-def compilers(group: Group, major: str) -> dict[str, str]:
+def compilers(group: HostGroup, major: str) -> dict[str, str]:
     """Return the C and C++ compiler: the system's own where that is of the major, else by their paths."""
     usual = str(versions.major(group.host.gcc)) if group.host.gcc else group.system.gcc[0]
     path = group.system.gcc_path.get(major) or group.system.gcc_path.get("default")
@@ -145,18 +146,18 @@ def compilers(group: Group, major: str) -> dict[str, str]:
     return {"cc": cc, "cxx": f"{folder}/{name.replace('gcc', 'g++', 1)}"}
 
 
-def methods(group: Group, cuda_version: str | None = None) -> dict[str, str]:
+def methods(group: HostGroup, cuda_version: str | None = None) -> dict[str, str]:
     """Return how the GPU components get onto the hosts; wheels where the repository has no packages."""
-    found = {name: group.methods[name] for name in ("driver", "cuda", "cudnn", "nccl")}
-    if found["cuda"] == "auto":
+    methods = {name: group.methods[name] for name in ("driver", "cuda", "cudnn", "nccl")}
+    if methods["cuda"] == AUTO:
         packaged = cuda_version is None or versions.minor(cuda_version) in group.system.cuda
-        found["cuda"] = (
+        methods["cuda"] = (
             "repo" if packaged and group.host.architecture in group.system.repository else "distro"
         )
     for name, limits in (("cudnn", group.system.cudnn), ("nccl", group.system.nccl)):
-        if found[name] == "repo" and limits is None:
-            found[name] = "wheel"
-    return found
+        if methods[name] == "repo" and limits is None:
+            methods[name] = "wheel"
+    return methods
 
 
 def _filled(templates: Mapping[str, str], **values: object) -> list[Package]:

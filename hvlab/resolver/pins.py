@@ -1,4 +1,4 @@
-"""Wishes: NAME=VERSION from the inventory or the command line, and what a version has to be to meet one."""
+"""Pins: NAME=VERSION from the inventory or the command line, and which versions meet one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.errors import UsageError
+from hvlab.lab.backends import PARALLEL
 from hvlab.lab.pin_variables import (
+    AUTO,
     COMPONENTS,
     METHOD_PINS,
     METHODS,
@@ -20,9 +22,8 @@ from hvlab.lab.pin_variables import (
 )
 from hvlab.resolver import versions
 
-BACKENDS = ("nccl", "mpi", "gloo", "ccl")
 FRAMEWORKS = ("torch", "tensorflow")
-NAMES = COMPONENTS
+# A component's title, for the reader.
 TITLES: Mapping[str, str] = {
     "driver": "driver",
     "cuda": "CUDA",
@@ -45,7 +46,7 @@ _LOCAL = re.compile(r"cu(\d{2,3})")
 
 @dataclass(frozen=True)
 class Pin:
-    """One wish: a component is to have this version, or one that goes on from it."""
+    """A component is to have this version, or one that goes on from it."""
 
     name: str
     value: str
@@ -57,7 +58,7 @@ class Pin:
 
     @property
     def version(self) -> str:
-        """The wished version in the catalogue's spelling."""
+        """The version in the catalogue's spelling."""
         if self.name == "python":
             return ".".join(self.value.split(".")[:2])
         if self.name == "gcc":
@@ -71,29 +72,29 @@ class Pin:
     def cuda(self) -> str | None:
         """The CUDA that the suffix of a wheel or a package asks for."""
         if self.name == "cudnn":
-            found = re.search(r"[+.]cuda(\d+)(\.\d+)?$", self.value)
+            suffix = re.search(r"[+.]cuda(\d+)(\.\d+)?$", self.value)
             # From CUDA 11 on one package serves the whole major.
-            if not found:
+            if not suffix:
                 return None
-            return found[1] if int(found[1]) > _LAST_STRICT else f"{found[1]}{found[2] or ''}"
+            return suffix[1] if int(suffix[1]) > _LAST_STRICT else f"{suffix[1]}{suffix[2] or ''}"
         return None if self.build == "cpu" else self.build
 
     @property
     def build(self) -> str | None:
         """What torch's suffix asks for: ``cpu``, or a CUDA release."""
         local = self.value.partition("+")[2] if self.name == "torch" else ""
-        found = _LOCAL.fullmatch(local)
-        return f"{found[1][:-1]}.{found[1][-1]}" if found else local or None
+        cuda = _LOCAL.fullmatch(local)
+        return f"{cuda[1][:-1]}.{cuda[1][-1]}" if cuda else local or None
 
 
 def parse(text: str) -> Pin:
-    """Return the wish ``NAME=VERSION``. Raises UsageError for an unknown name or a malformed version."""
+    """Return the pin ``NAME=VERSION``. Raises UsageError for an unknown name or a malformed version."""
     name, equals, value = (part.strip() for part in text.partition("="))
-    if name not in NAMES:
-        near = difflib.get_close_matches(name.lower(), NAMES, n=1)
+    if name not in COMPONENTS:
+        near = difflib.get_close_matches(name.lower(), COMPONENTS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
-            f"unknown component {name!r} in {text!r}", remedy=f"{hint}it can be {', '.join(NAMES)}"
+            f"unknown component {name!r} in {text!r}", remedy=f"{hint}it can be {', '.join(COMPONENTS)}"
         )
     if not equals or not value:
         raise UsageError(f"{text!r} is not NAME=VERSION", remedy=f"write it as {name}={_EXAMPLES[name]}")
@@ -116,8 +117,8 @@ _EXAMPLES = {
 
 
 def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
-    """Return the wishes among a host's raw variables; a template is none."""
-    found = []
+    """Return the pins among a host's variables; a template is none."""
+    pins = []
     for name, variable in (*VERSION_PINS.items(), *OLDER_VERSION_PINS.items()):
         value = variables.get(variable)
         if not plain(value):
@@ -127,54 +128,55 @@ def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
             raise UsageError(
                 f"{where} is the number {value}, not a text", remedy=f"write it in quotes: {quoted}"
             )
-        found.append(_checked(name, str(value).strip(), where=f"{host}: {variable}: {value}"))
-    return list(dict.fromkeys(found))
+        pins.append(_checked(name, str(value).strip(), where=f"{host}: {variable}: {value}"))
+    return list(dict.fromkeys(pins))
 
 
 def methods_of(host: str, variables: Mapping[str, Any]) -> dict[str, str]:
-    """Return how each component gets onto a host, from its raw variables."""
-    found = {}
-    for name, allowed in METHODS.items():
+    """Return how each component gets onto a host, from its variables."""
+    methods = {}
+    for name, every in METHODS.items():
+        pin, older = METHOD_PINS[name], OLDER_METHOD_PINS[name]
         given = {
-            variable: str(variables[variable])
-            for variable in (METHOD_PINS[name], OLDER_METHOD_PINS[name])
-            if plain(variables.get(variable))
+            variable: str(variables[variable]) for variable in (pin, older) if plain(variables.get(variable))
         }
         for variable, value in given.items():
-            if value not in allowed:
-                raise UsageError(f"{host}: {variable} is {value!r}", remedy=f"it can be {', '.join(allowed)}")
+            # The older names are the roles' own, and no role takes auto.
+            choices = [method for method in every if variable == pin or method != AUTO]
+            if value not in choices:
+                raise UsageError(f"{host}: {variable} is {value!r}", remedy=f"it can be {', '.join(choices)}")
         if len(set(given.values())) > 1:
             both = " and ".join(f"{variable} is {value}" for variable, value in given.items())
-            raise UsageError(f"{host}: {both}", remedy=f"keep {METHOD_PINS[name]} alone")
-        found[name] = next(iter(given.values()), allowed[0])
-    return found
+            raise UsageError(f"{host}: {both}", remedy=f"keep {pin} alone")
+        methods[name] = next(iter(given.values()), every[0])
+    return methods
 
 
 def replaced(pins: Iterable[Pin], new: Iterable[Pin]) -> list[Pin]:
     """Return ``pins`` with those of the same names replaced by the ``new`` ones."""
-    wanted = list(new)
-    names = {pin.name for pin in wanted}
-    return [pin for pin in pins if pin.name not in names] + wanted
+    others = list(new)
+    names = {pin.name for pin in others}
+    return [pin for pin in pins if pin.name not in names] + others
 
 
 def meets(pin: Pin, version: str) -> bool:
-    """Whether a version of the catalogue is what is wished for."""
+    """Whether a version of the catalogue meets a pin."""
     if not pin.value:
         return True
     if pin.name == "nccl":
         # 2.21.5+cuda12.4 is written for 2.21.5-1+cuda12.4 too.
         release, _, build = version.partition("-1+cuda")
-        wanted, _, asked = re.sub(r"(-1)?\+cuda", "+", pin.value).partition("+")
-        return versions.prefix(wanted, release) and (not asked or versions.prefix(asked, build))
+        own, _, own_build = re.sub(r"(-1)?\+cuda", "+", pin.value).partition("+")
+        return versions.prefix(own, release) and (not own_build or versions.prefix(own_build, build))
     return versions.prefix(pin.version, version)
 
 
 def _checked(name: str, value: str, *, where: str) -> Pin:
     if name == "backend":
-        if value not in BACKENDS:
-            near = difflib.get_close_matches(value.lower(), BACKENDS, n=1)
+        if value not in PARALLEL:
+            near = difflib.get_close_matches(value.lower(), PARALLEL, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            remedy = f"{hint}the backends are {', '.join(BACKENDS)}"
+            remedy = f"{hint}the backends are {', '.join(PARALLEL)}"
             raise UsageError(f"{where}: unknown backend {value!r}", remedy=remedy)
         return Pin(name, value)
     value = re.sub(r"^v(?=\d)", "", value)

@@ -1,134 +1,102 @@
-"""From a lab and its wishes to a problem of choices: domains, limits, relations, and what may be assumed."""
+"""The constraint problem of a lab: its groups of hosts, and the pins and facts that can be in conflict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from hvlab.resolver import domains, rules, versions
-from hvlab.resolver.built import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT, Built, Wishes
 from hvlab.resolver.entries import Catalogue
-from hvlab.resolver.lab import Group, names
-from hvlab.resolver.limits import Facts, of_everything, of_group
-from hvlab.resolver.model import Candidate, Limit, Problem
-from hvlab.resolver.pins import Pin, meets
-from hvlab.resolver.relations import of_lab, of_pair
+from hvlab.resolver.facts import Gpu
+from hvlab.resolver.lab import HostGroup, names
+from hvlab.resolver.model import Candidate, ConstraintProblem, listed
+from hvlab.resolver.pins import FRAMEWORKS, Pin
+
+# Preferences, besides that of keeping an installed driver.
+SAME_TOOLKIT, ONE_CUDA, ONE_NCCL = "toolkit", "one cuda", "one nccl"
+PIN, FACT = "pin", "fact"
 
 
-def build(groups: Sequence[Group], wishes: Wishes, catalogue: Catalogue) -> Built:
-    """Return the problem of these groups."""
-    made = Built(Problem(), tuple(groups), wishes, catalogue)
-    _lab_domains(made)
-    _cuda_domains(made)
-    for number, group in enumerate(groups):
-        _group_domains(made, number, group)
-    _wishes(made)
-    facts = Facts(made)
-    made.problem.limits += of_everything(made)
-    made.problem.relations += of_lab(made)
-    for number, group in enumerate(groups):
-        made.problem.limits += of_group(made, facts, number, group)
-        made.problem.relations += of_pair(made, facts, number, group)
-    return made
-
-
-def _lab_domains(made: Built) -> None:
-    problem, catalogue, groups = made.problem, made.catalogue, made.groups
-    problem.domain(("python", None), domains.pythons(groups, catalogue))
-    if "torch" in made.frameworks:
-        gpus = any(group.gpus for group in groups) and not made.torch_on_cpu
-        proven = next((v for build, v in catalogue.proven.items() if (build != "cpu") == gpus), None)
-        problem.domain(("torch", None), domains.releases(catalogue.torch, proven))
-    if "tensorflow" in made.frameworks:
-        problem.domain(("tensorflow", None), domains.releases(catalogue.tensorflow))
-    problem.domain(("horovod", None), domains.releases(catalogue.horovod, catalogue.defaults.get("horovod")))
-    problem.domain(("openmpi", None), domains.openmpis(groups, catalogue))
-    problem.domain(("backend", None), domains.backends(groups))
-
-
-def _cuda_domains(made: Built) -> None:
-    problem, catalogue = made.problem, made.catalogue
-    found = {}
-    for number, group in enumerate(made.groups):
-        if group.gpus:
-            pins = made.wishes.of(group)
-            drivers = domains.drivers(group, pins, catalogue)
-            usual = next((v for v, branch in drivers if _usable(v, branch, group, catalogue)), None)
-            found[number] = domains.cudas(usual, pins, catalogue)
-    if len(found) > 1:
-        order = [[versions.minor(version) for version, _ in releases] for releases in found.values()]
-        shared = sorted(catalogue.cuda, key=lambda release: sum(each.index(release) for each in order))
-        problem.domain((ONE_CUDA, None), [(release, None) for release in shared])
-    for number, releases in found.items():
-        problem.domain(("cuda", number), releases)
-    if len(found) > 1:
-        majors = sorted({versions.major(release) for release in catalogue.nccl}, reverse=True)
-        problem.domain(("nccl major", None), [(str(major), None) for major in majors])
-        problem.domain((ONE_NCCL, None), list(catalogue.nccl.items()))
-        made.soft += [ONE_CUDA, ONE_NCCL]
-    if found and "torch" in made.frameworks and not made.torch_on_cpu:
-        made.soft.insert(0, SAME_TOOLKIT)
-
-
-def _group_domains(made: Built, number: int, group: Group) -> None:
-    problem, catalogue = made.problem, made.catalogue
-    if not group.gpus:
-        problem.domain(("gcc", number), domains.gccs(group, catalogue))
-        return
-    problem.domain(("driver", number), domains.drivers(group, made.wishes.of(group), catalogue))
-    problem.domain(("gcc", number), domains.gccs(group, catalogue))
-    problem.domain(("cudnn", number), domains.cudnns(catalogue))
-    problem.domain(("nccl", number), domains.nccls(catalogue))
-    if group.host.driver:
-        kept, installed = _keep(number), group.host.driver
-        made.soft.insert(0, kept)
-        problem.limits.append(Limit(("driver", number), lambda c: c.version == installed, soft=kept))
-
-
-def _keep(number: int) -> str:
+def keep_driver(number: int) -> str:
+    """Return the preference that a group keeps its installed driver."""
     return f"keep driver {number}"
 
 
-def _usable(version: str, branch: object, group: Group, catalogue: Catalogue) -> bool:
-    fits = all(
-        rules.driver_runs(
-            version, catalogue.branches.get(str(versions.major(version))), capability, catalogue
-        )
-        for capability in group.capabilities
-    )
-    method = group.methods["driver"]
-    offered = version in (group.host.driver, "none") or rules.driver_offered(
-        version,
-        catalogue.branches.get(str(versions.major(version))),
-        group.system,
-        method,
-        group.host.architecture,
-    )
-    return fits and offered and (branch is not None or version in (group.host.driver, "none"))
+@dataclass(kw_only=True)
+class LabProblem(ConstraintProblem):
+    """A constraint problem with the lab that it is of. Its assumptions are the lab's pins and facts."""
 
+    groups: tuple[HostGroup, ...]
+    catalogue: Catalogue
+    _facts: dict[tuple[str, str], int] = field(default_factory=dict)
 
-def _wishes(made: Built) -> None:
-    for pin, numbers in made.pins().items():
-        if not pin.value:
-            continue
-        everyone = len(numbers) == len(made.groups)
-        text = pin.text if everyone else f"{pin.text} ({names(made.hosts(numbers))})"
-        assumption = made.problem.assume("wish", pin.name, pin.value, text, numbers)
-        for key in [(pin.name, None), *((pin.name, number) for number in sorted(numbers))]:
-            if key in made.problem.domains:
-                made.problem.limits.append(Limit(key, _meets(pin), assumptions=(assumption,)))
-        if pin.cuda:
-            wanted = Pin("cuda", pin.cuda)
-            for number in sorted(numbers):
-                if ("cuda", number) in made.problem.domains:
-                    made.problem.limits.append(
-                        Limit(("cuda", number), _meets(wanted), assumptions=(assumption,))
-                    )
+    def __post_init__(self) -> None:
+        """Assume every pin, then every fact, each once for all groups that share it."""
+        for pin, numbers in self.pins.items():
+            if pin.value:
+                everyone = len(numbers) == len(self.groups)
+                text = pin.text if everyone else f"{pin.text} ({names(self.hosts(numbers))})"
+                self.assume(PIN, pin.name, pin.value, text, numbers)
+        sharing: dict[tuple[str, str], list[int]] = {}
+        for number, group in enumerate(self.groups):
+            for fact in group.facts:
+                sharing.setdefault(fact, []).append(number)
+        for (kind, value), groups in sharing.items():
+            text = f"{value} on {names(self.hosts(groups))}"
+            self._facts[kind, value] = self.assume(FACT, kind, value, text, groups)
 
+    @property
+    def pins(self) -> dict[Pin, frozenset[int]]:
+        """Every pin with the numbers of the groups it is for."""
+        numbers: dict[Pin, set[int]] = {}
+        for number, group in enumerate(self.groups):
+            for pin in group.pins:
+                numbers.setdefault(pin, set()).add(number)
+        return {pin: frozenset(those) for pin, those in numbers.items()}
 
-def _meets(pin: Pin) -> Callable[[Candidate], bool]:
-    def fits(candidate: Candidate) -> bool:
-        if candidate.version == "none" or not meets(pin, candidate.version):
-            return False
-        return pin.name != "torch" or pin.cuda is None or pin.cuda in candidate.data.cuda
+    def hosts(self, numbers: Iterable[int]) -> list[str]:
+        """Return the hosts of groups."""
+        return [host for number in sorted(numbers) for host in self.groups[number].hosts]
 
-    return fits
+    def listed(self, candidates: Sequence[Candidate]) -> str:
+        """Return candidates for the reader, neighbours in their domain as a span."""
+        return listed(candidates, [candidate.version for candidate in self.domains[candidates[0].key]])
+
+    def fact(self, kind: str, value: str) -> int:
+        """Return the assumption of a fact."""
+        return self._facts[kind, value]
+
+    def sharing(self, kind: str, value: str) -> str:
+        """Return the hosts that share a fact, for the reader."""
+        return names(self.hosts(self.assumptions[self.fact(kind, value)].groups))
+
+    def where(self, gpu: Gpu) -> str:
+        """Return a GPU with its hosts, for the reader: sm_52 (Tesla M40 on n3)."""
+        return f"{gpu.sm} ({gpu.name} on {self.sharing('gpu', gpu.title)})"
+
+    def pinned(self, name: str, value: str | None = None) -> tuple[int, ...]:
+        """Return the first pin of a component (to this value) as the assumption of a rule; else nothing."""
+        numbers = [
+            item.number
+            for item in self.assumptions
+            if item.kind == PIN and item.name == name and value in (None, item.value)
+        ]
+        return tuple(numbers[:1])
+
+    @property
+    def frameworks(self) -> list[str]:
+        """The frameworks to install: torch unless only TensorFlow is pinned."""
+        pinned = {pin.name for pin in self.pins}
+        return [name for name in FRAMEWORKS if name in pinned] or ["torch"]
+
+    @property
+    def torch_on_cpu(self) -> bool:
+        """Whether torch's build without CUDA is pinned."""
+        return any(pin.build == "cpu" for pin in self.pins)
+
+    @property
+    def preferences(self) -> list[str]:
+        """What the lab would rather have, the most important first; a search gives up as few as it can."""
+        gpus = [number for number, group in enumerate(self.groups) if group.gpus]
+        kept = [keep_driver(number) for number in reversed(gpus) if self.groups[number].host.driver]
+        toolkit = [SAME_TOOLKIT] if gpus and "torch" in self.frameworks and not self.torch_on_cpu else []
+        return [*kept, *toolkit, *([ONE_CUDA, ONE_NCCL] if len(gpus) > 1 else [])]

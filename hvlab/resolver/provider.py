@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
 
 from hvlab.errors import HvlabError
-from hvlab.resolver.model import Candidate, Key, Problem, Scope
-from hvlab.resolver.prune import prune
+from hvlab.resolver.model import Candidate, ConstraintProblem, Key, Scope, prune
 
 # Rounds of the search, and more of them for each component: far more than pruned domains need.
 ROUNDS, ROUNDS_EACH = 1000, 20
@@ -32,13 +31,10 @@ class Requirement:
 class Provider(AbstractProvider[Requirement, Candidate, Key]):
     """Tells resolvelib the candidates of each component, and what a choice asks of the others."""
 
-    def __init__(
-        self, problem: Problem, scope: Scope, masks: Mapping[Key, int], keys: frozenset[Key]
-    ) -> None:
+    def __init__(self, problem: ConstraintProblem, scope: Scope, masks: Mapping[Key, int]) -> None:
         self._problem = problem
         self._scope = scope
         self._masks = masks
-        self._keys = keys
 
     def identify(self, requirement_or_candidate: Requirement | Candidate) -> Key:
         """Return the component."""
@@ -54,14 +50,14 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
         requirements: Mapping[Key, Iterator[Requirement]],
         incompatibilities: Mapping[Key, Iterator[Candidate]],
     ) -> Sequence[Candidate]:
-        """Return the candidates that fit all that is asked, the preferred first."""
-        mask, asked = self._masks[identifier], list(requirements[identifier])
-        for requirement in asked:
+        """Return the candidates that fit all requirements, the preferred first."""
+        mask, needed = self._masks[identifier], list(requirements[identifier])
+        for requirement in needed:
             mask &= self._allowed(requirement)
         for candidate in incompatibilities[identifier]:
             mask &= ~(1 << candidate.place)
-        found = self._problem.of(identifier, mask)
-        return sorted(found, key=lambda candidate: self._rank(candidate, asked))
+        candidates = self._problem.of(identifier, mask)
+        return sorted(candidates, key=lambda candidate: self._rank(candidate, needed))
 
     def is_satisfied_by(self, requirement: Requirement, candidate: Candidate) -> bool:
         """Whether the candidate fits the requirement."""
@@ -70,17 +66,16 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
     def get_dependencies(self, candidate: Candidate) -> Iterable[Requirement]:
         """Return what the choice of a candidate asks of others."""
         for number, relation in self._problem.of_left(candidate.key, self._scope):
-            if relation.right in self._keys:
-                yield Requirement(relation.right, number, candidate)
+            yield Requirement(relation.right, number, candidate)
 
     def _allowed(self, requirement: Requirement) -> int:
         if requirement.relation is None or requirement.parent is None:
             return self._masks[requirement.key]
         return self._problem.tables[requirement.relation][0][requirement.parent.place]
 
-    def _rank(self, candidate: Candidate, asked: Iterable[Requirement]) -> tuple[Any, ...]:
+    def _rank(self, candidate: Candidate, needed: Iterable[Requirement]) -> tuple[Any, ...]:
         ranks = []
-        for requirement in asked:
+        for requirement in needed:
             if requirement.relation is not None and requirement.parent is not None:
                 prefer = self._problem.relations[requirement.relation].prefer
                 if prefer:
@@ -88,61 +83,21 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
         return (*ranks, candidate.place)
 
 
-def search(problem: Problem, scope: Scope) -> dict[Key, Candidate] | None:
+def search(problem: ConstraintProblem, scope: Scope) -> dict[Key, Candidate] | None:
     """Return a candidate for every component, or None where nothing fits.
 
-    First what the whole lab shares, with the CUDA of each group; then the rest of each group by itself, for
-    groups share nothing else. Where pruning let through a choice that leaves a group without, all at once.
     Raises SearchLimitError where it gives up before it knows.
     """
     pruned = prune(problem, scope)
     if pruned.empty is not None:
         return None
-    shared = [key for key in problem.domains if key[1] is None or key[0] == "cuda"]
-    chosen = _resolve(problem, scope, pruned.masks, shared)
-    if chosen is None:
-        return None
-    fixed = prune(problem, replace(scope, only={**scope.only, **_only(chosen)}))
-    groups: dict[int | None, list[Key]] = {}
-    for key in problem.domains:
-        if key not in chosen:
-            groups.setdefault(key[1], []).append(key)
-    for keys in groups.values():
-        found = None if fixed.empty else _resolve(problem, scope, fixed.masks, keys, chosen)
-        if found is None:
-            return _resolve(problem, scope, pruned.masks, list(problem.domains))
-        chosen |= found
-    return chosen
-
-
-def infeasible(problem: Problem, scope: Scope) -> bool:
-    """Whether nothing fits for certain; not so where the search ends at its limit."""
+    resolver: Resolver[Requirement, Candidate, Key] = Resolver(
+        Provider(problem, scope, pruned.masks), BaseReporter()
+    )
+    requirements = [Requirement(key) for key in problem.domains]
+    rounds = ROUNDS + ROUNDS_EACH * len(requirements)
     try:
-        return search(problem, scope) is None
-    except SearchLimitError:
-        return False
-
-
-def _only(chosen: Mapping[Key, Candidate]) -> dict[Key, int]:
-    return {key: 1 << candidate.place for key, candidate in chosen.items()}
-
-
-def _resolve(
-    problem: Problem,
-    scope: Scope,
-    masks: Mapping[Key, int],
-    keys: Sequence[Key],
-    chosen: Mapping[Key, Candidate] | None = None,
-) -> dict[Key, Candidate] | None:
-    """Return a candidate for each of these components, given what was chosen for others."""
-    provider = Provider(problem, scope, masks, frozenset(keys))
-    wanted = [Requirement(key) for key in keys]
-    for candidate in (chosen or {}).values():
-        wanted += provider.get_dependencies(candidate)
-    resolver: Resolver[Requirement, Candidate, Key] = Resolver(provider, BaseReporter())
-    rounds = ROUNDS + ROUNDS_EACH * len(keys)
-    try:
-        result = resolver.resolve(wanted, max_rounds=rounds)
+        result = resolver.resolve(requirements, max_rounds=rounds)
     except ResolutionImpossible:
         return None
     except ResolutionTooDeep as error:
@@ -151,3 +106,11 @@ def _resolve(
             remedy="ask for exact versions, lab_torch and lab_cuda first, or plan fewer hosts at a time (-l)",
         ) from error
     return dict(result.mapping)
+
+
+def infeasible(problem: ConstraintProblem, scope: Scope) -> bool:
+    """Whether nothing fits for certain; not so where the search ends at its limit."""
+    try:
+        return search(problem, scope) is None
+    except SearchLimitError:
+        return False

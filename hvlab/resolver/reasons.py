@@ -1,124 +1,181 @@
-"""Why each version was chosen."""
+"""What was chosen for each group of hosts, and why each version."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from hvlab.resolver import domains, rules, versions
-from hvlab.resolver.about import About
-from hvlab.resolver.built import ONE_CUDA, ONE_NCCL
+from hvlab.resolver import rules, versions
+from hvlab.resolver.entries import Catalogue
+from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.pins import TITLES, meets
+from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL
+from hvlab.resolver.solve import Solution
 
 
-def reasons(about: About) -> dict[str, str]:
+@dataclass(frozen=True)
+class GroupChoice:
+    """What was chosen for one group of hosts; a version is None where they do not get the component."""
+
+    solution: Solution
+    number: int
+    group: HostGroup
+    versions: Mapping[str, str | None]
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue it was chosen from."""
+        return self.solution.lab.catalogue
+
+    @property
+    def torch(self) -> Any:
+        """What the catalogue knows of the chosen torch; None where there is none."""
+        return self.data("torch", None)
+
+    @property
+    def sms(self) -> str:
+        """The GPUs' code names for the reader."""
+        return ", ".join("sm_" + capability.replace(".", "") for capability in self.group.capabilities)
+
+    @property
+    def gcc(self) -> int | None:
+        """The major version of the compiler that is there."""
+        return versions.major(self.group.host.gcc) if self.group.host.gcc else None
+
+    @property
+    def torch_build(self) -> str | None:
+        """The CUDA release of the torch wheel; None for the one without CUDA."""
+        cuda = self.versions["cuda"]
+        if self.torch is None or cuda is None or self.solution.lab.torch_on_cpu:
+            return None
+        fits = rules.torch_fits(
+            self.torch, cuda, self.group.capabilities, self.group.host.architecture, exact=False
+        )
+        return next(iter(fits), None)
+
+    def version(self, name: str) -> str:
+        """Return the version of a component that the hosts get."""
+        return str(self.versions[name])
+
+    def data(self, name: str, number: int | None) -> Any:
+        """Return what the catalogue knows of a chosen version."""
+        candidate = self.solution.chosen.get((name, number))
+        return None if candidate is None else candidate.data
+
+
+def reasons(choice: GroupChoice) -> dict[str, str]:
     """Return component -> why this version, for one group's hosts."""
-    told = {}
-    for name, version in about.found.items():
+    texts = {}
+    for name, version in choice.versions.items():
         if version is None:
-            told[name] = _absent(name, about)
+            texts[name] = _absent(name, choice)
             continue
-        wishes = about.solution.built.wishes.of(about.group)
-        asked = dict.fromkeys(pin.text for pin in wishes if pin.name == name and meets(pin, version))
-        because = _WHY[name](about)
-        told[name] = f"asked for ({', '.join(asked)}); {because}" if asked else because
-    return told
+        pins = [pin.text for pin in choice.group.pins if pin.name == name and meets(pin, version)]
+        because = _WHY[name](choice)
+        texts[name] = f"pinned ({', '.join(dict.fromkeys(pins))}); {because}" if pins else because
+    return texts
 
 
-def _absent(name: str, about: About) -> str:
+def _absent(name: str, choice: GroupChoice) -> str:
     if name in ("torch", "tensorflow"):
-        return "not asked for"
-    if not about.group.gpus:
+        return "not pinned"
+    if not choice.group.gpus:
         return "no GPU"
     if name == "driver":
-        return "its GPUs are told, not seen, and lab_driver_method is none"
+        return "its GPUs are declared in the inventory, and lab_driver_method is none"
     return f"no {TITLES[name]} fits, and nothing here needs it"
 
 
-def _driver(about: About) -> str:
-    cuda, driver = about.version("cuda"), about.version("driver")
-    level = domains.support(driver, cuda, about.catalogue)
+def _driver(choice: GroupChoice) -> str:
+    cuda, driver = choice.version("cuda"), choice.version("driver")
+    level = rules.support(driver, cuda, choice.catalogue)
     fits = f"supports CUDA {cuda}" + (" by minor-version compatibility" if level else " in full")
-    if driver == about.group.host.driver:
+    if driver == choice.group.host.driver:
         return f"installed, and {fits}"
-    branch = domains.branch_of(driver, about.catalogue)
+    branch = rules.branch_of(driver, choice.catalogue)
     kind = branch.kind if branch else "known"
-    return f"of the first {kind} branch that runs {about.sms}, is there for {about.group.title}, and {fits}"
+    return f"of the first {kind} branch that runs {choice.sms}, is there for {choice.group.title}, and {fits}"
 
 
-def _cuda(about: About) -> str:
-    cuda = about.version("cuda")
+def _cuda(choice: GroupChoice) -> str:
+    cuda = choice.version("cuda")
     parts = []
-    if about.torch and versions.minor(cuda) in about.torch.cuda:
-        parts.append(f"torch {about.torch.version} has a wheel for it")
-    if about.found["tensorflow"]:
-        parts.append(f"TensorFlow {about.found['tensorflow']} is built for it")
-    if (ONE_CUDA, None) in about.solution.chosen and not about.solution.gave_up(ONE_CUDA):
+    if choice.torch and versions.minor(cuda) in choice.torch.cuda:
+        parts.append(f"torch {choice.torch.version} has a wheel for it")
+    if choice.versions["tensorflow"]:
+        parts.append(f"TensorFlow {choice.versions['tensorflow']} is built for it")
+    if (ONE_CUDA, None) in choice.solution.chosen and not choice.solution.gave_up(ONE_CUDA):
         parts.append("the same on all hosts with GPUs")
-    return "; ".join([*parts, f"it has code for {about.sms}"])
+    return "; ".join([*parts, f"it has code for {choice.sms}"])
 
 
-def _cudnn(about: About) -> str:
-    if about.torch and about.found["cudnn"] in about.torch.cudnn.values():
-        return f"the one torch {about.torch.version} brings"
-    made = f"made for CUDA {versions.major(about.version('cuda'))}"
-    tensorflow = about.found["tensorflow"]
-    return f"{made}, and new enough for TensorFlow {tensorflow}" if tensorflow else f"the newest {made}"
+def _cudnn(choice: GroupChoice) -> str:
+    if choice.torch and choice.versions["cudnn"] in choice.torch.cudnn.values():
+        return f"the one torch {choice.torch.version} brings"
+    release = f"made for CUDA {versions.major(choice.version('cuda'))}"
+    tensorflow = choice.versions["tensorflow"]
+    return f"{release}, and new enough for TensorFlow {tensorflow}" if tensorflow else f"the newest {release}"
 
 
-def _nccl(about: About) -> str:
-    build, cuda = rules.nccl_build(about.version("nccl")), about.version("cuda")
+def _nccl(choice: GroupChoice) -> str:
+    build, cuda = rules.nccl_build(choice.version("nccl")), choice.version("cuda")
     if build is None:
         return f"a wheel for CUDA {versions.major(cuda)}"
     same = build == versions.minor(cuda)
-    told = f"built for CUDA {build}" + ("" if same else f", the nearest to {cuda} there is")
-    one = (ONE_NCCL, None) in about.solution.chosen and not about.solution.gave_up(ONE_NCCL)
-    return f"{told}; the same release on all hosts" if one else told
+    text = f"built for CUDA {build}" + ("" if same else f", the nearest to {cuda} there is")
+    one = (ONE_NCCL, None) in choice.solution.chosen and not choice.solution.gave_up(ONE_NCCL)
+    return f"{text}; the same release on all hosts" if one else text
 
 
-def _openmpi(about: About) -> str:
-    if about.group.methods["openmpi"] == "distro":
-        return f"what {about.group.title} has (lab_openmpi_method: distro)"
-    default = about.catalogue.defaults.get("openmpi")
+def _openmpi(choice: GroupChoice) -> str:
+    if choice.group.methods["openmpi"] == "distro":
+        return f"what {choice.group.title} has (lab_openmpi_method: distro)"
+    default = choice.catalogue.defaults.get("openmpi")
     return (
-        "the default; the same on all hosts" if about.found["openmpi"] == default else "the same on all hosts"
+        "the default; the same on all hosts"
+        if choice.versions["openmpi"] == default
+        else "the same on all hosts"
     )
 
 
-def _python(about: About) -> str:
-    present = about.group.host.python
-    own = present and versions.minor(present) == about.found["python"]
-    return f"{'present' if own else f'{about.group.title} has it'}; the same on all hosts"
+def _python(choice: GroupChoice) -> str:
+    present = choice.group.host.python
+    own = present and versions.minor(present) == choice.versions["python"]
+    return f"{'present' if own else f'{choice.group.title} has it'}; the same on all hosts"
 
 
-def _gcc(about: About) -> str:
-    if str(about.gcc) == about.found["gcc"]:
-        told = "present"
+def _gcc(choice: GroupChoice) -> str:
+    if str(choice.gcc) == choice.versions["gcc"]:
+        text = "present"
     else:
-        told = f"{about.group.title} has it" + (f", beside gcc {about.gcc}" if about.gcc else "")
-    cuda = about.data("cuda", about.number)
-    return f"{told}; CUDA {cuda.version} takes up to gcc {cuda.gcc}" if cuda else told
+        text = f"{choice.group.title} has it" + (f", beside gcc {choice.gcc}" if choice.gcc else "")
+    cuda = choice.data("cuda", choice.number)
+    return f"{text}; CUDA {cuda.version} takes up to gcc {cuda.gcc}" if cuda else text
 
 
-def _torch(about: About) -> str:
-    fits = [f"Python {about.found['python']}", f"Horovod {about.found['horovod']}"]
-    fits += [f"CUDA {about.found['cuda']}"] if about.found["cuda"] else []
-    proven = about.found["torch"] in about.catalogue.proven.values()
-    told = "hvlab has built Horovod on it; it goes with" if proven else "the newest that goes with"
-    return f"{told} {', '.join(fits)}; the same on all hosts"
+def _torch(choice: GroupChoice) -> str:
+    fits = [f"Python {choice.versions['python']}", f"Horovod {choice.versions['horovod']}"]
+    fits += [f"CUDA {choice.versions['cuda']}"] if choice.versions["cuda"] else []
+    proven = choice.versions["torch"] in choice.catalogue.proven.values()
+    text = "hvlab has built Horovod on it; it goes with" if proven else "the newest that goes with"
+    return f"{text} {', '.join(fits)}; the same on all hosts"
 
 
-def _tensorflow(about: About) -> str:
-    data = about.data("tensorflow", None)
+def _tensorflow(choice: GroupChoice) -> str:
+    data = choice.data("tensorflow", None)
     return f"built for CUDA {data.cuda} with cuDNN {data.cudnn}; the same on all hosts"
 
 
-def _horovod(about: About) -> str:
-    used = [f"{TITLES[name]} {about.found[name]}" for name in ("torch", "tensorflow") if about.found[name]]
-    patched = " with hvlab's patches" if about.data("horovod", None).patched else ""
+def _horovod(choice: GroupChoice) -> str:
+    used = [
+        f"{TITLES[name]} {choice.versions[name]}" for name in ("torch", "tensorflow") if choice.versions[name]
+    ]
+    patched = " with hvlab's patches" if choice.data("horovod", None).patched else ""
     return f"builds with {' and '.join(used)}{patched}; the same on all hosts"
 
 
-_WHY: Mapping[str, Callable[[About], str]] = {
+_WHY: Mapping[str, Callable[[GroupChoice], str]] = {
     "driver": _driver,
     "cuda": _cuda,
     "cudnn": _cudnn,

@@ -1,20 +1,25 @@
-"""What components may be together."""
+"""Rules on two components: which versions fit together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hvlab.resolver import domains, rules, versions
-from hvlab.resolver.built import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT, Built
+from hvlab.resolver import rules, versions
 from hvlab.resolver.entries import Catalogue
-from hvlab.resolver.lab import Group, names
-from hvlab.resolver.limits import Facts, among, told
-from hvlab.resolver.model import Candidate, Key, Relation
+from hvlab.resolver.lab import HostGroup, names
+from hvlab.resolver.model import Candidate, Key, Relation, listed
 from hvlab.resolver.pins import TITLES
-from hvlab.resolver.rules import listed
+from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT, LabProblem
 
 # Longer lists are cut.
 _FEW = 6
+
+
+def add(lab: LabProblem) -> None:
+    """Add how the components of the lab go together, and those of each group among them and with these."""
+    lab.relations += _of_lab(lab)
+    for number, group in enumerate(lab.groups):
+        lab.relations += _of_group(lab, number, group)
 
 
 def _torch_runs(
@@ -26,12 +31,12 @@ def _torch_runs(
 
 
 def _torch_has_no_code(
-    made: Built, architecture: str, where: str
+    lab: LabProblem, architecture: str, where: str
 ) -> Callable[[Sequence[Candidate], Sequence[Candidate]], str]:
     def say(torches: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
-        torch = listed(torches, made.catalogue.torch)
-        every = len(cudas) >= len(made.catalogue.cuda)
-        cuda = "" if every else f" for CUDA {listed(cudas, made.catalogue.cuda)}"
+        torch = listed(torches, lab.catalogue.torch)
+        every = len(cudas) >= len(lab.catalogue.cuda)
+        cuda = "" if every else f" for CUDA {listed(cudas, lab.catalogue.cuda)}"
         on = "" if architecture == "x86_64" else f" on {architecture}"
         return f"torch {torch}{cuda}{on} has no code for {where}"
 
@@ -39,7 +44,7 @@ def _torch_has_no_code(
 
 
 def _fits(
-    made: Built, title: str, other: str, limits: str
+    lab: LabProblem, title: str, other: str, limits: str
 ) -> Callable[[Sequence[Candidate], Sequence[Candidate]], str]:
     """Return the sentence for a release (left or right) whose range does not hold the other's version."""
 
@@ -49,34 +54,32 @@ def _fits(
         lowest = min((low for low, _ in ranges if low), key=versions.numbers, default="any")
         highest = max((high for _, high in ranges if high), key=versions.numbers, default="any")
         takes = f" ({'it takes' if len(ours) == 1 else 'they take'} {lowest} to {highest})"
-        told = f"{TITLES[title]} {among(made, ours)} does not take {TITLES[other]}"
-        return f"{told} {among(made, theirs)}{takes}"
+        return f"{TITLES[title]} {lab.listed(ours)} does not take {TITLES[other]} {lab.listed(theirs)}{takes}"
 
     return say
 
 
-def of_lab(made: Built) -> Iterable[Relation]:
-    """Yield how the components of the whole lab go together."""
-    for name in made.frameworks:
+def _of_lab(lab: LabProblem) -> Iterable[Relation]:
+    for name in lab.frameworks:
         yield Relation(
             ("python", None),
             (name, None),
             lambda python, item: versions.within(python.version, item.data.python),
-            _fits(made, name, "python", "python"),
-            assumptions=made.wished(name),
+            _fits(lab, name, "python", "python"),
+            assumptions=lab.pinned(name),
         )
         yield Relation(
             (name, None),
             ("horovod", None),
             _horovod_takes(name),
-            _fits(made, "horovod", name, name),
-            assumptions=made.wished(name),
+            _fits(lab, "horovod", name, name),
+            assumptions=lab.pinned(name),
         )
     yield Relation(
         ("python", None),
         ("horovod", None),
         lambda python, item: versions.within(python.version, item.data.python),
-        _fits(made, "horovod", "python", "python"),
+        _fits(lab, "horovod", "python", "python"),
     )
 
 
@@ -84,31 +87,30 @@ def _horovod_takes(name: str) -> Callable[[Candidate, Candidate], bool]:
     return lambda item, horovod: versions.within(item.version, getattr(horovod.data, name))
 
 
-def of_pair(made: Built, facts: Facts, number: int, group: Group) -> Iterable[Relation]:
-    """Yield how the components of one group's hosts go together, and with those of the lab."""
-    if "torch" in made.frameworks:
+def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
+    if "torch" in lab.frameworks:
         yield Relation(
             ("torch", None),
             ("gcc", number),
             lambda torch, gcc: int(gcc.version) >= torch.data.gcc,
             lambda torches, gccs: (
-                f"torch {listed(torches, made.catalogue.torch)} needs gcc "
-                f"{min(torch.data.gcc for torch in torches)} or newer, not {among(made, gccs)}"
+                f"torch {listed(torches, lab.catalogue.torch)} needs gcc "
+                f"{min(torch.data.gcc for torch in torches)} or newer, not {lab.listed(gccs)}"
             ),
-            assumptions=made.wished("torch"),
+            assumptions=lab.pinned("torch"),
         )
     if not group.gpus:
         return
-    yield from _agreements(made, number, names(group.hosts))
-    if "torch" in made.frameworks and not made.torch_on_cpu:
-        yield from _torch_relations(made, facts, number, group)
-    if "tensorflow" in made.frameworks:
-        yield from _tensorflow_relations(made, number)
-    yield from _cuda_relations(made, number, group)
+    yield from _agreements(lab, number, names(group.hosts))
+    if "torch" in lab.frameworks and not lab.torch_on_cpu:
+        yield from _torch_relations(lab, number, group)
+    if "tensorflow" in lab.frameworks:
+        yield from _tensorflow_relations(lab, number)
+    yield from _cuda_relations(lab, number, group)
 
 
-def _agreements(made: Built, number: int, where: str) -> Iterable[Relation]:
-    if ("nccl major", None) not in made.problem.domains:
+def _agreements(lab: LabProblem, number: int, where: str) -> Iterable[Relation]:
+    if ("nccl major", None) not in lab.domains:
         return
     yield Relation(
         ("nccl major", None),
@@ -123,16 +125,16 @@ def _agreements(made: Built, number: int, where: str) -> Iterable[Relation]:
         soft=ONE_NCCL,
     )
     # NCCL compares the releases of all ranks. Source: https://github.com/NVIDIA/nccl, src/init.cc
-    for wish in made.wished("backend", "nccl"):
+    for pin in lab.pinned("backend", "nccl"):
         yield Relation(
             (ONE_NCCL, None),
             ("nccl", number),
             lambda one, nccl: versions.prefix(one.version, nccl.version),
             lambda _, nccls: (
-                f"NCCL {among(made, nccls)} on {where} is not the release of the other hosts: "
+                f"NCCL {lab.listed(nccls)} on {where} is not the release of the other hosts: "
                 "backend nccl needs one on all"
             ),
-            assumptions=(wish,),
+            assumptions=(pin,),
         )
     yield Relation(
         ("cuda", number),
@@ -149,36 +151,35 @@ def _agreements(made: Built, number: int, where: str) -> Iterable[Relation]:
     )
 
 
-def _torch_relations(made: Built, facts: Facts, number: int, group: Group) -> Iterable[Relation]:
+def _torch_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
     """Yield that a wheel is made for the toolkit, and that it has code for the GPUs.
 
     Of the same minor where that is a preference that holds, else of the same major.
     """
 
     def say(torches: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
-        torch, cuda = listed(torches, made.catalogue.torch), listed(cudas, made.catalogue.cuda)
+        torch, cuda = listed(torches, lab.catalogue.torch), listed(cudas, lab.catalogue.cuda)
         has = sorted({b for torch in torches for b in torch.data.codes(architecture)}, key=versions.numbers)
         near = f"the nearest it has are {', '.join(versions.nearest(cudas[0].version, has))}"
-        told = near if len(has) > _FEW else f"it has {', '.join(has) or 'none with CUDA'}"
+        wheels = near if len(has) > _FEW else f"it has {', '.join(has) or 'none with CUDA'}"
         on = "" if architecture == "x86_64" else f" on {architecture}"
-        return f"torch {torch} has no wheel for CUDA {cuda}{on} ({told})"
+        return f"torch {torch} has no wheel for CUDA {cuda}{on} ({wheels})"
 
-    torch, cuda, wished = ("torch", None), ("cuda", number), made.wished("torch")
+    torch, cuda, assumed = ("torch", None), ("cuda", number), lab.pinned("torch")
     architecture = group.host.architecture
     if architecture != "x86_64":
-        wished = (*wished, facts.number("architecture", architecture))
+        assumed = (*assumed, lab.fact("architecture", architecture))
     for exact in (True, False):
         soft = SAME_TOOLKIT if exact else None
-        yield Relation(torch, cuda, _torch_is_built(architecture, exact=exact), say, None, wished, soft)
+        yield Relation(torch, cuda, _torch_is_built(architecture, exact=exact), say, None, assumed, soft)
         each = [[gpu] for gpu in group.gpus]
         for gpus in [*each, list(group.gpus)] if len(each) > 1 else each:
-            where = [f"{gpu.sm} {rules.told_gpu(gpu, facts.hosts('gpu', told(gpu)))}" for gpu in gpus]
             yield Relation(
                 torch,
                 cuda,
                 _torch_runs(tuple(str(gpu.capability) for gpu in gpus), architecture, exact=exact),
-                _torch_has_no_code(made, architecture, " and ".join(where)),
-                assumptions=(*(facts.number("gpu", told(gpu)) for gpu in gpus), *wished),
+                _torch_has_no_code(lab, architecture, " and ".join(map(lab.where, gpus))),
+                assumptions=(*(lab.fact("gpu", gpu.title) for gpu in gpus), *assumed),
                 soft=soft,
             )
 
@@ -187,45 +188,44 @@ def _torch_is_built(architecture: str, *, exact: bool) -> Callable[[Candidate, C
     return lambda torch, cuda: bool(rules.torch_builds(torch.data, cuda.version, architecture, exact=exact))
 
 
-def _tensorflow_relations(made: Built, number: int) -> Iterable[Relation]:
+def _tensorflow_relations(lab: LabProblem, number: int) -> Iterable[Relation]:
     def other_cuda(items: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
-        of = listed(cudas, made.catalogue.cuda)
+        of = listed(cudas, lab.catalogue.cuda)
         other = f", not for {of}: it" if len(cudas) <= _FEW else ": with another it"
-        needs, told = _each(item.data.cuda for item in items), listed(items, made.catalogue.tensorflow)
-        return f"TensorFlow {told} is built for CUDA {needs}{other} would run on the CPU"
+        needs, releases = _each(item.data.cuda for item in items), listed(items, lab.catalogue.tensorflow)
+        return f"TensorFlow {releases} is built for CUDA {needs}{other} would run on the CPU"
 
     yield Relation(
         ("tensorflow", None),
         ("cuda", number),
         lambda item, cuda: versions.minor(cuda.version) == item.data.cuda,
         other_cuda,
-        assumptions=made.wished("tensorflow"),
+        assumptions=lab.pinned("tensorflow"),
     )
     yield Relation(
         ("tensorflow", None),
         ("cudnn", number),
         lambda item, cudnn: cudnn.version != "none" and rules.tensorflow_takes(item.data, cudnn.version),
         lambda items, cudnns: (
-            f"TensorFlow {listed(items, made.catalogue.tensorflow)} needs cuDNN "
-            f"{_each(item.data.cudnn for item in items)} or newer of its major, not {among(made, cudnns)}"
+            f"TensorFlow {listed(items, lab.catalogue.tensorflow)} needs cuDNN "
+            f"{_each(item.data.cudnn for item in items)} or newer of its major, not {lab.listed(cudnns)}"
         ),
-        assumptions=made.wished("tensorflow"),
+        assumptions=lab.pinned("tensorflow"),
     )
 
 
-def _each(found: Iterable[str]) -> str:
-    return ", ".join(sorted(set(found), key=versions.numbers))
+def _each(releases: Iterable[str]) -> str:
+    return ", ".join(sorted(set(releases), key=versions.numbers))
 
 
-def _cuda_relations(made: Built, number: int, group: Group) -> Iterable[Relation]:
-    catalogue, where = made.catalogue, names(group.hosts)
+def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
+    catalogue, where = lab.catalogue, names(group.hosts)
     cuda: Key = ("cuda", number)
 
     def too_old(cudas: Sequence[Candidate], drivers: Sequence[Candidate]) -> str:
         needs = min((_floor(c.version, catalogue) for c in cudas), key=versions.numbers)
-        told = listed(cudas, catalogue.cuda)
-        old = among(made, drivers)
-        return f"driver {old} on {where} is too old for CUDA {told}, which needs {needs} or newer"
+        cuda, driver = listed(cudas, catalogue.cuda), lab.listed(drivers)
+        return f"driver {driver} on {where} is too old for CUDA {cuda}, which needs {needs} or newer"
 
     def not_built(cudas: Sequence[Candidate], nccls: Sequence[Candidate]) -> str:
         releases = {nccl.version.partition("-")[0] for nccl in nccls}
@@ -235,9 +235,9 @@ def _cuda_relations(made: Built, number: int, group: Group) -> Iterable[Relation
     yield Relation(
         cuda,
         ("driver", number),
-        lambda cuda, driver: domains.support(driver.version, cuda.version, catalogue) < 2,  # noqa: PLR2004
+        lambda cuda, driver: rules.support(driver.version, cuda.version, catalogue) < 2,  # noqa: PLR2004
         too_old,
-        prefer=lambda cuda, driver: domains.support(driver.version, cuda.version, catalogue),
+        prefer=lambda cuda, driver: rules.support(driver.version, cuda.version, catalogue),
     )
     yield Relation(
         cuda,
@@ -245,7 +245,7 @@ def _cuda_relations(made: Built, number: int, group: Group) -> Iterable[Relation
         lambda cuda, gcc: rules.gcc_fits(cuda.data, gcc.version),
         lambda cudas, gccs: (
             f"CUDA {listed(cudas, catalogue.cuda)} takes gcc {min(c.data.gcc_min for c in cudas)} to "
-            f"{max(c.data.gcc for c in cudas)}, not {among(made, gccs)} ({where})"
+            f"{max(c.data.gcc for c in cudas)}, not {lab.listed(gccs)} ({where})"
         ),
     )
     yield Relation(
@@ -253,7 +253,7 @@ def _cuda_relations(made: Built, number: int, group: Group) -> Iterable[Relation
         ("cudnn", number),
         lambda cuda, cudnn: cudnn.data is None or rules.cudnn_serves(cudnn.data, cuda.version),
         lambda cudas, cudnns: (
-            f"cuDNN {among(made, cudnns)} is not made for CUDA {listed(cudas, catalogue.cuda)}"
+            f"cuDNN {lab.listed(cudnns)} is not made for CUDA {listed(cudas, catalogue.cuda)}"
         ),
     )
     yield Relation(

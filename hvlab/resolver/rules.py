@@ -1,4 +1,4 @@
-"""What fits what: pure predicates over the catalogue, each with the sentence for what does not.
+"""What fits what: pure predicates over the catalogue.
 
 The sources of the figures are named in the catalogue's files.
 """
@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hvlab.lab.pin_variables import AUTO
 from hvlab.resolver import versions
-from hvlab.resolver.entries import Branch, Catalogue, Cuda, Library, System, Tensorflow, Torch
-from hvlab.resolver.facts import Gpu
+from hvlab.resolver.entries import (
+    Catalogue,
+    CudaRelease,
+    DriverBranch,
+    LibraryRelease,
+    OperatingSystem,
+    TensorflowRelease,
+    TorchRelease,
+)
 from hvlab.resolver.model import Candidate
 
 # From here on libraries of one major work together whatever their minor.
 # Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 FIRST_COMPATIBLE_MAJOR = 11
-
-
-def listed(candidates: Iterable[Candidate], among: Iterable[str] = ()) -> str:
-    """Return the versions of candidates for the reader."""
-    return versions.spans((candidate.version for candidate in candidates), among)
 
 
 def runs(codes: Sequence[str], ptx: bool, capability: str) -> bool:
@@ -40,7 +43,24 @@ def cuda_has_code(cuda: str, capability: str, catalogue: Catalogue) -> bool:
     return versions.within(versions.minor(cuda), catalogue.capabilities[capability].cuda)
 
 
-def driver_runs(driver: str, branch: Branch | None, capability: str, catalogue: Catalogue) -> bool:
+def branch_of(version: str, catalogue: Catalogue) -> DriverBranch | None:
+    """Return the branch a driver version belongs to; None where the catalogue lacks it."""
+    return catalogue.branches.get(str(versions.major(version)))
+
+
+def support(driver: str, release: str, catalogue: Catalogue) -> int:
+    """Return 0 where a driver supports a CUDA release in full, 1 by minor-version compatibility, 2 if not.
+
+    Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    """
+    known = catalogue.cuda.get(versions.minor(release))
+    if driver == "none" or (known and versions.at_least(driver, known.driver)):
+        return 0
+    floor = catalogue.minor_compatibility.get(versions.major(release))
+    return 1 if floor and versions.at_least(driver, floor) else 2
+
+
+def driver_runs(driver: str, branch: DriverBranch | None, capability: str, catalogue: Catalogue) -> bool:
     """Whether a driver runs GPUs of a compute capability."""
     if driver == "none":
         return True
@@ -49,7 +69,7 @@ def driver_runs(driver: str, branch: Branch | None, capability: str, catalogue: 
     return inside and versions.within(driver, (lowest, last))
 
 
-def torch_builds(torch: Torch, cuda: str, architecture: str, *, exact: bool) -> list[str]:
+def torch_builds(torch: TorchRelease, cuda: str, architecture: str, *, exact: bool) -> list[str]:
     """Return the wheels of a torch release that a CUDA toolkit can build for, the best first.
 
     The same minor, or from CUDA 11 on any of the same major (torch itself only warns of that).
@@ -70,25 +90,25 @@ def _distance(build: str, cuda: str) -> tuple[int, int]:
 
 
 def torch_fits(
-    torch: Torch, cuda: str, capabilities: Iterable[str], architecture: str, *, exact: bool
+    torch: TorchRelease, cuda: str, capabilities: Iterable[str], architecture: str, *, exact: bool
 ) -> list[str]:
     """Return the builds of a torch release for a toolkit that have code for all these capabilities."""
-    codes, wanted = torch.codes(architecture), list(capabilities)
+    codes, needed = torch.codes(architecture), list(capabilities)
     return [
         build
         for build in torch_builds(torch, cuda, architecture, exact=exact)
-        if all(runs(codes[build], build in torch.ptx, capability) for capability in wanted)
+        if all(runs(codes[build], build in torch.ptx, capability) for capability in needed)
     ]
 
 
-def cudnn_serves(cudnn: Library, cuda: str) -> bool:
+def cudnn_serves(cudnn: LibraryRelease, cuda: str) -> bool:
     """Whether a cuDNN release is made for a CUDA release."""
     if versions.major(cuda) not in cudnn.majors:
         return False
     return not cudnn.builds or cudnn_build(cudnn, cuda) is not None
 
 
-def cudnn_build(cudnn: Library, cuda: str) -> str | None:
+def cudnn_build(cudnn: LibraryRelease, cuda: str) -> str | None:
     """Return the CUDA release in the name of the cuDNN package for a toolkit; None where there is none."""
     minor, major = versions.minor(cuda), versions.major(cuda)
     if minor in cudnn.builds or major < FIRST_COMPATIBLE_MAJOR:
@@ -96,7 +116,7 @@ def cudnn_build(cudnn: Library, cuda: str) -> str | None:
     return next((build for build in reversed(cudnn.builds) if versions.major(build) == major), None)
 
 
-def tensorflow_takes(tensorflow: Tensorflow, cudnn: str) -> bool:
+def tensorflow_takes(tensorflow: TensorflowRelease, cudnn: str) -> bool:
     """Whether TensorFlow runs with a cuDNN: the major it was compiled with, at least its minor."""
     same = versions.major(cudnn) == versions.major(tensorflow.cudnn)
     return same and versions.at_least(cudnn, tensorflow.cudnn)
@@ -107,7 +127,7 @@ def nccl_build(version: str) -> str | None:
     return version.partition("+cuda")[2] or None
 
 
-def nccl_serves(version: str, nccl: Library, cuda: str) -> bool:
+def nccl_serves(version: str, nccl: LibraryRelease, cuda: str) -> bool:
     """Whether an NCCL build runs with a CUDA release: the same major; before CUDA 11 the same minor."""
     build, major = nccl_build(version), versions.major(cuda)
     if build is None:
@@ -123,26 +143,26 @@ def nccl_distance(version: str, cuda: str) -> tuple[int, int]:
     return (0, 0) if build is None else _distance(build, cuda)
 
 
-def release_distance(nccl: Library, cuda: str) -> tuple[int, int]:
+def release_distance(nccl: LibraryRelease, cuda: str) -> tuple[int, int]:
     """Return how far the best build of an NCCL release is from a CUDA release."""
     same = [build for build in nccl.builds if versions.major(build) == versions.major(cuda)]
     return min((nccl_distance(f"+cuda{build}", cuda) for build in same), default=(3, 0))
 
 
-def gcc_fits(cuda: Cuda, gcc: str) -> bool:
+def gcc_fits(cuda: CudaRelease, gcc: str) -> bool:
     """Whether nvcc takes a host compiler."""
     return cuda.gcc_min <= int(gcc) <= cuda.gcc
 
 
 def driver_offered(
-    driver: str, branch: Branch | None, system: System, method: str, architecture: str
+    driver: str, branch: DriverBranch | None, system: OperatingSystem, method: str, architecture: str
 ) -> bool:
     """Whether a driver can be had on a system by a method."""
     if branch is None:
         return False
     if method == "distro":
-        told = [str(version) for version in system.distro.get("driver") or ()]
-        return driver in told or (branch.name in told and "." not in branch.name)
+        own = [str(version) for version in system.distro.get("driver") or ()]
+        return driver in own or branch.name in own
     if method == "elrepo":
         return branch.name in map(str, system.elrepo.get("branches", ()))
     if method != "repo":
@@ -151,12 +171,14 @@ def driver_offered(
     return named and branch.name in system.drivers and architecture in system.repository
 
 
-def has_drivers(system: System, method: str) -> bool:
+def has_drivers(system: OperatingSystem, method: str) -> bool:
     """Whether a system has drivers of its own (``distro``), or ELRepo has some for it."""
     return bool(system.distro.get("driver") if method == "distro" else system.elrepo.get("branches"))
 
 
-def cuda_offered(cuda: str, system: System, method: str, architecture: str, catalogue: Catalogue) -> bool:
+def cuda_offered(
+    cuda: str, system: OperatingSystem, method: str, architecture: str, catalogue: Catalogue
+) -> bool:
     """Whether a CUDA release can be had on a system by a method."""
     release = versions.minor(cuda)
     distro, repo = (
@@ -165,14 +187,14 @@ def cuda_offered(cuda: str, system: System, method: str, architecture: str, cata
     )
     if method == "wheel":
         return release in catalogue.cuda_wheels
-    return {"distro": distro, "repo": repo, "auto": repo or distro}.get(method, True)
+    return {"distro": distro, "repo": repo, AUTO: repo or distro}.get(method, True)
 
 
 def library_offered(
     candidate: Candidate, limits: Sequence[str | None] | None, *, method: str, distro: str | None
 ) -> bool:
     """Whether a cuDNN or NCCL release can be had; without packages in the repository it is a wheel."""
-    library: Library | None = candidate.data
+    library: LibraryRelease | None = candidate.data
     if library is None:
         return True
     wheel = bool(library.wheels)
@@ -187,12 +209,7 @@ def library_offered(
     return packaged and versions.within(release, limits or (None, None))
 
 
-def runs_library(library: Library | None, capabilities: Iterable[str]) -> bool:
+def runs_library(library: LibraryRelease | None, capabilities: Iterable[str]) -> bool:
     """Whether cuDNN or NCCL has code for these capabilities."""
     least = library.capability if library else None
     return least is None or all(versions.at_least(capability, least) for capability in capabilities)
-
-
-def told_gpu(gpu: Gpu, hosts: str) -> str:
-    """Return a GPU model for the reader: (Tesla M40 on n3)."""
-    return f"({gpu.name} on {hosts})"

@@ -10,8 +10,8 @@ from functools import lru_cache
 @lru_cache(maxsize=100_000)
 def numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version up to its first ``-`` or ``+``: 2.21.5-1+cuda12.4 is (2, 21, 5)."""
-    found = re.match(r"[\d.]*", version)
-    return tuple(int(part) for part in (found[0] if found else "").split(".") if part)
+    match = re.match(r"[\d.]*", version)
+    return tuple(int(part) for part in (match[0] if match else "").split(".") if part)
 
 
 @lru_cache(maxsize=100_000)
@@ -68,18 +68,18 @@ def by_distance(asked: str, known: Iterable[str]) -> list[str]:
 
 def spans(versions: Iterable[str], among: Iterable[str]) -> str:
     """Return versions for the reader, runs of neighbours ``among`` the known ones as ``A to B``."""
-    wanted = set(versions)
-    ordered = sorted(set(among) | wanted, key=numbers)
+    chosen = set(versions)
+    ordered = sorted(set(among) | chosen, key=numbers)
     runs: list[list[str]] = []
     previous = False
     for version in ordered:
-        if version in wanted:
+        if version in chosen:
             if previous:
                 runs[-1].append(version)
             else:
                 runs.append([version])
-        previous = version in wanted
-    told = []
+        previous = version in chosen
+    texts = []
     for run in runs:
-        told += run if len(run) <= 2 else [f"{run[0]} to {run[-1]}"]  # noqa: PLR2004 - two need no span
-    return ", ".join(told)
+        texts += run if len(run) <= 2 else [f"{run[0]} to {run[-1]}"]  # noqa: PLR2004 - two need no span
+    return ", ".join(texts)

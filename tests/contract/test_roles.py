@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hvlab.lab.pin_variables import METHODS, OLDER_METHOD_PINS
 from tests.contract import tree
 
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -85,13 +84,6 @@ def test_only_role_variables_are_wired() -> None:
         not {name for name in tree.load(tree.ROOT / "group_vars/all.yml") if not name.startswith("__")}
         - known
     )
-
-
-def test_each_pinned_method_is_one_of_its_role() -> None:
-    for component, allowed in METHODS.items():
-        variable = OLDER_METHOD_PINS[component]
-        role = variable.removesuffix("_method")
-        assert set(allowed) - {"auto"} == set(tree.options(role)[variable]["choices"])
 
 
 @each_role

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,25 @@ RELEASES = [
     ("drivers", BRANCHES),
     ("capabilities", CAPABILITIES),
 ]
+
+
+def every(entries: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Make a check of one entry one test of them all, which names each entry that fails."""
+
+    def test(check: Callable[..., None]) -> Callable[[], None]:
+        def all_of_them() -> None:
+            wrong = []
+            for entry in entries:
+                try:
+                    check(*entry if isinstance(entry, tuple) else [entry])
+                except AssertionError as error:
+                    name = entry.get("name", entry.get("match")) if isinstance(entry, dict) else entry
+                    wrong.append(f"{name}: {error}")
+            assert not wrong, "\n".join(wrong)
+
+        return all_of_them
+
+    return test
 
 
 def branch_of(driver: str) -> str:
@@ -91,7 +110,7 @@ def test_every_file_the_loader_wants_is_there() -> None:
     assert set(catalogue.FILES) <= set(DATA)
 
 
-@pytest.mark.parametrize("name", DATA)
+@every(DATA)
 def test_every_file_names_its_sources_and_every_entry_points_to_one(name: str) -> None:
     named = DATA[name]["sources"]
     assert named["default"]
@@ -99,7 +118,7 @@ def test_every_file_names_its_sources_and_every_entry_points_to_one(name: str) -
     assert set(sources(DATA[name])) <= set(named)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@every(FILES)
 def test_no_entry_is_written_twice(path: Path) -> None:
     class Strict(yaml.SafeLoader):
         pass
@@ -113,7 +132,7 @@ def test_no_entry_is_written_twice(path: Path) -> None:
     yaml.load(path.read_text(encoding="utf-8"), Strict)  # noqa: S506 - a safe loader
 
 
-@pytest.mark.parametrize("name", DATA)
+@every(DATA)
 def test_no_version_has_become_a_number(name: str) -> None:
     """10.0 without quotes is a float, and 3.10 is 3.1."""
     assert not list(floats(DATA[name]))
@@ -131,7 +150,7 @@ def floats(value: object) -> Iterator[float]:
             yield from floats(item)
 
 
-@pytest.mark.parametrize(("name", "releases"), RELEASES)
+@every(RELEASES)
 def test_versions_parse_and_stand_in_order(name: str, releases: dict[str, Any]) -> None:
     names = list(releases)
     assert all(re.fullmatch(r"\d+(\.\d+)*", version) for version in names), name
@@ -157,7 +176,7 @@ def test_cuda_has_no_gap() -> None:
     assert thirteen == list(range(len(thirteen)))
 
 
-@pytest.mark.parametrize("release", CUDA)
+@every(CUDA)
 def test_cuda_release(release: str) -> None:
     entry = CUDA[release]
     assert entry["gcc_min"] < entry["gcc"]
@@ -169,7 +188,7 @@ def test_cuda_release(release: str) -> None:
     assert all(branch_of(driver) in BRANCHES for driver in entry["points"].values())
 
 
-@pytest.mark.parametrize("release", CUDA)
+@every(CUDA)
 def test_some_listed_driver_runs_each_cuda_release(release: str) -> None:
     needed = numbers(CUDA[release]["driver"])
     assert any(numbers(branch["latest"]) >= needed for branch in BRANCHES.values())
@@ -193,7 +212,7 @@ def test_minor_compatibility_starts_no_later_than_the_major_itself() -> None:
         assert branch_of(floor) in BRANCHES
 
 
-@pytest.mark.parametrize("release", WHEELS["releases"])
+@every(WHEELS["releases"])
 def test_cuda_wheels(release: str) -> None:
     entry = WHEELS["releases"][release]
     assert release in CUDA
@@ -224,7 +243,7 @@ def test_the_role_python_env_has_packages_for_the_pythons_that_can_be_chosen() -
 # Capabilities and drivers
 
 
-@pytest.mark.parametrize("name", CAPABILITIES)
+@every(CAPABILITIES)
 def test_capability(name: str) -> None:
     entry = CAPABILITIES[name]
     first, last = entry["cuda"]
@@ -237,7 +256,7 @@ def test_capability(name: str) -> None:
     assert branch is None or numbers(oldest) < numbers(branch + ".9999")
 
 
-@pytest.mark.parametrize("name", CAPABILITIES)
+@every(CAPABILITIES)
 def test_some_driver_of_a_capability_runs_some_cuda_that_has_code_for_it(name: str) -> None:
     entry = CAPABILITIES[name]
     usable = [branch for branch in BRANCHES if runs(branch, name)]
@@ -259,8 +278,7 @@ def runs(branch: str, capability: str) -> bool:
 HOLES = {("570", "10.3")}
 
 
-@pytest.mark.parametrize("branch", BRANCHES)
-@pytest.mark.parametrize("capability", CAPABILITIES)
+@every(product(BRANCHES, CAPABILITIES))
 def test_branches_and_capabilities_agree(branch: str, capability: str) -> None:
     lowest, highest = map(numbers, BRANCHES[branch]["capabilities"])
     listed = lowest <= numbers(capability) <= highest
@@ -273,7 +291,7 @@ def test_branches_and_capabilities_agree(branch: str, capability: str) -> None:
         assert listed == runs(branch, capability)
 
 
-@pytest.mark.parametrize("branch", BRANCHES)
+@every(BRANCHES)
 def test_driver_branch(branch: str) -> None:
     entry = BRANCHES[branch]
     assert branch_of(entry["first"]) == branch_of(entry["latest"]) == branch
@@ -388,7 +406,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "capability"), NAMES.items())
+@every(NAMES.items())
 def test_names_that_nvidia_smi_prints(name: str, capability: str) -> None:
     assert facts.capability_of(facts.Gpu(name), catalogue.load()) == capability
 
@@ -397,7 +415,7 @@ def test_an_unknown_gpu_is_not_guessed() -> None:
     assert facts.capability_of(facts.Gpu("NVIDIA R100"), catalogue.load()) is None
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model["match"])
+@every(MODELS)
 def test_gpu_model(model: dict[str, Any]) -> None:
     assert model["capability"] in CAPABILITIES
     assert model["memory"] == sorted(model["memory"])
@@ -438,7 +456,7 @@ def test_every_capability_has_a_gpu() -> None:
 # Systems
 
 
-@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+@every(SYSTEMS.values())
 def test_system(system: dict[str, Any]) -> None:
     assert system["distributions"]
     assert system["family"] in {"Debian", "RedHat"}
@@ -456,7 +474,7 @@ def test_system(system: dict[str, Any]) -> None:
     assert numbers(system["glibc"]) >= numbers("2.17")
 
 
-@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+@every(SYSTEMS.values())
 def test_every_python_and_gcc_of_a_system_has_packages(system: dict[str, Any]) -> None:
     for field, values in (("python_packages", system["python"]), ("gcc_packages", system["gcc"])):
         templates = system[field]
@@ -473,7 +491,7 @@ def strings_between_braces(value: object) -> list[str]:
     return [found for text in strings(value) for found in re.findall(r"\{(\w+)\}", text)]
 
 
-@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+@every(SYSTEMS.values())
 def test_a_system_has_drivers_and_compilers_for_its_cuda(system: dict[str, Any]) -> None:
     assert set(system["drivers"]) <= set(BRANCHES)
     rules = NAMING[system["naming"]]["driver"]
@@ -491,7 +509,7 @@ def covers(rule: dict[str, Any], branch: str) -> bool:
     return int(rule["from"]) <= int(branch) and (rule["to"] is None or int(branch) <= int(rule["to"]))
 
 
-@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+@every(SYSTEMS.values())
 def test_a_system_can_name_the_libraries_it_has(system: dict[str, Any]) -> None:
     naming = NAMING[system["naming"]]
     low, high = system["cudnn"]
@@ -514,7 +532,7 @@ def test_no_system_stands_twice() -> None:
     assert wanted <= set(SYSTEMS)
 
 
-@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+@every(SYSTEMS.values())
 def test_what_the_distribution_has_of_its_own(system: dict[str, Any]) -> None:
     own = system["distro"]
     assert set(own) == {"driver", "cuda", "cudnn", "nccl", "openmpi"}
@@ -525,7 +543,7 @@ def test_what_the_distribution_has_of_its_own(system: dict[str, Any]) -> None:
     assert {branch_of(branch) for branch in system.get("elrepo", {}).get("branches", ())} <= set(BRANCHES)
 
 
-@pytest.mark.parametrize("naming", NAMING)
+@every(NAMING)
 def test_naming_rules_do_not_overlap(naming: str) -> None:
     rules = NAMING[naming]["driver"]
     for kind in ("open", "proprietary"):
@@ -547,7 +565,7 @@ def test_proprietary_rules_end_where_the_branches_stop_having_them() -> None:
 # Libraries
 
 
-@pytest.mark.parametrize("version", CUDNN)
+@every(CUDNN)
 def test_cudnn(version: str) -> None:
     entry = CUDNN[version]
     assert all(any(major(release) == number for release in CUDA) for number in entry["cuda"])
@@ -567,7 +585,7 @@ def test_every_cuda_from_nine_on_has_a_cudnn() -> None:
         assert exact if major(release) < 11 else by_major, release
 
 
-@pytest.mark.parametrize("version", NCCL)
+@every(NCCL)
 def test_nccl(version: str) -> None:
     entry = NCCL[version]
     assert entry["builds"]
@@ -598,7 +616,7 @@ def installable(limits: list[str | None]) -> bool:
     )
 
 
-@pytest.mark.parametrize("version", TORCH)
+@every(TORCH)
 def test_torch(version: str) -> None:
     entry = TORCH[version]
     assert set(entry["cuda"]) <= set(CUDA)
@@ -639,7 +657,7 @@ def test_newer_torch_never_wants_less() -> None:
         assert limits == sorted(limits)
 
 
-@pytest.mark.parametrize("version", TENSORFLOW)
+@every(TENSORFLOW)
 def test_tensorflow(version: str) -> None:
     entry = TENSORFLOW[version]
     assert entry["cuda"] in CUDA
@@ -653,7 +671,7 @@ def test_tensorflow(version: str) -> None:
     assert installable(entry["python"])
 
 
-@pytest.mark.parametrize("version", HOROVOD)
+@every(HOROVOD)
 def test_horovod(version: str) -> None:
     entry = HOROVOD[version]
     assert re.fullmatch(r"[0-9a-f]{64}", entry["sha256"])

@@ -83,7 +83,7 @@ def test_explain(recorded, capsys):
     assert run(["plan", "--facts", recorded, "--pin", "cuda=12.6", "--explain"]) == 0
     out = capsys.readouterr().out
     assert "n3: Ubuntu 22.04 x86_64, 1x Tesla M40" in out
-    assert "asked for (cuda=12.6)" in out
+    assert "pinned (cuda=12.6)" in out
     assert "packages: cuda-toolkit-12-6" in out
 
 
@@ -137,8 +137,8 @@ def test_limit(recorded, capsys):
 
 
 def test_the_inventory_adds_its_pins(recorded, inventory, capsys):
-    wishes = {"lab_cuda": "12.4", "openmpi_version": "4.1.6", "cuda_version": "{{ nothing }}"}
-    named = inventory(["n1", "n2"], gpu=["n1", "n2"], **wishes)
+    pins = {"lab_cuda": "12.4", "openmpi_version": "4.1.6", "cuda_version": "{{ nothing }}"}
+    named = inventory(["n1", "n2"], gpu=["n1", "n2"], **pins)
     assert run(["plan", "-i", named, "--facts", recorded, "--format", "json"]) == 0
     hosts = json.loads(capsys.readouterr().out)["hosts"]
     assert hosts["n1"]["versions"]["cuda"] == "12.4"

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from hvlab.errors import report
 from hvlab.provision import preflight
-from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing, report
+from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing
 
 NOW = 1_000_000.0
 LIMITS = Limits(
@@ -113,6 +114,16 @@ def test_a_host_with_the_software_needs_less_room():
     full = {"disk_free_mb": {"/opt": 300}}
     assert found(make(1, **full, packs={"/opt/hvlab/x": {}})) == []
     assert found(make(1, **full)) != []
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "supported"),
+    [("Ubuntu", "18.04", True), ("Scientific", "7.9", True), ("Fedora", "40", False), ("Debian", "1", False)],
+)
+def test_supported_systems_are_those_of_the_catalogue(distribution, version, supported):
+    node = with_facts(make(1), distribution=distribution, distribution_version=version)
+    problems = [problem.seen for problem in preflight.check_system([node], Limits())]
+    assert (f"{distribution} {version}: unsupported OS" not in problems) is supported
 
 
 @pytest.mark.parametrize(

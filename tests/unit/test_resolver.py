@@ -1,4 +1,4 @@
-"""The resolver's parts: versions, wishes, facts, the search, and what a big lab costs."""
+"""The resolver's parts: versions, pins, facts, the search, and what a big lab costs."""
 
 import copy
 import time
@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from hvlab.errors import UsageError
 from hvlab.lab.pin_variables import METHODS
-from hvlab.resolver import Plan, Refusal, Wanted, facts, pins, plan, rules, versions
-from hvlab.resolver.built import ONE_CUDA
+from hvlab.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, rules, versions
 from hvlab.resolver.catalogue import FOLDER, CatalogueError, build, load
-from hvlab.resolver.model import Limit, Problem, Relation, Scope
+from hvlab.resolver.lab import request
+from hvlab.resolver.model import ConstraintProblem, Limit, Relation, Scope, prune
+from hvlab.resolver.problem import ONE_CUDA
 from hvlab.resolver.provider import SearchLimitError, search
-from hvlab.resolver.prune import prune
-from hvlab.resolver.wanted import wanted
 
 A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}
 M40 = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945}
@@ -26,7 +25,7 @@ UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "python": "
 
 def lab(*names, **changes):
     hosts = facts.from_file({name: {**UBUNTU, "gpus": [A100], **changes} for name in names})
-    return [Wanted(host) for host in hosts.values()]
+    return [HostRequest(host) for host in hosts.values()]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_neighbours_are_told_as_a_span():
         ("torch=2.4", "2.4.1", True),
     ],
 )
-def test_what_meets_a_wish(text, version, fits):
+def test_what_meets_a_pin(text, version, fits):
     assert pins.meets(pins.parse(text), version) is fits
 
 
@@ -101,13 +100,13 @@ def test_what_meets_a_wish(text, version, fits):
         ("=12", "it can be"),
     ],
 )
-def test_malformed_wishes(text, told):
+def test_malformed_pins(text, told):
     with pytest.raises(UsageError) as raised:
         pins.parse(text)
     assert told in str(raised.value.remedy)
 
 
-def test_wishes_of_the_inventory():
+def test_pins_of_the_inventory():
     variables = {
         "lab_cuda": 12.4,
         "cuda_version": "{{ ansible_facts.hvlab_stacks }}",
@@ -133,6 +132,8 @@ def test_an_older_name_of_a_pin_is_still_read():
     both = {"lab_cuda_method": "wheel", "cuda_method": "repo"}
     with pytest.raises(UsageError, match="lab_cuda_method is wheel and cuda_method is repo"):
         pins.methods_of("n1", both)
+    with pytest.raises(UsageError, match="cuda_method is 'auto'"):
+        pins.methods_of("n1", {"cuda_method": "auto"})
 
 
 @pytest.mark.parametrize(
@@ -248,12 +249,12 @@ def test_a_gpu_without_a_driver_is_known_by_its_device_id(gpu, name, capability)
 def test_an_unknown_device_is_refused_unless_the_inventory_tells_it():
     seen = {**UBUNTU, "hvlab": {"gpus": [{"name": None, "pci_device": "ffff"}]}}
     host = facts.from_ansible("n1", seen)
-    refused = plan([wanted(host, {})])
-    assert isinstance(refused, Refusal)
+    refused = plan([request(host, {})])
+    assert isinstance(refused, Infeasible)
     assert "its GPU 'NVIDIA device 10de:ffff' is not known" in refused.message
     assert "lab_gpus" in refused.message
-    assert isinstance(plan([wanted(host, {"lab_gpus": [A100]})]), Plan)
-    assert isinstance(plan([wanted(host, {}, gpu=False)]), Plan)
+    assert isinstance(plan([request(host, {"lab_gpus": [A100]})]), Resolution)
+    assert isinstance(plan([request(host, {}, gpu=False)]), Resolution)
 
 
 def test_a_remedy_has_one_order_whatever_the_hash_seed():
@@ -287,10 +288,10 @@ def test_a_release_of_the_catalogue_in_numbers_is_refused():
 
 def small():
     """a and b in 1..3, b not below a; b may be 2 at most."""
-    problem = Problem()
+    problem = ConstraintProblem()
     problem.domain(("a", None), [("3", None), ("2", None), ("1", None)])
     problem.domain(("b", None), [("1", None), ("2", None), ("3", None)])
-    assumed = problem.assume("wish", "b", "2", "b=2", [0])
+    assumed = problem.assume("pin", "b", "2", "b=2", [0])
     problem.limits.append(Limit(("b", None), lambda c: int(c.version) <= 2, assumptions=(assumed,)))
     problem.relations.append(
         Relation(("a", None), ("b", None), lambda a, b: int(a.version) <= int(b.version))
@@ -308,28 +309,28 @@ def test_the_search_takes_the_preferred_that_fits():
     assert search(problem, Scope(only={("a", None): 1})) is None
 
 
-def test_wishes_of_one_host_and_of_all():
-    pinned = [Wanted(lab("n1")[0].host, (pins.parse("cuda=12.6"),)), *lab("n2")]
+def test_pins_of_one_host_and_of_all():
+    pinned = [HostRequest(lab("n1")[0].host, (pins.parse("cuda=12.6"),)), *lab("n2")]
     found = plan(pinned, [pins.parse("driver=580")])
-    assert isinstance(found, Plan)
+    assert isinstance(found, Resolution)
     assert {stack["versions"]["cuda"] for stack in found.hosts.values()} == {"12.6"}
     clash = plan(pinned, [pins.parse("cuda=12.4")])
-    assert isinstance(clash, Refusal)
+    assert isinstance(clash, Infeasible)
     assert {item["text"] for item in clash.conflict} == {"cuda=12.4", "cuda=12.6 (n1)"}
 
 
 def test_no_driver_and_none_wanted():
     host = lab("n1")[0].host
-    refused = plan([wanted(host, {"lab_driver_method": "none"})])
-    assert isinstance(refused, Refusal)
+    refused = plan([request(host, {"lab_driver_method": "none"})])
+    assert isinstance(refused, Infeasible)
     assert refused.message.startswith("n1 has no driver, and lab_driver_method is none; with driver 595")
-    declared = plan([wanted(host, {"lab_driver_method": "none", "lab_gpus": [A100]})])
-    assert isinstance(declared, Plan)
+    declared = plan([request(host, {"lab_driver_method": "none", "lab_gpus": [A100]})])
+    assert isinstance(declared, Resolution)
     assert declared.hosts["n1"]["versions"]["driver"] is None
-    assert any("told, not seen" in note for note in declared.hosts["n1"]["notes"])
+    assert any("declared in the inventory" in note for note in declared.hosts["n1"]["notes"])
     kept = lab("n1", driver="535.104.05")[0].host
-    fixed = plan([wanted(kept, {"lab_driver_method": "none"})], [pins.parse("cuda=13.0")])
-    assert isinstance(fixed, Refusal)
+    fixed = plan([request(kept, {"lab_driver_method": "none"})], [pins.parse("cuda=13.0")])
+    assert isinstance(fixed, Infeasible)
     assert "driver 535.104.05 on n1 is too old for CUDA 13.0, which needs 580.65.06 or newer" in fixed.message
     assert fixed.nearest[0].text.startswith("with CUDA 12")
 
@@ -346,8 +347,8 @@ def test_a_toolkit_of_wheels_without_a_driver():
     host = facts.from_file(
         {"n1": {"distribution": "Debian", "distribution_version": "12", "python": "3.11"}}
     )["n1"]
-    found = plan([wanted(host, variables)])
-    assert isinstance(found, Plan), found.message
+    found = plan([request(host, variables)])
+    assert isinstance(found, Resolution), found.message
     stack = found.hosts["n1"]
     assert stack["versions"]["cuda"] == "13.0"
     assert stack["versions"]["driver"].startswith("580.")
@@ -387,7 +388,7 @@ def test_packages_are_called_as_the_system_calls_them():
 )
 def test_boards_with_hidden_switches_ask_for_the_fabric_manager(name, architecture, flag):
     found = plan(lab("n1", gpus=[{"name": name}], architecture=architecture))
-    assert isinstance(found, Plan), found.message
+    assert isinstance(found, Resolution), found.message
     assert found.hosts["n1"]["fabric_manager"] is flag
 
 
@@ -395,13 +396,13 @@ def test_boards_with_hidden_switches_ask_for_the_fabric_manager(name, architectu
 def test_grace_hopper_gets_the_open_modules(architecture, opened):
     hopper = {"name": "NVIDIA GH200 480GB", "compute_capability": "9.0"}
     found = plan(lab("n1", gpus=[hopper], architecture=architecture), [pins.parse("driver=550")])
-    assert isinstance(found, Plan), found.message
+    assert isinstance(found, Resolution), found.message
     assert found.hosts["n1"]["open_modules"] is opened
 
 
 def test_a_host_of_the_group_gpu_has_to_show_one():
-    refused = plan([wanted(lab("n1", gpus=[])[0].host, {}), *lab("n2")])
-    assert isinstance(refused, Refusal)
+    refused = plan([request(lab("n1", gpus=[])[0].host, {}), *lab("n2")])
+    assert isinstance(refused, Infeasible)
     assert refused.message == (
         "n1: it is in the group gpu, and shows no GPU (lab_gpus, or take it out of the group gpu); "
         "without n1 it resolves"
@@ -412,16 +413,16 @@ def test_pythons_without_packages():
     """What an inventory installs is held to the Pythons the roles have; of bare facts it is told."""
     [bare] = lab("n1", distribution="CentOS", distribution_version="7", python="3.6.8", gcc="4.8.5", gpus=[])
     noted = plan([bare])
-    assert isinstance(noted, Plan)
+    assert isinstance(noted, Resolution)
     assert "hvlab has packages for Python 3.8 to 3.13, not for 3.6: site.yml refuses this lab" in noted.notes
-    refused = plan([wanted(bare.host, {}, gpu=False)])
-    assert isinstance(refused, Refusal)
+    refused = plan([request(bare.host, {}, gpu=False)])
+    assert isinstance(refused, Infeasible)
     assert "hvlab has packages for Python 3.8 to 3.13, not for 3.6" in refused.message
 
 
 def test_a_python_that_the_roles_know_comes_before_the_present_one():
     found = plan(lab("n1", distribution="Amazon", distribution_version="2023", python="3.14.0"))
-    assert isinstance(found, Plan)
+    assert isinstance(found, Resolution)
     assert found.hosts["n1"]["versions"]["python"] != "3.14"
 
 
@@ -435,10 +436,12 @@ def test_tensorflow_has_no_cuda_on_arm():
     hopper = {"name": "NVIDIA GH200 480GB", "compute_capability": "9.0"}
     hosts = lab("n1", gpus=[hopper], architecture="aarch64")
     refused = plan(hosts, [pins.parse("tensorflow=2.15"), pins.parse("python=3.10")])
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Infeasible)
     assert "TensorFlow has no wheel with CUDA for aarch64 on n1: it would run on the CPU" in refused.message
     assert {item["text"] for item in refused.conflict} == {"tensorflow=2.15", "aarch64 on n1"}
-    assert isinstance(plan(lab("n1", gpus=[], architecture="aarch64"), [pins.parse("tensorflow=2.15")]), Plan)
+    assert isinstance(
+        plan(lab("n1", gpus=[], architecture="aarch64"), [pins.parse("tensorflow=2.15")]), Resolution
+    )
 
 
 def test_why_hosts_get_different_cudas():
@@ -446,30 +449,30 @@ def test_why_hosts_get_different_cudas():
     rtx5090 = {"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}
     k80 = {"name": "Tesla K80", "compute_capability": "3.7"}
     found = plan([*lab("n1", gpus=[p100]), *lab("n2", gpus=[rtx5090])])
-    assert isinstance(found, Plan)
+    assert isinstance(found, Resolution)
     assert found.hosts["n1"]["versions"]["cuda"] != found.hosts["n2"]["versions"]["cuda"]
     [note] = [note for note in found.notes if "CUDA" in note]
     assert note == (
         "hosts get different CUDA releases, though 12.8, 12.9 would have code for all GPUs here: "
         "each gets the one that a torch wheel with code for its GPUs is built for"
     )
-    old = Wanted(lab("n1", gpus=[k80])[0].host, methods={"driver": "distro"})
+    old = HostRequest(lab("n1", gpus=[k80])[0].host, methods={"driver": "distro"})
     apart = plan([old, *lab("n2", gpus=[rtx5090])], [pins.parse("torch=2.13+cpu")])
-    assert isinstance(apart, Plan), apart.message
+    assert isinstance(apart, Resolution), apart.message
     assert "no one CUDA release has code for all GPUs here: hosts get different ones" in apart.notes
 
 
 def test_ranks_of_different_nccl_releases_do_not_talk():
     first, second = lab("n1", "n2")
     hosts = [
-        Wanted(first.host, (pins.parse("nccl=2.21.5"),)),
-        Wanted(second.host, (pins.parse("nccl=2.23.4"),)),
+        HostRequest(first.host, (pins.parse("nccl=2.21.5"),)),
+        HostRequest(second.host, (pins.parse("nccl=2.23.4"),)),
     ]
     found = plan(hosts)
-    assert isinstance(found, Plan)
+    assert isinstance(found, Resolution)
     assert any("NCCL refuses to run between them" in note for note in found.notes)
     refused = plan(hosts, [pins.parse("backend=nccl")])
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Infeasible)
     assert {item["text"] for item in refused.conflict} == {
         "backend=nccl",
         "nccl=2.21.5 (n1)",
@@ -482,7 +485,7 @@ def test_a_thousand_hosts_cost_as_one():
     hosts = lab(*(f"n{i}" for i in range(1000)))
     started = time.perf_counter()
     found = plan(hosts)
-    assert isinstance(found, Plan)
+    assert isinstance(found, Resolution)
     assert len(found.hosts) == 1000
     old = lab("old", gpus=[M40])
     refused = plan([*hosts, *old], [pins.parse("cuda=13.0")])
@@ -501,7 +504,7 @@ def test_many_kinds_of_hosts():
     started = time.perf_counter()
     found = plan(hosts)
     assert time.perf_counter() - started < 15
-    assert isinstance(found, Plan)
+    assert isinstance(found, Resolution)
     assert len({stack["versions"]["cuda"] for stack in found.hosts.values()}) == 1
     kept = [found.hosts[f"n{i}"]["versions"]["driver"] for i in (2, 4, 6)]
     assert kept == ["535.104.05", "570.86.10", "580.65.06"]
@@ -521,7 +524,7 @@ def test_a_search_that_ends_at_its_limit_refuses_nothing(impatient):
 
 def test_a_proven_conflict_stays_a_refusal_without_claims_of_what_would_work(impatient):
     refused = plan(lab("n1", gpus=[M40]), [pins.parse("cuda=13.0")])
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Infeasible)
     assert "CUDA 13.0 has no code for sm_52" in refused.message
     assert "ended at its limit" in refused.remedy
 
@@ -534,5 +537,5 @@ def test_a_preference_that_the_search_cannot_decide(monkeypatch):
 
     monkeypatch.setattr("hvlab.resolver.solve.search", give_up)
     found = plan([*lab("n1"), *lab("n2", gpus=[M40])])
-    assert isinstance(found, Plan)
+    assert isinstance(found, Resolution)
     assert any("the search ended at its limit before it knew of one for all" in note for note in found.notes)

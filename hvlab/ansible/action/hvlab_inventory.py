@@ -9,13 +9,13 @@ from ansible import constants
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_inventory import DOCUMENTATION
+from hvlab.errors import Problem, report
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_older import WIRING, copied_wiring, older_pins
-from hvlab.lab.inventory_rules import Problem, not_evaluated, problems
+from hvlab.lab.inventory_rules import not_evaluated, problems
 from hvlab.lab.inventory_values import evaluated
 from hvlab.paths import project_dir
 from hvlab.provision.arguments import arguments
-from hvlab.provision.preflight import report
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

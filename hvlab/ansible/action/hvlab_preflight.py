@@ -9,8 +9,9 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
+from hvlab.errors import report
 from hvlab.provision.arguments import arguments
-from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing, report
+from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

@@ -11,9 +11,9 @@ from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
 from hvlab.errors import HvlabError
 from hvlab.lab.inventory_values import evaluated
 from hvlab.provision.arguments import arguments
-from hvlab.resolver import Refusal, Wanted, plan, render
+from hvlab.resolver import HostRequest, Infeasible, plan, render
 from hvlab.resolver.facts import from_ansible
-from hvlab.resolver.wanted import wanted
+from hvlab.resolver.lab import request
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -28,18 +28,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         arguments(self, DOCUMENTATION)
         variables = task_vars or {}
         try:
-            found = plan(lab(variables, self._loader))
+            answer = plan(lab(variables, self._loader))
         except HvlabError as error:
             remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
             return result | {"failed": True, "msg": f"{error}{remedy}"}
-        if isinstance(found, Refusal):
-            return result | {"failed": True, "msg": render.refusal(found), "refusal": found.as_json()}
+        if isinstance(answer, Infeasible):
+            return result | {"failed": True, "msg": render.infeasible(answer), "refusal": answer.as_json()}
         others = left_out(variables)
-        told = f"{', '.join(others)} left out: the versions are chosen for the others and may differ there"
+        warning = f"{', '.join(others)} left out: the versions are chosen for the others and may differ there"
         return result | {
-            "ansible_facts": {"hvlab_stacks": found.hosts},
-            "notes": found.notes,
-            "warnings": [told] if others else [],
+            "ansible_facts": {"hvlab_stacks": answer.hosts},
+            "notes": answer.notes,
+            "warnings": [warning] if others else [],
         }
 
 
@@ -49,12 +49,12 @@ def left_out(variables: Mapping[str, Any]) -> list[str]:
     return [name for name in variables["groups"]["all"] if name not in chosen]
 
 
-def lab(variables: Mapping[str, Any], loader: Any) -> list[Wanted]:
+def lab(variables: Mapping[str, Any], loader: Any) -> list[HostRequest]:
     """Return the hosts of the play with what the inventory asks for on them."""
     hostvars = variables["hostvars"]
     gpus = set(variables["groups"].get("gpu", ()))
     return [
-        wanted(
+        request(
             from_ansible(name, hostvars[name].get("ansible_facts", {})),
             evaluated(hostvars.raw_get(name), loader)[0],
             gpu=name in gpus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hvlab.lab.inventory_rules import Problem
+from hvlab.errors import Problem
 from hvlab.provision.driver.host import Host, Wish, installed_version
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab.lab.inventory_rules import Problem
+from hvlab.errors import Problem
 from hvlab.provision.driver.host import PACKAGED, Host, Wish, installed_version, upstream
 from hvlab.provision.driver.obstacles import obstacles, unavailable, without_dkms
 from hvlab.provision.driver.packages import (

@@ -1,0 +1,36 @@
+"""A fact stands in one table: what repeats it has to agree, and what need not repeat it does not."""
+
+from __future__ import annotations
+
+import re
+
+from hvlab.lab.pin_variables import AUTO, METHODS, OLDER_METHOD_PINS, OLDER_VERSION_PINS
+from hvlab.resolver.catalogue import load
+from tests.contract import tree
+
+
+def test_methods_of_installation_are_those_of_the_roles() -> None:
+    """A role installs by one method: auto is one of the others by then."""
+    options = {name: option for role in tree.ROLES for name, option in tree.options(role).items()}
+    roles = {name: options[variable]["choices"] for name, variable in OLDER_METHOD_PINS.items()}
+    assert roles == {name: [one for one in methods if one != AUTO] for name, methods in METHODS.items()}
+
+
+def test_every_older_name_of_a_version_is_one_of_a_role() -> None:
+    options = {name for role in tree.ROLES for name in tree.options(role)}
+    assert set(OLDER_VERSION_PINS.values()) <= options
+
+
+def test_operating_systems_are_listed_in_the_catalogue_only() -> None:
+    names = {name for system in load().systems for name in system.distributions}
+    listing = re.compile(rf"\b({'|'.join(names)})\b:? \[?\"?\d")
+    repeats: list[str] = []
+    for folder in ("defaults", "meta", "tasks"):
+        for path in sorted((tree.ROOT / "roles").glob(f"*/{folder}/*.yml")):
+            text = path.read_text("utf-8")
+            lines = [line for line in text.splitlines() if listing.search(line) and "such as" not in line]
+            if folder == "meta" and "platforms:" in text:
+                lines.append("platforms:")
+            if lines:
+                repeats.append(f"{path.relative_to(tree.ROOT)}: {lines}")
+    assert not repeats
