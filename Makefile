@@ -104,7 +104,7 @@ unit: install  ## tests of single modules, without any host
 
 contract: install  ## tests that hold the tree to its rules
 	$(call say,contract tests)
-	@pytest tests/contract
+	@pytest tests/contract --numprocesses=2
 
 browser: install  ## the report in headless Chromium, which apt-get installs where it is missing
 	$(call say,tests in a browser)

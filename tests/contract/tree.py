@@ -10,7 +10,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOT_OURS = {
-    ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ansible", ".hypothesis", "results",
+    ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ansible", ".hypothesis",
     "build", "dist", "__pycache__",
 }  # fmt: skip
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -23,7 +23,7 @@ def files() -> Iterator[Path]:
     todo = [ROOT]
     while todo:
         for path in sorted(todo.pop().iterdir()):
-            if path.name in NOT_OURS or path.name.endswith(".egg-info"):
+            if path.name in NOT_OURS or path.name.endswith(".egg-info") or path == ROOT / "results":
                 continue
             if path.is_dir():
                 todo.append(path)

@@ -35,15 +35,22 @@ def away(tmp_path_factory):
         target = folder / "clone" / path.relative_to(tree.ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "ANSIBLE_"))
+    }
     pip = [sys.executable, "-m", "pip", "--quiet", "--no-input"]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*pip, "wheel", *offline, "--wheel-dir", folder, folder / "clone"], check=True)
+    subprocess.run(
+        [*pip, "wheel", *offline, "--wheel-dir", folder, folder / "clone"], check=True, env=environment
+    )
     shutil.rmtree(folder / "clone")
     # A new environment; what hvlab needs is lent by this one, and comes after what is installed here.
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv/bin/python"
     [wheel] = folder.glob("*.whl")
-    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--no-index", wheel], check=True)
+    subprocess.run(
+        [*pip, "--python", python, "install", "--no-deps", "--no-index", wheel], check=True, env=environment
+    )
     [packages] = folder.glob("venv/lib/python3*/site-packages")
     (packages / "lent.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
     for module in ("playbook", "inventory"):
@@ -51,9 +58,6 @@ def away(tmp_path_factory):
         script.write_text(PROGRAM.format(python=python, module=module))
         script.chmod(0o755)
     shutil.copytree(tree.ROOT / "inventory/lab", folder / "empty/mylab")
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "ANSIBLE_"))
-    }
 
     def run(*words, expect=0, **extra):
         argv = [folder / "venv/bin" / words[0], *words[1:]]
