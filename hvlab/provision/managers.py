@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from hvlab.provision.packages import (
-    Package,
+    PackageSpec,
     Transaction,
     apt_transaction,
     apt_versions,
@@ -46,7 +46,7 @@ class Apt:
     def __init__(self) -> None:
         self.unlocked = False
 
-    def _argv(self, install: Sequence[Package], remove: Sequence[str], *options: str) -> list[str]:
+    def _argv(self, install: Sequence[PackageSpec], remove: Sequence[str], *options: str) -> list[str]:
         if self.unlocked:
             options += ("--allow-change-held-packages", "-o", "APT::Ignore-Hold=true")
         words = [f"{one.name}={one.version}" if one.version else one.name for one in install]
@@ -54,7 +54,7 @@ class Apt:
         gone = [f"{name}-" for name in remove] if install else [*remove]
         return ["apt-get", *options, *self._options, verb, "--", *words, *gone]
 
-    def simulate(self, install: Sequence[Package], remove: Sequence[str]) -> list[list[str]]:
+    def simulate(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
         """Return the one simulated call."""
         return [self._argv(install, remove, "--simulate")]
 
@@ -62,7 +62,7 @@ class Apt:
         """Return what would happen."""
         return None if rc else apt_transaction(text)
 
-    def perform(self, install: Sequence[Package], remove: Sequence[str]) -> list[list[str]]:
+    def perform(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
         """Fetch everything, then install and remove in one call."""
         fetch = [self._argv(install, remove, "--download-only")] if install and remove else []
         return [*fetch, self._argv(install, remove)]
@@ -85,9 +85,9 @@ class Apt:
 
 
 class Rpm:
-    """dnf or yum: what is wanted is fetched and checked, then the old goes, then the new comes.
+    """dnf or yum: new packages are fetched and checked, then old ones are removed, then new ones installed.
 
-    yum cannot look past a conflict with what has to go: there it is only seen that the wanted versions exist.
+    yum cannot simulate past a conflict with what is removed: it only shows that the requested versions exist.
     """
 
     environment: tuple[str, ...] = ("LC_ALL=C",)
@@ -107,13 +107,13 @@ class Rpm:
         return [self.program, "--setopt=clean_requirements_on_remove=0", *options, verb, *words]
 
     @staticmethod
-    def _words(install: Sequence[Package]) -> list[str]:
+    def _words(install: Sequence[PackageSpec]) -> list[str]:
         return [f"{one.name}-{one.version}" if one.version else one.name for one in install]
 
     def _erasing(self, remove: Sequence[str]) -> list[str]:
         return ["--allowerasing"] if remove else []
 
-    def simulate(self, install: Sequence[Package], remove: Sequence[str]) -> list[list[str]]:
+    def simulate(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
         """Return a call for what comes and one for what goes."""
         comes = [self._argv("install", self._words(install), "--assumeno", *self._erasing(remove))]
         goes = [self._argv("remove", remove, "--assumeno")]
@@ -121,14 +121,14 @@ class Rpm:
         return (comes if simulable else []) + (goes if remove else [])
 
     def judge(self, rc: int, text: str) -> Transaction | None:
-        """Return what would happen: a call that asked, and was told no, had nothing to complain about."""
+        """Return what would happen: a call that only stopped at the prompt had no error."""
         if re.search(r"No match for argument|No package \S+ available|Unable to find a match", text):
             return None
         if rc and not re.search(r"Operation aborted|Exiting on user", text):
             return None
         return rpm_transaction(text)
 
-    def perform(self, install: Sequence[Package], remove: Sequence[str]) -> list[list[str]]:
+    def perform(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
         """Return the calls; the download checks the packages' signatures, too."""
         words, options = self._words(install), ["-y", *(self._erasing(remove) if self.swaps else [])]
         if not remove:

@@ -1,4 +1,4 @@
-"""What a host's packages lack, and what its package manager says it would do about it. Pure."""
+"""Which packages to change on a host, and what its package manager says that would do. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hvlab.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Package:
-    """A package, and the version it shall have: exact, ending in ``*``, or None for any."""
+class PackageSpec:
+    """A package and its requested version: exact, ending in ``*``, or None for any."""
 
     name: str
     version: str | None = None
@@ -22,15 +22,15 @@ class Package:
         return f"{self.name} {self.version}" if self.version else self.name
 
     def is_met(self, installed: Mapping[str, str]) -> bool:
-        """Return whether it is there; an rpm's version may be given without its release or with an epoch."""
+        """Return whether it is installed; an rpm's version may lack its release, or have an epoch."""
         present = installed.get(self.name)
         if present is None or self.version is None:
             return present is not None
         versions = [present, present.rpartition("-")[0]] if "-" not in self.version else [present]
-        asked = {self.version, self.version.partition(":")[2] or self.version}
+        accepted = {self.version, self.version.partition(":")[2] or self.version}
         if self.version.endswith("*"):
-            return any(present.startswith(text.removesuffix("*")) for text in asked)
-        return bool(asked & set(versions))
+            return any(present.startswith(text.removesuffix("*")) for text in accepted)
+        return bool(accepted & set(versions))
 
     def is_among(self, versions: Iterable[str]) -> bool:
         """Return whether a repository has it: repositories name the epoch, rpm's facts do not."""
@@ -42,10 +42,10 @@ class Package:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """What is to be done on a host."""
+class PackageChanges:
+    """The package changes to make on a host."""
 
-    install: Sequence[Package] = ()
+    install: Sequence[PackageSpec] = ()
     remove: Sequence[str] = ()
     hold: Sequence[str] = ()
     modules: Sequence[str] = ()
@@ -90,29 +90,33 @@ class Transaction:
         return Transaction(self.changed | other.changed, self.removed | other.removed)
 
 
-def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[Package]:
+def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[PackageSpec]:
     """Return the packages of a task; raises UsageError for what is neither name nor name and version."""
     packages = []
     for item in items:
         if isinstance(item, str):
-            packages.append(Package(item))
+            packages.append(PackageSpec(item))
             continue
         name, version = item.get("name"), item.get("version")
         if not name or set(item) - {"name", "version"}:
-            raise UsageError(f"{dict(item)} is no package: write a name, or {{name: ..., version: ...}}")
+            raise UsageError(f"{dict(item)} is not a package: write a name, or {{name: ..., version: ...}}")
         if version is not None and not isinstance(version, str):
             raise UsageError(
                 f"version {version} of {name} is a number: write it in quotes, as YAML drops zeros"
             )
-        packages.append(Package(name, version or None))
+        packages.append(PackageSpec(name, version or None))
     return packages
 
 
 def matching(patterns: Iterable[str], installed: Iterable[str], *, but: Iterable[str]) -> list[str]:
     """Return the installed packages whose name matches one of the patterns, without those in ``but``."""
-    globs, kept = list(patterns), set(but)
+    globs, excluded = list(patterns), set(but)
     return sorted(
-        {name for name in installed if name not in kept and any(fnmatchcase(name, glob) for glob in globs)}
+        {
+            name
+            for name in installed
+            if name not in excluded and any(fnmatchcase(name, glob) for glob in globs)
+        }
     )
 
 
@@ -160,22 +164,24 @@ def rpm_versions(listing: str, name: str) -> list[str]:
     Long lines are wrapped by yum, so words are read and not lines.
     """
     words = re.findall(r"(\S+)\.(?:\w+)\s+(\d\S*)\s+([@\w]\S*)", listing)
-    return list(dict.fromkeys(version for found, version, repo in words if found == name and repo[0] != "@"))
+    return list(
+        dict.fromkeys(version for package, version, repo in words if package == name and repo[0] != "@")
+    )
 
 
 _REMEDIES = (
     (
         r"NO_PUBKEY|cannot be authenticated|unauthenticated|GPG|is not signed|Public key|BADSIG|signature",
-        "its key is not known there, or is not the one that signed: install the key the repository names now",
+        "its signing key is unknown there or has changed: install the repository's current key",
     ),
     (
         r"valid baseurl|metadata for repo|repomd|Failed to fetch|Could not resolve|Could not connect|"
         r"Cannot retrieve|All mirrors|Release file|404 +Not Found|No more mirrors|enabled repositories",
-        "a repository does not answer or has changed: see its address, the network and the proxy there",
+        "a repository does not answer or has changed: check its address, the network and the proxy there",
     ),
     (
         r"Version '|Unable to locate|no installation candidate|No match for|find a match|No package ",
-        "ask for a version that is there, or add the repository that has it",
+        "request an available version, or add the repository that has it",
     ),
     (
         r"lock|another app|already running",
@@ -184,7 +190,7 @@ _REMEDIES = (
     (r"No space left|enough free space|At least .* more space", "free some space there"),
     (
         r"unmet|Problem|conflict|requires|Depends|protected|broken",
-        "take versions that fit together; what has to go for them belongs in `replaces`",
+        "choose versions that fit together; list the packages they replace in `replaces`",
     ),
 )
 
@@ -193,7 +199,7 @@ def remedy(text: str) -> str:
     """Return what to do about a package manager's error."""
     return next(
         (advice for pattern, advice in _REMEDIES if re.search(pattern, text)),
-        "run the package manager there yourself: it says more",
+        "run the package manager there yourself for details",
     )
 
 
@@ -205,6 +211,6 @@ def complaint(text: str) -> str:
         r"E: |W: (Failed to fetch|GPG)|Error|\s*Problem|  - |No match|No package|GPG|Public key|"
         r"Package .* is not signed|.* Depends: "
     )
-    telling = [line for line in lines if re.match(marks, line) and "Operation aborted" not in line]
-    kept = telling or [line for line in lines if not re.match(noise, line)]
-    return "\n".join(f"  {line.strip()}" for line in kept[:12])
+    errors = [line for line in lines if re.match(marks, line) and "Operation aborted" not in line]
+    shown = errors or [line for line in lines if not re.match(noise, line)]
+    return "\n".join(f"  {line.strip()}" for line in shown[:12])

@@ -19,8 +19,8 @@ TMP = "/tmp"  # noqa: S108
 
 
 @dataclass(frozen=True)
-class Node:
-    """One host as it was found; `facts` are Ansible's facts without prefix."""
+class PreflightHost:
+    """One host as preflight sees it; `facts` are Ansible's facts without prefix."""
 
     name: str
     facts: Mapping[str, Any]
@@ -32,34 +32,34 @@ class Node:
     alone: bool = False
 
     @property
-    def seen(self) -> Mapping[str, Any]:
-        """Return the facts of our own."""
-        found: Mapping[str, Any] = self.facts.get("hvlab", {})
-        return found
+    def own(self) -> Mapping[str, Any]:
+        """Return hvlab's own facts."""
+        own: Mapping[str, Any] = self.facts.get("hvlab", {})
+        return own
 
     @property
     def recorded(self) -> Mapping[str, Any]:
-        """Return what the role common wrote down on this host in an earlier run."""
+        """Return what the role common recorded on this host in an earlier run."""
         local = self.facts.get("ansible_local", {}).get("hvlab_common", {})
         return local if isinstance(local, Mapping) else {}
 
     def on_network(self, interface: str) -> list[str]:
         """Return the addresses an interface has in the lab's network."""
-        found = (self.seen.get("interfaces") or {}).get(interface, {})
+        link = (self.own.get("interfaces") or {}).get(interface, {})
         network = ipaddress.ip_network(self.network)
-        addresses = [cidr.split("/")[0] for cidr in found.get("cidrs", [])]
+        addresses = [cidr.split("/")[0] for cidr in link.get("cidrs", [])]
         return [address for address in addresses if ipaddress.ip_address(address) in network]
 
     @property
     def lab_address(self) -> str | None:
         """Return the address ranks use: the inventory's where that is in the lab's network."""
-        carried = self.on_network(self.interface)
-        return self.address if self.address in carried or not carried else carried[0]
+        addresses = self.on_network(self.interface)
+        return self.address if self.address in addresses or not addresses else addresses[0]
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What is asked of hosts; disk space in MiB, times in seconds.
+class HostLimits:
+    """What hosts must fulfil; disk space in MiB, times in seconds.
 
     ``supported``: distribution -> versions; without any, the systems of the catalogue.
     """
@@ -73,64 +73,64 @@ class Limits:
     names_managed: bool = True
 
 
-def check_system(nodes: list[Node], limits: Limits) -> Iterator[Problem]:
+def check_system(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Problem]:
     """Yield hosts whose operating system or Python is not supported."""
-    for node in nodes:
-        name, version = node.facts.get("distribution", "?"), node.facts.get("distribution_version", "?")
-        major = node.facts.get("distribution_major_version", "?")
+    for host in hosts:
+        name, version = host.facts.get("distribution", "?"), host.facts.get("distribution_version", "?")
+        major = host.facts.get("distribution_major_version", "?")
         if limits.supported:
             supported = bool({version, major} & set(limits.supported.get(name, [])))
             known = "; ".join(f"{name} {', '.join(versions)}" for name, versions in limits.supported.items())
         else:
-            supported = system_of(HostFacts(node.name, name, str(version)), catalogue.load()) is not None
+            supported = system_of(HostFacts(host.name, name, str(version)), catalogue.load()) is not None
             known = supported_systems(catalogue.load())
         if not supported:
-            yield Problem(node.name, f"{name} {version}: unsupported OS", f"supported are: {known}")
-        python = str(node.facts.get("python_version", "0"))
+            yield Problem(host.name, f"{name} {version}: unsupported OS", f"use one of: {known}")
+        python = str(host.facts.get("python_version", "0"))
         if _numbers(python) < _numbers(limits.python_min):
             remedy = f"install {limits.python_min} or later and set ansible_python_interpreter for the host"
-            yield Problem(node.name, f"its Python is {python}", remedy)
+            yield Problem(host.name, f"its Python is {python}", remedy)
 
 
-def check_names(nodes: list[Node]) -> Iterator[Problem]:
+def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
     """Yield machines whose own name is not valid, or another machine's."""
-    bearers: dict[str, list[str]] = {}
-    for node in nodes:
-        bearers.setdefault(str(node.facts.get("hostname", "")).lower(), []).append(node.name)
-    for node in nodes:
-        name, short = str(node.facts.get("nodename", "")), str(node.facts.get("hostname", "")).lower()
-        others = [other for other in bearers[short] if other != node.name]
-        remedy = (
-            f"give it one of letters, digits and hyphens of its own: hostnamectl set-hostname {node.name}"
-        )
+    names: dict[str, list[str]] = {}
+    for host in hosts:
+        names.setdefault(str(host.facts.get("hostname", "")).lower(), []).append(host.name)
+    for host in hosts:
+        name, short = str(host.facts.get("nodename", "")), str(host.facts.get("hostname", "")).lower()
+        others = [other for other in names[short] if other != host.name]
+        remedy = f"give it a unique name of letters, digits and hyphens: hostnamectl set-hostname {host.name}"
         if not valid_name(name) or short == "localhost":
-            yield Problem(node.name, f"its own host name is {name!r}", remedy)
-        elif others and short != node.name.split(".")[0].lower():
-            yield Problem(node.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
+            yield Problem(host.name, f"its own host name is {name!r}", remedy)
+        elif others and short != host.name.split(".")[0].lower():
+            yield Problem(host.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
 
 
-def check_resolution(nodes: list[Node], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """Yield names that resolve to something else than the lab address; unknown names will be written."""
-    for node in nodes:
-        if node.alone:
+def check_resolution(
+    hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Problem]:
+    """Yield names that resolve to an address other than the lab's; unknown names are written later."""
+    for host in hosts:
+        if host.alone:
             continue
-        for peer, addresses in (node.seen.get("resolves") or {}).items():
-            wanted = hosts.get(peer, hosts.get(node.name, {})).get("address")
+        for peer, addresses in (host.own.get("resolves") or {}).items():
+            expected = inventory.get(peer, inventory.get(host.name, {})).get("address")
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
-            if addresses and wanted and (local or wanted not in addresses):
-                seen = f"{peer} resolves to {', '.join(addresses)}, not to {wanted}"
+            if addresses and expected and (local or expected not in addresses):
+                seen = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
                 remedy = "remove that line from /etc/hosts there, or correct its name server"
-                yield Problem(node.name, seen, remedy)
+                yield Problem(host.name, seen, remedy)
 
 
-def check_clocks(nodes: list[Node], offset_max: float, *, received: float) -> Iterator[Problem]:
+def check_clocks(hosts: list[PreflightHost], offset_max: float, *, received: float) -> Iterator[Problem]:
     """Yield clocks that are off by more than `offset_max` seconds for certain.
 
-    A node's reading was taken at an unknown moment between the controller's `sent` and `received`.
+    A host's reading was taken at an unknown moment between the controller's `sent` and `received`.
     """
-    timed = [n for n in nodes if n.seen.get("sent") is not None]
-    least = {n.name: n.seen["now"] - received for n in timed}
-    most = {n.name: n.seen["now"] - n.seen["sent"] for n in timed}
+    timed = [n for n in hosts if n.own.get("sent") is not None]
+    least = {n.name: n.own["now"] - received for n in timed}
+    most = {n.name: n.own["now"] - n.own["sent"] for n in timed}
     remedy = "set the clock and keep it so: timedatectl set-ntp true"
     off = False
     for name, ahead in least.items():
@@ -146,72 +146,73 @@ def check_clocks(nodes: list[Node], offset_max: float, *, received: float) -> It
             yield Problem(f"{first}, {last}", seen, remedy)
 
 
-def check_tmp(nodes: list[Node]) -> Iterator[Problem]:
+def check_tmp(hosts: list[PreflightHost]) -> Iterator[Problem]:
     """Yield hosts on which ranks cannot write to /tmp or run from it."""
-    for node in nodes:
-        tmp = node.seen.get("tmp") or {"writable": False}
+    for host in hosts:
+        tmp = host.own.get("tmp") or {"writable": False}
         if not tmp["writable"]:
-            yield Problem(node.name, f"{TMP} cannot be written", "see df /tmp and findmnt /tmp on it")
+            yield Problem(host.name, f"{TMP} cannot be written", "check df /tmp and findmnt /tmp on it")
             continue
         if tmp["noexec"]:
             yield Problem(
-                node.name, f"{TMP} is mounted noexec", "mount -o remount,exec /tmp, and mend /etc/fstab"
+                host.name, f"{TMP} is mounted noexec", "mount -o remount,exec /tmp, and correct /etc/fstab"
             )
         if int(tmp["mode"], 8) & 0o1777 != 0o1777:  # noqa: PLR2004
-            yield Problem(node.name, f"{TMP} has mode {tmp['mode']}", "chmod 1777 /tmp")
+            yield Problem(host.name, f"{TMP} has mode {tmp['mode']}", "chmod 1777 /tmp")
 
 
-def check_disk(nodes: list[Node], limits: Limits) -> Iterator[Problem]:
-    """Yield file systems with too little room; a host that has the software needs less."""
-    for node in nodes:
-        measured = {
-            path: free for path, free in node.seen.get("disk_free_mb", {}).items() if free is not None
-        }
-        for path, wanted in limits.disk_free_mb.items():
-            need = min(wanted, limits.disk_spare_mb) if node.seen.get("packs") else wanted
+def check_disk(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Problem]:
+    """Yield file systems with too little space; a host that has the software already needs less."""
+    for host in hosts:
+        measured = {path: free for path, free in host.own.get("disk_free_mb", {}).items() if free is not None}
+        for path, minimum in limits.disk_free_mb.items():
+            need = min(minimum, limits.disk_spare_mb) if host.own.get("packs") else minimum
             here = PurePosixPath(path)
             nearest = next((str(p) for p in (here, *here.parents) if str(p) in measured), None)
             if nearest is not None and measured[nearest] < need:
                 seen = f"{path} has {measured[nearest]} MiB free, {need} are needed"
-                yield Problem(node.name, seen, "free some, or change preflight_disk_free_mb")
+                yield Problem(host.name, seen, "free disk space, or change preflight_disk_free_mb")
 
 
-def check_interface(nodes: list[Node]) -> Iterator[Problem]:
+def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
     """Yield hosts without the lab's interface, or where it does not carry the lab's network."""
-    shared = [{name for name in n.seen.get("interfaces") or {} if n.on_network(name)} for n in nodes]
+    shared = [{name for name in n.own.get("interfaces") or {} if n.on_network(name)} for n in hosts]
     common = sorted(set.intersection(*shared)) if shared else []
     choice = f"set lab_interface to {' or '.join(common)}, which all hosts have" if common else ""
-    for node in nodes:
-        network, wanted = node.network, node.interface
-        links = node.seen.get("interfaces")
-        if node.alone and ipaddress.ip_network(network).is_loopback:
+    for host in hosts:
+        network, interface = host.network, host.interface
+        links = host.own.get("interfaces")
+        if host.alone and ipaddress.ip_network(network).is_loopback:
             continue
         if links is None:
-            yield Problem(node.name, "its interfaces cannot be read", "install iproute2 on it")
-        elif wanted not in links:
+            yield Problem(host.name, "its interfaces cannot be read", "install iproute2 on it")
+        elif interface not in links:
             has = ", ".join(f"{name} ({', '.join(v['cidrs']) or 'no address'})" for name, v in links.items())
             remedy = choice or f"set lab_interface to the one that carries {network}, the same on every host"
-            yield Problem(node.name, f"it has no interface {wanted}, it has {has or 'none'}", remedy)
-        elif not links[wanted]["up"]:
-            yield Problem(node.name, f"{wanted} is down", f"ip link set {wanted} up, and see its cable")
-        elif not node.on_network(wanted):
-            remedy = choice or f"give {wanted} an address there, or change lab_network"
-            yield Problem(node.name, f"{wanted} has no address in lab_network {network}", remedy)
-        elif _inside(node.address, network) and node.address not in node.on_network(wanted):
-            seen = f"{wanted} carries {', '.join(node.on_network(wanted))}, the inventory says {node.address}"
-            yield Problem(node.name, seen, "correct ansible_host")
+            yield Problem(host.name, f"it has no interface {interface}, it has {has or 'none'}", remedy)
+        elif not links[interface]["up"]:
+            yield Problem(
+                host.name, f"{interface} is down", f"ip link set {interface} up, and check its cable"
+            )
+        elif not host.on_network(interface):
+            remedy = choice or f"give {interface} an address there, or change lab_network"
+            yield Problem(host.name, f"{interface} has no address in lab_network {network}", remedy)
+        elif _inside(host.address, network) and host.address not in host.on_network(interface):
+            carried = ", ".join(host.on_network(interface))
+            seen = f"{interface} carries {carried}, the inventory says {host.address}"
+            yield Problem(host.name, seen, "correct ansible_host")
 
 
-def check_host_key(nodes: list[Node]) -> Iterator[Problem]:
+def check_host_key(hosts: list[PreflightHost]) -> Iterator[Problem]:
     """Yield hosts without the key that the lab's trust rests on."""
-    for node in nodes:
-        if not node.alone and not node.seen.get("ssh_host_key"):
-            yield Problem(node.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
+    for host in hosts:
+        if not host.alone and not host.own.get("ssh_host_key"):
+            yield Problem(host.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
 
 
-def check_gcc(nodes: list[Node]) -> Iterator[Problem]:
+def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:
     """Yield hosts whose compiler differs in its major version from that of the most hosts."""
-    majors = {node.name: node.seen["gcc"].split(".")[0] for node in nodes if node.seen.get("gcc")}
+    majors = {host.name: host.own["gcc"].split(".")[0] for host in hosts if host.own.get("gcc")}
     if len(set(majors.values())) > 1:
         usual = Counter(majors.values()).most_common(1)[0][0]
         for name, major in majors.items():
@@ -221,55 +222,57 @@ def check_gcc(nodes: list[Node]) -> Iterator[Problem]:
 
 
 def check(
-    nodes: list[Node], hosts: Mapping[str, Mapping[str, Any]], limits: Limits
+    hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]], limits: HostLimits
 ) -> tuple[list[Problem], list[Problem]]:
     """Return what stops a run, and what only deserves a warning."""
-    new = [node for node in nodes if limits.names_managed and not node.recorded]
+    new = [host for host in hosts if limits.names_managed and not host.recorded]
     errors = [
-        *check_system(nodes, limits),
-        *check_names(nodes),
-        *check_resolution([node for node in nodes if node not in new], hosts),
-        *check_clocks(nodes, limits.clock_offset_max, received=time.time()),
-        *check_tmp(nodes),
-        *check_disk(nodes, limits),
-        *check_interface(nodes),
-        *check_host_key(nodes),
+        *check_system(hosts, limits),
+        *check_names(hosts),
+        *check_resolution([host for host in hosts if host not in new], inventory),
+        *check_clocks(hosts, limits.clock_offset_max, received=time.time()),
+        *check_tmp(hosts),
+        *check_disk(hosts, limits),
+        *check_interface(hosts),
+        *check_host_key(hosts),
     ]
-    mended = "nothing: the role common writes the lab's names in this run"
-    warnings = [replace(problem, remedy=mended) for problem in check_resolution(new, hosts)]
-    skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(nodes))
+    written = "nothing: the role common writes the lab's names in this run"
+    warnings = [replace(problem, remedy=written) for problem in check_resolution(new, inventory)]
+    skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(hosts))
     return (errors + skew, warnings) if limits.gcc_skew == "error" else (errors, warnings + skew)
 
 
 def missing(names: list[str], present: list[str]) -> list[Problem]:
     """Return a problem that names the hosts that did not get as far as their facts."""
-    lost = [name for name in names if name not in present]
-    if not lost:
+    absent = [name for name in names if name not in present]
+    if not absent:
         return []
     seen = "could not be reached, or the facts could not be read (the lines above say why)"
-    without = ":".join(["all", *(f"!{name}" for name in lost)])
+    without = ":".join(["all", *(f"!{name}" for name in absent)])
     return [
-        Problem(", ".join(lost), seen, f"see that ssh gets in there, or go on without: --limit '{without}'")
+        Problem(
+            ", ".join(absent), seen, f"correct the ssh access to it, or go on without: --limit '{without}'"
+        )
     ]
 
 
-def lab_hosts(nodes: list[Node], addresses: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:
+def lab_hosts(hosts: list[PreflightHost], addresses: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:
     """Return name -> address, alias and port of all hosts of the inventory, also of those left out here.
 
-    `addresses` gives what the inventory says of each; what an earlier run recorded helps out.
+    `addresses` gives what the inventory says of each; what an earlier run recorded fills the gaps.
     """
     recorded: dict[str, Any] = {}
-    for node in nodes:
-        recorded |= node.recorded.get("hosts", {})
-    hosts = {}
+    for host in hosts:
+        recorded |= host.recorded.get("hosts", {})
+    entries = {}
     for name, address in addresses.items():
-        plain: dict[str, Any] = {"address": address, "aliases": [], "port": 22}
-        hosts[name] = {**plain, **recorded.get(name, {})}
-    for node in nodes:
-        other = {node.facts.get("nodename"), node.facts.get("hostname"), node.address}
-        aliases = sorted(str(alias) for alias in other - {node.name, node.lab_address, None})
-        hosts[node.name] = {"address": node.lab_address, "aliases": aliases, "port": node.port}
-    return {name: host for name, host in hosts.items() if host["address"]}
+        unrecorded: dict[str, Any] = {"address": address, "aliases": [], "port": 22}
+        entries[name] = {**unrecorded, **recorded.get(name, {})}
+    for host in hosts:
+        names = {host.facts.get("nodename"), host.facts.get("hostname"), host.address}
+        aliases = sorted(str(alias) for alias in names - {host.name, host.lab_address, None})
+        entries[host.name] = {"address": host.lab_address, "aliases": aliases, "port": host.port}
+    return {name: entry for name, entry in entries.items() if entry["address"]}
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A signed package source of apt, or of dnf and yum: its files, its key, and what stands in its way. Pure."""
+"""A signed package repository of apt, dnf or yum: its files, its key, and conflicting entries. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TROUBLE = re.compile(
     r"|W: (?:Failed to fetch|Some index|An error|GPG error|The repository)).*",
     re.MULTILINE,
 )
-_REACH = "see that the host reaches {url}: name server, firewall, proxy, or a mirror of it"
+_REACH = "check that the host reaches {url}: name server, firewall, proxy, or a mirror of it"
 # From what a package manager says to what to do about it.
 _REMEDIES = (
     (
@@ -30,20 +30,20 @@ _REMEDIES = (
     ),
     (
         r"NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|signature|GPG|Signing key",
-        "see who signs {url} now; take that key and its fingerprint only if you know they are the right ones",
+        "find out who signs {url} now; use that key and its fingerprint only if you trust them",
     ),
     (r"Could not (connect|resolve)|refused|timed out|Curl error \((5|6|7|28)\)", _REACH),
     (
         r"404|403|does not have a Release file|repomd\.xml",
-        "see that {url} is right: it has to hold {lists}; not every system has a folder there",
+        "check {url}: it must hold {lists}; not every system has a folder there",
     ),
-    (r"certificate|SSL|TLS", "see that the host knows the authority of the certificate (ca-certificates)"),
+    (r"certificate|SSL|TLS", "install the certificate's authority on the host (ca-certificates)"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """A source as its package manager has it.
+class Repository:
+    """A repository as its package manager has it.
 
     ``files`` maps each of its paths to its text, where an empty text is no file; ``others`` are globs of the
     files in which other sources stand. ``read`` are globs of the lists that are there once they were read.
@@ -81,8 +81,8 @@ class Source:
         return CheckError(f"{self.url} cannot be used:\n  {short}", remedy=self.remedy("\n".join(lines)))
 
 
-def source(manager: str, options: Mapping[str, Any]) -> Source:
-    """Return what a task of hvlab_repository asks for, as apt, dnf or yum has it."""
+def repository(manager: str, options: Mapping[str, Any]) -> Repository:
+    """Return the repository of a task of hvlab_repository, as apt, dnf or yum has it."""
     if manager == "apt":
         return _apt(options)
     if manager in ("dnf", "dnf5", "yum"):
@@ -90,7 +90,7 @@ def source(manager: str, options: Mapping[str, Any]) -> Source:
     raise CheckError(f"packages are managed by {manager}", remedy="add the repository there yourself")
 
 
-def _apt(options: Mapping[str, Any]) -> Source:
+def _apt(options: Mapping[str, Any]) -> Repository:
     name, url = options["name"], options["url"].rstrip("/") + "/"
     path, key_path = f"/etc/apt/sources.list.d/{name}.sources", f"/etc/apt/keyrings/{name}.gpg"
     lines = ["Types: deb", f"URIs: {url}", f"Suites: {options['suite']}"]
@@ -108,7 +108,7 @@ def _apt(options: Mapping[str, Any]) -> Source:
     }
     # How apt turns an address into the name of a file.
     address = re.sub(r"[\\|{}\[\]<>\"^~_=!@#$%&*]", lambda m: f"%{ord(m[0]):02x}", _SCHEME.sub("", url))
-    return Source(
+    return Repository(
         url=url,
         files={path: "\n".join(lines), f"/etc/apt/preferences.d/{name}": "" if priority is None else pin},
         path=path,
@@ -128,7 +128,7 @@ def _apt(options: Mapping[str, Any]) -> Source:
     )
 
 
-def _rpm(manager: str, options: Mapping[str, Any]) -> Source:
+def _rpm(manager: str, options: Mapping[str, Any]) -> Repository:
     name, url = options["name"], options["url"].rstrip("/") + "/"
     path, key_path = f"/etc/yum.repos.d/{name}.repo", f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{name}"
     values = {
@@ -140,7 +140,7 @@ def _rpm(manager: str, options: Mapping[str, Any]) -> Source:
         "gpgkey": f"file://{key_path}",
     }
     own = [f"timeout={SECONDS}", "retries=2", "metadata_expire=0"]
-    return Source(
+    return Repository(
         url=url,
         files={path: "\n".join([f"[{name}]", *(f"{key}={value}" for key, value in values.items()), ""])},
         path=path,
@@ -165,30 +165,30 @@ def fingerprint(text: str) -> str:
     """Return a fingerprint, or a key id of at least 8 digits, without blanks and in upper case."""
     digits = re.sub(r"\s|^0x", "", text).upper()
     if digits and not _FINGERPRINT.fullmatch(digits):
-        raise UsageError(f"{text!r} is no fingerprint", remedy="give its 40 hexadecimal digits")
+        raise UsageError(f"{text!r} is not a fingerprint", remedy="give its 40 hexadecimal digits")
     return digits
 
 
 def keys(data: bytes, origin: str) -> list[Cert]:
     """Return the public keys of a binary or armored file; raise CheckError where it holds none."""
     try:
-        found = Cert.split_bytes(data)
+        certificates = Cert.split_bytes(data)
         why = "it holds no public key"
     except RuntimeError as error:
-        found, why = [], str(error).splitlines()[0]
-    if not found:
-        raise CheckError(f"{origin} is no OpenPGP public key: {why}", remedy="see that the address is right")
-    return found
+        certificates, why = [], str(error).splitlines()[0]
+    if not certificates:
+        raise CheckError(f"{origin} is not an OpenPGP public key: {why}", remedy="check its address")
+    return certificates
 
 
-def chosen(found: Iterable[Cert], wanted: str, origin: str) -> Cert:
-    """Return the key that has the wanted fingerprint, or ends in it; the first where none is wanted."""
-    prints = {key.fingerprint.upper(): key for key in found}
+def chosen(certificates: Iterable[Cert], expected: str, origin: str) -> Cert:
+    """Return the key whose fingerprint is, or ends in, the expected one; the first where none is expected."""
+    prints = {key.fingerprint.upper(): key for key in certificates}
     for name, key in prints.items():
-        if name.endswith(wanted):
+        if name.endswith(expected):
             return key
     raise CheckError(
-        f"{origin} has the fingerprint {', '.join(prints)}, not {wanted}",
+        f"{origin} has the fingerprint {', '.join(prints)}, not {expected}",
         remedy="find out whose key that is; only if it is right, set the fingerprint to it",
     )
 
@@ -220,8 +220,8 @@ def _stanza(text: str, addresses: list[str]) -> str:
     off = re.search(r"(?mi)^Enabled:\s*(no|false|0|off)\s*$", live)
     if off or not re.search(r"(?mi)^URIs:", live) or not _leads_to(live, addresses):
         return text
-    kept = re.sub(r"(?mi)^Enabled:.*\n?", "", text)
-    return re.sub(r"(?mi)^(?=URIs:)", "Enabled: no\n", kept, count=1)
+    rest = re.sub(r"(?mi)^Enabled:.*\n?", "", text)
+    return re.sub(r"(?mi)^(?=URIs:)", "Enabled: no\n", rest, count=1)
 
 
 def _section(text: str, addresses: list[str]) -> str:
@@ -230,6 +230,6 @@ def _section(text: str, addresses: list[str]) -> str:
     off = re.search(r"(?mi)^\s*enabled\s*=\s*(0|no|false|off)\s*$", live)
     if off or not text.startswith("[") or not _leads_to(urls, addresses):
         return text
-    kept = re.sub(r"(?mi)^\s*enabled\s*=.*\n?", "", text)
-    head, _, rest = kept.partition("\n")
+    unset = re.sub(r"(?mi)^\s*enabled\s*=.*\n?", "", text)
+    head, _, rest = unset.partition("\n")
     return f"{head}\nenabled=0\n{rest}"

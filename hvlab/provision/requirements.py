@@ -8,20 +8,21 @@ from pathlib import Path
 
 # Needed beside a framework to build and start Horovod; their pins are those of the lock file for this Python.
 _TOOLS = re.compile(r"(pip|wheel|cffi|cloudpickle|packaging|psutil|pycparser|pyyaml)==")
-# What releases without a lock file want besides: below which version, and what. From their release notes.
+# What releases without a lock file need besides: below which version, and what. From their release notes.
 _BESIDE = {
     "torch": (((2, 3), "numpy<2"), ((9999,), "numpy"), ((9999,), "setuptools<82")),
     "tensorflow": (((2, 18), "numpy<2"), ((9999,), "setuptools<82")),
 }
 
 
-def requirements(asked: Mapping[str, str], files: Path, *, python: str, architecture: str) -> str:
+def requirements(environment: Mapping[str, str], files: Path, *, python: str, architecture: str) -> str:
     """Return the text of a requirements file for an environment.
 
-    ``asked`` has ``framework``, ``version`` (empty: the locked one) and ``build`` (cpu or, say, cu130);
+    ``environment`` has ``framework``, ``version`` (empty: the locked one) and ``build`` (cpu or, say, cu130);
     ``python`` is a minor version such as 3.11. Raises ValueError where this Python is unknown.
     """
-    framework, version, build = asked["framework"], asked.get("version") or "", asked.get("build") or "cpu"
+    framework, version = environment["framework"], environment.get("version") or ""
+    build = environment.get("build") or "cpu"
     for name in (f"{framework}-{build}-{python}-{architecture}.txt", f"{framework}-{build}-{python}.txt"):
         lock = files / name
         if lock.is_file():
@@ -30,15 +31,15 @@ def requirements(asked: Mapping[str, str], files: Path, *, python: str, architec
                 return text.rstrip("\n")
     if not version:
         raise ValueError(
-            f"there is no lock file for {framework} ({build}) on Python {python}: say which version"
+            f"there is no lock file for {framework} ({build}) on Python {python}: set its version"
         )
     return _open(framework, version, build, files / f"torch-cpu-{python}.txt")
 
 
 def locked(text: str) -> str:
     """Return the version of the framework that a requirements text pins, without its build."""
-    found = re.search(r"(?m)^(?:torch|tensorflow|tensorflow-cpu)(?:\[\S*\])?==([^\s;+]+)", text)
-    return found[1] if found else ""
+    pin = re.search(r"(?m)^(?:torch|tensorflow|tensorflow-cpu)(?:\[\S*\])?==([^\s;+]+)", text)
+    return pin[1] if pin else ""
 
 
 def _open(framework: str, version: str, build: str, tools: Path) -> str:
@@ -50,13 +51,13 @@ def _open(framework: str, version: str, build: str, tools: Path) -> str:
     pins = [line for line in tools.read_text(encoding="utf-8").splitlines() if _TOOLS.match(line)]
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     beside: dict[str, str] = {}
-    for below, wish in _BESIDE[framework]:
+    for below, requirement in _BESIDE[framework]:
         if numbers < below:
-            beside.setdefault(re.split(r"[<=>]", wish)[0], wish)
-    return "\n".join([*pins, *beside.values(), _wish(framework, version, build)])
+            beside.setdefault(re.split(r"[<=>]", requirement)[0], requirement)
+    return "\n".join([*pins, *beside.values(), _pin(framework, version, build)])
 
 
-def _wish(framework: str, version: str, build: str) -> str:
+def _pin(framework: str, version: str, build: str) -> str:
     if framework == "torch":
         return f"torch=={version}+{build}"
     return f"tensorflow-cpu=={version}" if build == "cpu" else f"tensorflow[and-cuda]=={version}"

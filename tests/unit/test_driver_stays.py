@@ -7,46 +7,46 @@ import pytest
 from hvlab.provision.driver.plan import plan
 from hvlab.provision.driver.sources import pin
 from hvlab.resolver import plan as resolved
-from tests.unit.test_driver import KERNEL, WISH, make
+from tests.unit.test_driver import KERNEL, REQUEST, make
 from tests.unit.test_resolver import lab
 
-OPEN = replace(WISH, packages=({"name": "nvidia-open-550", "version": None},))
+OPEN = replace(REQUEST, packages=({"name": "nvidia-open-550", "version": None},))
 OTHER = {"cuda-drivers-550": "550.54.14-1", "nvidia-kernel-dkms": "550.54.14-1"}
 UBUNTUS = {"nvidia-driver-550": "550.54.14-0ubuntu0.22.04.1"}
 BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}
 LOADED = {"library": "550.54.14", "loaded": "550.54.14"}
 
 
-def planned(wish=OPEN, own=(), packages=(), **seen):
+def planned(request=OPEN, own=(), packages=(), **seen):
     known = ["550.90.07-1", "550.54.14-1"]
     versions = {"nvidia-open-550": known, "nvidia-fabricmanager-550": known}
     host = make(own=own, packages=packages, versions=versions, **seen)
-    return plan(host, wish, repository_ready=True)
+    return plan(host, request, repository_ready=True)
 
 
 @pytest.mark.parametrize("packages", [OTHER, UBUNTUS, {}])
 @pytest.mark.parametrize("seen", [LOADED, {"library": "550.54.14", "dkms": [BUILT]}])
 @pytest.mark.parametrize("remove_old", [False, True])
 def test_a_driver_that_fits_stays(packages, seen, remove_old):
-    found = planned(replace(OPEN, remove_old=remove_old), packages=packages, **seen)
-    assert not found.problems
-    assert not found.changes
-    assert not found.wanted
-    assert found.pin == pin(OPEN)
+    result = planned(replace(OPEN, remove_old=remove_old), packages=packages, **seen)
+    assert not result.problems
+    assert not result.changes
+    assert not result.requested
+    assert result.pin == pin(OPEN)
 
 
 @pytest.mark.parametrize("method", ["repo", "runfile", "distro"])
 def test_so_does_one_by_another_method(method):
-    wish = replace(OPEN, method=method, version="550.54.14", components=("contrib",))
-    found = planned(wish, packages=UBUNTUS, uninstaller=True, **LOADED)
-    assert not found.problems
-    assert not found.changes
+    request = replace(OPEN, method=method, version="550.54.14", components=("contrib",))
+    result = planned(request, packages=UBUNTUS, uninstaller=True, **LOADED)
+    assert not result.problems
+    assert not result.changes
 
 
 def test_beside_it_nvidias_pinning_package_counts_for_no_driver():
     packages = ({"name": "nvidia-driver-pinning-550", "version": None}, *OPEN.packages)
     there = OTHER | {"nvidia-driver-pinning-550": "550.54.14-1"}
-    assert not planned(replace(OPEN, packages=packages), packages=there, **LOADED).wanted
+    assert not planned(replace(OPEN, packages=packages), packages=there, **LOADED).requested
 
 
 def test_one_that_does_not_fit_is_in_the_way_as_before():
@@ -62,19 +62,19 @@ def test_half_a_driver_is_made_whole(seen):
 
 
 def test_the_fabric_manager_is_of_its_version():
-    found = planned(own={"nvswitches": 6}, uninstaller=True, **LOADED)
-    assert found.install == [{"name": "nvidia-fabricmanager-550", "version": "550.54.14*"}]
-    assert not found.problems
-    assert not found.run_uninstaller
+    result = planned(own={"nvswitches": 6}, uninstaller=True, **LOADED)
+    assert result.install == [{"name": "nvidia-fabricmanager-550", "version": "550.54.14*"}]
+    assert not result.problems
+    assert not result.run_uninstaller
 
 
 def test_its_stream_stays_too():
-    wish = replace(OPEN, stream="nvidia-driver:550-open")
+    request = replace(OPEN, stream="nvidia-driver:550-open")
     streams = {"module_streams": {"nvidia-driver": "550-dkms"}, "nvswitches": 6}
-    assert not planned(wish, own=streams, packages=OTHER, **LOADED).stream
-    assert not planned(wish, packages=OTHER, **LOADED).stream
-    assert planned(wish, own={"nvswitches": 6}, **LOADED).stream == wish.stream
-    assert planned(wish).stream == wish.stream
+    assert not planned(request, own=streams, packages=OTHER, **LOADED).stream
+    assert not planned(request, packages=OTHER, **LOADED).stream
+    assert planned(request, own={"nvswitches": 6}, **LOADED).stream == request.stream
+    assert planned(request).stream == request.stream
 
 
 def test_headers_are_not_needed_where_nothing_is_built():

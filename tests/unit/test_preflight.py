@@ -6,10 +6,10 @@ import pytest
 
 from hvlab.errors import report
 from hvlab.provision import preflight
-from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing
+from hvlab.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
 
 NOW = 1_000_000.0
-LIMITS = Limits(
+LIMITS = HostLimits(
     clock_offset_max=5,
     disk_free_mb={"/opt": 3000},
     disk_spare_mb=200,
@@ -41,7 +41,7 @@ def make(number, **changes):
         "ansible_local": {},
         "hvlab": {**seen, **changes},
     }
-    return Node(name=name, facts=facts, address=address, network="198.18.0.0/24", interface="host0")
+    return PreflightHost(name=name, facts=facts, address=address, network="198.18.0.0/24", interface="host0")
 
 
 def with_facts(node, **changes):
@@ -122,7 +122,7 @@ def test_a_host_with_the_software_needs_less_room():
 )
 def test_supported_systems_are_those_of_the_catalogue(distribution, version, supported):
     node = with_facts(make(1), distribution=distribution, distribution_version=version)
-    problems = [problem.seen for problem in preflight.check_system([node], Limits())]
+    problems = [problem.seen for problem in preflight.check_system([node], HostLimits())]
     assert (f"{distribution} {version}: unsupported OS" not in problems) is supported
 
 

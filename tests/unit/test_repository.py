@@ -31,7 +31,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_one_key_is_taken_out_of_a_file(manager):
-    source = repository.source(manager, OPTIONS)
+    source = repository.repository(manager, OPTIONS)
     key = repository.chosen(repository.keys(TWO_KEYS, "it"), SECOND, "it")
     assert [one.fingerprint.upper() for one in repository.keys(source.key_file(key), "it")] == [SECOND]
 
@@ -41,7 +41,7 @@ def test_one_key_is_taken_out_of_a_file(manager):
     [
         (b"", "no public key"),
         (b"<html>not found</html>", "unexpected EOF"),
-        (TWO_KEYS[:200], "is no OpenPGP public key"),
+        (TWO_KEYS[:200], "is not an OpenPGP public key"),
     ],
 )
 def test_what_is_no_key_is_told(data, why):
@@ -61,7 +61,7 @@ def test_a_fingerprint_may_be_written_in_several_ways(wanted):
 
 
 def test_what_is_no_fingerprint_is_refused():
-    with pytest.raises(UsageError, match="is no fingerprint"):
+    with pytest.raises(UsageError, match="is not a fingerprint"):
         repository.fingerprint("3bf863c")
 
 
@@ -88,7 +88,7 @@ class Host:
         self.steps.append(module_args["step"])
         if module_args["step"] == "look":
             files = {path: hvlab_repository.base64.b64encode(data) for path, data in self.there.items()}
-            return {"files": dict.fromkeys(module_args["paths"]) | files, "asked": bool(self.there)}
+            return {"files": dict.fromkeys(module_args["paths"]) | files, "refreshed": bool(self.there)}
         refused = bool(self.says)
         for path, text in module_args["files"].items() if not refused else ():
             self.there[path] = hvlab_repository.base64.b64decode(text or "")
@@ -117,7 +117,11 @@ def test_check_mode_only_looks():
     [
         ({"fingerprint": "0" * 40}, "", f"n1: .* has the fingerprint {FIRST}, {SECOND}, not 0000"),
         ({"key": "/nowhere/key"}, "", "n1: the key /nowhere/key on the controller cannot be read"),
-        ({}, "E: The repository is not signed.", "(?s)n1: http://x/ cannot be used.*To go on: see who signs"),
+        (
+            {},
+            "E: The repository is not signed.",
+            "(?s)n1: http://x/ cannot be used.*What to do: find out who signs",
+        ),
     ],
 )
 def test_a_refusal_says_host_cause_and_remedy(args, says, told):
@@ -174,16 +178,19 @@ def test_entries_in_the_way_are_switched_off_once(path, text, gone, kept):
     ("said", "advice"),
     [
         ("W: GPG error: NO_PUBKEY A4B469963BF863CC", "7fa2af80 is retired"),
-        ("E: The repository 'x' is not signed. NO_PUBKEY 0123456789ABCDEF", "see who signs"),
+        ("E: The repository 'x' is not signed. NO_PUBKEY 0123456789ABCDEF", "find out who signs"),
         ("E: The repository 'x' does not have a Release file.", "InRelease or Release"),
-        ("W: Failed to fetch http://x Could not connect to x:80 (1.2.3.4)", "see that the host reaches"),
-        ("Curl error (7): Couldn't connect. Error: Cannot download repomd.xml", "see that the host reaches"),
+        ("W: Failed to fetch http://x Could not connect to x:80 (1.2.3.4)", "check that the host reaches"),
+        (
+            "Curl error (7): Couldn't connect. Error: Cannot download repomd.xml",
+            "check that the host reaches",
+        ),
         ("certificate verify failed", "ca-certificates"),
-        ("something else", "see that the host reaches"),
+        ("something else", "check that the host reaches"),
     ],
 )
 def test_a_failure_comes_with_its_remedy(said, advice):
-    assert advice in repository.source("apt", OPTIONS).remedy(said)
+    assert advice in repository.repository("apt", OPTIONS).remedy(said)
 
 
 def test_every_system_has_a_key_with_a_fingerprint():

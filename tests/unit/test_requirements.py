@@ -58,7 +58,7 @@ def test_tensorflow_is_the_distribution_that_the_catalogue_names():
 
 
 def test_without_a_lock_a_version_is_needed():
-    with pytest.raises(ValueError, match="say which version"):
+    with pytest.raises(ValueError, match="set its version"):
         text(build="cu118")
 
 

@@ -122,7 +122,7 @@ def test_what_was_there_stays_when_it_fails(tmp_path: Path) -> None:
     (tmp_path / "cuda").mkdir()
     (tmp_path / "cuda/kept").touch()
     said = make(tmp_path, {"torch/lib/libtorch.so": "x"})
-    assert f"{tmp_path}/cuda: the wheels hold nothing for it" in said["msg"]
+    assert f"{tmp_path}/cuda: the wheels hold no toolkit files" in said["msg"]
     assert (tmp_path / "cuda/kept").exists()
 
 
@@ -145,4 +145,4 @@ def test_a_broken_wheel_is_told(tmp_path: Path) -> None:
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "To go on: " in json.loads(done.stdout)["msg"]
+    assert "What to do: " in json.loads(done.stdout)["msg"]

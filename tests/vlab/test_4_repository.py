@@ -112,7 +112,7 @@ def test_nobody_answers(family, bare):
     said = " ".join(family.role(expect=2).split())
     assert f"{family.node}: {family.repository.site}" in said
     assert "does not answer" in said
-    assert "see that the host reaches" in said
+    assert "check that the host reaches" in said
     assert family.state() == bare
 
 
@@ -123,7 +123,7 @@ def test_nobody_answers_though_the_key_is_at_hand(family, bare, tmp_path):
     said = " ".join(family.role(expect=2, nvidia_repository_key_url=str(key)).split())
     assert f"{family.node}: {family.repository.url}" in said
     assert "cannot be used" in said
-    assert "see that the host reaches" in said
+    assert "check that the host reaches" in said
     assert family.state() == bare
 
 
@@ -150,7 +150,7 @@ def test_lists_signed_by_another_key_are_refused(family, bare):
     family.repository.sign(family.repository.other)
     said = " ".join(family.role(expect=2, nvidia_repository_metadata_signed=True).split())
     assert "cannot be used" in said
-    assert "see who signs" in said
+    assert "find out who signs" in said
     assert family.state() == bare
 
 

@@ -149,7 +149,7 @@ def test_a_version_that_vanished_is_refused_before_the_old_is_removed(old):
     old.on(REFRESH[old.name])
     try:
         wanted = OLD | {"nccl_version": "2.23.4-1+cuda12.6", "nccl_remove_old": True}
-        said = [f"{name} 2.23.4-1+cuda12.6 cannot be had", "2.23.4-1+cuda12.2"]
+        said = [f"{name} 2.23.4-1+cuda12.6 is not available", "2.23.4-1+cuda12.2"]
         refused(old, said, variables=wanted, tags="nccl")
     finally:
         old.repository.restore()

@@ -40,12 +40,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         hostvars = task_vars["hostvars"]
         facts = {host: _plain(hostvars[host].get("ansible_facts", {})) for host in plan["hosts"]}
         _write(folder / "facts.json", facts)
-        kept, refused = [], {}
+        cases, refused = [], {}
         for name, case in plan["cases"].items():
-            found = {host: facts[host] for host in case["hosts"]}
-            reason = refusal(case, found)
+            host_facts = {host: facts[host] for host in case["hosts"]}
+            reason = refusal(case, host_facts)
             if reason is None:
-                kept.append(name)
+                cases.append(name)
             elif case["asked"]:
                 refused[case["backend"]] = {"seen": reason.seen, "remedy": reason.remedy}
             else:
@@ -53,8 +53,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 _write(folder / name / "case.json", {"skipped": reason.seen, "started_at": time.time()})
         if refused:
             _write(folder / "refused.json", refused)
-            return {"failed": True, "msg": "; ".join(told["seen"] for told in refused.values())}
-        return {"cases": kept, "heads": {name: plan["cases"][name]["hosts"][0] for name in kept}}
+            return {"failed": True, "msg": "; ".join(reason["seen"] for reason in refused.values())}
+        return {"cases": cases, "heads": {name: plan["cases"][name]["hosts"][0] for name in cases}}
 
     def _run_case(self, plan: dict[str, Any], case: dict[str, Any], folder: Path) -> dict[str, Any]:
         host = case["hosts"][0]
@@ -85,8 +85,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "msg": f"the connection to {host} broke: {error}",
             }
         if status:
-            told = err.decode(errors="replace").strip().splitlines()
-            msg = told[-1] if told else f"{program} ended with exit status {status} and said nothing"
+            lines = err.decode(errors="replace").strip().splitlines()
+            msg = lines[-1] if lines else f"{program} ended with exit status {status} and no output"
             return {"failed": True, "stop": True, "msg": msg}
         if not Path("/proc", str(plan["driver"])).exists():
             return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}

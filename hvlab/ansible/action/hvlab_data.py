@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The controller's part of hvlab_data: one look at the host, and one archive a set that it lacks."""
+"""The controller's part of hvlab_data: one look at the host, and one archive for each missing data set."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     """See the module of the same name for what it takes and gives."""
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        """Bring what this host lacks."""
+        """Copy the data sets that are missing on this host."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars
         self.args = arguments(self, DOCUMENTATION)
         folders = {item["key"]: Path(item["folder"]) for item in self.args["sets"]}
-        seen = self._step("look", keys=list(folders))
-        if seen.get("failed"):
-            return result | _failed(seen, "see to that there, and run again")
-        lacking = {key: folders[key] for key in seen["lacking"]}
+        state = self._step("look", keys=list(folders))
+        if state.get("failed"):
+            return result | _failed(state, "correct that on the host, and run again")
+        missing = {key: folders[key] for key in state["missing"]}
         if not self._task.check_mode:
-            for key, folder in lacking.items():
-                failed = self._room(key, folder, seen) or self._bring(key, folder, seen["path"])
+            for key, folder in missing.items():
+                failed = self._room(key, folder, state) or self._copy(key, folder, state["path"])
                 if failed:
                     return result | failed
-        return result | {"changed": bool(lacking), "brought": list(lacking)}
+        return result | {"changed": bool(missing), "brought": list(missing)}
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         args = {"step": step, "path": self.args["path"], **more}
@@ -43,14 +43,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
         return done
 
-    def _room(self, key: str, folder: Path, seen: dict[str, Any]) -> dict[str, Any] | None:
+    def _room(self, key: str, folder: Path, state: dict[str, Any]) -> dict[str, Any] | None:
         need = sum(file.stat().st_size for file in folder.iterdir()) + archive(folder).stat().st_size
-        if seen["free"] >= need:
+        if state["free"] >= need:
             return None
-        told = f"{need / MIB:.1f} MiB, its file system has {seen['free'] / MIB:.1f} MiB free"
-        return _failed({"msg": f"{seen['path']}/{key} needs {told}"}, "free space there, and run again")
+        space = f"{need / MIB:.1f} MiB, its file system has {state['free'] / MIB:.1f} MiB free"
+        return _failed({"msg": f"{state['path']}/{key} needs {space}"}, "free space there, and run again")
 
-    def _bring(self, key: str, folder: Path, root: str) -> dict[str, Any] | None:
+    def _copy(self, key: str, folder: Path, root: str) -> dict[str, Any] | None:
         """Copy and unpack one set; return what a failed task returns, None where all went well."""
         packed = archive(folder)
         # Without pipelining the module made one already, and Ansible removes one only.
@@ -73,11 +73,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if done.get("damaged"):
             remedy = f"rm {packed} on the controller"
         else:
-            remedy = "free space there" if "No space left" in done["msg"] else "see to that there"
+            remedy = "free space there" if "No space left" in done["msg"] else "correct that there"
         return _failed(
             {"msg": f"{root}/{key} could not be written: {done['msg']}"}, f"{remedy}, and run again"
         )
 
 
-def _failed(seen: dict[str, Any], remedy: str) -> dict[str, Any]:
-    return {"failed": True, "msg": f"{seen.get('msg')}\nTo go on: {remedy}"}
+def _failed(result: dict[str, Any], remedy: str) -> dict[str, Any]:
+    return {"failed": True, "msg": f"{result.get('msg')}\nWhat to do: {remedy}"}

@@ -32,16 +32,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         groups, hostvars = variables["groups"], variables["hostvars"]
         listed = [Path(source) for source in variables.get("ansible_inventory_sources") or ()]
         sources = [source for source in listed if source.exists()]
-        wrong = wiring_problems(variables, constants.VARIABLE_PRECEDENCE)
-        wrong += [problem for source in sources for problem in file_problems(source)]
+        problems_found = wiring_problems(variables, constants.VARIABLE_PRECEDENCE)
+        problems_found += [problem for source in sources for problem in file_problems(source)]
         everyone = {}
         for name in groups["all"]:
             everyone[name], failures = evaluated(hostvars.raw_get(name), self._loader)
-            wrong += not_evaluated(name, failures)
-        wrong += problems(everyone, groups, project_dir() / "roles")
-        if wrong:
+            problems_found += not_evaluated(name, failures)
+        problems_found += problems(everyone, groups, project_dir() / "roles")
+        if problems_found:
             head = "the inventory cannot be used; no host was contacted."
-            return result | {"failed": True, "msg": head, "problems": report(wrong)}
+            return result | {"failed": True, "msg": head, "problems": report(problems_found)}
         advice = [problem for source in sources for problem in copied_wiring(source, project_dir())]
         advice += older_pins(everyone)
         return result | ({"warnings": [f"the inventory:\n{report(advice)}"]} if advice else {})
@@ -51,11 +51,11 @@ def wiring_problems(variables: dict[str, Any], precedence: list[str]) -> list[Pr
     """Return a problem where the project's wiring is not in force, or would outrank the inventory."""
     config = f"set ANSIBLE_CONFIG={project_dir() / 'ansible.cfg'}"
     if "__stack" not in variables:
-        seen = f"{WIRING} of the project is not read, because the playbook lies in another folder"
+        reason = f"{WIRING} of the project is not read, because the playbook lies in another folder"
         return [
             Problem(
                 "playbook",
-                seen,
+                reason,
                 "run site.yml or one of playbooks/, or put a link to group_vars beside yours",
             )
         ]

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The controller's part of hvlab_pack: the key, the cache, the host that builds, and the way to and fro."""
+"""The controller's part of hvlab_pack: the key, the cache, the host that builds, and the transfers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
 
     ``states`` are the results of state present, in the order of the play's hosts. A host that has the pack
-    already is preferred, for it need not build. Hosts that could unpack it from the cache have no part in it.
+    already is preferred, for it need not build. Hosts that could unpack it from the cache are left out.
     """
     same = [state for state in states if state.get("key") == key and not state["cached"]]
     missing = [state["host"] for state in same if state["status"] == "missing"]
@@ -54,7 +54,7 @@ class Archive:
         self.sum_path = self.path.with_name(self.path.name + ".sha256")
 
     def cached(self) -> bool:
-        """Tell whether both files are there."""
+        """Return whether both files are there."""
         return self.path.is_file() and self.sum_path.is_file()
 
     def marker(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Archive:
             raise AnsibleActionFail(
                 f"{self.path} in the controller's cache is damaged: "
                 f"its sha256 is {actual}, it was saved with {expected}.\n"
-                f"To go on: rm {self.path} and run again; it is then built anew."
+                f"What to do: rm {self.path} and run again; the pack is then built again."
             )
         with tarfile.open(self.path, "r:gz") as tar:
             member = tar.next()
@@ -145,7 +145,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if absent and not self._task.check_mode:
             raise AnsibleActionFail(
                 f"{self.host}: {self.args['name']} is built on {', '.join(absent)}, which is not there.\n"
-                "To go on: run the whole of site.yml, without --tags."
+                "What to do: run the whole of site.yml, without --tags."
             )
         return [keys[path] or "absent" for path in self.args["needs"]]
 
@@ -158,7 +158,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             problem = str(result.get("msg"))
             remedy = "free space there" if "No space left" in problem else f"rm -r {self.args['path']} there"
             raise AnsibleActionFail(
-                f"{self.host}: {step} {self.args['path']}: {problem}.\nTo go on: {remedy} and run again.",
+                f"{self.host}: {step} {self.args['path']}: {problem}.\nWhat to do: {remedy} and run again.",
                 result=result,
             )
         return result
@@ -181,8 +181,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self._task.check_mode:
             return {"changed": True, "status": "unpacked"}
         raise AnsibleActionFail(
-            f"{self.host}: there is no pack of {self.args['name']}, for {builder} failed to build it.\n"
-            f"To go on: see the error of {builder} above, and run again."
+            f"{self.host}: there is no pack of {self.args['name']}, because {builder} failed to build it.\n"
+            f"What to do: correct the error of {builder} above, and run again."
         )
 
     def _room(self, free: int, unpacked: int) -> None:
@@ -190,7 +190,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if free < need:
             raise AnsibleActionFail(
                 f"{self.host}: {self.args['path']} needs {need // MIB} MiB, its file system has "
-                f"{free // MIB} MiB free.\nTo go on: free space there and run again."
+                f"{free // MIB} MiB free.\nWhat to do: free space there and run again."
             )
 
     def _unpack(self) -> None:
@@ -202,7 +202,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             except AnsibleError as error:
                 raise AnsibleActionFail(
                     f"{self.host}: could not copy {self.archive.path} to {place}: {error}.\n"
-                    f"To go on: see that {remote} is on a file system with room, and run again."
+                    f"What to do: check the space on the file system of {remote}, and run again."
                 ) from error
             self._fixup_perms2((remote, place))
             self._step("unpack", archive=place)
@@ -227,7 +227,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 raise AnsibleActionFail(
                     f"{self.host}: {packed['archive']} arrived damaged on the controller "
                     f"(sha256 {sha256}, there {packed['sha256']}).\n"
-                    f"To go on: see that {file.parent} has room, and run again."
+                    f"What to do: check the space in {file.parent}, and run again."
                 )
             self.archive.take(file, sha256)
         self._step("forget", archive=packed["archive"])

@@ -1,4 +1,4 @@
-"""Install, pin, hold or remove packages; no round trip where the facts say that nothing is to be done."""
+"""Install, pin, hold or remove packages; no round trip where the facts show that nothing has to change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hvlab.errors import UsageError
 from hvlab.provision.arguments import arguments
 from hvlab.provision.managers import MANAGERS, Apt, Rpm
 from hvlab.provision.packages import (
-    Package,
+    PackageChanges,
+    PackageSpec,
     Transaction,
-    Work,
     as_packages,
     complaint,
     installed,
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | self._possible(work)
         result |= {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
         if self._task.check_mode:
-            # What comes may come from a repository that is not there yet; what goes can be asked for.
+            # New packages may come from a repository that is not there yet; removals can be simulated.
             if not work.install:
                 self._judge(work)
             return result
@@ -73,8 +73,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "ansible_facts": {"hvlab": self._new_facts(work)},
         }
 
-    def _work(self) -> Work:
-        """Return what the host's facts lack of what is asked for."""
+    def _work(self) -> PackageChanges:
+        """Return the changes between the host's facts and what the task requests."""
         args = self.args
         try:
             packages = as_packages(args["name"])
@@ -82,22 +82,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{self.host}: {error}") from error
         names = [one.name for one in packages]
         if args["state"] == "absent":
-            return Work(remove=[name for name in names if name in self.installed])
+            return PackageChanges(remove=[name for name in names if name in self.installed])
         install = [one for one in packages if not one.is_met(self.installed)]
         hold = [name for name in names if name not in self.held] if args["hold"] else []
         again = [one.name for one in install if one.name in self.own and one.name in self.installed]
         plugin = self.manager.lock_plugin
         if hold and plugin and plugin not in self.installed:
-            install.append(Package(plugin))
+            install.append(PackageSpec(plugin))
         streams = {f"{name}:{stream}" for name, stream in (self.facts.get("module_streams") or {}).items()}
-        return Work(
+        return PackageChanges(
             install=install,
             remove=matching(args["replaces"], self.installed, but=names),
             hold=list(dict.fromkeys(hold + again)),
             modules=[one for one in args["modules"] if one not in streams],
         )
 
-    def _possible(self, work: Work) -> dict[str, Any]:
+    def _possible(self, work: PackageChanges) -> dict[str, Any]:
         """Refuse what cannot be installed; in check mode the repository may not be there yet."""
         result = {"changed": bool(work.modules), "packages": []}
         if self._task.check_mode:
@@ -115,20 +115,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             versions = ", ".join(f"{name} {self.installed[name]}" for name in stuck)
             raise AnsibleActionFail(
                 f"{self.host}: {versions} {'are' if len(stuck) > 1 else 'is'} held there and would be "
-                f"changed or removed. Let go with `{self.manager.release(stuck)}`, or ask for the version "
-                "there is."
+                f"changed or removed.\nWhat to do: run `{self.manager.release(stuck)}` there, or request "
+                "the installed version."
             )
 
     def _enable(self, modules: Iterable[str]) -> None:
         for module in modules:
             if not isinstance(self.manager, Rpm):
-                raise AnsibleActionFail(f"{self.host}: module streams ({module}) are dnf's; it has apt")
+                raise AnsibleActionFail(f"{self.host}: module streams ({module}) need dnf; this host has apt")
             for argv in self.manager.enable(module):
                 done = self._command(argv)
                 if done["rc"]:
                     raise self._failure(f"module stream {module} cannot be enabled", done)
 
-    def _change(self, work: Work) -> None:
+    def _change(self, work: PackageChanges) -> None:
         """Judge, do and check."""
         self._refresh(work)
         self._judge(work)
@@ -146,11 +146,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if missing or left:
             state = f"without {', '.join(missing)}" if missing else f"with {', '.join(left)}"
             raise AnsibleActionFail(
-                f"{self.host}: the package manager says all went well, but leaves it {state}"
+                f"{self.host}: the package manager reported success, but leaves it {state}"
             )
 
-    def _judge(self, work: Work) -> None:
-        """Refuse what cannot be had, what would take others along, and what somebody holds."""
+    def _judge(self, work: PackageChanges) -> None:
+        """Refuse what is not available, what would remove other packages, and what somebody holds."""
         self.manager.unlocked = bool(self.own & {*(one.name for one in work.install), *work.remove})
         transaction = self._simulate(work)
         self._check_held(transaction.touched)
@@ -163,12 +163,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             what = ", ".join(map(str, work.install)) or ", ".join(work.remove)
             verb = "installed" if work.install else "removed"
             raise AnsibleActionFail(
-                f"{self.host}: {what} cannot be {verb}: {', '.join(sorted(others))} would go with it, and "
-                f"nothing was changed. Remove {'them' if len(others) > 1 else 'it'} yourself, "
-                f"or {self.args['remedy']}."
+                f"{self.host}: {what} cannot be {verb}: {', '.join(sorted(others))} would be removed "
+                "with it. Nothing was changed.\nWhat to do: "
+                f"remove {'them' if len(others) > 1 else 'it'} yourself, or {self.args['remedy']}."
             )
 
-    def _refresh(self, work: Work) -> None:
+    def _refresh(self, work: PackageChanges) -> None:
         if work.install and isinstance(self.manager, Apt):
             options = {"update_cache": True, "cache_valid_time": 3600, "lock_timeout": 300}
             done = self._execute_module(
@@ -177,7 +177,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if done.get("failed"):
                 self.refreshed["stderr"] = str(done.get("msg", ""))
 
-    def _simulate(self, work: Work) -> Transaction:
+    def _simulate(self, work: PackageChanges) -> Transaction:
         """Return what would happen; a refusal counts once the lists, which may be old, were read anew."""
         answer = self._ask(work)
         if not isinstance(answer, Transaction) and work.install:
@@ -187,7 +187,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             answer = self._ask(work)
         if isinstance(answer, Transaction):
             return answer
-        # Say which of the packages cannot be had, and what there is of them.
+        # Say which packages are not available, and which versions are.
         pinned = [one for one in work.install if one.version] or work.install
         problem = f"nothing was changed, because the package manager refuses {work}"
         if pinned:
@@ -195,7 +195,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             problem += "".join(missing) if listing["stdout"] else ""
         raise self._failure(problem, answer, self.refreshed)
 
-    def _ask(self, work: Work) -> Transaction | dict[str, Any]:
+    def _ask(self, work: PackageChanges) -> Transaction | dict[str, Any]:
         """Return what would happen, or the result of the command that refused."""
         total = Transaction()
         for argv in self.manager.simulate(work.install, work.remove):
@@ -210,19 +210,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return listing
         return total
 
-    def _unavailable(self, packages: Sequence[Package]) -> tuple[dict[str, Any], list[str]]:
-        """Return what lists the versions, and a line for each package that no repository has as asked."""
+    def _unavailable(self, packages: Sequence[PackageSpec]) -> tuple[dict[str, Any], list[str]]:
+        """Return the listing of versions, and a line for each package that no repository has."""
         done = self._command(self.manager.list_versions([one.name for one in packages]))
         lines = []
         for one in packages:
             versions = self.manager.versions(done["stdout"], one.name)
             if not one.is_among(versions):
-                have = ", ".join(versions) or "none of it"
-                lines.append(f"\n  {one} cannot be had; the repositories have {have}")
+                available = ", ".join(versions) or "no version of it"
+                lines.append(f"\n  {one} is not available; the repositories have {available}")
         return done, lines
 
     def _hold(self, names: Sequence[str], removed: Iterable[str]) -> None:
-        """Hold what shall be held, and write down that it is ours: only that may be changed later."""
+        """Hold packages, and record that the hold is ours: only that may be changed later."""
         before, gone = set(self.own), self.own & set(removed)
         stale = sorted((set(names) & self.own) | gone)
         if stale and (argv := self.manager.forget(stale)):
@@ -243,7 +243,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise self._failure("the installed packages cannot be listed", done)
         return installed(done["stdout"])
 
-    def _new_facts(self, work: Work) -> dict[str, Any]:
+    def _new_facts(self, work: PackageChanges) -> dict[str, Any]:
         """Return the facts as they are now, for the tasks that come after this one."""
         return self.facts | {
             "packages": self.installed,
@@ -272,6 +272,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _failure(self, problem: str, *outputs: dict[str, Any]) -> AnsibleActionFail:
         text = "\n".join(f"{done['stdout']}\n{done['stderr']}" for done in outputs)
-        said = complaint(text)
-        quote = f"\nThe package manager says:\n{said}" if said else ""
+        errors = complaint(text)
+        quote = f"\nThe package manager says:\n{errors}" if errors else ""
         return AnsibleActionFail(f"{self.host}: {problem}.{quote}\nWhat to do: {remedy(text)}.")

@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
 from hvlab.errors import report
 from hvlab.provision.arguments import arguments
-from hvlab.provision.preflight import Limits, Node, check, lab_hosts, missing
+from hvlab.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -21,30 +21,30 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the lab's hosts as a fact, or fail with everything that is wrong."""
+        """Return the lab's hosts as a fact, or fail with every problem."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        limits = Limits(**arguments(self, DOCUMENTATION))
+        limits = HostLimits(**arguments(self, DOCUMENTATION))
         variables = task_vars or {}
         hostvars, groups = variables["hostvars"], variables["groups"]
         present = variables["ansible_play_hosts"]
 
-        nodes = [as_node(name, hostvars[name]) for name in present]
+        checked = [as_host(name, hostvars[name]) for name in present]
         addresses = {name: as_address(name, hostvars[name]) for name in groups["all"]}
-        hosts = lab_hosts(nodes, addresses)
-        errors, warnings = check(nodes, hosts, limits)
-        wrong = missing(variables["ansible_play_hosts_all"], present) + errors
+        hosts = lab_hosts(checked, addresses)
+        errors, warnings = check(checked, hosts, limits)
+        problems = missing(variables["ansible_play_hosts_all"], present) + errors
         if warnings:
             result["warnings"] = [f"preflight:\n{report(warnings)}"]
-        if not wrong:
+        if not problems:
             return result | {"ansible_facts": {"hvlab_hosts": hosts}}
-        count = len({(problem.seen, problem.remedy) for problem in wrong})
+        count = len({(problem.seen, problem.remedy) for problem in problems})
         head = f"preflight found {count} problem{'s' if count > 1 else ''}; nothing was changed."
-        return result | {"failed": True, "msg": head, "problems": report(wrong)}
+        return result | {"failed": True, "msg": head, "problems": report(problems)}
 
 
-def as_node(name: str, variables: Mapping[str, Any]) -> Node:
+def as_host(name: str, variables: Mapping[str, Any]) -> PreflightHost:
     """Return a host from its templated variables."""
-    return Node(
+    return PreflightHost(
         name=name,
         facts=variables.get("ansible_facts", {}),
         address=as_address(name, variables),

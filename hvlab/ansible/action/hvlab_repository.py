@@ -31,23 +31,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | self._add()
         except HvlabError as error:
             host = self.vars["inventory_hostname"]
-            told = f"{host}: {error}.\nNothing was changed.\nTo go on: {error.remedy}."
-            raise AnsibleActionFail(told) from error
+            text = f"{host}: {error}.\nNothing was changed.\nWhat to do: {error.remedy}."
+            raise AnsibleActionFail(text) from error
 
     def _add(self) -> dict[str, Any]:
         self.fingerprint = repository.fingerprint(self.args["fingerprint"])
-        self.source = source = repository.source(self.vars["ansible_facts"]["pkg_mgr"], self.args)
-        seen = self._step(
+        self.source = source = repository.repository(self.vars["ansible_facts"]["pkg_mgr"], self.args)
+        files = self._step(
             "look", paths=[*source.files, source.key_path], others=[*source.others], read=[*source.read]
         )
-        before = {path: base64.b64decode(text) for path, text in seen["files"].items() if text is not None}
+        before = {path: base64.b64decode(text) for path, text in files["files"].items() if text is not None}
         key, name = self._key(before.get(source.key_path))
         after = self._without_others(before) | {source.key_path: key}
         after |= {path: text.encode() for path, text in source.files.items()}
         paths = [path for path in after if after[path] != before.get(path, b"")]
-        asks = self.args["enabled"] and (bool(paths) or not seen["asked"])
-        if (paths or asks) and not self._task.check_mode:
-            self._apply({path: after[path] for path in paths}, asks=asks)
+        refresh = self.args["enabled"] and (bool(paths) or not files["refreshed"])
+        if (paths or refresh) and not self._task.check_mode:
+            self._apply({path: after[path] for path in paths}, refresh=refresh)
         diff = [
             {
                 "before_header": path,
@@ -58,15 +58,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             for path in paths
             if path != source.key_path
         ]
-        return {"changed": bool(paths or asks), "paths": paths, "fingerprint": name, "diff": diff}
+        return {"changed": bool(paths or refresh), "paths": paths, "fingerprint": name, "diff": diff}
 
     def _key(self, present: bytes | None) -> tuple[bytes, str]:
         """Return the key's file and fingerprint: the one that is there when it is right, else a new one."""
         if present and self.fingerprint:
             try:
-                there = repository.keys(present, self.source.key_path)
-                if len(there) == 1:
-                    name = repository.chosen(there, self.fingerprint, self.source.key_path).fingerprint
+                present_keys = repository.keys(present, self.source.key_path)
+                if len(present_keys) == 1:
+                    name = repository.chosen(present_keys, self.fingerprint, self.source.key_path).fingerprint
                     return present, name.upper()
             except CheckError:
                 pass
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Return the key that the task names, and what to call it in a message."""
         key = self.args["key"]
         if "BEGIN PGP" in key:
-            return key.encode(), "the key that was given"
+            return key.encode(), "the key in the task"
         if "://" not in key:
             try:
                 return Path(key).expanduser().read_bytes(), key
@@ -87,15 +87,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     f"the key {key} on the controller cannot be read: {error.strerror}",
                     remedy="give a URL, or the path of a public key on the controller",
                 ) from None
-        got = self._step("fetch", url=key)
-        if "problem" in got:
-            address = "see that the address of the key is right"
-            remedy = address if got["answered"] else self.source.remedy(got["problem"])
-            raise CheckError(got["problem"], remedy=remedy)
-        return base64.b64decode(got["content"]), key
+        answer = self._step("fetch", url=key)
+        if "problem" in answer:
+            address = "check the address of the key"
+            remedy = address if answer["answered"] else self.source.remedy(answer["problem"])
+            raise CheckError(answer["problem"], remedy=remedy)
+        return base64.b64decode(answer["content"]), key
 
     def _without_others(self, before: Files) -> Files:
-        """Return the other files that hold a conflicting entry, with the text they shall have."""
+        """Return the other files that hold a conflicting entry, with their new text."""
         changed = {}
         for path, data in before.items():
             if path in (*self.source.files, self.source.key_path):
@@ -113,13 +113,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         return changed
 
-    def _apply(self, files: Files, *, asks: bool) -> None:
-        """Write the files and ask the source; on a failure everything is as it was."""
+    def _apply(self, files: Files, *, refresh: bool) -> None:
+        """Write the files and refresh the source; on a failure everything is as it was."""
         trusts = self.source.key_path in files
         done = self._step(
             "apply",
             files={path: base64.b64encode(data).decode() if data else None for path, data in files.items()},
-            refresh=[*self.source.refresh] if asks else [],
+            refresh=[*self.source.refresh] if refresh else [],
             trouble=repository.TROUBLE.pattern,
             trust=[*self.source.trust] if trusts else [],
         )
@@ -131,6 +131,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             module_name="hvlab_repository", module_args={"step": step, **arguments}, task_vars=self.vars
         )
         if done.get("failed"):
-            said = done.get("module_stderr") or done.get("msg")
-            raise CheckError(f"the package sources: {said}", remedy="see to that there, then run again")
+            output = done.get("module_stderr") or done.get("msg")
+            raise CheckError(f"the package sources: {output}", remedy="correct that there, and run again")
         return done

@@ -28,7 +28,7 @@ class NotThisWay(Exception):  # noqa: N818 - not an error: the next way is tried
     """This way has nothing for us; the text says why, in one line."""
 
 
-class Source(NamedTuple):
+class SourceArchive(NamedTuple):
     """A source archive on the controller."""
 
     version: str
@@ -50,7 +50,7 @@ def check_sum(path: Path, expected: str) -> str:
     if expected and actual != expected:
         raise AnsibleActionFail(
             f"{path} is not what it should be: its sha256 is {actual}, expected {expected}.\n"
-            "Nothing was built from it. To go on: delete it and get it again, or correct the checksum."
+            "Nothing was built from it. What to do: delete it and get it again, or correct the checksum."
         )
     return actual
 
@@ -86,7 +86,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self.version in self.args["avoid"]:
             raise AnsibleActionFail(
                 f"{self.name} {self.version} must not be used: {self.args['avoid'][self.version]}.\n"
-                f"To go on: set {self.name}_version to another version."
+                f"What to do: set {self.name}_version to another version."
             )
         self.cache = cache_dir() / "sources"
         choice = {
@@ -97,13 +97,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         source = self._find()
         return {"changed": False, **source._asdict(), "path": str(source.path), "tried": self.tried}
 
-    def _find(self) -> Source:
+    def _find(self) -> SourceArchive:
         remembered = None if self.args["refresh"] else self._remembered()
         for way in self.args["ways"]:
             if remembered and way != "file":
                 return remembered
             try:
-                source: Source = getattr(self, f"_from_{way}")()
+                source: SourceArchive = getattr(self, f"_from_{way}")()
             except NotThisWay as why:
                 self.tried.append(f"{self.name} {self.version}: {way}: {why}")
                 if not remembered:
@@ -118,47 +118,49 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         lines = "".join(f"\n  {line}" for line in self.tried)
         raise AnsibleActionFail(
             f"{self.vars['inventory_hostname']}: no source of {self.name} {self.version} was found:{lines}\n"
-            f"To go on: put {self.name}-{self.version}.tar.bz2 into {self.args['folder']} on the controller "
-            "and run again."
+            f"What to do: put {self.name}-{self.version}.tar.bz2 into {self.args['folder']} on the "
+            "controller and run again."
         )
 
-    def _remembered(self) -> Source | None:
+    def _remembered(self) -> SourceArchive | None:
         try:
-            kept = json.loads(self.memory.read_text(encoding="utf-8"))
-            source = Source(kept["version"], self.cache / kept["file"], kept["sha256"], kept["way"])
+            record = json.loads(self.memory.read_text(encoding="utf-8"))
+            source = SourceArchive(
+                record["version"], self.cache / record["file"], record["sha256"], record["way"]
+            )
             return source if file_sha256(source.path) == source.sha256 else None
         except (OSError, ValueError, KeyError):
             return None
 
-    def _remember(self, source: Source) -> None:
+    def _remember(self, source: SourceArchive) -> None:
         if source.way == "file" or self._task.check_mode:
             return
-        kept = {
+        record = {
             "version": source.version,
             "file": source.path.name,
             "sha256": source.sha256,
             "way": source.way,
         }
-        self.memory.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        self.memory.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
-    def _from_file(self) -> Source:
+    def _from_file(self) -> SourceArchive:
         folder = Path(self.args["folder"] or "")
         archives = local_archives(folder, self.name, self.version)
         if not archives:
             raise NotThisWay(f"no {self.name}-{self.version}.tar.* in {folder}")
         pinned = archives[0].name == (self.args["url"] or "").rpartition("/")[2]
         sha256 = check_sum(archives[0], self.args["checksum"] if pinned else "")
-        return Source(self.version, archives[0], sha256, "file")
+        return SourceArchive(self.version, archives[0], sha256, "file")
 
-    def _from_url(self) -> Source:
+    def _from_url(self) -> SourceArchive:
         url, expected = self.args["url"], self.args["checksum"]
         if not expected:
             raise NotThisWay("no sha256 is known for this version")
         path = self.cache / url.rpartition("/")[2]
         if path.is_file():
-            return Source(self.version, path, check_sum(path, expected), "url")
+            return SourceArchive(self.version, path, check_sum(path, expected), "url")
         if self._task.check_mode:
-            return Source(self.version, path, expected, "url")
+            return SourceArchive(self.version, path, expected, "url")
         self.cache.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.cache)
         try:
@@ -170,13 +172,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise NotThisWay(f"{url}: {getattr(error, 'reason', None) or error}") from error
         finally:
             Path(name).unlink(missing_ok=True)
-        return Source(self.version, path, sha256, "url")
+        return SourceArchive(self.version, path, sha256, "url")
 
-    def _from_pip(self) -> Source:
+    def _from_pip(self) -> SourceArchive:
         path = self.cache / f"{self.name}-{self.version}.tar.gz"
         if not path.is_file():
             if self._task.check_mode:
-                return Source(self.version, path, self.args["checksum"], "pip")
+                return SourceArchive(self.version, path, self.args["checksum"], "pip")
             self.cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".incoming-", dir=self.cache) as folder:
                 pins = Path(folder, "requirements.txt")
@@ -192,11 +194,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if problem:
                     raise NotThisWay(problem)
                 local_archives(Path(folder), self.name, self.version)[0].replace(path)
-        return Source(self.version, path, check_sum(path, self.args["checksum"]), "pip")
+        return SourceArchive(self.version, path, check_sum(path, self.args["checksum"]), "pip")
 
-    def _from_distro(self) -> Source:
+    def _from_distro(self) -> SourceArchive:
         if self._task.check_mode:
-            return Source(self.version, self.cache, "", "distro")
+            return SourceArchive(self.version, self.cache, "", "distro")
         reader = self._get_remote_user() or "root"
         download = self._module(package=self.name, reader=reader)
         if "problem" in download:
@@ -207,7 +209,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             suffix = download["archive"].rpartition(".tar.")[2]
             path = self.cache / f"{self.name}-{download['version']}.tar.{suffix}"
             self._connection.fetch_file(download["archive"], str(path))
-            return Source(download["version"], path, check_sum(path, download["sha256"]), "distro")
+            return SourceArchive(download["version"], path, check_sum(path, download["sha256"]), "distro")
         finally:
             self._module(forget=download["archive"])
 

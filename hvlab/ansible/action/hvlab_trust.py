@@ -29,16 +29,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.args = args = arguments(self, DOCUMENTATION)
         variables = task_vars or {}
         name = variables["inventory_hostname"]
-        seen = variables["ansible_facts"]["hvlab"]
+        facts = variables["ansible_facts"]["hvlab"]
         if name not in args["hosts"]:
             raise AnsibleActionFail(f"{name}: its address is not known. Run playbooks/preflight.yml first.")
-        if not seen["ssh_host_key"]:
+        if not facts["ssh_host_key"]:
             raise AnsibleActionFail(f"{name}: sshd has no Ed25519 host key. Run ssh-keygen -A on it.")
         try:
             trust = self._trust(args["lab"], args["user"])
             if trust is None:
                 return result | {"changed": True, "msg": f"would make or renew the keys of lab {args['lab']}"}
-            files = self._files(trust, name, seen)
+            files = self._files(trust, name, facts)
         except HvlabError as error:
             raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
         result |= self._execute_module(
@@ -53,7 +53,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         trust = lab_trust(lab)
         return trust if trust and trust.user_certificate_good(user) else None
 
-    def _files(self, trust: Trust, name: str, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _files(self, trust: Trust, name: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
         args = self.args
         hosts = {host: [data["address"], *data["aliases"]] for host, data in args["hosts"].items()}
         ports = {data["port"] for data in args["hosts"].values()}
@@ -61,7 +61,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if not self._task.check_mode:
             trust.write_known_hosts(known_hosts)
         certificate = trust.sign_host(
-            seen["ssh_host_key"], name=name, principals=[name, *hosts[name]], current=seen["ssh_host_cert"]
+            facts["ssh_host_key"], name=name, principals=[name, *hosts[name]], current=facts["ssh_host_cert"]
         )
         home = {"owner": args["user"]}
         ssh = f"{args['home']}/.ssh"

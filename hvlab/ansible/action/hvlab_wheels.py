@@ -95,6 +95,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         raise AnsibleActionFail(
             f"{self.host}: the controller's pip does not get {self.args['name']} for Python "
             f"{self.args['python']}:{lines}\n"
-            "To go on: give pip an index or a find-links folder that has them; what it has now is shown by\n"
+            "What to do: give pip an index or a find-links folder that has them. Its settings are shown by\n"
             f"  {sys.executable} -m pip config list"
         )

@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
-    """Keeps the hosts that a task is running on, and a thread that tells of them."""
+    """Keeps the hosts that a task is running on, and a thread that reports them."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -44,7 +44,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         super().__init__()
         self.disabled = "AWX_ISOLATED_DATA_DIR" in os.environ
         self._running: dict[str, tuple[str, float]] = {}
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._began = time.monotonic()
@@ -52,7 +52,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_playbook_on_start(self, _: Any) -> None:
         """Start the clock and the thread."""
         self._began = time.monotonic()
-        threading.Thread(target=self._tell, daemon=True).start()
+        threading.Thread(target=self._report, daemon=True).start()
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         """Note that a host began a task."""
@@ -70,7 +70,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._over.set()
         self._display.display(f"\ntime in all: {duration(time.monotonic() - self._began)}")
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         while not self._over.wait(1.0):
             for line in self.due(time.monotonic()):
                 self._display.display(line)
@@ -86,7 +86,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         lines = []
         for task, (since, hosts) in tasks.items():
             periods = int((now - since) // PERIOD)
-            if periods > self._told.get(task, 0):
+            if periods > self._reported.get(task, 0):
                 lines.append(f"... {task}  {', '.join(hosts)}  {duration(now - since)}")
-            self._told[task] = periods
+            self._reported[task] = periods
         return lines

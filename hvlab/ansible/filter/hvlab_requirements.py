@@ -24,12 +24,12 @@ author: [the hvlab authors]
 """
 
 
-def hvlab_requirements(asked: Mapping[str, str], files: str, python: str, architecture: str) -> str:
+def hvlab_requirements(environment: Mapping[str, str], files: str, python: str, architecture: str) -> str:
     """Return the requirements of an environment: those of its own file, or what hvlab has for it."""
     try:
-        if asked.get("requirements"):
-            return Path(asked["requirements"]).read_text(encoding="utf-8").rstrip("\n")
-        return requirements(asked, Path(files), python=python, architecture=architecture)
+        if environment.get("requirements"):
+            return Path(environment["requirements"]).read_text(encoding="utf-8").rstrip("\n")
+        return requirements(environment, Path(files), python=python, architecture=architecture)
     except (OSError, ValueError, KeyError) as error:
         raise AnsibleFilterError(f"python_env_environments: {error}") from error
 

@@ -29,9 +29,9 @@ def cuda(home: str | None) -> str | None:
         return None
     record = read(home + "/version.json")
     if record:
-        told = json.loads(record).get("cuda", {}).get("version")
-        if told:
-            return str(told)
+        version = json.loads(record).get("cuda", {}).get("version")
+        if version:
+            return str(version)
     text = re.search(r"CUDA Version (\d+\.\d+(?:\.\d+)?)", read(home + "/version.txt") or "")
     if text:
         return text.group(1)
@@ -46,18 +46,18 @@ def cudnn(home: str | None, root: str = "") -> str | None:
     """Return cuDNN's version by its header."""
     for name in ("cudnn_version.h", "cudnn.h"):
         for path in _headers(name, home, root):
-            found = defined(read(path) or "", "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL")
-            if found:
-                return found
+            version = defined(read(path) or "", "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL")
+            if version:
+                return version
     return None
 
 
 def nccl(home: str | None, root: str = "") -> str | None:
     """Return NCCL's version: by its header, else by the name of the library."""
     for path in _headers("nccl.h", home, root):
-        found = defined(read(path) or "", "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
-        if found:
-            return found
+        version = defined(read(path) or "", "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
+        if version:
+            return version
     for folder in _LIBRARIES:
         for path in sorted(glob.glob(os.path.join(root + folder, "libnccl.so.*.*"))):
             return os.path.basename(path).partition(".so.")[2]
@@ -66,8 +66,8 @@ def nccl(home: str | None, root: str = "") -> str | None:
 
 def defined(text: str, *names: str) -> str | None:
     """Return the numbers that a header defines for ``names``, joined by dots; None when one is missing."""
-    found = [re.search(r"^\s*#define\s+{}\s+(\d+)".format(name), text, re.MULTILINE) for name in names]
-    return ".".join(match.group(1) for match in found if match) if all(found) else None
+    numbers = [re.search(r"^\s*#define\s+{}\s+(\d+)".format(name), text, re.MULTILINE) for name in names]
+    return ".".join(match.group(1) for match in numbers if match) if all(numbers) else None
 
 
 def _headers(name: str, home: str | None, root: str) -> list[str]:

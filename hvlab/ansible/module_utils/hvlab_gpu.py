@@ -27,20 +27,20 @@ _FOLDERS = (
 
 def nvidia(root: str = "") -> dict[str, Any]:
     """Return ``{gpus, driver_error, topology}``; without a working driver the GPUs of the bus."""
-    seen = [
+    cards = [
         row for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA) if row["class"].startswith(hvlab_pci.DISPLAY)
     ]
     try:
-        found, error = ask_driver()
+        gpus, error = ask_driver()
     except FileNotFoundError:
-        found, error = [], None
-    ids = {row["address"]: row["device"] for row in seen}
-    if found:
-        gpus = [dict(gpu, pci_device=ids.get(gpu["pci"])) for gpu in found]
+        gpus, error = [], None
+    ids = {row["address"]: row["device"] for row in cards}
+    if gpus:
+        gpus = [dict(gpu, pci_device=ids.get(gpu["pci"])) for gpu in gpus]
         topology = hvlab_topology.parse(said("nvidia-smi", "topo", "-m")[1])
     else:
-        known = hvlab_pci.names([(row["vendor"], row["device"]) for row in seen], root)
-        gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in seen]
+        known = hvlab_pci.names([(row["vendor"], row["device"]) for row in cards], root)
+        gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in cards]
         topology = None
     return {"gpus": gpus, "driver_error": error, "topology": topology}
 
@@ -96,7 +96,7 @@ def address(bus: str | None) -> str | None:
 
 
 def on_bus(row: dict[str, str], name: str | None) -> dict[str, Any]:
-    """Return a GPU of which only the PCI bus tells."""
+    """Return a GPU that only the PCI bus shows."""
     return {
         "name": name,
         "compute_capability": None,

@@ -19,18 +19,18 @@ RESOLVE_SECONDS = 1.5
 
 def interfaces() -> dict[str, Any]:
     """Return ``{name: {mac, cidrs, up}}``, loopback left out."""
-    found = {}
+    links = {}
     for link in json.loads(run("ip", "-j", "addr", "show")):
         if "LOOPBACK" in link["flags"]:
             continue
         addresses = [a for a in link.get("addr_info", []) if a.get("scope") == "global" and "local" in a]
-        found[link["ifname"]] = {
+        links[link["ifname"]] = {
             "mac": link.get("address"),
             "cidrs": ["{}/{}".format(a["local"], a["prefixlen"]) for a in addresses],
             "up": "UP" in link["flags"] and link.get("operstate") in ("UP", "UNKNOWN"),
             "mtu": link.get("mtu"),
         }
-    return found
+    return links
 
 
 def default_ipv4() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def resolves(names: list[str]) -> dict[str, Any]:
 
 def nics(root: str = "") -> list[dict[str, Any]]:
     """Return the interfaces that have a card; ``speed_mbit`` is None without a link."""
-    found = []
+    cards = []
     for path in sorted(glob.glob(root + "/sys/class/net/*/device")):
         name = os.path.basename(os.path.dirname(path))
         speed = read(os.path.join(os.path.dirname(path), "speed")) or ""
@@ -75,7 +75,7 @@ def nics(root: str = "") -> list[dict[str, Any]]:
         card = next(
             (part for part in reversed(os.path.realpath(path).split("/")) if part.count(":") == 2), None
         )
-        found.append(
+        cards.append(
             {
                 "name": name,
                 "driver": driver,
@@ -85,7 +85,7 @@ def nics(root: str = "") -> list[dict[str, Any]]:
             }
         )
     on_bus = (
-        {row["address"]: (row["vendor"], row["device"]) for row in hvlab_pci.devices(root)} if found else {}
+        {row["address"]: (row["vendor"], row["device"]) for row in hvlab_pci.devices(root)} if cards else {}
     )
-    models = hvlab_pci.names([on_bus[nic["pci"]] for nic in found if nic["pci"] in on_bus], root)
-    return [dict(nic, model=models.get(on_bus.get(nic["pci"], ("", "")))) for nic in found]
+    models = hvlab_pci.names([on_bus[nic["pci"]] for nic in cards if nic["pci"] in on_bus], root)
+    return [dict(nic, model=models.get(on_bus.get(nic["pci"], ("", "")))) for nic in cards]

@@ -49,20 +49,20 @@ def held() -> list[str]:
 
 
 def held_own() -> list[str]:
-    """Return the names of those held packages that hvlab itself holds, as hvlab_packages wrote them down."""
+    """Return the names of those held packages that hvlab itself holds, as hvlab_packages recorded them."""
     return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(held()))
 
 
 def module_streams() -> dict[str, str]:
     """Return ``{name: stream}`` of dnf's enabled module streams."""
-    found = {}
+    streams = {}
     for path in glob.glob("/etc/dnf/modules.d/*.module"):
         parser = configparser.ConfigParser(interpolation=None)
         parser.read_string(read(path) or "")
         for name in parser.sections():
             if parser.get(name, "state", fallback="") == "enabled":
-                found[name] = parser.get(name, "stream", fallback="")
-    return found
+                streams[name] = parser.get(name, "stream", fallback="")
+    return streams
 
 
 def gcc() -> str:
@@ -72,8 +72,8 @@ def gcc() -> str:
 
 def packs(root: str) -> dict[str, Any]:
     """Return ``{folder: marker}`` of the packed software at most three folders below ``root``."""
-    found = {}
+    markers = {}
     for depth in ("*", "*/*", "*/*/*"):
         for path in glob.glob(os.path.join(root, depth, ".hvlab-pack.json")):
-            found[os.path.dirname(path)] = json.loads(read(path) or "null")
-    return found
+            markers[os.path.dirname(path)] = json.loads(read(path) or "null")
+    return markers

@@ -19,32 +19,32 @@ _REDIRECT = 0x0C
 
 def devices(root: str = "", vendor: str | None = None) -> list[dict[str, str]]:
     """Return address, vendor, device and class (hexadecimal, without 0x) of the PCI devices, in order."""
-    found = []
+    rows = []
     for path in sorted(glob.glob(root + "/sys/bus/pci/devices/*")):
         row = {key: (read(os.path.join(path, key)) or "")[2:] for key in ("vendor", "device", "class")}
         if vendor in (None, row["vendor"]):
-            found.append(dict(row, address=os.path.basename(path)))
-    return found
+            rows.append(dict(row, address=os.path.basename(path)))
+    return rows
 
 
 def names(ids: Iterable[tuple[str, str]], root: str = "") -> dict[tuple[str, str], str]:
     """Return the names of vendor and device pairs, as far as the host's list of names knows them."""
-    wanted = set(ids)
+    pairs = set(ids)
     path = next((root + name for name in NAMES if os.path.exists(root + name)), None)
-    return parse_names(read(path) or "", wanted) if path and wanted else {}
+    return parse_names(read(path) or "", pairs) if path and pairs else {}
 
 
-def parse_names(text: str, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def parse_names(text: str, pairs: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Read pci.ids: a vendor's line, below it each device behind one tab, subsystems behind two."""
-    vendors = {vendor for vendor, _ in wanted}
-    found = {}
+    vendors = {vendor for vendor, _ in pairs}
+    known = {}
     vendor = ""
     for line in text.splitlines():
         if line[:1] not in ("", "#", "\t"):
             vendor = line[:4] if line[:4] in vendors else ""
-        elif vendor and line[:1] == "\t" and line[1:2] != "\t" and (vendor, line[1:5]) in wanted:
-            found[vendor, line[1:5]] = line[5:].strip()
-    return found
+        elif vendor and line[:1] == "\t" and line[1:2] != "\t" and (vendor, line[1:5]) in pairs:
+            known[vendor, line[1:5]] = line[5:].strip()
+    return known
 
 
 def redirects(config: bytes) -> bool | None:

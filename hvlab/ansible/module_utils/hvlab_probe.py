@@ -68,7 +68,7 @@ def read(path: str) -> str | None:
 
 
 def probe(warn: Callable[[str], None], function: Callable[..., Any], *args: Any) -> Any:
-    """Return what a probe found; None when it failed."""
+    """Return the result of a probe; None when it failed."""
     try:
         return function(*args)
     except FileNotFoundError:

@@ -27,49 +27,52 @@ def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
     if not cards or not gpus:
         return dict(present, way=None, gdr_reason=reason(gpus, cards, None, present))
     addresses = [gpu["pci"] for gpu in gpus] + [card["pci"] for card in cards]
-    seen = {
+    paths = {
         "peer_api": any(_PEER_API in line for line in _symbols(root)),
         "iommu": iommu([gpu["pci"] for gpu in gpus], root),
         "acs": hvlab_pci.redirecting(addresses, root),
     }
-    present = dict(present, **seen)
+    present = dict(present, **paths)
     why = reason(gpus, cards, hvlab_gpu.driver(root), present)
     return dict(present, way=None if why else way(present), gdr_reason=why)
 
 
-def way(seen: dict[str, Any]) -> str | None:
+def way(rdma_facts: dict[str, Any]) -> str | None:
     """Return how GPU memory can be registered: the kernel's DMA-BUF needs no module of its own."""
-    if seen["dma_buf"]:
+    if rdma_facts["dma_buf"]:
         return "dma_buf"
-    return "peer_memory" if seen["peer_memory"] == "loaded" or _loadable(seen) else None
+    return "peer_memory" if rdma_facts["peer_memory"] == "loaded" or _loadable(rdma_facts) else None
 
 
 def reason(
-    gpus: list[dict[str, Any]] | None, cards: list[dict[str, Any]], driver: str | None, seen: dict[str, Any]
+    gpus: list[dict[str, Any]] | None,
+    cards: list[dict[str, Any]],
+    driver: str | None,
+    rdma_facts: dict[str, Any],
 ) -> str | None:
     """Return why GPUDirect RDMA is not available, the nearest reason first; None when it is."""
     lacks_module = "driver {} has no nvidia_peermem, and its modules are not the open ones".format(driver)
     lacks_api = "the RDMA drivers have no {}, which nvidia_peermem needs".format(_PEER_API)
-    iommu_kind, bridges = seen.get("iommu"), seen.get("acs") or []
+    iommu_kind, bridges = rdma_facts.get("iommu"), rdma_facts.get("acs") or []
     faults = (
         (not gpus, "no NVIDIA GPU"),
         (not cards, "no RDMA NIC"),
         (all(card["state"] != "ACTIVE" for card in cards), "no port of an RDMA NIC is active"),
         (driver is None, "the NVIDIA driver is not loaded"),
-        (not way(seen), lacks_api if seen["peer_memory"] else lacks_module),
+        (not way(rdma_facts), lacks_api if rdma_facts["peer_memory"] else lacks_module),
         (iommu_kind, "the IOMMU translates addresses ({}): boot with iommu=pt".format(iommu_kind)),
         (bridges, "ACS redirects peer traffic at {}: switch it off there".format(", ".join(bridges))),
     )
-    return next((told for wrong, told in faults if wrong), None)
+    return next((text for applies, text in faults if applies), None)
 
 
 def devices(root: str = "") -> list[dict[str, Any]]:
     """Return the RDMA devices with the state of their first port."""
-    found = []
+    rows = []
     for path in sorted(glob.glob(root + "/sys/class/infiniband/*")):
         port = path + "/ports/1/"
         interfaces = sorted(os.listdir(path + "/device/net")) if os.path.isdir(path + "/device/net") else []
-        found.append(
+        rows.append(
             {
                 "name": os.path.basename(path),
                 "netdev": interfaces[0] if interfaces else None,
@@ -79,7 +82,7 @@ def devices(root: str = "") -> list[dict[str, Any]]:
                 "pci": os.path.basename(os.path.realpath(path + "/device")),
             }
         )
-    return found
+    return rows
 
 
 def peer_memory(root: str = "") -> str | None:
@@ -107,8 +110,8 @@ def iommu(addresses: list[str], root: str = "") -> str | None:
     return None
 
 
-def _loadable(seen: dict[str, Any]) -> bool:
-    return seen["peer_memory"] == "available" and bool(seen.get("peer_api"))
+def _loadable(rdma_facts: dict[str, Any]) -> bool:
+    return rdma_facts["peer_memory"] == "available" and bool(rdma_facts.get("peer_api"))
 
 
 def _symbols(root: str) -> list[str]:

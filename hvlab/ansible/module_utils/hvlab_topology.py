@@ -54,11 +54,11 @@ def summary(matrix: dict[str, dict[str, str | None]]) -> str | None:
     links = {link for row in matrix.values() for link in row.values()}
     if not links or None in links:
         return None
-    seen = [link for link in links if link is not None]
+    present = [link for link in links if link is not None]
     parts = (
-        ("NVLink", sorted((link for link in seen if _LINK.match(link)), key=lambda link: int(link[2:]))),
-        ("PCIe", [link for link in _PCIE if link in seen]),
-        ("PCIe across sockets", [link for link in _SOCKETS if link in seen]),
+        ("NVLink", sorted((link for link in present if _LINK.match(link)), key=lambda link: int(link[2:]))),
+        ("PCIe", [link for link in _PCIE if link in present]),
+        ("PCIe across sockets", [link for link in _SOCKETS if link in present]),
     )
     return " and ".join("{} ({})".format(name, ", ".join(kinds)) for name, kinds in parts if kinds)
 

@@ -18,12 +18,12 @@ def users() -> dict[str, Any]:
         for user in filter(None, listed.split(",")):
             members.setdefault(user, []).append(group)
     shadow = dict(line.split(":")[:2] for line in (read("/etc/shadow") or "").splitlines() if ":" in line)
-    found = {}
+    known = {}
     for line in (read("/etc/passwd") or "").splitlines():
         if line.count(":") != 6 or line.endswith(("/nologin", "/false", "/sync")):
             continue
         name, _, uid, gid, _, home, shell = line.split(":")
-        found[name] = {
+        known[name] = {
             "uid": int(uid),
             "group": primary.get(gid),
             "groups": sorted(members.get(name, [])),
@@ -31,7 +31,7 @@ def users() -> dict[str, Any]:
             "shell": shell,
             "locked": shadow.get(name, "").startswith("!"),
         }
-    return found
+    return known
 
 
 def host_key() -> str | None:

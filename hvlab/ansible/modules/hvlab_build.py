@@ -65,7 +65,7 @@ REMEDIES = (
         "Killed|out of memory|virtual memory exhausted|Cannot allocate memory",
         "give the host more memory, or build with fewer jobs at a time",
     ),
-    ("Connection timed out|Temporary failure resolving", "see that the host reaches its package source"),
+    ("Connection timed out|Temporary failure resolving", "check that the host reaches its package source"),
 )
 LAST_LINES = 12
 
@@ -108,7 +108,7 @@ class Build:
         """End the module; the next run takes the finished stages as they are."""
         lines = "".join("\n  " + line for line in last)
         self.module.fail_json(
-            msg="{}: {}{}\nLog: {}\nTo go on: {}, then run again; finished stages are not repeated.".format(
+            msg="{}: {}{}\nLog: {}\nWhat to do: {}, then run again; finished stages are not repeated.".format(
                 socket.gethostname(), message, lines, self.log, remedy(message + lines, self.path)
             ),
             log=self.log,

@@ -24,7 +24,7 @@ options:
   state:
     description:
       - With V(checked), compare what the cases need with the hosts' facts, which are written beside the plan.
-      - A backend that was asked for by name and is not built fails; one that was not is left out.
+      - A backend that was requested by name and is not built fails; another one is left out.
     type: str
     choices: [run, checked]
     default: run

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Data sets on a host: which are there, and how one that lacks gets there, whole or not at all."""
+"""Data sets on a host: which are there, and how a missing one is put there, whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ module: hvlab_data
 short_description: Put data sets into the home of the user that the ranks run as
 description:
   - A data set is a folder of plain files, named after its key, a hash of their names and content.
-  - One look tells which are there, with all files as they should be. What is not there is copied as one
+  - One look shows which are there, with all files as they should be. What is not there is copied as one
     compressed archive, unpacked beside its place and renamed, so it is whole or not there.
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
   sets:
-    description: The wanted data sets.
+    description: The data sets that the host must have.
     type: list
     elements: dict
     required: true
@@ -26,7 +26,7 @@ author: [the hvlab authors]
 """
 
 EXAMPLES = """
-- name: Bring the data
+- name: Copy the data sets
   hvlab_data:
     sets:
       - {key: 0e5751c026e543b2, folder: /home/me/.cache/hvlab/datasets/0e5751c026e543b2}
@@ -56,17 +56,17 @@ BLOCK = 1 << 20
 
 def key_in(folder: str) -> str:
     """Return the key of the files in a folder; an empty text where they cannot all be read."""
-    told = []
+    lines = []
     try:
         for name in sorted(os.listdir(folder)):
             digest = hashlib.sha256()
             with open(os.path.join(folder, name), "rb") as file:
                 for block in iter(lambda: file.read(BLOCK), b""):
                     digest.update(block)
-            told.append("{}  {}\n".format(digest.hexdigest(), name))
+            lines.append("{}  {}\n".format(digest.hexdigest(), name))
     except OSError:
         return ""
-    return hashlib.sha256("".join(told).encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
 def free_bytes(path: str) -> int:
@@ -139,7 +139,7 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False, "path": root}
     try:
         if step == "look":
-            result["lacking"] = [key for key in keys if key_in(os.path.join(root, key)) != key]
+            result["missing"] = [key for key in keys if key_in(os.path.join(root, key)) != key]
             result["free"] = free_bytes(root)
         else:
             result["changed"] = put(module.params["archive"], root, keys[0])

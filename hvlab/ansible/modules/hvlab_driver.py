@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Look at what a host has of NVIDIA's driver, build its modules for a kernel, load and unload them."""
+"""Report the state of NVIDIA's driver on a host, build its modules for a kernel, load and unload them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCUMENTATION = """
 module: hvlab_driver
 short_description: Judge NVIDIA's driver on a host, build its modules, load and unload them
 description:
-  - C(planned) changes nothing. It looks at the host and the package manager's lists, returns what has to be
+  - C(planned) changes nothing. It inspects the host and the package manager's lists, returns what has to be
     done, and fails with everything that stands in the way.
   - C(built) has DKMS build and install what it knows of NVIDIA for the kernel and has not built yet.
   - C(used) loads the modules, after unloading those of another version, and says whether a reboot is needed.
@@ -25,7 +25,7 @@ description:
 options:
   state: {description: What to do., type: str, choices: [planned, built, used, unloaded], required: true}
   wish:
-    description: The driver that is asked for; its keys are the fields of C(hvlab.provision.driver.host.Wish).
+    description: The requested driver, with the fields of C(hvlab.provision.driver.host.DriverRequest).
     type: dict
     required: true
   ready:
@@ -81,12 +81,12 @@ def read(path: str) -> str:
 
 def dkms(module: AnsibleModule) -> list[dict[str, str]]:
     """Return what DKMS knows of NVIDIA: name, version, kernel (empty: not built for any) and state."""
-    found = []
+    entries = []
     for line in run(module, "dkms", "status")[1].splitlines():
         match = DKMS.match(line.strip())
         if match and match["name"].startswith("nvidia"):
-            found.append({key: value or "" for key, value in match.groupdict().items()})
-    return found
+            entries.append({key: value or "" for key, value in match.groupdict().items()})
+    return entries
 
 
 def headers() -> list[str]:
@@ -120,7 +120,7 @@ def compiler(kernel: str) -> str | None:
 
 def gpu_users() -> list[dict[str, str]]:
     """Return process id and name of all that hold a device of NVIDIA open."""
-    found = []
+    users = []
     for folder in glob.glob("/proc/[0-9]*/fd"):
         try:
             targets = {os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)}
@@ -128,8 +128,8 @@ def gpu_users() -> list[dict[str, str]]:
             continue
         if any(target.startswith("/dev/nvidia") for target in targets):
             pid = folder.split("/")[2]
-            found.append({"pid": pid, "name": read("/proc/{}/comm".format(pid)).strip()})
-    return found
+            users.append({"pid": pid, "name": read("/proc/{}/comm".format(pid)).strip()})
+    return users
 
 
 def service(module: AnsibleModule, name: str) -> dict[str, bool]:
@@ -144,16 +144,20 @@ def service(module: AnsibleModule, name: str) -> dict[str, bool]:
 
 
 def candidates(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
-    """Return the versions that can be had of each package, the newest first."""
-    found: dict[str, list[str]] = {name: [] for name in names}
+    """Return the available versions of each package, the newest first."""
+    versions: dict[str, list[str]] = {name: [] for name in names}
     if not names:
-        return found
+        return versions
     if module.get_bin_path("apt-cache"):
         for line in run(module, "apt-cache", "madison", *names)[1].splitlines():
             cells = [cell.strip() for cell in line.split("|")]
-            if len(cells) == 3 and cells[2].endswith("Packages") and cells[1] not in found.get(cells[0], []):
-                found.setdefault(cells[0], []).append(cells[1])
-        return found
+            if (
+                len(cells) == 3
+                and cells[2].endswith("Packages")
+                and cells[1] not in versions.get(cells[0], [])
+            ):
+                versions.setdefault(cells[0], []).append(cells[1])
+        return versions
     tool, query = "dnf", ["repoquery", "--quiet", "--queryformat", "%{name} %{epoch}:%{version}-%{release}\n"]
     if not module.get_bin_path("dnf"):
         tool, query = "yum", ["list", "--quiet", "--showduplicates", "available"]
@@ -163,20 +167,19 @@ def candidates(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
             continue
         name = words[0] if tool == "dnf" else words[0].rpartition(".")[0]
         version = words[1][2:] if words[1].startswith("0:") else words[1]
-        for asked in names:
-            spelt = "{}-{}".format(name, version.partition(":")[2] or version)
-            if (asked == name or spelt.startswith(asked + ".") or spelt == asked) and version not in found[
-                asked
-            ]:
-                found[asked].append(version)
-    return found
+        for requested in names:
+            full = "{}-{}".format(name, version.partition(":")[2] or version)
+            named = requested in (name, full) or full.startswith(requested + ".")
+            if named and version not in versions[requested]:
+                versions[requested].append(version)
+    return versions
 
 
 def look_up(module: AnsibleModule, names: list[str]) -> tuple[dict[str, list[str]], str]:
     """Return the candidates, and what went wrong when the lists were fetched again."""
-    found = candidates(module, names)
-    if all(found.values()) or module.check_mode:
-        return found, ""
+    versions = candidates(module, names)
+    if all(versions.values()) or module.check_mode:
+        return versions, ""
     fresh = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"]
     if not module.get_bin_path("apt-get"):
         fresh = ["dnf" if module.get_bin_path("dnf") else "yum", "-q", "makecache"]
@@ -186,7 +189,7 @@ def look_up(module: AnsibleModule, names: list[str]) -> tuple[dict[str, list[str
 
 def one_line(path: str) -> list[dict[str, Any]]:
     """Return the entries of a file of one-line sources."""
-    found = []
+    entries = []
     for line in read(path).splitlines():
         match = re.match(
             r"\s*deb\s+(?:\[(?P<options>[^]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s*(?P<parts>[^#]*)", line
@@ -196,17 +199,17 @@ def one_line(path: str) -> list[dict[str, Any]]:
                 option.split("=", 1) for option in (match["options"] or "").split() if "=" in option
             )
             entry = {"file": path, "uris": [match["uri"]], "suites": [match["suite"]]}
-            found.append(
+            entries.append(
                 {**entry, "components": match["parts"].split(), "signed_by": options.get("signed-by", "")}
             )
-    return found
+    return entries
 
 
 def sources() -> list[dict[str, Any]]:
     """Return apt's sources of binary packages: file, uris, suites, components, signed_by."""
-    found = []
+    entries = []
     for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*.list"))]:
-        found += one_line(path)
+        entries += one_line(path)
     for path in sorted(glob.glob("/etc/apt/sources.list.d/*.sources")):
         text = re.sub(r"(?m)^#.*\n?", "", read(path))
         for paragraph in re.split(r"\n\s*\n", text):
@@ -214,14 +217,14 @@ def sources() -> list[dict[str, Any]]:
             entry = {key.lower(): value.strip() for key, value in fields}
             if "deb" in entry.get("types", "").split() and entry.get("enabled", "yes") != "no":
                 lists = {key: entry.get(key, "").split() for key in ("uris", "suites", "components")}
-                found.append({"file": path, **lists, "signed_by": entry.get("signed-by", "")})
-    return found
+                entries.append({"file": path, **lists, "signed_by": entry.get("signed-by", "")})
+    return entries
 
 
-def look(module: AnsibleModule) -> dict[str, Any]:
-    """Return everything that is asked of a host."""
+def inspect(module: AnsibleModule) -> dict[str, Any]:
+    """Return the state of the driver on a host, and what decides on it."""
     kernel = module.params["kernel"]
-    found, trouble = look_up(module, module.params["packages"])
+    versions, trouble = look_up(module, module.params["packages"])
     modules = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
     return {
         "headers": headers(),
@@ -241,7 +244,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
             for p in ("/boot/initrd.img-" + kernel, "/boot/initramfs-{}.img".format(kernel))
             if os.path.exists(p)
         ],
-        "versions": found,
+        "versions": versions,
         "trouble": trouble,
         "unsure": module.check_mode,
         "blacklist": read(BLACKLIST),
@@ -321,7 +324,11 @@ def main() -> None:
     names = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["seen", "built", "loaded", "unloaded"], "default": "seen"},
+            "state": {
+                "type": "str",
+                "choices": ["inspected", "built", "loaded", "unloaded"],
+                "default": "inspected",
+            },
             "kernel": {"type": "str", "required": True},
             "packages": names,
             "services": names,
@@ -330,8 +337,8 @@ def main() -> None:
     )
     state = module.params["state"]
     try:
-        if state == "seen":
-            module.exit_json(changed=False, seen=look(module))
+        if state == "inspected":
+            module.exit_json(changed=False, driver_state=inspect(module))
         if state == "built":
             done = build(module)
             module.exit_json(changed=bool(done), done=done)

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Gather in one round trip what the roles ask of a host."""
+"""Gather in one round trip the facts of a host that the roles use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ansible.module_utils.hvlab_users import host_key, users
 
 DOCUMENTATION = """
 module: hvlab_facts
-short_description: Gather in one round trip what the roles ask of a host
+short_description: Gather in one round trip the facts of a host that the roles use
 description:
   - Returns the usual facts on distribution, Python, package manager and local facts, and a dict C(hvlab).
   - A probe that fails gives null and never fails the module.
@@ -46,7 +46,7 @@ options:
     description: The controller's clock when the task was sent, in seconds since the epoch.
     type: float
   disk_paths:
-    description: Paths whose file systems are asked for free space.
+    description: Paths whose free space is measured.
     type: list
     elements: str
     default: [/, /opt, /usr, /var, /var/tmp, /tmp, /home]
@@ -111,9 +111,9 @@ def standard_facts(module: AnsibleModule) -> dict[str, Any]:
 def gpu_facts(ask: Callable[..., Any]) -> dict[str, Any]:
     """Return what is known of GPUs, their driver and libraries, and of the cards they could send through."""
     home = ask(cuda_home)
-    seen = ask(nvidia) or {"gpus": None, "driver_error": None, "topology": None}
+    gpus = ask(nvidia) or {"gpus": None, "driver_error": None, "topology": None}
     return {
-        **seen,
+        **gpus,
         "driver": ask(driver),
         "driver_installed": ask(driver_installed),
         "open_modules": ask(open_modules),
@@ -127,7 +127,7 @@ def gpu_facts(ask: Callable[..., Any]) -> dict[str, Any]:
         "cudnn": ask(cudnn, home),
         "nccl": ask(nccl, home),
         "nics": ask(nics),
-        "rdma": ask(rdma, seen["gpus"]),
+        "rdma": ask(rdma, gpus["gpus"]),
     }
 
 

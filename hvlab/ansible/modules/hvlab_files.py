@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Bring several small files, folders and links into their wanted state in one round trip."""
+"""Bring several small files, folders and links into their desired state in one round trip."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ansible.module_utils.common.text.converters import to_bytes, to_text
 
 DOCUMENTATION = """
 module: hvlab_files
-short_description: Bring several small files, folders and links into their wanted state in one round trip
+short_description: Bring several small files, folders and links into their desired state in one round trip
 description:
-  - All wanted states are compared and validated first; only then anything is written, each file atomically.
-  - Folders above a wanted path are made with mode 0755.
+  - All desired states are compared and validated first; only then anything is written, each file atomically.
+  - Folders above a path are made with mode 0755.
   - A symbolic link in the place of a file is replaced, never followed.
 options:
   files:
-    description: The wanted states, brought about in this order.
+    description: The desired states, applied in this order.
     type: list
     elements: dict
     required: true
     suboptions:
       path: {description: Absolute path., type: path, required: true}
       state:
-        description: What is wanted there.
+        description: What must be there.
         type: str
         choices: [file, directory, link, absent]
         default: file
@@ -111,17 +111,17 @@ def current(path: str) -> tuple[Any, str, Any, Any, Any]:
 
 
 class Change:
-    """One wanted state against what is there."""
+    """One desired state against what is there."""
 
     def __init__(self, module: AnsibleModule, item: dict[str, Any]) -> None:
         self.module, self.item, self.path = module, item, item["path"]
         self.state = item["state"]
         self.kind, self.old, mode, uid, gid = current(self.path)
         usual = 0o755 if self.state == "directory" else 0o644
-        kept = mode if self.kind == self.state else usual
-        self.mode: int = int(item["mode"], 8) if item["mode"] else kept
+        default = mode if self.kind == self.state else usual
+        self.mode: int = int(item["mode"], 8) if item["mode"] else default
         self.uid, self.gid = self._owner(item["owner"]) if item["owner"] else (uid or 0, gid or 0)
-        self.new = self._wanted_text()
+        self.new = self._desired_text()
         same_place = self.state == "absent" or (self.kind == self.state and self.new == self.old)
         same_rights = self.state in ("absent", "link") or (self.mode, self.uid, self.gid) == (mode, uid, gid)
         self.changed = self.kind is not None if self.state == "absent" else not (same_place and same_rights)
@@ -135,7 +135,7 @@ class Change:
             return -1, -1
         return user.pw_uid, user.pw_gid
 
-    def _wanted_text(self) -> str:
+    def _desired_text(self) -> str:
         if self.state == "link":
             return str(self.item["src"])
         if self.item["block"] is not None:
@@ -162,7 +162,7 @@ class Change:
             )
 
     def apply(self) -> None:
-        """Bring the wanted state about."""
+        """Apply the desired state."""
         os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
         if self.state == "absent" or (self.kind == "directory" and self.state != "directory"):
             self._remove()
@@ -256,7 +256,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    changes = [Change(module, wanted) for wanted in module.params["files"]]
+    changes = [Change(module, item) for item in module.params["files"]]
     changes = [change for change in changes if change.changed]
     if not module.check_mode:
         for change in changes:

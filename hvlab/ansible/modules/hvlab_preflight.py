@@ -3,7 +3,7 @@
 
 DOCUMENTATION = """
 module: hvlab_preflight
-short_description: Judge all hosts from their facts, before anything is changed
+short_description: Check all hosts from their facts, before anything is changed
 description:
   - Runs once, on the controller, for all hosts of the play, and reports every problem of every host at once.
 options:
@@ -36,5 +36,5 @@ ansible_facts:
   description: The fact C(hvlab_hosts), the address, aliases and port of each host.
   type: dict
   returned: success
-problems: {description: All that is wrong., type: str, returned: failure}
+problems: {description: All problems, with what to do., type: str, returned: failure}
 """

@@ -9,9 +9,9 @@ module: hvlab_repository
 short_description: Add a signed package source to apt, dnf or yum, or leave the host as it was
 description:
   - The fingerprint is computed on the controller, from the key itself, before anything is written.
-  - Only this source is asked then. When it does not answer or its signature does not fit, everything written
-    is taken back, and the failure names the host, what was seen and what to do.
-  - When files and key are as wanted, that costs one round trip and nothing is downloaded.
+  - Only this source is refreshed then. When it does not answer or its signature does not match, everything
+    written is taken back, and the failure names the host, what was seen and what to do.
+  - When files and key are right already, that costs one round trip and nothing is downloaded.
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
   name: {description: Name of its files., type: str, required: true}
@@ -109,7 +109,7 @@ def ask(module: AnsibleModule, argv: list[str]) -> tuple[int, str]:
 
 
 def apply(module: AnsibleModule) -> dict[str, object]:
-    """Write the files and ask the source; where it refuses, or we are stopped, everything is as it was."""
+    """Write the files and refresh the source; on a refusal or an interruption, restore everything."""
     params = module.params
     before = {path: read(path) for path in params["files"]}
     refused, status, output = True, 0, ""
@@ -153,7 +153,7 @@ def main() -> None:
         module.exit_json(
             changed=False,
             files={path: read(path) for path in sorted(paths)},
-            asked=any(glob.glob(pattern) for pattern in params["read"]),
+            refreshed=any(glob.glob(pattern) for pattern in params["read"]),
         )
     if params["step"] == "apply":
         module.exit_json(**apply(module))
@@ -161,7 +161,10 @@ def main() -> None:
     try:
         module.exit_json(changed=False, content=fetch(url))
     except HTTPError as error:
-        problem, answered = "the key {} cannot be had: HTTP {} {}".format(url, error.code, error.reason), True
+        problem, answered = (
+            "the key {} cannot be downloaded: HTTP {} {}".format(url, error.code, error.reason),
+            True,
+        )
     except (OSError, ValueError) as error:
         problem, answered = "{} does not answer: {}".format(url, getattr(error, "reason", error)), False
     module.exit_json(changed=False, problem=problem, answered=answered)

@@ -15,7 +15,7 @@ description:
   - The action plugin of the same name runs on the controller; this file is the way C(distro), on the host.
 options:
   name: {description: Name of the program and of its source package., type: str, required: true}
-  version: {description: The version asked for., type: str, required: true}
+  version: {description: The requested version., type: str, required: true}
   ways:
     description: The ways to try.
     type: list
@@ -26,7 +26,7 @@ options:
   url: {description: Address of way C(url)., type: str}
   checksum: {description: The sha256 of what is at the address., type: str, default: ""}
   avoid: {description: Versions that must not be used and why., type: dict, default: {}}
-  at_least: {description: Lowest version that may stand in for the one asked for., type: str, default: "0"}
+  at_least: {description: Lowest version that may stand in for the requested one., type: str, default: "0"}
   below: {description: Versions that may stand in are lower than this., type: str, default: "9999"}
   platform: {description: The lab's distributions; the choice is remembered for them., type: str, default: ""}
   refresh: {description: Forget the remembered choice., type: bool, default: false}

@@ -12,7 +12,7 @@ description:
     and C(nvvm).
   - Libraries get the name without number that linkers look for, programs can be run, C(lib) leads to
     C(lib64).
-  - C(version.json) tells the version, as in NVIDIA's own toolkits.
+  - C(version.json) holds the version, as in NVIDIA's own toolkits.
 options:
   src: {description: Tar file on the host with the wheels., type: path, required: true}
   path: {description: The folder. What was there is replaced., type: path, required: true}
@@ -51,7 +51,7 @@ from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
 
-HELD = re.compile(r"nvidia/[^/]+/(?P<place>(?:bin|include|lib|nvvm)/.+[^/])$")
+PAYLOAD = re.compile(r"nvidia/[^/]+/(?P<place>(?:bin|include|lib|nvvm)/.+[^/])$")
 LICENSE = re.compile(r"(?P<name>[^/]+)[.]dist-info/(?:licenses/)?(?P<file>Licen[sc]e[^/]*)$", re.IGNORECASE)
 NUMBERED = re.compile(r"(?P<link>lib[^/]+?[.]so)[.][0-9.]+$")
 FUNCTION = re.compile(r"\bCUDAAPI\s+(cu\w+)\s*\(|^#define\s+cu\w+\s+(cu\w+)$", re.MULTILINE)
@@ -59,14 +59,14 @@ STUB_ERROR = 34  # CUDA_ERROR_STUB_LIBRARY
 
 
 def place(name: str) -> str | None:
-    """Return where a file of a wheel belongs below the folder, None when it is not wanted.
+    """Return where a file of a wheel belongs below the folder, None when it is not needed.
 
     >>> place("nvidia/cu13/lib/libcudart.so.13"), place("nvidia/cu13/lib/libnvvm.so.4")
     ('lib64/libcudart.so.13', 'nvvm/lib64/libnvvm.so.4')
     """
-    held, license_text = HELD.match(name), LICENSE.match(name)
-    if held:
-        where = re.sub("^lib/", "lib64/", held["place"])
+    payload, license_text = PAYLOAD.match(name), LICENSE.match(name)
+    if payload:
+        where = re.sub("^lib/", "lib64/", payload["place"])
         return re.sub("^lib64/(?=libnvvm[.])", "nvvm/lib64/", where)
     if license_text:
         return "share/doc/{}/{}".format(license_text["name"], license_text["file"])
@@ -74,7 +74,7 @@ def place(name: str) -> str | None:
 
 
 def stub_source(header: str) -> str:
-    """Return C code with every function that cuda.h declares, each telling that it is none."""
+    """Return C code with every function that cuda.h declares, each returning that it is a stub."""
     names = {first or second for first, second in FUNCTION.findall(header)}
     return "".join("int {}(void) {{ return {}; }}\n".format(name, STUB_ERROR) for name in sorted(names))
 
@@ -88,7 +88,7 @@ class Toolkit:
         self.work = self.path + ".incoming"
 
     def files(self) -> Iterator[str]:
-        """Write each wanted file of each wheel; return where, below the folder."""
+        """Write each needed file of each wheel; return where, below the folder."""
         with tarfile.open(self.module.params["src"]) as tar:
             for member in tar:
                 file = tar.extractfile(member)
@@ -128,9 +128,11 @@ class Toolkit:
         if done[0]:
             self.fail("cc does not make a library: {}".format(done[2].strip()[-500:]), "install a C compiler")
 
-    def fail(self, seen: str, remedy: str) -> None:
-        """End with what was seen and what to do."""
-        self.module.fail_json(msg="{}: {}.\nTo go on: {}, and run again.".format(self.path, seen, remedy))
+    def fail(self, problem: str, remedy: str) -> None:
+        """End with the problem and what to do."""
+        self.module.fail_json(
+            msg="{}: {}.\nWhat to do: {}, and run again.".format(self.path, problem, remedy)
+        )
 
     def make(self) -> int:
         """Make the folder; return how many files it has."""
@@ -138,7 +140,7 @@ class Toolkit:
         os.makedirs(self.work, mode=0o755)
         written = list(self.files())
         if not written:
-            self.fail("the wheels hold nothing for it", "see which wheels are asked for")
+            self.fail("the wheels hold no toolkit files", "check which wheels are requested")
         for where in written:
             self.link(where)
         os.symlink("lib64", os.path.join(self.work, "lib"))
@@ -170,7 +172,7 @@ def main() -> None:
     try:
         files = toolkit.make()
     except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
-        toolkit.fail(str(error), "see that the file system has room")
+        toolkit.fail(str(error), "check the space on its file system")
     module.exit_json(changed=True, files=files)
 
 

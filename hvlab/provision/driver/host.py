@@ -1,4 +1,4 @@
-"""A host and what is wished for on it, and how versions of the driver compare."""
+"""A host, the driver requested for it, and how versions of the driver compare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.provision.packages import Package
+from hvlab.provision.packages import PackageSpec
 
 SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm")
 SERVICE_PROCESSES = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-smi"})
@@ -15,8 +15,8 @@ PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the role's variables and the operating system's data ask for.
+class DriverRequest:
+    """The driver that the role's variables and the operating system's data request.
 
     ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus.
     """
@@ -43,12 +43,12 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Host:
-    """A host: Ansible's facts without prefix, and what the module hvlab_driver saw."""
+class DriverHost:
+    """A host: Ansible's facts without prefix; ``state`` is what module hvlab_driver reports."""
 
     name: str
     facts: Mapping[str, Any]
-    seen: Mapping[str, Any]
+    state: Mapping[str, Any]
 
     def own(self, key: str, default: Any = None) -> Any:
         """Return one of hvlab's facts; the default where it is null or not there."""
@@ -63,13 +63,13 @@ class Host:
     @property
     def packages(self) -> Mapping[str, str]:
         """The installed packages with their versions."""
-        found: Mapping[str, str] = self.own("packages", {})
-        return found
+        packages: Mapping[str, str] = self.own("packages", {})
+        return packages
 
     @property
     def holders(self) -> list[str]:
         """The processes that hold a GPU, but for NVIDIA's own services."""
-        users = [user for user in self.seen.get("users", []) if user["name"] not in SERVICE_PROCESSES]
+        users = [user for user in self.state.get("users", []) if user["name"] not in SERVICE_PROCESSES]
         return [f"{user['name']}[{user['pid']}]" for user in users]
 
 
@@ -84,26 +84,26 @@ def branch(version: str) -> str:
     return match[1] if match else ""
 
 
-def within(version: str, wanted: str) -> bool:
-    """Say whether a version is the wanted one or of the wanted branch: 550.54.14 is within 550."""
-    return not wanted or upstream(version) == wanted or upstream(version).startswith(f"{wanted}.")
+def within(version: str, requested: str) -> bool:
+    """Return whether a version is the requested one or of the requested branch: 550.54.14 is within 550."""
+    return not requested or upstream(version) == requested or upstream(version).startswith(f"{requested}.")
 
 
-def fits(version: str | None, wanted: str | None) -> bool:
-    """Say whether a package's version, with or without its epoch, is the one wanted; None is any."""
+def fits(version: str | None, requested: str | None) -> bool:
+    """Return whether a package's version, with or without its epoch, is the requested one; None is any."""
     if version is None:
         return False
     spellings = (version, version.partition(":")[2] or version)
-    return any(Package("it", wanted or None).is_met({"it": text}) for text in spellings)
+    return any(PackageSpec("package", requested or None).is_met({"package": text}) for text in spellings)
 
 
-def installed_version(host: Host, kernel: str) -> str | None:
+def installed_version(host: DriverHost, kernel: str) -> str | None:
     """Return the driver version that is installed, whether or not it is loaded; None without one."""
-    built = [entry["version"] for entry in host.seen.get("dkms", []) if entry["kernel"] == kernel]
+    built = [entry["version"] for entry in host.state.get("dkms", []) if entry["kernel"] == kernel]
     packaged = [
         version
         for name, version in host.packages.items()
         if name.startswith("kmod-nvidia") and branch(version)
     ]
-    found = [host.seen.get("library"), *built, *map(upstream, packaged)]
-    return next((str(version) for version in found if version), None)
+    candidates = [host.state.get("library"), *built, *map(upstream, packaged)]
+    return next((str(version) for version in candidates if version), None)

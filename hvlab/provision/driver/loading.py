@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hvlab.errors import Problem
-from hvlab.provision.driver.host import Host, Wish, installed_version
+from hvlab.provision.driver.host import DriverHost, DriverRequest, installed_version
 
 
 @dataclass(frozen=True)
@@ -18,39 +18,39 @@ class Step:
     problem: Problem | None = None
 
 
-def loading(host: Host, wish: Wish, *, stuck: str = "", local: bool = False) -> Step:
+def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local: bool = False) -> Step:
     """Return what is to be done so that the installed driver is the one in use.
 
     ``stuck`` is why modules could not be unloaded. A host that is the controller itself (``local``) is
     never rebooted.
     """
-    running, wanted = host.seen.get("loaded"), installed_version(host, wish.kernel)
-    kept = {
-        "nvidia_driver_load is never": wish.load == "never",
+    loaded, version = host.state.get("loaded"), installed_version(host, request.kernel)
+    left_alone = {
+        "nvidia_driver_load is never": request.load == "never",
         "there is no NVIDIA GPU on the PCI bus": not host.own("gpus", []),
     }
-    for reason, applies in kept.items():
+    for reason, applies in left_alone.items():
         if applies:
-            return Step("nothing", bool(running), reason)
-    if wish.method == "none" or (running and wanted in (running, None)):
-        return Step("nothing", bool(running))
-    if wish.kernel != host.running:
-        return Step("nothing", False, f"it is built for kernel {wish.kernel}, and {host.running} runs")
+            return Step("nothing", bool(loaded), reason)
+    if request.method == "none" or (loaded and version in (loaded, None)):
+        return Step("nothing", bool(loaded))
+    if request.kernel != host.running:
+        return Step("nothing", False, f"it is built for kernel {request.kernel}, and {host.running} runs")
     blocked = stuck
-    if running and not blocked and host.holders:
+    if loaded and not blocked and host.holders:
         blocked = f"{', '.join(host.holders)} use it"
-    if not running and host.seen.get("nouveau"):
+    if not loaded and host.state.get("nouveau"):
         blocked = "nouveau is loaded"
     if not blocked:
-        return Step("reload" if running else "load", False)
-    seen = (
-        f"driver {wanted} is installed and "
-        + (f"{running} is loaded" if running else "none is loaded")
+        return Step("reload" if loaded else "load", False)
+    reason = (
+        f"driver {version} is installed and "
+        + (f"{loaded} is loaded" if loaded else "none is loaded")
         + f"; {blocked}"
     )
-    if wish.reboot == "auto" and not local:
-        return Step("reboot", False, seen)
+    if request.reboot == "auto" and not local:
+        return Step("reboot", False, reason)
     remedy = "reboot it" if local else "reboot it, or set nvidia_driver_reboot: auto"
     if host.holders:
         remedy = f"end these processes and run again, or {remedy}"
-    return Step("nothing", False, seen, Problem(host.name, seen, remedy))
+    return Step("nothing", False, reason, Problem(host.name, reason, remedy))

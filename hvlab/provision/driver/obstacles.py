@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hvlab.provision.driver.host import PACKAGED, Host, Wish, fits, within
+from hvlab.provision.driver.host import PACKAGED, DriverHost, DriverRequest, fits, within
 from hvlab.provision.driver.packages import (
     SIGNED_BY_VENDOR,
     builds_modules,
@@ -19,49 +19,51 @@ from hvlab.provision.driver.packages import (
 Finding = tuple[str, str]
 
 
-def obstacles(host: Host, wish: Wish, *, installing: bool, touched: Iterable[str]) -> Iterator[Finding]:
-    """Yield what was seen and the remedy of all that stands in the way.
+def obstacles(
+    host: DriverHost, request: DriverRequest, *, installing: bool, touched: Iterable[str]
+) -> Iterator[Finding]:
+    """Yield each obstacle: what was seen, and the remedy.
 
     ``installing``: whether the driver is to be installed; ``touched``: packages that would change or go.
     """
-    if wish.method not in wish.methods:
+    if request.method not in request.methods:
         system = f"{host.facts.get('distribution')} {host.facts.get('distribution_version')}"
         yield (
-            f"there is no method {wish.method} for {system}",
-            f"set lab_driver_method to one of {', '.join(wish.methods)}",
+            f"method {request.method} is not available on {system}",
+            f"set lab_driver_method to one of {', '.join(request.methods)}",
         )
         return
-    if wish.method == "none":
-        yield from _missing_driver(host, wish)
+    if request.method == "none":
+        yield from _missing_driver(host, request)
         return
-    if host.own("container", False) and wish.load != "never":
+    if host.own("container", False) and request.load != "never":
         yield (
             "it is a container, which runs its host's kernel and driver; "
-            f"method {wish.method} cannot work there",
+            f"method {request.method} cannot work there",
             "install the driver on the machine below it and set lab_driver_method: none here, "
             "or nvidia_driver_load: never where an image is being made",
         )
         return
-    if wish.method in ("runfile", "local_repo"):
-        yield from _unchecked_download(wish, installing=installing)
-    if wish.method in PACKAGED and not wish.packages:
+    if request.method in ("runfile", "local_repo"):
+        yield from _unchecked_download(request, installing=installing)
+    if request.method in PACKAGED and not request.packages:
         yield (
-            "no package of the driver is named",
+            "no driver package is set",
             "set nvidia_driver_version to a branch such as 550, or nvidia_driver_packages",
         )
-    if builds_modules(host, wish):
-        yield from _headers(host, wish)
-    yield from _secure_boot(host, wish)
-    if installing and not stays(host, wish):
-        yield from _in_the_way(host, wish)
+    if builds_modules(host, request):
+        yield from _headers(host, request)
+    yield from _secure_boot(host, request)
+    if installing and not stays(host, request):
+        yield from _in_the_way(host, request)
     held = sorted((set(touched) & set(host.own("held", []))) - set(host.own("held_own", [])))
     if held:
         release = "apt-mark unhold" if host.facts.get("os_family") == "Debian" else "dnf versionlock delete"
         yield f"held at their version: {', '.join(held)}", f"release them there: {release} {' '.join(held)}"
 
 
-def _missing_driver(host: Host, wish: Wish) -> Iterator[Finding]:
-    if wish.load == "never" or not host.own("gpus", []) or host.seen.get("loaded"):
+def _missing_driver(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
+    if request.load == "never" or not host.own("gpus", []) or host.state.get("loaded"):
         return
     inside = host.own("container", False)
     count = len(host.own("gpus", []))
@@ -74,52 +76,56 @@ def _missing_driver(host: Host, wish: Wish) -> Iterator[Finding]:
     )
 
 
-def _unchecked_download(wish: Wish, *, installing: bool) -> Iterator[Finding]:
-    if installing and not wish.checksum:
+def _unchecked_download(request: DriverRequest, *, installing: bool) -> Iterator[Finding]:
+    if installing and not request.checksum:
         yield (
-            f"nvidia_driver_{wish.method}_checksum is not set, so the download could not be checked",
-            f"set it to the file's sha256, written sha256:..., and nvidia_driver_{wish.method}_url too",
+            f"nvidia_driver_{request.method}_checksum is not set, so the download could not be checked",
+            f"set it to the file's sha256, written sha256:..., and nvidia_driver_{request.method}_url too",
         )
-    if installing and wish.method == "runfile" and not re.fullmatch(r"\d+\.\d+(\.\d+)?", wish.version):
+    if installing and request.method == "runfile" and not re.fullmatch(r"\d+\.\d+(\.\d+)?", request.version):
         yield (
-            f"nvidia_driver_version is {wish.version!r}",
+            f"nvidia_driver_version is {request.version!r}",
             "give the whole version for a runfile, such as 550.54.14",
         )
 
 
-def _headers(host: Host, wish: Wish) -> Iterator[Finding]:
-    there = host.seen.get("headers", [])
-    if wish.kernel in there:
+def _headers(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
+    available = host.state.get("headers", [])
+    if request.kernel in available:
         return
-    names = [package["name"] for package in wish.headers_packages]
-    versions = host.seen.get("versions", {})
+    names = [package["name"] for package in request.headers_packages]
+    versions = host.state.get("versions", {})
     if names and all(
         any(fits(version, package.get("version")) for version in versions.get(package["name"], []))
-        for package in wish.headers_packages
+        for package in request.headers_packages
     ):
         return
-    if host.seen.get("unsure") and not any(versions.get(name) for name in names):
+    if host.state.get("unsure") and not any(versions.get(name) for name in names):
         return
-    role = "it runs" if wish.kernel == host.running else "the driver is wanted for"
-    newer = [kernel for kernel in host.seen.get("kernels", []) if kernel != wish.kernel]
-    boot = next((kernel for kernel in reversed(newer) if kernel in there), newer[-1] if newer else "")
-    exact = [f"{p['name']}-{p['version']}" if p.get("version") else p["name"] for p in wish.headers_packages]
+    use = "it runs" if request.kernel == host.running else "the driver is requested for"
+    newer = [kernel for kernel in host.state.get("kernels", []) if kernel != request.kernel]
+    boot = next((kernel for kernel in reversed(newer) if kernel in available), newer[-1] if newer else "")
+    exact = [
+        f"{p['name']}-{p['version']}" if p.get("version") else p["name"] for p in request.headers_packages
+    ]
     remedy = f"install {' '.join(exact) or 'its headers'}"
-    remedy += f", or reboot into {boot}, which is installed" if boot and wish.kernel == host.running else ""
+    remedy += (
+        f", or reboot into {boot}, which is installed" if boot and request.kernel == host.running else ""
+    )
     yield (
-        f"{role} kernel {wish.kernel}, whose headers are neither installed nor to be had; "
-        f"headers there are for {', '.join(there) or 'no kernel'}" + _trouble(host),
+        f"{use} kernel {request.kernel}, whose headers are neither installed nor available; "
+        f"headers are installed for {', '.join(available) or 'no kernel'}" + _trouble(host),
         remedy,
     )
 
 
-def _secure_boot(host: Host, wish: Wish) -> Iterator[Finding]:
-    vendor = any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in wish.packages)
-    running = host.seen.get("loaded") and within(str(host.seen["loaded"]), wish.version)
+def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
+    vendor = any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in request.packages)
+    running = host.state.get("loaded") and within(str(host.state["loaded"]), request.version)
     if (
         not host.own("secure_boot", False)
-        or wish.secure_boot == "allow"
-        or wish.load == "never"
+        or request.secure_boot == "allow"
+        or request.load == "never"
         or vendor
         or running
     ):
@@ -131,32 +137,32 @@ def _secure_boot(host: Host, wish: Wish) -> Iterator[Finding]:
     )
 
 
-def _in_the_way(host: Host, wish: Wish) -> Iterator[Finding]:
-    old = driver_packages(host, wish)
-    if wish.method == "runfile" and old and not wish.remove_old:
+def _in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
+    old = driver_packages(host, request)
+    if request.method == "runfile" and old and not request.remove_old:
         yield (
             f"a driver is installed from packages ({', '.join(old[:4])}{', ...' if old[4:] else ''}), "
             "and the runfile would write over it",
             "set nvidia_driver_remove_old: true, or lab_driver_method: repo",
         )
-    if wish.method in PACKAGED and host.seen.get("uninstaller") and not wish.remove_old:
+    if request.method in PACKAGED and host.state.get("uninstaller") and not request.remove_old:
         yield (
-            f"driver {host.seen.get('library') or ''} was installed by NVIDIA's runfile, "
+            f"driver {host.state.get('library') or ''} was installed by NVIDIA's runfile, "
             "and packages would write over it",
             "set nvidia_driver_remove_old: true, or run nvidia-uninstall there",
         )
-    if wish.method == "runfile" and host.seen.get("loaded") and host.holders:
+    if request.method == "runfile" and host.state.get("loaded") and host.holders:
         yield (
-            f"driver {host.seen['loaded']} is in use by {', '.join(host.holders)}; "
+            f"driver {host.state['loaded']} is in use by {', '.join(host.holders)}; "
             "the runfile needs it unloaded",
             "end these processes, then run again",
         )
 
 
-def without_dkms(host: Host, wish: Wish) -> Iterator[Finding]:
-    """Yield that DKMS, which the driver's packages ask for, is not there and cannot be had."""
-    found = host.seen.get("versions", {}).get("dkms") or host.seen.get("unsure")
-    if needs_dkms(host, wish) and not found:
+def without_dkms(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
+    """Yield that DKMS, which the driver's packages require, is neither installed nor available."""
+    available = host.state.get("versions", {}).get("dkms") or host.state.get("unsure")
+    if needs_dkms(host, request) and not available:
         yield (
             "the driver's modules are built by dkms, which is not installed, and no repository has it"
             + _trouble(host),
@@ -164,32 +170,36 @@ def without_dkms(host: Host, wish: Wish) -> Iterator[Finding]:
         )
 
 
-def _epel(host: Host) -> str:
+def _epel(host: DriverHost) -> str:
     manager, release = host.facts.get("pkg_mgr"), host.facts.get("distribution_major_version")
     names = {"RedHat": "epel-release of EPEL's own site", "OracleLinux": f"oracle-epel-release-el{release}"}
     name = names.get(str(host.facts.get("distribution")), "epel-release")
     return f"enable EPEL there, which has it: {manager} install {name}"
 
 
-def unavailable(host: Host, wish: Wish, install: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield the packages that cannot be had in the version wanted; headers are judged by `obstacles`."""
-    headers = {package["name"] for package in wish.headers_packages}
+def unavailable(
+    host: DriverHost, request: DriverRequest, install: Iterable[Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """Yield the packages that are not available in the requested version; `obstacles` judges the headers."""
+    headers = {package["name"] for package in request.headers_packages}
     for package in install:
-        name, wanted = package["name"], package.get("version")
-        versions = host.seen.get("versions", {}).get(name, [])
-        unsure = host.seen.get("unsure") and not versions
-        if name in headers or unsure or any(fits(version, wanted) for version in versions):
+        name, requested = package["name"], package.get("version")
+        versions = host.state.get("versions", {}).get(name, [])
+        unsure = host.state.get("unsure") and not versions
+        if name in headers or unsure or any(fits(version, requested) for version in versions):
             continue
-        seen = f"package {name} {wanted or ''}".rstrip() + " cannot be had"
-        offered = f"; there is {', '.join(versions[:5])}" if versions else "; no repository has it"
-        remedy = "correct the version wanted, or add the repository that has it"
+        missing = f"package {name} {requested or ''}".rstrip() + " is not available"
+        offered = (
+            f"; the repositories have {', '.join(versions[:5])}" if versions else "; no repository has it"
+        )
+        remedy = "correct the requested version, or add the repository that has it"
         if name == "dkms" and host.facts.get("os_family") == "RedHat":
             remedy = _epel(host)
-        if name == wish.fabric_manager_package:
-            remedy += "; the fabric manager has to be of the driver's version"
-        yield seen + offered + _trouble(host), remedy
+        if name == request.fabric_manager_package:
+            remedy += "; the fabric manager must have the driver's version"
+        yield missing + offered + _trouble(host), remedy
 
 
-def _trouble(host: Host) -> str:
-    trouble = str(host.seen.get("trouble", "")).strip()
+def _trouble(host: DriverHost) -> str:
+    trouble = str(host.state.get("trouble", "")).strip()
     return f". The package lists could not be fetched: {trouble}" if trouble else ""

@@ -9,8 +9,8 @@ from typing import Any
 
 from hvlab.provision.driver.host import (
     PACKAGED,
-    Host,
-    Wish,
+    DriverHost,
+    DriverRequest,
     branch,
     fits,
     installed_version,
@@ -24,48 +24,48 @@ MODULES = re.compile("dkms|kernel|kmod")
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
 
 
-def wants_fabric_manager(host: Host, wish: Wish) -> bool:
-    """Say whether the fabric manager belongs on a host: by default where there is an NVSwitch."""
-    if wish.fabric_manager == "auto":
-        return wish.method != "none" and (wish.fabric or int(host.own("nvswitches", 0)) > 0)
-    return wish.fabric_manager == "true"
+def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
+    """Return whether the fabric manager belongs on a host: by default where there is an NVSwitch."""
+    if request.fabric_manager == "auto":
+        return request.method != "none" and (request.fabric or int(host.own("nvswitches", 0)) > 0)
+    return request.fabric_manager == "true"
 
 
-def stays(host: Host, wish: Wish) -> bool:
-    """Say whether a driver is left as it is: it is of the version wished for, and came by other packages.
+def stays(host: DriverHost, request: DriverRequest) -> bool:
+    """Return whether a driver stays as it is: it has the requested version, from other packages.
 
-    There has to be all of it: its library on disk, and its module loaded or known to DKMS.
+    It must be complete: its library on disk, and its module loaded or known to DKMS.
     """
-    there, wished = host.seen.get("library"), exact_version(wish) or wish.version
-    if wish.method == "none" or not there or not wished or not within(there, wished):
+    present, requested = host.state.get("library"), exact_version(request) or request.version
+    if request.method == "none" or not present or not requested or not within(present, requested):
         return False
     # NVIDIA's package that pins a branch is on a host whatever driver of that branch is.
-    own = [package["name"] for package in wish.packages if "pinning" not in package["name"]]
-    modules = {host.seen.get("loaded"), *(entry["version"] for entry in host.seen.get("dkms", []))}
-    return there in modules and not any(name in host.packages for name in own)
+    own = [package["name"] for package in request.packages if "pinning" not in package["name"]]
+    modules = {host.state.get("loaded"), *(entry["version"] for entry in host.state.get("dkms", []))}
+    return present in modules and not any(name in host.packages for name in own)
 
 
-def builds_modules(host: Host, wish: Wish) -> bool:
-    """Say whether the modules are compiled on the host."""
-    if wish.method in ("none", "elrepo"):
+def builds_modules(host: DriverHost, request: DriverRequest) -> bool:
+    """Return whether the modules are compiled on the host."""
+    if request.method in ("none", "elrepo"):
         return False
-    if any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in wish.packages):
+    if any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in request.packages):
         return False
-    return not (stays(host, wish) and _has_module(host, wish))
+    return not (stays(host, request) and _has_module(host, request))
 
 
-def _has_module(host: Host, wish: Wish) -> bool:
+def _has_module(host: DriverHost, request: DriverRequest) -> bool:
     built = [
         entry["version"]
-        for entry in host.seen.get("dkms", [])
-        if (entry["kernel"], entry["state"]) == (wish.kernel, "installed")
+        for entry in host.state.get("dkms", [])
+        if (entry["kernel"], entry["state"]) == (request.kernel, "installed")
     ]
-    running = [host.seen.get("loaded")] if wish.kernel == host.running else []
-    return host.seen.get("library") in (*built, *running)
+    running = [host.state.get("loaded")] if request.kernel == host.running else []
+    return host.state.get("library") in (*built, *running)
 
 
-def needs_dkms(host: Host, wish: Wish) -> bool:
-    """Say whether the driver's packages ask for DKMS, which is not there and which the system does not have.
+def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
+    """Return whether the driver's packages require DKMS, which neither the host nor its system has.
 
     That is so on the RHEL family but for Amazon Linux, for streams whose modules are built on the host.
     """
@@ -73,128 +73,130 @@ def needs_dkms(host: Host, wish: Wish) -> bool:
         return False
     if "dkms" in host.packages:
         return False
-    built_here = not wish.stream or wish.stream.endswith(("-dkms", "-open"))
-    return wish.method in PACKAGED and built_here and builds_modules(host, wish)
+    built_here = not request.stream or request.stream.endswith(("-dkms", "-open"))
+    return request.method in PACKAGED and built_here and builds_modules(host, request)
 
 
-def needed_packages(host: Host, wish: Wish) -> list[Mapping[str, Any]]:
-    """Return the packages the modules are built with: tools, and headers where the kernel's are not there."""
-    found: list[Mapping[str, Any]] = []
-    if builds_modules(host, wish):
-        found += wish.headers_packages if wish.kernel not in host.seen.get("headers", []) else ()
-        found += [{"name": name, "version": None} for name in wish.build_packages if wish.method == "runfile"]
-    return found
+def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
+    """Return the packages the modules are built with: tools, and headers where the kernel's are missing."""
+    packages: list[Mapping[str, Any]] = []
+    if builds_modules(host, request):
+        packages += request.headers_packages if request.kernel not in host.state.get("headers", []) else ()
+        packages += [
+            {"name": name, "version": None} for name in request.build_packages if request.method == "runfile"
+        ]
+    return packages
 
 
-def exact_version(wish: Wish) -> str:
-    """Return the whole driver version that the packages are asked for in, empty where it is left open."""
-    asked = (upstream(str(package.get("version") or "")) for package in wish.packages)
-    return next((match[0] for match in map(EXACT.match, asked) if match), "")
+def exact_version(request: DriverRequest) -> str:
+    """Return the whole driver version that the packages are requested in, empty where it is left open."""
+    versions = (upstream(str(package.get("version") or "")) for package in request.packages)
+    return next((match[0] for match in map(EXACT.match, versions) if match), "")
 
 
-def wanted_packages(host: Host, wish: Wish) -> list[Mapping[str, Any]]:
+def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the packages of the driver a host should have.
 
-    Those left open are taken from the branch wished for, where there is one of it; the fabric manager is of
+    Packages without a version are taken from the requested branch, where it has them; the fabric manager has
     the driver's version.
     """
-    if wish.method not in PACKAGED or stays(host, wish):
-        found: list[Mapping[str, Any]] = []
-    elif wish.method in NVIDIAS and branch(wish.version):
-        found = [_of_branch(host, package, branch(wish.version)) for package in wish.packages]
+    if request.method not in PACKAGED or stays(host, request):
+        packages: list[Mapping[str, Any]] = []
+    elif request.method in NVIDIAS and branch(request.version):
+        packages = [_of_branch(host, package, branch(request.version)) for package in request.packages]
     else:
-        found = list(wish.packages)
-    if wants_fabric_manager(host, wish):
-        version = target(host, wish)
+        packages = list(request.packages)
+    if wants_fabric_manager(host, request):
+        version = target(host, request)
         full = re.fullmatch(r"\d+\.\d+(\.\d+)?", version)
-        found.append({"name": wish.fabric_manager_package, "version": f"{version}*" if full else None})
-    return found
+        packages.append({"name": request.fabric_manager_package, "version": f"{version}*" if full else None})
+    return packages
 
 
-def following(host: Host, wish: Wish) -> list[Mapping[str, Any]]:
-    """Return the packages of another version that there are in the one wanted: they go along.
+def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
+    """Return the installed packages of another version that the requested one has too: they change along.
 
-    Those with the modules are left to what needs them, for there is a choice between two kinds.
+    Those with kernel modules are left to their dependants, as there are two kinds to choose from.
     """
-    exact = exact_version(wish)
-    if wish.method not in PACKAGED or not (exact or wish.remove_old) or stays(host, wish):
+    exact = exact_version(request)
+    if request.method not in PACKAGED or not (exact or request.remove_old) or stays(host, request):
         return []
-    version = f"{exact}-*" if exact else f"{branch(target(host, wish))}.*"
-    versions, own = host.seen.get("versions", {}), {package["name"] for package in wish.packages}
+    version = f"{exact}-*" if exact else f"{branch(target(host, request))}.*"
+    versions, own = host.state.get("versions", {}), {package["name"] for package in request.packages}
     return [
         {"name": name, "version": version}
-        for name in old_packages(host, wish)
+        for name in old_packages(host, request)
         if name not in own
         and not MODULES.search(name)
         and any(fits(text, version) for text in versions.get(name, []))
     ]
 
 
-def _of_branch(host: Host, package: Mapping[str, Any], wanted: str) -> Mapping[str, Any]:
-    name, versions = package["name"], host.seen.get("versions", {}).get(package["name"], [])
+def _of_branch(host: DriverHost, package: Mapping[str, Any], requested: str) -> Mapping[str, Any]:
+    name, versions = package["name"], host.state.get("versions", {}).get(package["name"], [])
     known = [*versions, host.packages.get(name, "")]
-    if package.get("version") or not any(branch(version) == wanted for version in known):
+    if package.get("version") or not any(branch(version) == requested for version in known):
         return package
-    return {"name": name, "version": f"{wanted}.*"}
+    return {"name": name, "version": f"{requested}.*"}
 
 
-def target(host: Host, wish: Wish) -> str:
-    """Return the driver version that is to be there, as exactly as is known; empty when nothing is."""
-    if stays(host, wish):
-        return str(host.seen["library"])
-    if wish.method not in PACKAGED:
-        return wish.version
-    goal = branch(wish.version)
-    for package in wish.packages:
-        name, asked = package["name"], package.get("version")
-        known = [host.packages.get(name, ""), *host.seen.get("versions", {}).get(name, [])]
-        for version in (text for text in known if fits(text, asked)):
+def target(host: DriverHost, request: DriverRequest) -> str:
+    """Return the driver version that will be installed, as exactly as is known; empty where nothing is."""
+    if stays(host, request):
+        return str(host.state["library"])
+    if request.method not in PACKAGED:
+        return request.version
+    goal = branch(request.version)
+    for package in request.packages:
+        name, requested = package["name"], package.get("version")
+        known = [host.packages.get(name, ""), *host.state.get("versions", {}).get(name, [])]
+        for version in (text for text in known if fits(text, requested)):
             exact = EXACT.match(upstream(version))
             if exact and goal in ("", branch(version)):
                 return exact[0]
-    return exact_version(wish) or wish.version
+    return exact_version(request) or request.version
 
 
-def old_packages(host: Host, wish: Wish) -> list[str]:
-    """Return the installed packages of a driver that is not the one wanted; for a runfile, of any."""
-    goal, exact = branch(target(host, wish)), exact_version(wish)
-    current = installed_version(host, wish.kernel)
+def old_packages(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the installed packages of a driver other than the requested one; for a runfile, of any."""
+    goal, exact = branch(target(host, request)), exact_version(request)
+    current = installed_version(host, request.kernel)
     replaced = {current} if exact and current != exact else set()
-    for package in wish.packages if exact else ():
+    for package in request.packages if exact else ():
         version = host.packages.get(package["name"], "")
         if branch(version) and not fits(version, package.get("version")):
             replaced.add(upstream(version))
     return [
         name
-        for name in driver_packages(host, wish)
-        if wish.method == "runfile"
+        for name in driver_packages(host, request)
+        if request.method == "runfile"
         or (goal and branch(host.packages[name]) != goal)
         or upstream(host.packages[name]) in replaced
     ]
 
 
-def removals(host: Host, wish: Wish) -> list[str]:
-    """Return the old packages that there are not in the version wanted, so that they have to go."""
-    if wish.method == "runfile":
-        return old_packages(host, wish)
-    goal, exact = f"{branch(target(host, wish))}.*", exact_version(wish)
-    versions, own = host.seen.get("versions", {}), {package["name"] for package in wish.packages}
-    wanted = f"{exact}-*" if exact else goal
+def removals(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the old packages that the requested version does not have, so that they must be removed."""
+    if request.method == "runfile":
+        return old_packages(host, request)
+    goal, exact = f"{branch(target(host, request))}.*", exact_version(request)
+    versions, own = host.state.get("versions", {}), {package["name"] for package in request.packages}
+    version = f"{exact}-*" if exact else goal
     return [
         name
-        for name in old_packages(host, wish)
-        if name not in own and not any(fits(text, wanted) for text in versions.get(name, []))
+        for name in old_packages(host, request)
+        if name not in own and not any(fits(text, version) for text in versions.get(name, []))
     ]
 
 
-def driver_packages(host: Host, wish: Wish) -> list[str]:
+def driver_packages(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed packages that are part of a driver."""
-    kinds = [name for name in host.packages if any(fnmatchcase(name, old) for old in wish.old)]
+    kinds = [name for name in host.packages if any(fnmatchcase(name, old) for old in request.old)]
     return sorted(
-        n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in wish.keep)
+        n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in request.keep)
     )
 
 
-def there(host: Host, package: Mapping[str, Any]) -> bool:
-    """Say whether a package is installed in the version wanted."""
+def is_installed(host: DriverHost, package: Mapping[str, Any]) -> bool:
+    """Return whether a package is installed in the requested version."""
     return fits(host.packages.get(package["name"]), package.get("version"))

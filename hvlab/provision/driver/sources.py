@@ -1,24 +1,24 @@
-"""What apt is told: the components the driver is in, and the exact version of all its parts."""
+"""apt's configuration: the components that hold the driver, and the version that all its packages keep."""
 
 from __future__ import annotations
 
-from hvlab.provision.driver.host import Host, Wish, branch
+from hvlab.provision.driver.host import DriverHost, DriverRequest, branch
 from hvlab.provision.driver.packages import NVIDIAS, exact_version
 
 SOURCES = "/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"
 
 
-def sources(host: Host, wish: Wish) -> str:
-    """Return apt sources with the components that a host's own sources of its distribution lack.
+def sources(host: DriverHost, request: DriverRequest) -> str:
+    """Return apt sources with the components that are missing from a host's own sources of its distribution.
 
     They follow the host's own mirror. Empty when nothing is missing.
     """
-    if wish.method != "distro" or not wish.components:
+    if request.method != "distro" or not request.components:
         return ""
     codename = str(host.facts.get("distribution_release", ""))
     suites = {codename, *(f"{codename}-{kind}" for kind in ("updates", "security", "backports"))}
     groups: dict[tuple[str, ...], dict[str, set[str]]] = {}
-    for entry in host.seen.get("sources", []):
+    for entry in host.state.get("sources", []):
         if entry["file"] == SOURCES:
             continue
         known = (
@@ -28,30 +28,36 @@ def sources(host: Host, wish: Wish) -> str:
         )
         for uri in entry["uris"] if known else []:
             for suite in suites & set(entry["suites"]):
-                had = groups.setdefault((uri.rstrip("/"), entry["signed_by"]), {}).setdefault(suite, set())
-                had.update(entry["components"])
+                present = groups.setdefault((uri.rstrip("/"), entry["signed_by"]), {}).setdefault(
+                    suite, set()
+                )
+                present.update(entry["components"])
     paragraphs = []
-    for (uri, signed_by), present in sorted(groups.items()):
-        needy = {suite: set(wish.components) - had for suite, had in present.items() if "main" in had}
-        lacking = sorted(set().union(*needy.values())) if needy else []
-        if lacking:
+    for (uri, signed_by), suites_there in sorted(groups.items()):
+        missing = {
+            suite: set(request.components) - present
+            for suite, present in suites_there.items()
+            if "main" in present
+        }
+        components = sorted(set().union(*missing.values())) if missing else []
+        if components:
             lines = [
                 "Types: deb",
                 f"URIs: {uri}/",
-                f"Suites: {' '.join(sorted(s for s in needy if needy[s]))}",
+                f"Suites: {' '.join(sorted(s for s in missing if missing[s]))}",
             ]
-            lines.append(f"Components: {' '.join(lacking)}")
+            lines.append(f"Components: {' '.join(components)}")
             paragraphs.append("\n".join([*lines, *([f"Signed-By: {signed_by}"] if signed_by else [])]) + "\n")
     return "\n".join(paragraphs)
 
 
-def pin(wish: Wish) -> str:
-    """Return apt preferences that keep all packages of the driver at the version or branch wanted.
+def pin(request: DriverRequest) -> str:
+    """Return apt preferences that keep all packages of the driver at the requested version or branch.
 
-    NVIDIA's packages ask one another for "at least" a version, and apt takes the newest it sees.
+    NVIDIA's packages depend on one another in "at least" a version, and apt takes the newest it sees.
     """
-    exact, goal = exact_version(wish), branch(wish.version)
+    exact, goal = exact_version(request), branch(request.version)
     version = f"{exact}-*" if exact else f"{goal}.*" if goal else ""
-    if not version or wish.method not in NVIDIAS:
+    if not version or request.method not in NVIDIAS:
         return ""
-    return f"Package: {' '.join(wish.old)}\nPin: version {version}\nPin-Priority: 1001\n"
+    return f"Package: {' '.join(request.old)}\nPin: version {version}\nPin-Priority: 1001\n"
