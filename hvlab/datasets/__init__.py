@@ -1,4 +1,10 @@
-"""The data sets of the training workloads, prepared on the controller: four IDX files under one key."""
+"""The data sets of the training workloads, prepared on the controller.
+
+In: the name of a data set, or a folder of the user's. Out: a ``Dataset``, four IDX files in the cache under
+a key that stands for their content, and its compressed ``archive`` for the hosts. Read ``prepare`` below
+first, then ``shelf``, the cache. ``digits``, ``mirrors`` (MNIST) and ``own_folder`` bring the files, ``idx``
+reads and writes their format; ``sets.yml`` holds checksums and mirrors.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from hvlab.datasets import digits, given, idx
+from hvlab.datasets import digits, idx, own_folder
 from hvlab.datasets.mirrors import Patience, RemoteFile, fetch
 from hvlab.datasets.shelf import Shelf, archive, key_of
 from hvlab.errors import CheckError, UsageError
@@ -24,7 +30,7 @@ from hvlab.paths import cache_dir
 
 __all__ = ["NAMES", "SYNTHETIC", "Dataset", "Patience", "archive", "prepare"]
 
-# Made by each rank; there is nothing to bring.
+# Made by each rank; there is nothing to copy.
 SYNTHETIC = "synthetic"
 NAMES = ("digits", "mnist", SYNTHETIC)
 MIRRORS = "HVLAB_MNIST_MIRRORS"
@@ -46,7 +52,7 @@ def prepare(
     mirrors: Sequence[str] | None = None,
     patience: Patience | None = None,
 ) -> Dataset:
-    """Return a data set as files on the controller, made or fetched where the cache lacks it.
+    """Return a data set as files on the controller, made or fetched where the cache does not have it.
 
     ``digits`` and ``mnist`` are names; anything else is a folder with the four files. ``mirrors`` are
     addresses of MNIST's files without their names; by default those in HVLAB_MNIST_MIRRORS, else well-known
@@ -56,22 +62,22 @@ def prepare(
     shelf = Shelf(cache or cache_dir())
     try:
         if name_or_dir not in _sets():
-            return _given(name_or_dir, shelf)
+            return _from_folder(name_or_dir, shelf)
         key = key_of(_sets()[name_or_dir]["sha256"])
-        with shelf.alone(name_or_dir):
+        with shelf.locked(name_or_dir):
             folder = shelf.find(key)
             if folder:
                 return Dataset(name_or_dir, folder, key)
-            with shelf.making(name_or_dir) as new:
+            with shelf.new_folder(name_or_dir) as new:
                 if name_or_dir == "digits":
                     digits.write(new)
                 else:
                     _mnist(shelf, new, _mirrors(mirrors), patience or Patience())
                 return Dataset(name_or_dir, *shelf.take(new))
     except OSError as error:
-        seen = f"the cache {shelf.folder} cannot be written: {error.strerror or error}"
         raise CheckError(
-            seen, remedy="free some space there, or name another folder in HVLAB_CACHE"
+            f"the cache {shelf.folder} cannot be written: {error.strerror or error}",
+            remedy="free some space there, or name another folder in HVLAB_CACHE",
         ) from error
 
 
@@ -83,7 +89,7 @@ def _sets() -> Mapping[str, Mapping[str, Any]]:
     return loaded
 
 
-def _given(name: str, shelf: Shelf) -> Dataset:
+def _from_folder(name: str, shelf: Shelf) -> Dataset:
     source = Path(name).expanduser()
     if name == SYNTHETIC:
         raise UsageError(f"{SYNTHETIC} has no files: each rank makes its own")
@@ -94,14 +100,14 @@ def _given(name: str, shelf: Shelf) -> Dataset:
             f"there is no data set {name!r}, and no such folder",
             remedy=f"{hint}give {', '.join(NAMES)} or a folder with MNIST's four files",
         )
-    with shelf.alone("given"), shelf.making("given") as new:
-        given.copy(source, new)
+    with shelf.locked("given"), shelf.new_folder("given") as new:
+        own_folder.copy(source, new)
         return Dataset(name, *shelf.take(new))
 
 
 def _mirrors(requested: Sequence[str] | None) -> Sequence[str]:
-    named = re.split(r"[\s,]+", os.environ.get(MIRRORS, "").strip())
-    chosen = list(requested or filter(None, named)) or list(_sets()["mnist"]["mirrors"])
+    addresses = re.split(r"[\s,]+", os.environ.get(MIRRORS, "").strip())
+    chosen = list(requested or filter(None, addresses)) or list(_sets()["mnist"]["mirrors"])
     for address in chosen:
         if urlsplit(address).scheme not in ("http", "https"):
             raise UsageError(
@@ -111,7 +117,7 @@ def _mirrors(requested: Sequence[str] | None) -> Sequence[str]:
 
 
 def _mnist(shelf: Shelf, new: Path, mirrors: Sequence[str], patience: Patience) -> None:
-    """Fetch MNIST and unpack it; what has come stays for the next time where not all of it came."""
+    """Fetch MNIST and unpack it; files that arrived are kept for the next try."""
     incoming = shelf.folder / ".incoming-mnist"
     incoming.mkdir(exist_ok=True)
     known = _sets()["mnist"]
@@ -122,8 +128,8 @@ def _mnist(shelf: Shelf, new: Path, mirrors: Sequence[str], patience: Patience) 
         lines = "".join(f"\n  {mirror}: {'; '.join(texts)}" for mirror, texts in errors.items())
         raise CheckError(
             f"MNIST could not be fetched:{lines}",
-            remedy="bring the four files and say --data DIR, or use --data digits, which needs no network; "
-            f"{MIRRORS} names other mirrors",
+            remedy="download the four files yourself and use --data DIR; or use --data digits, which needs "
+            f"no network; {MIRRORS} names other mirrors",
         )
     for name in idx.FILES:
         with gzip.open(incoming / f"{name}.gz") as source, (new / name).open("wb") as file:

@@ -32,7 +32,7 @@ def shape(path: Path) -> tuple[int, ...]:
     with path.open("rb") as file:
         header = file.read(4 * (count + 1))
     if len(header) < 4 * (count + 1):
-        raise FormatError(f"{path.name}: {len(header)} bytes are no IDX file")
+        raise FormatError(f"{path.name}: {len(header)} bytes are too short for an IDX file")
     magic, *dimensions = struct.unpack(f">{count + 1}I", header)
     if magic != _MAGIC[kind]:
         raise FormatError(f"{path.name}: begins with 0x{magic:08x}, not 0x{_MAGIC[kind]:08x}")
@@ -51,10 +51,10 @@ def check(folder: Path) -> None:
         if number != labelled:
             raise FormatError(f"{images} holds {number} images, {labels} {labelled} labels")
         if not number * rows * columns:
-            raise FormatError(f"{images}: there is no image in it")
+            raise FormatError(f"{images}: it holds no image")
         highest = _highest(folder / labels)
         if highest >= CLASSES:
-            raise FormatError(f"{labels}: there is a label {highest}; 0 to {CLASSES - 1} can be")
+            raise FormatError(f"{labels}: it holds a label {highest}; labels are 0 to {CLASSES - 1}")
         pictures[images] = f"{rows}x{columns}"
     if len(set(pictures.values())) > 1:
         sizes = ", ".join(f"{name} {size}" for name, size in pictures.items())

@@ -1,4 +1,4 @@
-"""Files from the first mirror that has them: checked, and gone on with where another broke off."""
+"""Files from the first mirror that has them: checked, and resumed where an earlier download stopped."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def fetch(
 ) -> dict[str, list[str]]:
     """Fetch the files into ``folder``; return each mirror's errors where some are still missing.
 
-    It is empty when all are there. A file that is there stays; one that was begun is gone on with.
+    It is empty when all are there. A file that is there stays; one that was begun is resumed.
     """
     errors: dict[str, list[str]] = {mirror: [] for mirror in mirrors}
-    missing = {name: file for name, file in files.items() if not _there(folder / name, file)}
+    missing = {name: file for name, file in files.items() if not _complete(folder / name, file)}
     for mirror in mirrors:
         for name, file in list(missing.items()):
             try:
-                _take(f"{mirror.rstrip('/')}/{name}", folder / name, file, patience)
+                _fetch_one(f"{mirror.rstrip('/')}/{name}", folder / name, file, patience)
                 del missing[name]
             except MirrorError as error:
                 errors[mirror].append(f"{name}: {error}")
@@ -63,12 +63,12 @@ def fetch(
     return errors if missing else {}
 
 
-def _there(path: Path, file: RemoteFile) -> bool:
+def _complete(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and sha256(path) == file.sha256
 
 
-def _take(url: str, path: Path, file: RemoteFile, patience: Patience) -> None:
-    """Bring one file; begin anew where what another mirror began does not fit."""
+def _fetch_one(url: str, path: Path, file: RemoteFile, patience: Patience) -> None:
+    """Fetch one file; start again where what another mirror began does not fit."""
     part = path.with_name(f"{path.name}.part")
     begun = part.stat().st_size if part.is_file() else 0
     begun = begun if begun < file.bytes else 0
@@ -83,9 +83,9 @@ def _take(url: str, path: Path, file: RemoteFile, patience: Patience) -> None:
 
 
 def _load(url: str, part: Path, begun: int, file: RemoteFile, patience: Patience) -> None:
-    """Fetch what ``part`` lacks from byte ``begun`` on, or all of it where the mirror gives no parts."""
+    """Fetch the rest of ``part`` from byte ``begun`` on, or all of it where the mirror gives no parts."""
     end = time.monotonic() + patience.file
-    with _told(patience), _opener(begun).open(url, timeout=patience.silence) as answer:
+    with _one_line_errors(patience), _opener(begun).open(url, timeout=patience.silence) as answer:
         length = begun if answer.status == _PARTIAL else 0
         announced = answer.length
         if announced is not None and length + announced != file.bytes:
@@ -97,10 +97,10 @@ def _load(url: str, part: Path, begun: int, file: RemoteFile, patience: Patience
                     raise MirrorError(f"it goes on beyond {file.bytes} bytes")
                 out.write(block)
                 if time.monotonic() > end:
-                    problem = f"only {length} of {file.bytes} bytes came in {patience.file:g} s"
+                    problem = f"only {length} of {file.bytes} bytes arrived in {patience.file:g} s"
                     raise MirrorError(problem, dead=True)
     if length < file.bytes:
-        raise MirrorError(f"only {length} of {file.bytes} bytes came")
+        raise MirrorError(f"only {length} of {file.bytes} bytes arrived")
 
 
 def _opener(begun: int) -> urllib.request.OpenerDirector:
@@ -110,7 +110,7 @@ def _opener(begun: int) -> urllib.request.OpenerDirector:
 
 
 @contextmanager
-def _told(patience: Patience) -> Iterator[None]:
+def _one_line_errors(patience: Patience) -> Iterator[None]:
     """Turn whatever goes wrong with a connection into one line."""
     try:
         yield

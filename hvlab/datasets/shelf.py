@@ -51,7 +51,7 @@ class Shelf:
         return folder if key_in(folder) == key else None
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
+    def locked(self, name: str) -> Iterator[None]:
         """Hold ``name`` against every other process; wait for one that has it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f".{name}.lock").open("w") as lock:
@@ -59,7 +59,7 @@ class Shelf:
             yield
 
     @contextmanager
-    def making(self, name: str) -> Iterator[Path]:
+    def new_folder(self, name: str) -> Iterator[Path]:
         """Give whoever holds ``name`` an empty folder to make a set in; it is gone afterwards."""
         new = self.folder / f".new-{name}"
         shutil.rmtree(new, ignore_errors=True)
@@ -73,7 +73,7 @@ class Shelf:
         """Put the four files of ``new`` in their place; return where that is, and their key."""
         key = key_of({name: sha256(new / name) for name in FILES})
         folder = self.folder / key
-        with self.alone(key):
+        with self.locked(key):
             if self.find(key) is None:
                 shutil.rmtree(folder, ignore_errors=True)
                 new.rename(folder)
@@ -83,7 +83,7 @@ class Shelf:
 def archive(folder: Path) -> Path:
     """Return one compressed file with the four files of a set, made beside it unless it is there."""
     packed = folder.with_name(f"{folder.name}.tar.gz")
-    with Shelf(folder.parent.parent).alone(folder.name):
+    with Shelf(folder.parent.parent).locked(folder.name):
         if not packed.is_file():
             with replacing(packed) as part, tarfile.open(part, "w:gz", compresslevel=1) as tar:
                 for name in FILES:

@@ -41,17 +41,19 @@ def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]
 
 def _check_gpus(host: str, facts: Mapping[str, Any], needed: int) -> Refusal | None:
     usable = [gpu for gpu in facts.get("gpus") or [] if gpu.get("uuid")]
-    complaint = facts.get("driver_error")
+    driver_error = facts.get("driver_error")
     if len(usable) >= needed:
         return None
     if usable:
         seen = f"{host} has {len(usable)} usable GPUs for {needed} ranks"
-        if complaint:
-            return Refusal(f"{seen} (nvidia-smi says: {complaint})", "repair the GPU, or reboot the host")
+        if driver_error:
+            return Refusal(
+                f"{seen} (nvidia-smi reports: {driver_error})", "repair the GPU, or reboot the host"
+            )
         return Refusal(seen, f"ask for --slots {len(usable)} or fewer")
-    if complaint:
-        mend = "run `hvlab provision -t nvidia_driver`, which loads the driver anew, or reboot the host"
-        return Refusal(f"{host} has no usable GPU: nvidia-smi says: {complaint}", mend)
+    if driver_error:
+        remedy = "run `hvlab provision -t nvidia_driver`, which reloads the driver, or reboot the host"
+        return Refusal(f"{host} has no usable GPU: nvidia-smi reports: {driver_error}", remedy)
     if facts.get("gpus"):
         seen = f"{host} has {len(facts['gpus'])} NVIDIA GPUs, but no driver for them"
         return Refusal(seen, "run `hvlab provision -t nvidia_driver`")

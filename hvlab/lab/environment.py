@@ -29,10 +29,10 @@ class Row:
 def table(facts: Mapping[str, Facts]) -> tuple[Row, ...]:
     """Return the rows, in the order of a report; what a host does not have is "none" there."""
     rows = [Row("Servers", {str(len(facts)): tuple(facts)})]
-    for name, ask in CELLS.items():
+    for name, cell in CELLS.items():
         values: dict[str, tuple[str, ...]] = {}
-        for host, found in facts.items():
-            value = ask(found) or NONE
+        for host, of_host in facts.items():
+            value = cell(of_host) or NONE
             values[value] = (*values.get(value, ()), host)
         rows.append(Row(name, values))
     return tuple(rows)
@@ -46,11 +46,11 @@ def hardware(facts: Facts) -> dict[str, str | None]:
         "gpus": gpus(facts),
         "link": link(facts),
         "driver": driver(facts),
-        "cuda": _seen(facts).get("cuda"),
-        "cudnn": _seen(facts).get("cudnn"),
+        "cuda": _host_facts(facts).get("cuda"),
+        "cudnn": _host_facts(facts).get("cudnn"),
         "nccl": nccl(facts),
         "mpi_cuda": mpi_cuda(facts),
-        "gpudirect": (_seen(facts).get("rdma") or {}).get("way"),
+        "gpudirect": (_host_facts(facts).get("rdma") or {}).get("way"),
     }
 
 
@@ -58,11 +58,11 @@ def nics(facts: Facts) -> str | None:
     """Return model, number and speed of the network cards; the interfaces of a host that has no card."""
     cards = (
         f"{nic.get('model') or nic.get('driver') or 'unknown model'}, {speed(nic.get('speed_mbit'))}"
-        for nic in _seen(facts).get("nics") or []
+        for nic in _host_facts(facts).get("nics") or []
     )
     return _counted(cards) or _joined(
         f"virtual interface {name}"
-        for name, link in (_seen(facts).get("interfaces") or {}).items()
+        for name, link in (_host_facts(facts).get("interfaces") or {}).items()
         if link.get("cidrs")
     )
 
@@ -76,74 +76,76 @@ def speed(megabits: int | None) -> str:
 
 def nic_driver(facts: Facts) -> str | None:
     """Return the network cards' drivers, with their version where that is not the kernel's."""
-    found = [nic for nic in _seen(facts).get("nics") or [] if nic.get("driver")]
-    return _joined(f"{nic['driver']} {nic.get('driver_version') or ''}".strip() for nic in found)
+    cards = [nic for nic in _host_facts(facts).get("nics") or [] if nic.get("driver")]
+    return _joined(f"{nic['driver']} {nic.get('driver_version') or ''}".strip() for nic in cards)
 
 
 def gpus(facts: Facts) -> str | None:
     """Return model, number and memory of the GPUs."""
-    return _counted(map(_gpu, _seen(facts).get("gpus") or []))
+    return _counted(map(_gpu, _host_facts(facts).get("gpus") or []))
 
 
 def link(facts: Facts) -> str | None:
     """Return how the GPUs of one host are connected; None for one GPU or none."""
-    return (_seen(facts).get("topology") or {}).get("link")
+    return (_host_facts(facts).get("topology") or {}).get("link")
 
 
 def driver(facts: Facts) -> str | None:
     """Return the version of the loaded GPU driver."""
-    version = _seen(facts).get("driver")
-    return f"{version} (open modules)" if version and _seen(facts).get("open_modules") else version
+    version = _host_facts(facts).get("driver")
+    return f"{version} (open modules)" if version and _host_facts(facts).get("open_modules") else version
 
 
 def nccl(facts: Facts) -> str | None:
     """Return NCCL's version, with the CUDA release it was built for where a package tells."""
-    packages = _seen(facts).get("packages") or {}
-    found: str | None = packages.get("libnccl2") or packages.get("libnccl") or _seen(facts).get("nccl")
-    return found
+    packages = _host_facts(facts).get("packages") or {}
+    version: str | None = (
+        packages.get("libnccl2") or packages.get("libnccl") or _host_facts(facts).get("nccl")
+    )
+    return version
 
 
 def mpi(facts: Facts) -> str | None:
     """Return Open MPI's version and its CUDA flag."""
-    found = _recorded(facts, "openmpi")
-    if not found.get("version"):
+    recorded = _recorded(facts, "openmpi")
+    if not recorded.get("version"):
         return None
-    return f"Open MPI {found['version']}, {'with' if found.get('cuda') else 'without'} CUDA"
+    return f"Open MPI {recorded['version']}, {'with' if recorded.get('cuda') else 'without'} CUDA"
 
 
 def mpi_cuda(facts: Facts) -> str | None:
     """Return yes or no: whether Open MPI takes GPU memory; None without Open MPI."""
-    found = _recorded(facts, "openmpi")
-    return ("yes" if found.get("cuda") else "no") if found.get("version") else None
+    recorded = _recorded(facts, "openmpi")
+    return ("yes" if recorded.get("cuda") else "no") if recorded.get("version") else None
 
 
 def frameworks(facts: Facts) -> str | None:
     """Return the frameworks with their versions and builds, and Python's."""
-    found = _recorded(facts, "python_env")
-    told = [
+    recorded = _recorded(facts, "python_env")
+    names = [
         f"{item['framework']} {item.get('version')}" + (f" ({item['build']})" if item.get("build") else "")
-        for item in (found.get("environments") or {}).values()
+        for item in (recorded.get("environments") or {}).values()
     ]
-    if found.get("torch"):
-        told.append(f"torch {found['torch']}")
-    return _joined([*told, *([f"Python {found['python']}"] if found.get("python") else [])])
+    if recorded.get("torch"):
+        names.append(f"torch {recorded['torch']}")
+    return _joined([*names, *([f"Python {recorded['python']}"] if recorded.get("python") else [])])
 
 
 def horovod(facts: Facts) -> str | None:
     """Return Horovod's version and what each of its builds can use."""
-    found = _recorded(facts, "horovod")
+    recorded = _recorded(facts, "horovod")
     builds = (
         f"{name}: {', '.join(item.get('operations') or [])}"
-        for name, item in (found.get("variants") or {}).items()
+        for name, item in (recorded.get("variants") or {}).items()
     )
-    return f"{found['version']} ({'; '.join(builds)})" if found.get("version") else None
+    return f"{recorded['version']} ({'; '.join(builds)})" if recorded.get("version") else None
 
 
 def gpudirect(facts: Facts) -> str | None:
     """Return how GPU memory reaches the network without a copy; the reason where it does not."""
-    found = _seen(facts).get("rdma") or {}
-    why = found.get("gdr_reason")
-    return found.get("way") or (f"{NONE}: {why}" if why else None)
+    rdma = _host_facts(facts).get("rdma") or {}
+    reason = rdma.get("gdr_reason")
+    return rdma.get("way") or (f"{NONE}: {reason}" if reason else None)
 
 
 def _gpu(gpu: Mapping[str, Any]) -> str:
@@ -156,13 +158,13 @@ def _system(facts: Facts) -> str:
     return f"{name}, Linux {facts.get('kernel')}"
 
 
-def _seen(facts: Facts) -> Mapping[str, Any]:
+def _host_facts(facts: Facts) -> Mapping[str, Any]:
     return facts.get("hvlab") or {}
 
 
 def _recorded(facts: Facts, role: str) -> Mapping[str, Any]:
-    found = (facts.get("ansible_local") or {}).get(f"hvlab_{role}")
-    return found if isinstance(found, Mapping) else {}
+    recorded = (facts.get("ansible_local") or {}).get(f"hvlab_{role}")
+    return recorded if isinstance(recorded, Mapping) else {}
 
 
 def _counted(items: Iterable[str]) -> str | None:
@@ -213,8 +215,8 @@ CELLS: Mapping[str, Callable[[Facts], str | None]] = {
     "GPU driver": driver,
     "NIC driver": nic_driver,
     "Frameworks": frameworks,
-    "CUDA": lambda facts: _seen(facts).get("cuda"),
-    "cuDNN": lambda facts: _seen(facts).get("cudnn"),
+    "CUDA": lambda facts: _host_facts(facts).get("cuda"),
+    "cuDNN": lambda facts: _host_facts(facts).get("cudnn"),
     "NCCL": nccl,
     "MPI": mpi,
     "Horovod": horovod,

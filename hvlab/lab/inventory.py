@@ -1,4 +1,4 @@
-"""The inventory as frozen objects: what the user has. Refuses what is wrong, all problems at once."""
+"""The inventory as frozen objects: what the user has. Raises one error with all problems."""
 
 from __future__ import annotations
 
@@ -95,21 +95,21 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
             remedy=f"give yours with -i; examples to copy are in {project_dir() / 'inventory'}",
         )
     source = path.absolute()
-    found = file_problems(source)
+    all_problems = file_problems(source)
     try:
         listing = _listing(source, limit, project_variables())
     except InventoryError:
-        if found:
-            raise _unusable(source, found) from None
+        if all_problems:
+            raise _unusable(source, all_problems) from None
         raise
     groups = _groups(listing)
     meta = listing["_meta"]
     hostvars: dict[str, dict[str, Any]] = {name: meta["hostvars"].get(name, {}) for name in groups["all"]}
     for host, failures in meta["failures"].items():
-        found += not_evaluated(host, failures)
-    found += problems(hostvars, groups, project_dir() / "roles")
-    if found:
-        raise _unusable(source, found)
+        all_problems += not_evaluated(host, failures)
+    all_problems += problems(hostvars, groups, project_dir() / "roles")
+    if all_problems:
+        raise _unusable(source, all_problems)
     names = [name for name in groups["all"] if name in meta["chosen"]]
     if not names:
         raise InventoryError(
@@ -124,8 +124,8 @@ def project_variables() -> list[Path]:
     return sorted([*folder.glob("all.yml"), *folder.glob("all/*.yml")])
 
 
-def _unusable(source: Path, wrong: Iterable[Problem]) -> InventoryError:
-    return InventoryError(f"the inventory {source} cannot be used:\n{report(wrong, indent='  ')}")
+def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
+    return InventoryError(f"the inventory {source} cannot be used:\n{report(reasons, indent='  ')}")
 
 
 def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
             remedy="look at its scripts, plugins, lookups and vault script: `ansible-inventory --list -vvv`",
         ) from None
     if done.returncode:
-        raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_told(done.stderr)}")
+        raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}")
     listing: dict[str, Any] = json.loads(done.stdout, object_hook=_plain)
     return listing
 
@@ -159,8 +159,8 @@ def _plain(read: dict[str, Any]) -> Any:
     return read["__ansible_unsafe"] if read.keys() == {"__ansible_unsafe"} else read
 
 
-def _told(stderr: str) -> str:
-    """Return what Ansible said, each line once, without its frame."""
+def _ansible_message(stderr: str) -> str:
+    """Return Ansible's message, each line once, without its frame."""
     lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
     kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
     return "\n".join(f"  {line}" for line in kept[:12])

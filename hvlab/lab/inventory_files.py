@@ -1,4 +1,4 @@
-"""Mistakes in an inventory's own text that Ansible takes without a word, or explains badly."""
+"""Mistakes in an inventory's own text that Ansible accepts silently, or explains badly."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _ADDRESS = re.compile(r"\bansible_host\s*=\s*(\S+)")
 
 
 class _Duplicates(yaml.SafeLoader):
-    """A loader that keeps a list of the mapping keys that stand twice."""
+    """A loader that keeps a list of the mapping keys that occur twice."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.twice: list[tuple[str, int]] = []
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
+        names: set[str] = set()
         for key, _ in node.value:
             name = str(key.value)
-            if name in seen:
+            if name in names:
                 self.twice.append((name, key.start_mark.line + 1))
-            seen.add(name)
+            names.add(name)
         return super().construct_mapping(node, deep=deep)
 
 
@@ -44,30 +44,32 @@ _Duplicates.add_multi_constructor("!", _tagged)
 
 def file_problems(source: Path) -> list[Problem]:
     """Return what is wrong in the files of the inventory at ``source`` (a file or a directory)."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     addresses: dict[str, dict[str, str]] = {}
     for path, hosts_file in _files(source):
         try:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            found.append(Problem(path.name, f"it cannot be read: {error}", "make it a readable text file"))
+            problems.append(Problem(path.name, f"it cannot be read: {error}", "make it a readable text file"))
             continue
         if path.suffix in _YAML or not hosts_file:
-            data, wrong = _parse(path, text)
-            found += wrong
+            data, parse_problems = _parse(path, text)
+            problems += parse_problems
             pairs = _yaml_addresses(data) if hosts_file else iter(())
         elif text.startswith("#!"):
             continue
         else:
-            found += _ini_duplicates(path, text)
+            problems += _ini_duplicates(path, text)
             pairs = _ini_addresses(text)
         for host, address in pairs:
             addresses.setdefault(host, {})[address] = path.name
-    for host, seen in addresses.items():
-        if len(seen) > 1:
-            told = " and ".join(f"{address} ({name})" for address, name in seen.items())
-            found.append(Problem(host, f"the name is given twice, at {told}", "give each host its own name"))
-    return found
+    for host, files in addresses.items():
+        if len(files) > 1:
+            listing = " and ".join(f"{address} ({name})" for address, name in files.items())
+            problems.append(
+                Problem(host, f"the name is used twice, at {listing}", "give each host its own name")
+            )
+    return problems
 
 
 def variable_files(source: Path) -> Iterator[Path]:
@@ -100,9 +102,9 @@ def _parse(path: Path, text: str) -> tuple[Any, list[Problem]]:
         return None, [Problem(f"{path.name}{where}", f"not valid YAML: {error.problem}", "correct it")]
     except yaml.YAMLError as error:
         return None, [Problem(path.name, f"not valid YAML: {error}", "correct it")]
-    remedy = "keep one of them: of two, only the last would count"
+    remedy = "keep one of them: only the last one counts"
     return data, [
-        Problem(f"{path.name}, line {line}", f"{name!r} stands twice", remedy)
+        Problem(f"{path.name}, line {line}", f"{name!r} occurs twice", remedy)
         for name, line in dict.fromkeys(loader.twice)
     ]
 
@@ -134,18 +136,18 @@ def _ini_hosts(text: str) -> Iterator[tuple[int, str, str, str]]:
 
 def _ini_duplicates(path: Path, text: str) -> list[Problem]:
     first: dict[tuple[str, str], int] = {}
-    found = []
+    problems = []
     for number, group, host, _ in _ini_hosts(text):
         line = first.setdefault((group, host), number)
         if line != number:
-            seen = f"{host!r} stands twice in [{group}], first on line {line}"
-            remedy = "keep one of them: of two, only the last would count"
-            found.append(Problem(f"{path.name}, line {number}", seen, remedy))
-    return found
+            seen = f"{host!r} occurs twice in [{group}], first on line {line}"
+            remedy = "keep one of them: only the last one counts"
+            problems.append(Problem(f"{path.name}, line {number}", seen, remedy))
+    return problems
 
 
 def _ini_addresses(text: str) -> Iterator[tuple[str, str]]:
     for _, _, host, rest in _ini_hosts(text):
-        given = _ADDRESS.search(rest)
-        if given:
-            yield host, given.group(1)
+        match = _ADDRESS.search(rest)
+        if match:
+            yield host, match.group(1)

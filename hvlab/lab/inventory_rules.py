@@ -1,4 +1,4 @@
-"""What an inventory may say. Pure: variables in, problems out; preflight's plugin asks the same function."""
+"""The rules of an inventory. Pure: variables in, problems out; preflight's plugin calls the same function."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _NAME_LENGTH = 253
 def problems(
     hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Iterable[str]], roles_dir: Path
 ) -> list[Problem]:
-    """Return everything that is wrong with these hosts, in no particular order of weight."""
+    """Return everything that is wrong with these hosts, in no particular order."""
     if not hostvars:
         return [Problem("inventory", "it has no hosts", "add a host, as inventory/lab/hosts.yml does")]
     known = role_variables(roles_dir)
     virtual = set(groups.get("virtual", ()))
-    found: list[Problem] = []
+    all_problems: list[Problem] = []
     for host, variables in hostvars.items():
-        found += _name_problems(host, variables)
-        found += _value_problems(host, variables, virtual=host in virtual)
-        found += _unknown_variables(host, variables, known)
-    return found + _address_problems(hostvars) + _differing(hostvars)
+        all_problems += _name_problems(host, variables)
+        all_problems += _value_problems(host, variables, virtual=host in virtual)
+        all_problems += _unknown_variables(host, variables, known)
+    return all_problems + _address_problems(hostvars) + _differing(hostvars)
 
 
 def not_evaluated(host: str, failures: Mapping[str, str]) -> list[Problem]:
@@ -88,42 +88,42 @@ def _template(value: object) -> bool:
 
 
 def _name_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
-    found = []
+    problems = []
     if _address(host):
         remedy = f"give the host a name and write ansible_host: {host} for it"
-        found.append(Problem(host, "an address stands where the host's name should", remedy))
+        problems.append(Problem(host, "the host's name is an address", remedy))
     elif not valid_name(host):
         remedy = "use letters, digits and hyphens (no underscore, no hyphen at either end, 63 in a part)"
-        found.append(Problem(host, "not a valid host name (RFC 1123)", remedy))
+        problems.append(Problem(host, "not a valid host name (RFC 1123)", remedy))
     address = variables.get("ansible_host", host)
     if not _template(address) and not _address(str(address)) and not valid_name(str(address)):
         seen = f"ansible_host is {address!r}, neither an address nor a host name"
         if address != host:
-            found.append(Problem(host, seen, "write the host's IP address or its name"))
-    return found
+            problems.append(Problem(host, seen, "write the host's IP address or its name"))
+    return problems
 
 
 def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -> list[Problem]:
     missing = [name for name in _REQUIRED if name not in variables]
-    found = [Problem(host, f"{name} is not set", _REQUIRED[name]) for name in missing]
+    problems = [Problem(host, f"{name} is not set", _REQUIRED[name]) for name in missing]
     for name, allowed in _NUMBERS:
         value = variables.get(name, 1)
         whole = not isinstance(value, bool) and re.fullmatch(r"\d+", str(value))
         if not _template(value) and not (whole and int(value) in allowed):
-            found.append(Problem(host, f"{name} is {value!r}", "write a whole number from 1 on"))
+            problems.append(Problem(host, f"{name} is {value!r}", "write a whole number from 1 on"))
     lab_name = variables.get("lab_name", "lab")
     if not _template(lab_name) and not _LABEL.fullmatch(str(lab_name)):
-        found.append(Problem(host, f"lab_name is {lab_name!r}", "use letters, digits and hyphens"))
+        problems.append(Problem(host, f"lab_name is {lab_name!r}", "use letters, digits and hyphens"))
     interface = variables.get("lab_interface", "eth0")
     if not _template(interface) and not _INTERFACE.fullmatch(str(interface)):
         remedy = "write one interface's name, such as eth0"
-        found.append(Problem(host, f"lab_interface is {interface!r}", remedy))
+        problems.append(Problem(host, f"lab_interface is {interface!r}", remedy))
     builds = variables.get("horovod_variants", {})
     right = isinstance(builds, Mapping) and all(isinstance(build, Mapping) for build in builds.values())
     if not right and not _template(builds):
         remedy = "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does"
-        found.append(Problem(host, f"horovod_variants is {builds!r}", remedy))
-    return found + _network_problems(host, variables, virtual=virtual)
+        problems.append(Problem(host, f"horovod_variants is {builds!r}", remedy))
+    return problems + _network_problems(host, variables, virtual=virtual)
 
 
 def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -> list[Problem]:
@@ -147,7 +147,7 @@ def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool)
 def _unknown_variables(
     host: str, variables: Mapping[str, Any], known: Mapping[str, frozenset[str]]
 ) -> list[Problem]:
-    found = []
+    problems = []
     every = LAB_VARIABLES.union(*known.values())
     prefixes = {**{f"{role}_": names for role, names in known.items()}, "lab_": LAB_VARIABLES}
     for name in variables:
@@ -159,8 +159,8 @@ def _unknown_variables(
         if not near and not owners:
             continue
         remedy = f"did you mean {near[0]}?" if near else f"it can be {', '.join(candidates) or 'nothing'}"
-        found.append(Problem(host, f"the variable {name} is unknown", remedy))
-    return found
+        problems.append(Problem(host, f"the variable {name} is unknown", remedy))
+    return problems
 
 
 def _address_problems(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
@@ -170,17 +170,17 @@ def _address_problems(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem
         if not _template(address):
             users.setdefault((address, str(variables.get("ansible_port", 22))), []).append(host)
     return [
-        Problem(", ".join(hosts), f"they have one address, {address}", "give each host its own ansible_host")
+        Problem(", ".join(hosts), f"they share the address {address}", "give each host its own ansible_host")
         for (address, _), hosts in users.items()
         if len(hosts) > 1
     ]
 
 
 def _differing(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    found = []
+    problems = []
     for name in _SAME_EVERYWHERE:
         values = {str(variables[name]) for variables in hostvars.values() if name in variables}
         if len(values) > 1:
             seen = f"{name} differs between hosts: {', '.join(sorted(values))}"
-            found.append(Problem("inventory", seen, "set it once, in group_vars/all"))
-    return found
+            problems.append(Problem("inventory", seen, "set it once, in group_vars/all"))
+    return problems

@@ -20,9 +20,9 @@ READ = LAB_VARIABLES | {
     *("ansible_ssh_common_args", "ansible_ssh_extra_args", "lab_user_name", "lab_user_home"),
     *("horovod_variants", "horovod_prefix", "openmpi_prefix", "workloads_dir"),
 }
-# A role's version or method counts as a wish; one that is made of `__` names hands on what a play chose.
+# A role's version or method counts as a pin; one made of `__` names passes on what a play chose.
 _OPTIONAL = re.compile(r"(nvidia_driver|cuda|cudnn|nccl|openmpi|horovod)_(version|method)")
-_HANDED_ON = re.compile(r"\b__\w")
+_PASSED_ON = re.compile(r"\b__\w")
 _FACTS = ("ansible_facts", "ansible_local")
 
 
@@ -32,13 +32,13 @@ def evaluated(
     """Return a host's variables, those that hvlab reads evaluated; and the reason for each that cannot be.
 
     ``below`` holds the project's own variables, which the host's outrank. Facts play no part, so that
-    a version that was chosen is never taken for one that is asked for.
+    a chosen version is never mistaken for a pin.
     """
     everything = {name: value for name, value in {**(below or {}), **variables}.items() if name not in _FACTS}
     templar = Templar(loader=loader, variables=everything)
     values, failures = dict(variables), {}
     for name, value in everything.items():
-        if not (name in READ or (name in variables and _asks(name, value))):
+        if not (name in READ or (name in variables and _is_pin(name, value))):
             continue
         try:
             values[name] = templar.template(value)
@@ -48,5 +48,5 @@ def evaluated(
     return values, failures
 
 
-def _asks(name: str, value: Any) -> bool:
-    return bool(_OPTIONAL.fullmatch(name)) and not _HANDED_ON.search(str(value))
+def _is_pin(name: str, value: Any) -> bool:
+    return bool(_OPTIONAL.fullmatch(name)) and not _PASSED_ON.search(str(value))

@@ -91,30 +91,30 @@ def _judge(
         transport.start_client(timeout=TIMEOUT_S)
         key = transport.get_remote_server_key()
     except (paramiko.SSHException, EOFError, OSError) as error:
-        return _mute(host, str(error) or "it hung up")
+        return _no_ssh(host, str(error) or "it hung up")
     finally:
         transport.close()
     known = keys.get(key.get_name())
     if known == key:
         return None
-    told = ", ".join(map(str, files))
-    seen = f"{key.get_name()} {key.fingerprint}"
+    names = ", ".join(map(str, files))
+    shown = f"{key.get_name()} {key.fingerprint}"
     if known is None:
-        remedy = f"compare it with the host's own (ssh-keygen -lf), then add it to {told}"
-        return Problem(host.name, f"its host key {seen} is unknown", remedy)
-    remedy = f"if the host was installed anew, replace its line in {told}; else find out who answers there"
-    return Problem(host.name, f"its host key has changed: known {known.fingerprint}, seen {seen}", remedy)
+        remedy = f"compare it with the host's own (ssh-keygen -lf), then add it to {names}"
+        return Problem(host.name, f"its host key {shown} is unknown", remedy)
+    remedy = f"if the host was reinstalled, replace its line in {names}; else find out who answers there"
+    return Problem(host.name, f"its host key has changed: known {known.fingerprint}, shown {shown}", remedy)
 
 
 def _greeting(host: Host, link: socket.socket) -> Problem | None:
     greeting = link.makefile("rb").readline(256)
-    return None if greeting.startswith(b"SSH-2.0-") else _mute(host, f"it says {greeting[:40]!r}")
+    return None if greeting.startswith(b"SSH-2.0-") else _no_ssh(host, f"it says {greeting[:40]!r}")
 
 
-def _mute(host: Host, seen: str) -> Problem:
-    told = f"{host.address}:{host.port} does not speak SSH as it should: {seen}"
+def _no_ssh(host: Host, reason: str) -> Problem:
+    seen = f"{host.address}:{host.port} does not speak SSH as it should: {reason}"
     look = "boot it (`hvlab lab up`), or" if host.virtual else ""
-    return Problem(host.name, told, f"{look} look at sshd there (journalctl -u ssh)".strip())
+    return Problem(host.name, seen, f"{look} look at sshd there (journalctl -u ssh)".strip())
 
 
 def _known(host: Host, files: Iterable[Path]) -> tuple[dict[str, paramiko.PKey], bool]:

@@ -84,19 +84,19 @@ class Trust:
     def sign_host(
         self, public_key: str, *, name: str, principals: Iterable[str], current: str | None = None
     ) -> str:
-        """Return a certificate of a host key; `current` itself while that still does.
+        """Return a certificate of a host key; `current` itself while that is still valid.
 
         `principals` are the names and addresses the host is reached by.
         """
-        wanted = sorted(set(principals))
+        names = sorted(set(principals))
         if current:
             held = read_certificate(current)
             authority = fingerprint(public(self.host_ca))
             if held and held.good(
-                key=fingerprint(public_key), authority=authority, principals=wanted, now=datetime.now(UTC)
+                key=fingerprint(public_key), authority=authority, principals=names, now=datetime.now(UTC)
             ):
                 return current.strip()
-        return _sign(self.host_ca, public_key, f"{name} of {self.lab}", wanted, HOST_LIFE, host=True)
+        return _sign(self.host_ca, public_key, f"{name} of {self.lab}", names, HOST_LIFE, host=True)
 
     def user_certificate_good(self, user: str) -> bool:
         """Whether the lab user's certificate is for `user` and lasts for more than half of its life."""
@@ -139,7 +139,7 @@ class Trust:
 
 
 def lab_trust(lab: str) -> Trust | None:
-    """Return the trust of a lab as it is on disk; None where it was not made yet."""
+    """Return the trust of a lab as it is on disk; None where it does not exist yet."""
     trust = Trust(lab, trust_dir(lab))
     keys = (trust.host_ca, trust.user_ca, trust.identity)
     return trust if all(key.is_file() and _pub(key).is_file() for key in keys) else None
@@ -244,7 +244,7 @@ def _keygen(*arguments: str, text: str = "") -> str:
         given=text,
         env=os.environ | {"TZ": "UTC", "LC_ALL": "C"},
         remedy="install openssh-client (Debian) or openssh",
-        hung="see that the folder of the keys, and the home directory, answer (a network file system?)",
+        hung="check that the keys' folder and the home directory respond (a network file system?)",
     )
     if done.returncode:
         raise TrustError(f"ssh-keygen refused: {done.stderr.strip() or done.stdout.strip()}")

@@ -1,4 +1,4 @@
-"""Runs the checks of tests/node against an inventory and returns what they found."""
+"""Runs the checks of tests/node against an inventory and returns the outcome of each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Check:
 
     @property
     def wrong(self) -> bool:
-        """Whether someone has to look at it."""
+        """Whether it needs attention."""
         return self.outcome not in ("passed", "skipped")
 
 
@@ -64,9 +64,9 @@ def run(
     checks = []
     reader, writer = os.pipe()
     argv = command(inventory, f"/dev/fd/{writer}", limit=limit, junit=junit)
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as said, os.fdopen(reader, encoding="utf-8") as lines:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as log, os.fdopen(reader, encoding="utf-8") as lines:
         with subprocess.Popen(
-            argv, cwd=project_dir(), stdin=subprocess.DEVNULL, stdout=said, stderr=said, pass_fds=[writer]
+            argv, cwd=project_dir(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[writer]
         ) as pytest:
             os.close(writer)
             try:
@@ -77,8 +77,8 @@ def run(
             except BaseException:
                 pytest.terminate()
                 raise
-        said.seek(0)
-        output = said.read()
+        log.seek(0)
+        output = log.read()
     if pytest.returncode not in _CHECKS_RAN or not checks:
         last = "\n".join(f"  {line}" for line in output.splitlines()[-15:])
         raise CheckError(f"the checks could not run (pytest ended with code {pytest.returncode}):\n{last}")
@@ -86,7 +86,7 @@ def run(
 
 
 def verdict(checks: list[Check]) -> HvlabError | None:
-    """Return the error that tells what is wrong in all, or None where every host is as asked."""
+    """Return the error that names the hosts that fail, or None where every host matches the inventory."""
     silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
     if silent:
         return UnreachableError(
@@ -94,5 +94,7 @@ def verdict(checks: list[Check]) -> HvlabError | None:
         )
     wrong = sorted({check.host for check in checks if check.wrong})
     if wrong:
-        return CheckError(f"not as asked: {', '.join(wrong)}", remedy="see above, or run `hvlab provision`")
+        return CheckError(
+            f"does not match the inventory: {', '.join(wrong)}", remedy="see above, or run `hvlab provision`"
+        )
     return None

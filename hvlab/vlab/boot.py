@@ -16,7 +16,7 @@ from hvlab.vlab import node as machines
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.files import discard
 from hvlab.vlab.node import Node
-from hvlab.vlab.plan import Plan
+from hvlab.vlab.plan import LabPlan
 
 T = TypeVar("T")
 Report = Callable[[str, str], None]
@@ -27,9 +27,9 @@ _POLL_SECONDS = 0.05
 
 
 class Boot:
-    """One call of ``up`` once the network stands; ``report`` is told (host, step), "" being the lab."""
+    """One call of ``up`` once the network stands; ``report`` gets (host, step), the host "" being the lab."""
 
-    def __init__(self, plan: Plan, report: Report) -> None:
+    def __init__(self, plan: LabPlan, report: Report) -> None:
         self.plan = plan
         self.report = report
         self.ssh = plan.runtime / "ssh"
@@ -41,22 +41,22 @@ class Boot:
         release = self._release()
         running = reality.supervisors(self.plan.runtime / "nodes")
         self._attach(running)
-        asked = [node for node in self.plan.nodes if node.name in running and self._as_wanted(node)]
-        up = self._each(asked, lambda node: self._answers(node, running[node.name][0]))
+        current = [node for node in self.plan.nodes if node.name in running and self._has_its_address(node)]
+        up = self._each(current, lambda node: self._answers(node, running[node.name][0]))
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
             self._start(stopped, release)
         self._shape()
 
     def _attach(self, running: Mapping[str, list[int]]) -> None:
-        """Put the links of running nodes back on the bridge, in case it was lost and made anew."""
+        """Put the links of running nodes back on the bridge, in case it was lost and made again."""
         for pids in running.values():
             leader = reality.leader(pids[0])
             port = network.port_of(leader) if leader else None
             if port:
                 network.attach(self.plan.lab, port)
 
-    def _as_wanted(self, node: Node) -> bool:
+    def _has_its_address(self, node: Node) -> bool:
         recorded = node.record()
         return (recorded.get("address"), recorded.get("port")) == (node.address, str(node.port))
 
@@ -83,7 +83,9 @@ class Boot:
         child = machines.start(node, config)
         self.report(node.name, "boot")
         if not self._wait(node, BOOT_SECONDS, child):
-            ended = f"ended with {child.returncode}" if child.poll() is not None else "does not let us log in"
+            ended = (
+                f"ended with {child.returncode}" if child.poll() is not None else "does not accept our login"
+            )
             raise UnreachableError(
                 f"{node.name} ({node.address}) {ended}. The end of {node.console}:\n{machines.tail(node)}"
             )
@@ -101,16 +103,18 @@ class Boot:
         return False
 
     def _release(self) -> str:
-        """Return the release to boot; raises UsageError when the lab stands with another."""
-        wanted = self.plan.release
-        there = [image.release_of(Path(node.record()["image"])) for node in self._known() if node.record()]
-        other = next((release for release in there if release and wanted and release != wanted), None)
+        """Return the release to boot; raises UsageError when the lab runs another."""
+        requested = self.plan.release
+        existing = [image.release_of(Path(node.record()["image"])) for node in self._known() if node.record()]
+        other = next(
+            (release for release in existing if release and requested and release != requested), None
+        )
         if other:
             raise UsageError(
-                f"the lab {self.plan.lab} stands with {other}, not {wanted}",
+                f"the lab {self.plan.lab} runs {other}, not {requested}",
                 remedy=f"`hvlab lab down` first, or leave --release and lab_release at {other}",
             )
-        return wanted or next((release for release in there if release), names.DEFAULT_RELEASE)
+        return requested or next((release for release in existing if release), names.DEFAULT_RELEASE)
 
     def _bases(self, nodes: Sequence[Node], release: str) -> dict[str, Path]:
         """Return the image each node stands on: the one its files were made over, or a current one."""
@@ -127,17 +131,17 @@ class Boot:
 
     def _known(self) -> list[Node]:
         """Return the nodes of the plan and those an earlier call made beside them."""
-        wanted = {node.name: node for node in self.plan.nodes}
+        nodes = {node.name: node for node in self.plan.nodes}
         for directory in sorted((self.plan.runtime / "nodes").glob("*")):
-            there = Node(self.plan.lab, directory.name, "", 0, directory)
-            recorded = there.record()
-            if directory.name not in wanted and recorded:
+            node = Node(self.plan.lab, directory.name, "", 0, directory)
+            recorded = node.record()
+            if directory.name not in nodes and recorded:
                 address, port = recorded["address"], int(recorded["port"])
-                wanted[directory.name] = Node(self.plan.lab, directory.name, address, port, directory)
-        return list(wanted.values())
+                nodes[directory.name] = Node(self.plan.lab, directory.name, address, port, directory)
+        return list(nodes.values())
 
     def _shape(self) -> None:
-        """Give each node's link the wanted rate, or lift one that is no longer wanted."""
+        """Limit each node's link to the plan's rate, or lift an earlier limit."""
         limited = network.limited()
         running = reality.supervisors(self.plan.runtime / "nodes")
         for node in self.plan.nodes:

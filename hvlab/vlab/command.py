@@ -31,7 +31,7 @@ def run(
     remedy: str | None = None,
     seconds: float = SECONDS,
 ) -> str:
-    """Run ``argv`` with the text ``given`` on its input and return what it printed.
+    """Run ``argv`` with the text ``given`` on its input and return its output.
 
     Raises HvlabError with the command and its error output when it fails, or takes more than ``seconds``.
     """
@@ -81,5 +81,5 @@ def stream(argv: Sequence[str], *, line: Callable[[str], None], remedy: str | No
         raise _failure(argv, program.returncode, "".join(lines[-15:]), remedy)
 
 
-def _failure(argv: Sequence[str], code: int, said: str, remedy: str | None) -> HvlabError:
-    return HvlabError(f"`{shlex.join(argv)}` ended with {code}:\n{said.strip()}", remedy=remedy)
+def _failure(argv: Sequence[str], code: int, output: str, remedy: str | None) -> HvlabError:
+    return HvlabError(f"`{shlex.join(argv)}` ended with {code}:\n{output.strip()}", remedy=remedy)

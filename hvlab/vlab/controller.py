@@ -44,12 +44,12 @@ def image_config(release: str) -> ImageConfig:
     sources = tuple(_sources(names.debian(release)))
     dump = run(["apt-config", "dump"]) if shutil.which("apt-config") else ""
     settings = packages.apt_settings(dump)
-    named = [Path(name) for name in packages.files_named(sources, settings)]
-    named += [_APT / "auth.conf", *sorted((_APT / "auth.conf.d").glob("*.conf"))]
+    paths = [Path(name) for name in packages.files_named(sources, settings)]
+    paths += [_APT / "auth.conf", *sorted((_APT / "auth.conf.d").glob("*.conf"))]
     own_keyrings = Path("/usr/share/keyrings/debian-archive-")
     files = tuple(
         (str(path), path.stat().st_mode & 0o777, path.read_bytes())
-        for path in named
+        for path in paths
         if path.is_file() and not str(path).startswith(str(own_keyrings)) and path != _CA_BUNDLE
     )
     return ImageConfig(release, sources, settings, files, _text(_CA_BUNDLE))
@@ -79,17 +79,17 @@ def _sources(release: str) -> list[packages.Source]:
     own = system.get("VERSION_CODENAME", "").strip('"')
     if system.get("ID", "").strip('"') != "debian" or not own:
         return []
-    found = packages.read_list(_text(_APT / "sources.list"))
+    sources = packages.read_list(_text(_APT / "sources.list"))
     for path in sorted((_APT / "sources.list.d").glob("*")):
         if path.suffix == ".list":
-            found += packages.read_list(_text(path))
+            sources += packages.read_list(_text(path))
         elif path.suffix == ".sources":
-            found += packages.read_sources(_text(path))
-    return packages.translate(found, own=own, release=release)
+            sources += packages.read_sources(_text(path))
+    return packages.translate(sources, own=own, release=release)
 
 
 def _pip_listing() -> str:
-    """Return what `pip config list` says for the Python that runs hvlab; empty without pip."""
+    """Return the output of `pip config list` for the Python that runs hvlab; empty without pip."""
     argv = [sys.executable, "-m", "pip", "config", "list"]
     done = process.run(argv, seconds=SECONDS, env=environment())
     return done.stdout if not done.returncode else ""

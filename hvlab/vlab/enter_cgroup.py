@@ -12,12 +12,12 @@ from pathlib import Path
 
 def hierarchies() -> list[Path]:
     """Return where the control group hierarchies of this machine are mounted."""
-    found = []
+    mount_points = []
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         mounted, _, kind = line.partition(" - ")
         if kind.split()[0] in ("cgroup", "cgroup2"):
-            found.append(Path(mounted.split()[4]))
-    return found
+            mount_points.append(Path(mounted.split()[4]))
+    return mount_points
 
 
 def main() -> None:

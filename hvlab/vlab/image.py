@@ -96,8 +96,8 @@ def _argv(config: ImageConfig, work: Path, tree: Path) -> list[str]:
     if config.sources:
         sources = [str(work / "deb.sources")]
         write(work / "deb.sources", packages.render(config.sources, types="deb"))
-    wanted = PACKAGES + (redhat.PACKAGES if config.release in names.REDHAT else ())
-    include = f"--include={','.join(wanted)}"
+    packages_included = PACKAGES + (redhat.PACKAGES if config.release in names.REDHAT else ())
+    include = f"--include={','.join(packages_included)}"
     build = ["mmdebstrap", "--mode=root", "--format=directory", *_OPTIONS, include]
     return [*contained, *build, *hooks, names.debian(config.release), str(tree), *sources]
 
@@ -150,8 +150,8 @@ def release_of(root: Path) -> str:
         text = (root / "usr/lib/os-release").read_text(encoding="utf-8")
     except OSError:
         return ""
-    found = [line.partition("=")[2] for line in text.splitlines() if line.startswith("VERSION_CODENAME=")]
-    return found[0].strip('"') if found else redhat.release_of(text)
+    codenames = [line.partition("=")[2] for line in text.splitlines() if line.startswith("VERSION_CODENAME=")]
+    return codenames[0].strip('"') if codenames else redhat.release_of(text)
 
 
 def check_path(image: Path) -> None:

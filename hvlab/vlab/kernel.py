@@ -46,10 +46,10 @@ def restore(runtime: Path, *, settings: Path = _SETTINGS) -> None:
 
 def _read(record: Path) -> dict[str, int]:
     try:
-        found: Mapping[str, int] = json.loads(record.read_text(encoding="utf-8"))
+        recorded: Mapping[str, int] = json.loads(record.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return {name: value for name, value in found.items() if name in LEAST}
+    return {name: value for name, value in recorded.items() if name in LEAST}
 
 
 @contextmanager

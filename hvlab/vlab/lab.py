@@ -1,4 +1,4 @@
-"""The virtual lab as a whole: up, down, status. Each looks at what is really there and completes it."""
+"""The virtual lab as a whole: up, down, status. Each starts from the lab's real state and completes it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
 from hvlab.vlab.files import discard, locked
 from hvlab.vlab.node import Node
-from hvlab.vlab.plan import Plan, check_machine
+from hvlab.vlab.plan import LabPlan, check_machine
 
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """What is there of a node: up, down or half. ``since`` is in seconds since the epoch."""
+    """The state of a node: up, down or half. ``since`` is in seconds since the epoch."""
 
     host: str
     address: str
@@ -35,27 +35,27 @@ class NodeStatus:
     release: str | None
 
 
-def up(plan: Plan, *, report: Report) -> None:
+def up(plan: LabPlan, *, report: Report) -> None:
     """Boot the nodes of the plan that do not run yet; called again it repairs what is not right.
 
-    ``report`` is told (host, step), the host "" being the lab. Raises HvlabError.
+    ``report`` gets (host, step), the host "" being the lab. Raises HvlabError.
     """
     check_machine()
     os.umask(0o022)
-    with _disk_told(), _alone(plan, report):
+    with _disk_errors(), _alone(plan, report):
         network.ensure(plan.lab, plan.network)
         kernel.prepare(plan.runtime.parent)
         report("", "network is up")
         Boot(plan, report).all()
 
 
-def down(lab: Lab, plan: Plan, *, report: Report) -> bool:
+def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
     """Remove all that ``up`` made, also what a killed call left; return whether there was anything."""
     check_machine()
-    found = plan.runtime.exists() or network.present(plan.lab)
-    with _disk_told(), _alone(plan, report):
+    existed = plan.runtime.exists() or network.present(plan.lab)
+    with _disk_errors(), _alone(plan, report):
         with ThreadPoolExecutor(max_workers=8) as pool:
-            list(pool.map(lambda node: _stop(node, report), _there(plan)))
+            list(pool.map(lambda node: _stop(node, report), _existing_nodes(plan)))
         machines.unmount(plan.runtime)
         network.remove(plan.lab)
         for hierarchy in enter_cgroup.hierarchies():
@@ -66,11 +66,11 @@ def down(lab: Lab, plan: Plan, *, report: Report) -> bool:
         kernel.restore(plan.runtime.parent)
     if all(host.virtual for host in lab.hosts):
         shutil.rmtree(trust_dir(plan.lab), ignore_errors=True)
-    return found
+    return existed
 
 
-def _there(plan: Plan) -> list[Node]:
-    """Return the nodes of which anything is there, whatever the inventory says now."""
+def _existing_nodes(plan: LabPlan) -> list[Node]:
+    """Return the nodes of which anything is left, whatever the inventory says now."""
     nodes = plan.runtime / "nodes"
     names = {*reality.supervisors(nodes), *reality.members(nodes), *(path.name for path in nodes.glob("*"))}
     return [Node(plan.lab, name, "", 0, nodes / name) for name in sorted(names)]
@@ -81,24 +81,24 @@ def _stop(node: Node, report: Report) -> None:
     machines.stop(node)
 
 
-def _alone(plan: Plan, report: Report) -> AbstractContextManager[None]:
-    return locked(plan.runtime, waiting=lambda: report("", "wait for another call on this lab"))
+def _alone(plan: LabPlan, report: Report) -> AbstractContextManager[None]:
+    return locked(plan.runtime, waiting=lambda: report("", "wait for another hvlab on this lab"))
 
 
 @contextmanager
-def _disk_told() -> Iterator[None]:
+def _disk_errors() -> Iterator[None]:
     """Turn a full disk, or a file that cannot be written, into an error for the reader."""
     try:
         yield
     except OSError as error:
         raise HvlabError(
             f"this machine: {error.filename or 'a file'}: {error.strerror}",
-            remedy="free space or rights there, then call the same command again: it goes on from here",
+            remedy="free some space or correct the permissions, then run the command again: it resumes here",
         ) from error
 
 
-def status(plan: Plan) -> list[NodeStatus]:
-    """Return what is there of each node; it needs no root."""
+def status(plan: LabPlan) -> list[NodeStatus]:
+    """Return the state of each node; it needs no root."""
     running = reality.supervisors(plan.runtime / "nodes")
     with ThreadPoolExecutor(max_workers=32) as pool:
         return list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
@@ -121,7 +121,7 @@ def _status(node: Node, pids: list[int]) -> NodeStatus:
     )
 
 
-def ssh_argv(plan: Plan, host: str, command: tuple[str, ...]) -> list[str]:
+def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
     """Return the ssh command that logs in to a node as root, strictly, and runs ``command`` there.
 
     Raises UsageError for a host that is not a virtual one, UnreachableError for one that is not up.
@@ -137,7 +137,7 @@ def ssh_argv(plan: Plan, host: str, command: tuple[str, ...]) -> list[str]:
     if not os.access(key, os.R_OK):
         raise HvlabError(
             f"the lab's key {key} belongs to another user",
-            remedy="call this as the user that called `hvlab lab up`, or with sudo",
+            remedy="run this as the user that ran `hvlab lab up`, or with sudo",
         )
     options = [f"UserKnownHostsFile={directory / known_hosts.FILE}", "GlobalKnownHostsFile=none"]
     options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]

@@ -56,14 +56,12 @@ def mac(lab: str) -> str:
     return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
 
 
-def release(wanted: str) -> str:
+def release(text: str) -> str:
     """Return the name of a release: a Debian by name or number, or one of REDHAT; raises UsageError."""
-    name = RELEASES.get(wanted, wanted).lower()
+    name = RELEASES.get(text, text).lower()
     if name not in (*RELEASES.values(), *REDHAT):
         known = ", ".join([*(f"{name} ({number})" for number, name in RELEASES.items()), *REDHAT])
-        raise UsageError(
-            f"the virtual lab has no image of release {wanted!r}", remedy=f"choose one of {known}"
-        )
+        raise UsageError(f"the virtual lab has no image of release {text!r}", remedy=f"choose one of {known}")
     return name
 
 
@@ -72,16 +70,16 @@ def debian(release: str) -> str:
     return DEFAULT_RELEASE if release in REDHAT else release
 
 
-def rate(wanted: str) -> int:
+def rate(text: str) -> int:
     """Return a rate in tc's notation (``1gbit``, ``100mbit``) in bits per second; raises UsageError."""
-    match = _RATE.fullmatch(wanted.strip())
+    match = _RATE.fullmatch(text.strip())
     bits = 0
     if match:
         number, prefix, unit = match.groups()
         factor = 1000 ** ("", "k", "m", "g", "t").index(prefix.lower())
         bits = int(float(number) * factor) * (8 if unit.lower() == "bps" else 1)
     if not bits:
-        raise UsageError(f"rate {wanted!r} is not a rate", remedy="write it as tc does, for example 1gbit")
+        raise UsageError(f"{text!r} is not a rate", remedy="write it as tc does, for example 1gbit")
     return bits
 
 

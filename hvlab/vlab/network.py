@@ -19,7 +19,7 @@ _BURST_LEAST = 128 * 1024
 
 
 def ensure(lab: str, network: IPv4Network) -> None:
-    """Make the bridge and masquerading, or complete what is there.
+    """Make the bridge and masquerading, or what is missing of them.
 
     Raises UsageError when the network is in use on this machine already.
     """

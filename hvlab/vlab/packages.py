@@ -41,7 +41,7 @@ class Source:
 
 def read_list(text: str) -> list[Source]:
     """Read the `deb` lines of a sources.list file."""
-    found = []
+    sources_read = []
     for line in text.splitlines():
         match = _ONE_LINE.fullmatch(line.strip())
         if not match or len(match["rest"].split()) < 2:  # noqa: PLR2004 - a URI and a suite
@@ -51,13 +51,13 @@ def read_list(text: str) -> list[Source]:
         for option in (match["options"] or "").split():
             name, _, value = option.partition("=")
             options.append((_ONE_LINE_OPTIONS.get(name, name.title()), value.replace(",", " ")))
-        found.append(Source((uri,), (suite,), tuple(components), tuple(options)))
-    return found
+        sources_read.append(Source((uri,), (suite,), tuple(components), tuple(options)))
+    return sources_read
 
 
 def read_sources(text: str) -> list[Source]:
     """Read the enabled `deb` stanzas of a .sources file (deb822)."""
-    found = []
+    sources_read = []
     for stanza in re.split(r"\n\s*\n", text):
         lines = [line for line in stanza.splitlines() if not line.startswith("#")]
         fields: dict[str, str] = {}
@@ -74,7 +74,7 @@ def read_sources(text: str) -> list[Source]:
             "false",
         ):
             continue
-        found.append(
+        sources_read.append(
             Source(
                 tuple(known.get("uris", "").split()),
                 tuple(known.get("suites", "").split()),
@@ -82,7 +82,7 @@ def read_sources(text: str) -> list[Source]:
                 tuple((name, value) for name, value in fields.items() if name.lower() not in _CORE_FIELDS),
             )
         )
-    return found
+    return sources_read
 
 
 def translate(sources: Iterable[Source], *, own: str, release: str) -> list[Source]:
@@ -90,7 +90,7 @@ def translate(sources: Iterable[Source], *, own: str, release: str) -> list[Sour
 
     For another release only the suites that every release has are kept.
     """
-    found: list[Source] = []
+    translated: list[Source] = []
     for source in sources:
         suffixes = [
             suite.removeprefix(own) for suite in source.suites if suite == own or suite.startswith(f"{own}-")
@@ -103,8 +103,8 @@ def translate(sources: Iterable[Source], *, own: str, release: str) -> list[Sour
         moved = replace(source, suites=tuple(release + suffix for suffix in suffixes), components=components)
         remote = tuple(uri for uri in source.uris if not uri.startswith("cdrom:"))
         if suffixes and remote:
-            found.append(replace(moved, uris=remote))
-    return list(dict.fromkeys(found))
+            translated.append(replace(moved, uris=remote))
+    return list(dict.fromkeys(translated))
 
 
 def render(sources: Iterable[Source], *, types: str) -> str:
@@ -135,14 +135,14 @@ def apt_settings(dump: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def missing_certificates(wanted: str, have: str) -> list[str]:
-    """Return the certificates (PEM) of one bundle that the other lacks."""
+def missing_certificates(bundle: str, other: str) -> list[str]:
+    """Return the certificates (PEM) of ``bundle`` that are missing in ``other``."""
 
-    def bodies(bundle: str) -> dict[str, str]:
-        return {"".join(pem.split()): pem for pem in _CERTIFICATE.findall(bundle)}
+    def bodies(text: str) -> dict[str, str]:
+        return {"".join(pem.split()): pem for pem in _CERTIFICATE.findall(text)}
 
-    there = bodies(have)
-    return [pem + "\n" for body, pem in bodies(wanted).items() if body not in there]
+    known = bodies(other)
+    return [pem + "\n" for body, pem in bodies(bundle).items() if body not in known]
 
 
 def resolv_conf(text: str, upstream: str | None) -> str:
@@ -183,15 +183,15 @@ def pip_paths(settings: Mapping[str, Mapping[str, str]]) -> list[Path]:
 
     The pages of a file:// index usually point beside it, so for ``.../simple`` its parent is returned.
     """
-    found = set()
+    paths = set()
     for values in settings.values():
         for key in _PIP_FOLDERS:
             for word in values.get(key, "").split():
                 path = local_path(word)
                 if path:
-                    found.add(path.parent if key != "find-links" and path.name == "simple" else path)
-        found |= {Path(values[key]) for key in ("cert", "client-cert", "constraint") if key in values}
-    return sorted(path for path in found if path.is_absolute())
+                    paths.add(path.parent if key != "find-links" and path.name == "simple" else path)
+        paths |= {Path(values[key]) for key in ("cert", "client-cert", "constraint") if key in values}
+    return sorted(path for path in paths if path.is_absolute())
 
 
 def source_paths(sources: Iterable[Source]) -> list[Path]:

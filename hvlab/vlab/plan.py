@@ -1,4 +1,4 @@
-"""What a call wants of the virtual lab, and whether this machine can do it. Changes nothing."""
+"""The virtual lab that a call asks for, and whether this machine can run it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _TOOLS = {
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The lab as wanted; ``release`` is None where the lab may keep the one it has."""
+class LabPlan:
+    """A virtual lab to boot; ``release`` is None where the lab may keep the one it has."""
 
     lab: str
     runtime: Path
@@ -46,27 +46,27 @@ class Plan:
 
 def make_plan(
     lab: Lab, *, count: int | None = None, release: str | None = None, rate: str | None = None
-) -> Plan:
-    """Return what the inventory and the options want; raises one UsageError with all that is wrong."""
+) -> LabPlan:
+    """Return the lab that the inventory and options ask for; raises one UsageError with all problems."""
     names.check_lab_name(lab.name)
     hosts = [host for host in lab.hosts if host.virtual]
     if not hosts:
         raise UsageError(
             f"the inventory {lab.source} has no virtual hosts",
-            remedy="put the hosts that `hvlab lab up` shall boot into the group `virtual`",
+            remedy="put the hosts that `hvlab lab up` is to boot into the group `virtual`",
         )
     if count is not None and not 1 <= count <= len(hosts):
         raise UsageError(f"--nodes {count}: the inventory has {len(hosts)} virtual hosts")
     network = IPv4Network(lab.network)
-    wrong = [problem for host in hosts for problem in _problems(host, network)]
-    if wrong:
-        raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(wrong))
+    problems = [problem for host in hosts for problem in _problems(host, network)]
+    if problems:
+        raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(problems))
     release = release or _text(lab, "lab_release")
     rate = rate or _text(lab, "lab_rate")
     if rate:
         names.rate(rate)
     runtime = lab_runtime_dir(lab.name)
-    return Plan(
+    return LabPlan(
         lab=lab.name,
         runtime=runtime,
         network=network,
@@ -91,7 +91,7 @@ def check_machine(*, root: bool | None = None, path: str = PATH) -> None:
     if missing:
         packages = dict.fromkeys(_TOOLS[tool] for tool in missing)
         raise UsageError(
-            f"the virtual lab needs {', '.join(missing)}, which this machine lacks",
+            f"the virtual lab needs programs that this machine does not have: {', '.join(missing)}",
             remedy=f"run `sudo apt-get install {' '.join(packages)}` (or the like for your distribution)",
         )
 
@@ -105,7 +105,7 @@ def _problems(host: Host, network: IPv4Network) -> Iterable[str]:
     try:
         address = IPv4Address(host.address)
     except ValueError:
-        yield f"  {host.name}: ansible_host is {host.address}, not the IPv4 address it shall get"
+        yield f"  {host.name}: ansible_host is {host.address}, not an IPv4 address"
         return
     if address not in network:
         yield f"  {host.name}: {address} is not in lab_network {network}"

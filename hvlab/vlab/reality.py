@@ -1,4 +1,4 @@
-"""What is really there: the processes and mounts of a lab, read from /proc and never from a record."""
+"""The real state of a lab: its processes and mounts, read from /proc and never from a record."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def supervisors(nodes: Path) -> dict[str, list[int]]:
 
     The first is the one that was started; while a node starts it has children of the same command line.
     """
-    found: dict[str, list[int]] = defaultdict(list)
+    pids_of: dict[str, list[int]] = defaultdict(list)
     for pid in _pids():
         for word in _read(PROC / str(pid) / "cmdline").split(b"\0"):
             root = Path(word.partition(b"=")[2].decode(errors="replace"))
             if word.startswith(b"--directory=/") and root.parent.parent == nodes and alive(pid):
-                found[root.parent.name].append(pid)
-    return {name: sorted(pids, key=lambda pid: (_start_tick(pid), pid)) for name, pids in found.items()}
+                pids_of[root.parent.name].append(pid)
+    return {name: sorted(pids, key=lambda pid: (_start_tick(pid), pid)) for name, pids in pids_of.items()}
 
 
 def members(nodes: Path) -> dict[str, set[int]]:
     """Return the pids that run inside each node: those whose root is that node's overlay."""
-    seen: dict[str, str | None] = {}
-    found: dict[str, set[int]] = defaultdict(set)
+    node_in: dict[str, str | None] = {}
+    pids_of: dict[str, set[int]] = defaultdict(set)
     for pid in _pids():
         with suppress(OSError):
             space = str((PROC / str(pid) / "ns/mnt").readlink())
-            if space not in seen:
-                seen[space] = _node_of(_read(PROC / str(pid) / "mountinfo").decode(), nodes)
-            name = seen[space]
+            if space not in node_in:
+                node_in[space] = _node_of(_read(PROC / str(pid) / "mountinfo").decode(), nodes)
+            name = node_in[space]
             if name is not None:
-                found[name].add(pid)
-    return found
+                pids_of[name].add(pid)
+    return pids_of
 
 
 def _node_of(mountinfo: str, nodes: Path) -> str | None:
@@ -100,7 +100,7 @@ def _start_tick(pid: int) -> int:
 
 
 def age(pid: int) -> float:
-    """Return for how many seconds a process has been there."""
+    """Return for how many seconds a process has run."""
     uptime = float(_read(PROC / "uptime").split()[0])
     return max(0.0, uptime - _start_tick(pid) / os.sysconf("SC_CLK_TCK"))
 

@@ -1,4 +1,10 @@
-"""What can be measured: programs that run on the nodes, and the parsers of what they write."""
+"""What can be measured: programs that run on the nodes, and the parsers of their result files.
+
+In: a ``Case`` (``case``, read it first). Out: the program's arguments (``argv`` below), and later, from the
+files that it wrote, an ``Outcome`` (``outcome``). ``collective`` and ``training`` are the two kinds of
+workload; ``parameters``, ``sizes`` and ``limits`` are what can be set of them, ``metrics`` their results,
+``proof`` shows which backend really carried the data. ``programs`` never import hvlab: hosts do not have it.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ INVENTORY = pytest.StashKey[Inventory]()
 BROKEN = pytest.StashKey[dict[tuple[str, str], Exception]]()
 
 
-NOT_PROVISIONED = ("no stack is recorded on it", "run `hvlab provision` first")
+NOT_PROVISIONED = ("no versions are recorded on it", "run `hvlab provision` first")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,26 +52,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
-    """Every chosen host with its answers to all that the chosen checks ask."""
+    """Every chosen host, with its answers to the questions of the chosen checks."""
     inventory = request.config.stash[INVENTORY]
-    everywhere = {name: str(inventory.wanted(name).get("ansible_host", name)) for name in inventory.names()}
-    names = list(everywhere)
+    addresses = {name: str(inventory.variables(name).get("ansible_host", name)) for name in inventory.names()}
+    names = list(addresses)
     modules = {item.module: None for item in request.session.items if hasattr(item.module, "asks")}
     hosts = testinfra.get_hosts(
         request.config.option.hosts.split(","), ansible_inventory=request.config.option.ansible_inventory
     )
-    plain = []
+    contacts = []
     for host in hosts:
         name = host.backend.get_hostname()
         place = names.index(name)
-        peers = {peer: everywhere[peer] for peer in names[place + 1 :] + names[:place]}
-        plain.append((Node(name, host, inventory.wanted(name), peers), {}))
+        peers = {peer: addresses[peer] for peer in names[place + 1 :] + names[:place]}
+        contacts.append((Node(name, host, inventory.variables(name), peers), {}))
     pairs, silent = [], {}
-    for found in lab.ask_all(plain).values():
-        if found.silence:
-            silent[found.name] = found
+    for answered in lab.ask_all(contacts).values():
+        if answered.silence:
+            silent[answered.name] = answered
             continue
-        node = replace(found, wanted=inventory.wanted(found.name, found.stack))
+        node = replace(answered, variables=inventory.variables(answered.name, answered.stack))
         questions: dict[str, lab.Question] = {}
         for module in modules:
             try:

@@ -1,4 +1,4 @@
-"""What the checks know: what the inventory asks for, and what each node answered.
+"""What the checks compare: the inventory, and what each node answered.
 
 A check asserts with ``node.expect``; its message names the host, what was seen and what to do.
 """
@@ -42,7 +42,7 @@ Question = dict[str, Any]
 
 
 class WrongNodeError(AssertionError):
-    """A node is not as the inventory asks."""
+    """A node does not match the inventory."""
 
     def __init__(self, host: str, seen: str, remedy: str) -> None:
         super().__init__(f"{host}: {seen}\n  what to do: {remedy}")
@@ -62,7 +62,7 @@ def run(
     alone: bool = False,
     queue: str | None = None,
 ) -> Question:
-    """Ask for what a command says.
+    """Ask for the output of a command.
 
     ``timeout`` is in seconds; ``alone``: not beside other commands; ``queue``: not beside those of that name.
     """
@@ -80,7 +80,7 @@ def stat(pattern: str) -> Question:
     return {"stat": pattern}
 
 
-class Wanted(Mapping[str, Any]):
+class HostVariables(Mapping[str, Any]):
     """The variables of one host with every template filled in: inventory over role defaults."""
 
     def __init__(self, loader: DataLoader, variables: dict[str, Any], defaults: dict[str, Any]) -> None:
@@ -114,9 +114,9 @@ class Inventory:
         self._loader = DataLoader()
         self._loader.set_basedir(str(ROOT))
         self._manager = InventoryManager(loader=self._loader, sources=[source])
-        self._variables = VariableManager(loader=self._loader, inventory=self._manager)
+        self._variable_manager = VariableManager(loader=self._loader, inventory=self._manager)
         # The wiring beside site.yml counts.
-        self._variables.safe_basedir = True
+        self._variable_manager.safe_basedir = True
         self.source = source
 
     @cached_property
@@ -130,19 +130,21 @@ class Inventory:
         """Return the hosts of an Ansible pattern, in the order of the inventory."""
         return [str(host) for host in self._manager.list_hosts(pattern)]
 
-    def wanted(self, name: str, stack: dict[str, Any] | None = None) -> Wanted:
+    def variables(self, name: str, stack: dict[str, Any] | None = None) -> HostVariables:
         """Return the variables of a host; ``stack`` is what was resolved for it, which some of them need."""
         host = self._manager.get_host(name)
         facts = {"ansible_facts": {"hvlab_stacks": {name: stack}}} if stack else {}
-        return Wanted(self._loader, {**self._variables.get_vars(host=host), **facts}, self._defaults)
+        return HostVariables(
+            self._loader, {**self._variable_manager.get_vars(host=host), **facts}, self._defaults
+        )
 
     def hand_to_testinfra(self) -> None:
         """Give testinfra the hosts with their templates filled in; it reads only plain values itself."""
         hostvars = {}
         for name in self.names():
-            wanted = self.wanted(name)
-            given = {key: wanted[key] for key in CONNECTION if key in wanted}
-            hostvars[name] = {"ansible_become": becomes_root(given), **given}
+            variables = self.variables(name)
+            connection = {key: variables[key] for key in CONNECTION if key in variables}
+            hostvars[name] = {"ansible_become": becomes_root(connection), **connection}
         AnsibleRunner.get_runner(self.source).inventory = {
             "_meta": {"hostvars": hostvars},
             "all": {"hosts": self.names()},
@@ -151,14 +153,14 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Node:
-    """One host: what it should be (``wanted``) and what it answered (``answers``).
+    """One host: its ``variables`` in the inventory, and its ``answers``.
 
     ``peers`` are the other hosts and their addresses, from the next one in the inventory round to the last.
     """
 
     name: str
     host: testinfra.host.Host
-    wanted: Wanted
+    variables: HostVariables
     peers: dict[str, str] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     silence: str = ""
@@ -169,7 +171,7 @@ class Node:
     @property
     def user(self) -> str:
         """The user the ranks run as."""
-        return str(self.wanted["lab_user_name"])
+        return str(self.variables["lab_user_name"])
 
     @property
     def stack(self) -> dict[str, Any]:
@@ -191,38 +193,38 @@ class Node:
             recorded = error
         self.expect(
             isinstance(recorded, dict),
-            f"{path} is no JSON object: {recorded}",
+            f"{path} is not a JSON object: {recorded}",
             f"remove it, and run role {role}",
         )
         return dict(recorded)
 
-    def expect(self, right: object, seen: str, remedy: str) -> None:
-        """Fail the check unless ``right``, naming the host, what was ``seen`` and the ``remedy``."""
+    def expect(self, condition: object, seen: str, remedy: str) -> None:
+        """Fail the check unless ``condition`` holds, naming the host, what was ``seen`` and a ``remedy``."""
         __tracebackhide__ = True
-        if not right:
+        if not condition:
             raise WrongNodeError(self.name, seen, remedy)
 
     def output(self, question: str, remedy: str) -> str:
         """Return the output of a command that has to succeed."""
         __tracebackhide__ = True
         answer = self.answers[question]
-        said = (answer["err"] or answer["out"]).strip()[-600:]
-        self.expect(answer["rc"] == 0, f"{question} ended with code {answer['rc']}: {said}", remedy)
+        text = (answer["err"] or answer["out"]).strip()[-600:]
+        self.expect(answer["rc"] == 0, f"{question} ended with code {answer['rc']}: {text}", remedy)
         return str(answer["out"])
 
 
 def ask(node: Node, questions: dict[str, Question]) -> Node:
     """Ask one host everything, in one round trip, and return it with its answers."""
     questions = {"facts": read(f"{FACTS}/*.fact"), **questions}
-    python = node.wanted.get("ansible_python_interpreter", "/usr/bin/python3")
+    python = node.variables.get("ansible_python_interpreter", "/usr/bin/python3")
     try:
-        said = node.host.run("%s -c %s %s", python, PROBE, json.dumps(questions))
-        answers, silence = json.loads(said.stdout) if said.rc == 0 else {}, said.stderr.strip()
+        completed = node.host.run("%s -c %s %s", python, PROBE, json.dumps(questions))
+        answers, silence = json.loads(completed.stdout) if completed.rc == 0 else {}, completed.stderr.strip()
     except (RuntimeError, ValueError) as error:
         result = error.args[0] if error.args else error
         answers, silence = {}, str(getattr(result, "stderr", result)).strip()
     return Node(
-        node.name, node.host, node.wanted, node.peers, answers, "" if answers else silence or "no answer"
+        node.name, node.host, node.variables, node.peers, answers, "" if answers else silence or "no answer"
     )
 
 
@@ -240,9 +242,9 @@ def roles() -> list[str]:
 
 def applied_roles() -> list[str]:
     """Return the roles that some playbook names."""
-    named = set()
+    names = set()
     for path in (ROOT / "playbooks").glob("*.yml"):
         for play in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
             for role in play.get("roles", []):
-                named.add(role["role"] if isinstance(role, dict) else role)
-    return sorted(named)
+                names.add(role["role"] if isinstance(role, dict) else role)
+    return sorted(names)

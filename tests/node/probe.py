@@ -37,7 +37,7 @@ def as_user(account, argv, env):
 
 
 def run(question):
-    """Run one command in its user's home and return what it said."""
+    """Run one command in its user's home and return what it printed."""
     limit = question.get("timeout", 20)
     user = question.get("user")
     try:
@@ -79,16 +79,16 @@ def _name(lookup, number):
 
 def stat(pattern):
     """Return who may do what with every file that matches, links not followed."""
-    seen = {}
+    files = {}
     for path in sorted(glob.glob(pattern)):
         status = os.lstat(path)
-        seen[path] = {
+        files[path] = {
             "mode": f"{status.st_mode & 0o7777:04o}",
             "owner": _name(pwd.getpwuid, status.st_uid),
             "group": _name(grp.getgrgid, status.st_gid),
             "link": os.readlink(path) if os.path.islink(path) else None,
         }
-    return seen
+    return files
 
 
 def main():

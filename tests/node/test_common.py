@@ -1,4 +1,4 @@
-"""Names mean addresses, and local facts can be read."""
+"""Names resolve to the lab's addresses, and local facts can be read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def asks(node: Node) -> dict[str, Question]:
     return {f"name {peer}": run(["getent", "ahostsv4", peer]) for peer in node.peers}
 
 
-def test_every_name_means_the_lab_address(node: Node) -> None:
+def test_every_name_resolves_to_the_lab_address(node: Node) -> None:
     wrong = []
     for peer, address in node.peers.items():
-        found = {line.split()[0] for line in node[f"name {peer}"]["out"].splitlines()}
-        if found != {address}:
-            wrong.append(f"{peer} means {', '.join(sorted(found)) or 'nothing'}, not {address}")
+        addresses = {line.split()[0] for line in node[f"name {peer}"]["out"].splitlines()}
+        if addresses != {address}:
+            wrong.append(f"{peer} resolves to {', '.join(sorted(addresses)) or 'nothing'}, not {address}")
     node.expect(not wrong, "; ".join(wrong), "run role common, which writes /etc/hosts")
 
 
@@ -25,10 +25,12 @@ def test_facts_are_json(node: Node) -> None:
         try:
             json.loads(text)
         except ValueError as error:
-            node.expect(False, f"{path} is no JSON: {error}", "remove it, and run the role it is named after")
+            node.expect(
+                False, f"{path} is not JSON: {error}", "remove it, and run the role it is named after"
+            )
 
 
 def test_facts_belong_to_roles(node: Node) -> None:
     known = {f"{FACTS}/hvlab_{role}.fact" for role in applied_roles()}
-    strange = sorted(path for path in node["facts"] if "/hvlab_" in path and path not in known)
-    node.expect(not strange, f"facts that no role wrote: {', '.join(strange)}", "remove them")
+    unknown = sorted(path for path in node["facts"] if "/hvlab_" in path and path not in known)
+    node.expect(not unknown, f"unknown fact files, which no role writes: {', '.join(unknown)}", "remove them")

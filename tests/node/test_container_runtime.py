@@ -1,4 +1,4 @@
-"""Docker runs with the settings asked for, and NVIDIA's toolkit is the one asked for."""
+"""Docker and NVIDIA's container toolkit match the inventory."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def asks(node: Node) -> dict[str, Question]:
 
 
 @pytest.fixture(autouse=True)
-def _only_where_wanted(node: Node) -> None:
-    if not node.wanted["container_runtime_enabled"]:
-        pytest.skip("no docker was asked for")
+def _only_where_enabled(node: Node) -> None:
+    if not node.variables["container_runtime_enabled"]:
+        pytest.skip("docker is not enabled for this host")
 
 
-def lacking(wanted: Any, seen: Any, place: str = "") -> list[str]:
-    """Return the settings that are not as wanted; there may be others."""
-    if isinstance(wanted, dict) and isinstance(seen, dict):
+def missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
+    """Return the settings of ``expected`` that ``actual`` does not have; it may have others."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
         return [
             item
-            for key in wanted
-            for item in lacking(wanted[key], seen.get(key), f"{place}.{key}".strip("."))
+            for key in expected
+            for item in missing_settings(expected[key], actual.get(key), f"{place}.{key}".strip("."))
         ]
-    if isinstance(wanted, list) and isinstance(seen, list):
-        return [] if all(item in seen for item in wanted) else [place]
-    return [] if wanted == seen else [place]
+    if isinstance(expected, list) and isinstance(actual, list):
+        return [] if all(item in actual for item in expected) else [place]
+    return [] if expected == actual else [place]
 
 
 def test_docker_runs(node: Node) -> None:
@@ -57,8 +57,12 @@ def test_docker_runs(node: Node) -> None:
 
 def test_settings_are_in_the_file_and_in_force(node: Node) -> None:
     text = node["docker settings"].get(SETTINGS, "{}")
-    wrong = lacking(dict(node.wanted["container_runtime_daemon"]), json.loads(text))
-    node.expect(not wrong, f"{SETTINGS} lacks {', '.join(wrong)}", "run role container_runtime")
+    missing = missing_settings(dict(node.variables["container_runtime_daemon"]), json.loads(text))
+    node.expect(
+        not missing,
+        f"{SETTINGS} does not match the inventory in {', '.join(missing)}",
+        "run role container_runtime",
+    )
     info = json.loads(node.output("docker info", ALONE))
     recorded = node.fact("container_runtime")
     node.expect(
@@ -71,33 +75,35 @@ def test_settings_are_in_the_file_and_in_force(node: Node) -> None:
     node.expect(not missing, f"docker does not use {', '.join(missing)}", "`systemctl restart docker`")
 
 
-def test_only_who_should_reaches_docker(node: Node) -> None:
+def test_only_the_chosen_user_reaches_docker(node: Node) -> None:
     members = node["docker group"]["out"].strip().rpartition(":")[2].split(",")
-    user = str(node.wanted["container_runtime_user"])
-    wanted = bool(node.wanted["container_runtime_user_in_group"])
+    user = str(node.variables["container_runtime_user"])
+    allowed = bool(node.variables["container_runtime_user_in_group"])
     if user:
         node.expect(
-            (user in members) == wanted,
-            f"{user} is {'not ' if wanted else ''}in group docker",
-            "run role container_runtime" if wanted else f"`gpasswd -d {user} docker`: it can become root",
+            (user in members) == allowed,
+            f"{user} is {'not ' if allowed else ''}in group docker",
+            "run role container_runtime" if allowed else f"`gpasswd -d {user} docker`: it can become root",
         )
 
 
 def test_toolkit_is_pinned(node: Node) -> None:
-    if not node.wanted["container_runtime_nvidia_enabled"]:
-        pytest.skip("no toolkit was asked for")
-    wanted = str(node.wanted["container_runtime_nvidia_version"])
+    if not node.variables["container_runtime_nvidia_enabled"]:
+        pytest.skip("NVIDIA's toolkit is not enabled for this host")
+    version = str(node.variables["container_runtime_nvidia_version"])
     debian = node["toolkit deb"]["rc"] != 127
-    seen = node["toolkit deb" if debian else "toolkit rpm"]["out"].strip()
+    installed = node["toolkit deb" if debian else "toolkit rpm"]["out"].strip()
     node.expect(
-        seen == wanted,
-        f"the container toolkit is {seen or 'missing'}, not {wanted}",
+        installed == version,
+        f"the container toolkit is {installed or 'missing'}, the inventory asks for {version}",
         "run role container_runtime",
     )
     if debian:
         held = node["toolkit held"]["out"].split()
         node.expect(
-            "nvidia-container-toolkit" in held, "the toolkit is not held", "run role container_runtime"
+            "nvidia-container-toolkit" in held,
+            "the toolkit is not held at its version",
+            "run role container_runtime",
         )
     info = json.loads(node.output("docker info", ALONE))
     node.expect("nvidia" in info["Runtimes"], "docker has no runtime nvidia", "run role container_runtime")

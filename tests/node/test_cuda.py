@@ -1,4 +1,4 @@
-"""The CUDA toolkit in use is the one that was asked for."""
+"""The CUDA toolkit in use matches the inventory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGAIN = "run role cuda"
 
 
 def asks(node: Node) -> dict[str, Question]:
-    prefix = node.wanted["cuda_prefix"]
+    prefix = node.variables["cuda_prefix"]
     return {
         "nvcc": run([f"{prefix}/bin/nvcc", "--version"]),
         "cuda link": stat(prefix),
@@ -27,35 +27,36 @@ def fact(node: Node) -> dict[str, str]:
     return node.fact("cuda")
 
 
-def test_release_is_what_was_asked(node: Node, fact: dict[str, str]) -> None:
-    asked, method = str(node.wanted["cuda_version"]), node.wanted["cuda_method"]
+def test_release_matches_the_inventory(node: Node, fact: dict[str, str]) -> None:
+    requested, method = str(node.variables["cuda_version"]), node.variables["cuda_method"]
     node.expect(
-        (fact["wanted"], fact["method"]) == (asked, method),
-        f"installed for cuda_version {fact['wanted']} ({fact['method']}), which now is {asked} ({method})",
+        (fact["wanted"], fact["method"]) == (requested, method),
+        f"installed for cuda_version {fact['wanted']} ({fact['method']}); "
+        f"the inventory asks for {requested} ({method})",
         AGAIN,
     )
-    said = node.output("nvcc", AGAIN)
-    found = re.search(r"release (\S+),", said)
+    output = node.output("nvcc", AGAIN)
+    release = re.search(r"release (\S+),", output)
     node.expect(
-        found and found[1] == fact["version"],
-        f"nvcc is of {found[1] if found else said}, not {fact['version']}",
+        release and release[1] == fact["version"],
+        f"nvcc is of release {release[1] if release else output}, not {fact['version']}",
         AGAIN,
     )
 
 
-def test_link_leads_to_the_release(node: Node, fact: dict[str, str]) -> None:
+def test_link_points_to_the_release(node: Node, fact: dict[str, str]) -> None:
     if fact["home"] == fact["prefix"]:
         return
-    leads = node["cuda link"].get(fact["prefix"], {}).get("link")
+    target = node["cuda link"].get(fact["prefix"], {}).get("link")
     node.expect(
-        leads == fact["home"],
-        f"{fact['prefix']} leads to {leads}, should be {fact['home']}",
+        target == fact["home"],
+        f"{fact['prefix']} points to {target}, not {fact['home']}",
         AGAIN,
     )
 
 
 def test_loader_finds_the_runtime(node: Node, fact: dict[str, str]) -> None:
-    said = node.output("cuda libraries", "install ldconfig")
+    output = node.output("cuda libraries", "install ldconfig")
     major = fact["version"].partition(".")[0]
-    wanted = f"libcudart.so.{fact['version'] if int(major) < 11 else '11.0' if major == '11' else major}"
-    node.expect(wanted in said, f"the loader knows no {wanted}", f"`ldconfig`, or {AGAIN}")
+    library = f"libcudart.so.{fact['version'] if int(major) < 11 else '11.0' if major == '11' else major}"
+    node.expect(library in output, f"the dynamic loader does not find {library}", f"`ldconfig`, or {AGAIN}")

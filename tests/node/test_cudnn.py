@@ -1,4 +1,4 @@
-"""cuDNN is the one that was asked for."""
+"""cuDNN matches the inventory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGAIN = "run role cudnn"
 
 
 def asks(node: Node) -> dict[str, Question]:
-    prefix = node.wanted["cudnn_prefix"]
+    prefix = node.variables["cudnn_prefix"]
     return {
         "cudnn_version.h": read(f"{prefix}/current/include/cudnn_version.h"),
         "cudnn.h": read(f"{prefix}/current/include/cudnn.h"),
@@ -29,23 +29,24 @@ def fact(node: Node) -> dict[str, str]:
     return node.fact("cudnn")
 
 
-def test_version_is_what_was_asked(node: Node, fact: dict[str, str]) -> None:
-    asked, method = str(node.wanted["cudnn_version"]), node.wanted["cudnn_method"]
+def test_version_matches_the_inventory(node: Node, fact: dict[str, str]) -> None:
+    requested, method = str(node.variables["cudnn_version"]), node.variables["cudnn_method"]
     node.expect(
-        (fact["wanted"], fact["method"]) == (asked, method),
-        f"installed for cudnn_version {fact['wanted']} ({fact['method']}), which now is {asked} ({method})",
+        (fact["wanted"], fact["method"]) == (requested, method),
+        f"installed for cudnn_version {fact['wanted']} ({fact['method']}); "
+        f"the inventory asks for {requested} ({method})",
         AGAIN,
     )
     text = "".join([*node["cudnn_version.h"].values(), *node["cudnn.h"].values()])
-    found = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) (\d+)", text)
+    numbers = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) (\d+)", text)
     node.expect(
-        found[:3] == fact["version"].split(".")[:3],
-        f"the header says {'.'.join(found) or 'nothing'}, should be {fact['version']}",
+        numbers[:3] == fact["version"].split(".")[:3],
+        f"the header says {'.'.join(numbers) or 'nothing'}, not {fact['version']}",
         AGAIN,
     )
 
 
-def test_library_is_there(node: Node, fact: dict[str, str]) -> None:
-    said = node.output("cudnn library", AGAIN)
-    wanted = f"libcudnn.so.{fact['version'].partition('.')[0]}"
-    node.expect(wanted in said, f"there is no {wanted} in {fact['lib']}", AGAIN)
+def test_library_is_installed(node: Node, fact: dict[str, str]) -> None:
+    output = node.output("cudnn library", AGAIN)
+    library = f"libcudnn.so.{fact['version'].partition('.')[0]}"
+    node.expect(library in output, f"there is no {library} in {fact['lib']}", AGAIN)

@@ -1,4 +1,4 @@
-"""Every variant of Horovod has what was asked for, and two ranks add up right."""
+"""Every variant of Horovod matches the inventory, and two ranks compute the right sum."""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ each_backend = pytest.mark.parametrize("backend", LAUNCHERS)
 
 
 def variants(node: Node) -> dict[str, dict[str, Any]]:
-    """The variants asked for."""
-    return dict(node.wanted["horovod_variants"])
+    """The variants in the inventory."""
+    return dict(node.variables["horovod_variants"])
 
 
 def prefix(node: Node, variant: str) -> str:
     """The folder of a variant."""
-    return f"{node.wanted['horovod_prefix']}/{variant}"
+    return f"{node.variables['horovod_prefix']}/{variant}"
 
 
 def having(node: Node, backend: str) -> list[str]:
-    """The variants that were asked for this backend."""
-    return [variant for variant, asked in variants(node).items() if asked.get(backend)]
+    """The variants that are to have this backend."""
+    return [variant for variant, options in variants(node).items() if options.get(backend)]
 
 
-def gpu_planes(asked: dict[str, Any]) -> set[str]:
-    """What a variant is to carry tensors in GPU memory with."""
-    wanted = asked.get("gpu_operations") or ""
-    return set(wanted.values() if isinstance(wanted, dict) else [wanted]) - {""}
+def gpu_planes(options: dict[str, Any]) -> set[str]:
+    """The backends that carry tensors in GPU memory in a variant."""
+    operations = options.get("gpu_operations") or ""
+    return set(operations.values() if isinstance(operations, dict) else [operations]) - {""}
 
 
 def neighbour(node: Node) -> str | None:
-    """The host whose name follows; none after the last. So every host is in a pair."""
+    """The host whose name comes next; None for the last one. So every host is in a pair."""
     return min((peer for peer in node.peers if peer > node.name), default=None)
 
 
 def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) -> Question:
     """Ask for a sum over two ranks, started just as a benchmark is."""
-    interface = node.wanted["lab_interface"]
+    interface = node.variables["lab_interface"]
     case = Case(
         id="check", workload="allreduce", backend=backend, launcher="", hosts=hosts,
         slots=RANKS // len(hosts), repeat=1, timeout=180,
@@ -82,10 +82,10 @@ def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) ->
             PROGRAMS[variants(node)[variant]["frameworks"][0]],
         ),
         env={name: value.format(interface=interface) for name, value in BACKENDS[backend].env.items()},
-        network=node.wanted["lab_network"],
+        network=node.variables["lab_network"],
         interface=interface,
         horovod=prefix(node, variant),
-        openmpi=f"{node.wanted['openmpi_prefix']}/current",
+        openmpi=f"{node.variables['openmpi_prefix']}/current",
     )
     command = LAUNCHERS[backend](job)
     return run(list(command.argv), user=node.user, env=dict(command.env), timeout=180, alone=True)
@@ -107,11 +107,11 @@ def asks(node: Node) -> dict[str, Question]:
     return questions
 
 
-def built(said: str) -> dict[str, set[str]]:
+def built(output: str) -> dict[str, set[str]]:
     """What `horovodrun --check-build` ticks, by section."""
     sections: dict[str, set[str]] = {}
     section = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         heading = re.fullmatch(r"Available (.+):", line.strip())
         ticked = re.fullmatch(r"\[(X| )\] (\w+)", line.strip())
         if heading:
@@ -121,48 +121,52 @@ def built(said: str) -> dict[str, set[str]]:
     return sections
 
 
-def test_version_is_what_was_asked(node: Node) -> None:
+def test_version_matches_the_inventory(node: Node) -> None:
     for variant in variants(node):
-        said = node.output(f"{variant} build", "run role horovod")
-        found = re.search(r"Horovod v(\S+?):", said)
-        version, asked = found[1] if found else "unknown", node.wanted["horovod_version"]
+        output = node.output(f"{variant} build", "run role horovod")
+        match = re.search(r"Horovod v(\S+?):", output)
+        version, requested = match[1] if match else "unknown", node.variables["horovod_version"]
         node.expect(
-            version == asked, f"variant {variant} is {version}, asked for {asked}", "run role horovod"
+            version == requested,
+            f"variant {variant} is {version}, the inventory asks for {requested}",
+            "run role horovod",
         )
 
 
-def test_build_flags_are_what_was_asked(node: Node) -> None:
+def test_build_flags_match_the_inventory(node: Node) -> None:
     recorded = node.fact("horovod")["variants"]
-    for variant, asked in variants(node).items():
-        found = built(node.output(f"{variant} build", "run role horovod"))
-        planes = {name for name in ("mpi", "gloo") if asked.get(name)}
+    for variant, options in variants(node).items():
+        available = built(node.output(f"{variant} build", "run role horovod"))
+        planes = {name for name in ("mpi", "gloo") if options.get(name)}
         # oneCCL is left out where there is no build of it for the machine; the role records that.
         has_ccl = "CCL" in recorded.get(variant, {}).get("operations", [])
-        operations = {"ccl"} if asked.get("ccl") and has_ccl else set()
-        operations |= planes | gpu_planes(asked)
-        frameworks = {FRAMEWORKS[name] for name in asked["frameworks"]}
-        wanted = {"Frameworks": frameworks, "Controllers": planes, "Tensor Operations": operations}
-        lacking = [
-            f"{kind}: {name}" for kind, names in wanted.items() for name in names - found.get(kind, set())
+        operations = {"ccl"} if options.get("ccl") and has_ccl else set()
+        operations |= planes | gpu_planes(options)
+        frameworks = {FRAMEWORKS[name] for name in options["frameworks"]}
+        requested = {"Frameworks": frameworks, "Controllers": planes, "Tensor Operations": operations}
+        missing = [
+            f"{kind}: {name}"
+            for kind, names in requested.items()
+            for name in names - available.get(kind, set())
         ]
         node.expect(
-            not lacking,
-            f"variant {variant} was built without {', '.join(sorted(lacking))}",
+            not missing,
+            f"variant {variant} was built without {', '.join(sorted(missing))}",
             f"remove {prefix(node, variant)} and run role horovod",
         )
 
 
 def test_libraries_are_found(node: Node) -> None:
-    for variant, asked in variants(node).items():
-        said = node.output(f"{variant} libraries", "run role horovod")
-        node.expect("=>" in said, f"variant {variant} has no library of its own", "run role horovod")
+    for variant, options in variants(node).items():
+        output = node.output(f"{variant} libraries", "run role horovod")
+        node.expect("=>" in output, f"variant {variant} has no library of its own", "run role horovod")
         # The framework's libraries are loaded by its import, which comes first.
-        missing = [line.strip() for line in said.splitlines() if "not found" in line]
+        missing = [line.strip() for line in output.splitlines() if "not found" in line]
         missing = [line for line in missing if "torch" not in line and "tensorflow" not in line]
         missing = [line for line in missing if not line.startswith(("libc10", "libcudart"))]
         node.expect(not missing, f"variant {variant}: {'; '.join(missing)}", "run roles openmpi and horovod")
-        if asked.get("mpi"):
-            mpi = re.search(r"libmpi\.so\S* => (\S+)", said)
+        if options.get("mpi"):
+            mpi = re.search(r"libmpi\.so\S* => (\S+)", output)
             node.expect(
                 mpi and mpi[1].startswith("/opt/hvlab/openmpi/"),
                 f"variant {variant} loads MPI from {mpi[1] if mpi else 'nowhere'}",
@@ -172,14 +176,14 @@ def test_libraries_are_found(node: Node) -> None:
 
 def check_sum(node: Node, question: str, hosts: int) -> None:
     """The sum of 1 and 2 is 3, on every rank."""
-    said = node.output(
+    output = node.output(
         question, "run what `hvlab bench --dry-run` prints by hand; roles ssh_trust and horovod"
     )
-    ranks = [json.loads(found) for found in re.findall(r"\{.*\}", said)]
+    ranks = [json.loads(line) for line in re.findall(r"\{.*\}", output)]
     right = [r for r in ranks if (r["size"], r["least"], r["most"]) == (RANKS, 3.0, 3.0)]
     node.expect(
         len(ranks) == RANKS and right == ranks and len({rank["host"] for rank in ranks}) == hosts,
-        f"{question}: {RANKS} ranks should each have 3.0, and say {ranks}",
+        f"{question}: {RANKS} ranks should each have 3.0, and printed {ranks}",
         "run role horovod; if that changes nothing, remove the variant first",
     )
 
@@ -187,7 +191,7 @@ def check_sum(node: Node, question: str, hosts: int) -> None:
 def skip_without(node: Node, backend: str) -> None:
     """Skip where no variant has the backend."""
     if not having(node, backend):
-        pytest.skip(f"no variant on {node.name} was asked for {backend}")
+        pytest.skip(f"no variant on {node.name} is to have {backend}")
 
 
 @each_backend

@@ -1,4 +1,4 @@
-"""The host answers at all. The other checks skip a host that does not."""
+"""The host answers. The other checks skip a host that does not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ def test_answers(node: Node) -> None:
     if node.silence:
         raise UnreachableHostError(
             node.name,
-            f"does not answer at {node.wanted.get('ansible_host', node.name)}: {node.silence}",
+            f"does not answer at {node.variables.get('ansible_host', node.name)}: {node.silence}",
             "start it (`hvlab lab up` for a virtual one); check ansible_host, ansible_user and the ssh key",
         )

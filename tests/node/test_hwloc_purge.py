@@ -11,7 +11,7 @@ RPMS = ["hwloc", "hwloc-devel", "hwloc-gui", "hwloc-libs", "hwloc-plugins"]
 
 
 def asks(node: Node) -> dict[str, Question]:
-    folder = f"{node.wanted['openmpi_prefix']}/current/bin"
+    folder = f"{node.variables['openmpi_prefix']}/current/bin"
     show = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Abbrev}\\n"]
     return {
         "hwloc packages": run([*show, *PACKAGES]),
@@ -25,18 +25,18 @@ def test_no_package_conflicts(node: Node) -> None:
     installed = re.findall(r"^(\S+) .i ", node["hwloc packages"]["out"], re.MULTILINE)
     installed += re.findall(r"^(\S+) rpm$", node["hwloc rpms"]["out"], re.MULTILINE)
     node.expect(
-        not installed or not node.wanted["hwloc_purge_enabled"],
-        f"installed: {', '.join(installed)}",
+        not installed or not node.variables["hwloc_purge_enabled"],
+        f"the distribution's hwloc is installed: {', '.join(installed)}",
         "run role hwloc_purge; it says what depends on them",
     )
 
 
-def test_programs_use_their_own(node: Node) -> None:
+def test_programs_use_their_own_hwloc(node: Node) -> None:
     for program in ("mpirun", "orted"):
-        said = node.output(f"{program} libraries", "run role openmpi")
-        foreign = [line.strip() for line in said.splitlines() if "libhwloc" in line]
+        output = node.output(f"{program} libraries", "run role openmpi")
+        foreign = [line.strip() for line in output.splitlines() if "libhwloc" in line]
         node.expect(
-            not foreign or not node.wanted["hwloc_purge_enabled"],
+            not foreign or not node.variables["hwloc_purge_enabled"],
             f"{program} uses {'; '.join(foreign)}",
             "remove that hwloc, and build Open MPI again (--with-hwloc=internal)",
         )

@@ -1,4 +1,4 @@
-"""The user the ranks run as is there, and is nobody special."""
+"""The lab user, who runs the ranks, exists and has no special rights."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-def test_is_there(node: Node) -> None:
+def test_exists(node: Node) -> None:
     node.expect(node["account"]["rc"] == 0, f"there is no user {node.user}", "run role lab_user")
 
 
 def test_is_unprivileged(node: Node) -> None:
     number = node.output("identity", "run role lab_user").strip()
     node.expect(number != "0", f"{node.user} is root", "set lab_user_name to a user of its own")
-    if node.wanted["lab_user_sudo"] == "none":
+    if node.variables["lab_user_sudo"] == "none":
         node.expect(
             node["sudo"]["rc"] != 0, f"{node.user} can use sudo", "run role lab_user; look in /etc/sudoers.d"
         )
-        strong = {"root", "sudo", "wheel", "docker", "disk"} - set(node.wanted["lab_user_groups"]) & set(
+        strong = {"root", "sudo", "wheel", "docker", "disk"} - set(node.variables["lab_user_groups"]) & set(
             node["groups"]["out"].split()
         )
-        if node.wanted["container_runtime_user_in_group"]:
+        if node.variables["container_runtime_user_in_group"]:
             strong.discard("docker")
         node.expect(
             not strong, f"{node.user} is in {', '.join(sorted(strong))}", f"`gpasswd -d {node.user} GROUP`"
         )
 
 
-def test_home_is_its_own(node: Node) -> None:
+def test_owns_its_home(node: Node) -> None:
     home = node.output("account", "run role lab_user").split(":")[5]
     owner = node.output("home", f"make {home}, or run role lab_user").strip()
     node.expect(owner == node.user, f"{home} belongs to {owner}", f"`chown -R {node.user}: {home}`")

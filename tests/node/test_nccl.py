@@ -1,4 +1,4 @@
-"""NCCL is the one that was asked for, built with the CUDA it is to work with."""
+"""NCCL matches the inventory, and was built with the CUDA that it works with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGAIN = "run role nccl"
 
 
 def asks(node: Node) -> dict[str, Question]:
-    prefix = node.wanted["nccl_prefix"]
+    prefix = node.variables["nccl_prefix"]
     return {
         "nccl.h": read(f"{prefix}/current/include/nccl.h"),
         "nccl library": run(["ls", f"{prefix}/current/lib/libnccl.so.2"]),
@@ -28,31 +28,36 @@ def fact(node: Node) -> dict[str, str]:
     return node.fact("nccl")
 
 
-def test_version_is_what_was_asked(node: Node, fact: dict[str, str]) -> None:
-    asked, method = str(node.wanted["nccl_version"]), node.wanted["nccl_method"]
+def test_version_matches_the_inventory(node: Node, fact: dict[str, str]) -> None:
+    requested, method = str(node.variables["nccl_version"]), node.variables["nccl_method"]
     node.expect(
-        (fact["wanted"], fact["method"]) == (asked, method),
-        f"installed for nccl_version {fact['wanted']} ({fact['method']}), which now is {asked} ({method})",
+        (fact["wanted"], fact["method"]) == (requested, method),
+        f"installed for nccl_version {fact['wanted']} ({fact['method']}); "
+        f"the inventory asks for {requested} ({method})",
         AGAIN,
     )
-    found = re.search(r"#define NCCL_VERSION_CODE (\d+)", "".join(node["nccl.h"].values()))
+    header = re.search(r"#define NCCL_VERSION_CODE (\d+)", "".join(node["nccl.h"].values()))
     first, second, third = (int(number) for number in fact["version"].split(".")[:3])
     code = first * (10000 if (first, second) > (2, 8) else 1000) + second * 100 + third
     node.expect(
-        found and int(found[1]) == code,
-        f"nccl.h says {found[1] if found else 'nothing'}, should be {code}",
+        header and int(header[1]) == code,
+        f"nccl.h says {header[1] if header else 'nothing'}, not {code}",
         AGAIN,
     )
 
 
-def test_library_is_there(node: Node, fact: dict[str, str]) -> None:
-    said = node.output("nccl library", AGAIN)
-    node.expect("libnccl.so.2" in said, f"{fact['lib']}/libnccl.so.2: {said}", AGAIN)
+def test_library_is_installed(node: Node, fact: dict[str, str]) -> None:
+    output = node.output("nccl library", AGAIN)
+    node.expect("libnccl.so.2" in output, f"{fact['lib']}/libnccl.so.2: {output}", AGAIN)
 
 
 def test_packages_are_held(node: Node, fact: dict[str, str]) -> None:
-    if fact["method"] != "repo" or not node.wanted["nccl_hold"]:
+    if fact["method"] != "repo" or not node.variables["nccl_hold"]:
         return
     held = "held by apt" if node["held by apt"]["rc"] == 0 else "held by dnf"
-    said = node.output(held, AGAIN)
-    node.expect("libnccl" in said, f"NCCL's packages are not held: {said.strip() or 'nothing is'}", AGAIN)
+    output = node.output(held, AGAIN)
+    node.expect(
+        "libnccl" in output,
+        f"NCCL's packages are not held at their version: {output.strip() or 'nothing is held'}",
+        AGAIN,
+    )

@@ -10,7 +10,7 @@ AGAIN = "run role nccl_tests"
 
 
 def asks(node: Node) -> dict[str, Question]:
-    program = f"{node.wanted['nccl_tests_prefix']}/bin/all_reduce_perf_mpi"
+    program = f"{node.variables['nccl_tests_prefix']}/bin/all_reduce_perf_mpi"
     return {"ldd all_reduce_perf_mpi": run(["ldd", program], user=node.user)}
 
 
@@ -21,19 +21,23 @@ def fact(node: Node) -> dict[str, str]:
     return node.fact("nccl_tests")
 
 
-def test_version_is_what_was_asked(node: Node, fact: dict[str, str]) -> None:
-    asked = str(node.wanted["nccl_tests_version"])
-    node.expect(fact["version"] == asked, f"nccl-tests is {fact['version']}, asked for {asked}", AGAIN)
+def test_version_matches_the_inventory(node: Node, fact: dict[str, str]) -> None:
+    requested = str(node.variables["nccl_tests_version"])
+    node.expect(
+        fact["version"] == requested,
+        f"nccl-tests is {fact['version']}, the inventory asks for {requested}",
+        AGAIN,
+    )
 
 
 def test_libraries_are_found(node: Node, fact: dict[str, str]) -> None:
-    said = node.output("ldd all_reduce_perf_mpi", AGAIN)
-    missing = [line.strip() for line in said.splitlines() if "not found" in line]
+    output = node.output("ldd all_reduce_perf_mpi", AGAIN)
+    missing = [line.strip() for line in output.splitlines() if "not found" in line]
     node.expect(not missing, f"all_reduce_perf_mpi: {'; '.join(missing)}", AGAIN)
     for name, home in (("libmpi", "nccl_tests_mpi_home"), ("libnccl", "nccl_tests_nccl_home")):
-        lines = [line.strip() for line in said.splitlines() if name in line]
+        lines = [line.strip() for line in output.splitlines() if name in line]
         node.expect(
-            any(str(node.wanted[home]) in line for line in lines),
-            f"all_reduce_perf_mpi should load {name} of {node.wanted[home]}: {'; '.join(lines) or 'none'}",
+            any(str(node.variables[home]) in line for line in lines),
+            f"all_reduce_perf_mpi should load {name} of {node.variables[home]}: {'; '.join(lines) or 'none'}",
             AGAIN,
         )

@@ -1,4 +1,4 @@
-"""The driver that was asked for is installed, built for its kernel, and in use where there is a GPU."""
+"""The NVIDIA driver matches the inventory, is built for the kernel, and in use where there is a GPU."""
 
 from __future__ import annotations
 
@@ -25,29 +25,35 @@ def asks(node: Node) -> dict[str, Question]:
 @pytest.fixture
 def fact(node: Node) -> dict[str, object]:
     if "/etc/ansible/facts.d/hvlab_nvidia_driver.fact" not in node["facts"]:
-        pytest.skip("no host of a GPU")
+        pytest.skip("this host has no GPU driver")
     return node.fact("nvidia_driver")
 
 
-def test_method_is_what_was_asked(node: Node, fact: dict[str, object]) -> None:
-    asked = node.wanted["nvidia_driver_method"]
-    node.expect(fact["method"] == asked, f"the driver came by {fact['method']}, asked for is {asked}", AGAIN)
+def test_method_matches_the_inventory(node: Node, fact: dict[str, object]) -> None:
+    requested = node.variables["nvidia_driver_method"]
+    node.expect(
+        fact["method"] == requested,
+        f"the driver was installed by method {fact['method']}; the inventory asks for {requested}",
+        AGAIN,
+    )
 
 
 def test_modules_are_built(node: Node, fact: dict[str, object]) -> None:
     if fact["method"] == "none" or not any("/" in module for module in fact["modules"]):  # type: ignore[attr-defined]
         return
-    said = node.output("dkms", "install dkms, then run role nvidia_driver")
-    lines = [line for line in said.splitlines() if line.startswith("nvidia") and str(fact["kernel"]) in line]
+    output = node.output("dkms", "install dkms, then run role nvidia_driver")
+    lines = [
+        line for line in output.splitlines() if line.startswith("nvidia") and str(fact["kernel"]) in line
+    ]
     node.expect(
         any("installed" in line for line in lines),
-        f"DKMS has built nothing for kernel {fact['kernel']}: {said}",
+        f"DKMS has built nothing for kernel {fact['kernel']}: {output}",
         AGAIN,
     )
 
 
 def test_nouveau_is_kept_out(node: Node, fact: dict[str, object]) -> None:
-    if fact["method"] == "none" or not node.wanted["nvidia_driver_nouveau_blacklisted"]:
+    if fact["method"] == "none" or not node.variables["nvidia_driver_nouveau_blacklisted"]:
         return
     texts = "".join(node["modprobe.d"].values())
     node.expect("blacklist nouveau" in texts, "nouveau is not blacklisted in /etc/modprobe.d", AGAIN)
@@ -55,14 +61,14 @@ def test_nouveau_is_kept_out(node: Node, fact: dict[str, object]) -> None:
 
 def test_installed_driver_is_in_use(node: Node, fact: dict[str, object]) -> None:
     if not fact["loaded"]:
-        node.expect(fact["reason"], "the driver is not loaded, and nobody knows why", AGAIN)
+        node.expect(fact["reason"], "the driver is not loaded, and no reason is recorded", AGAIN)
         return
     text = "".join(node["loaded driver"].values())
-    found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
-    loaded = found[1] if found else "no version"
+    match = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
+    loaded = match[1] if match else "no version"
     node.expect(
         fact["version"] in (None, loaded),
-        f"loaded is {loaded}, installed {fact['version']} (Driver/library version mismatch)",
+        f"driver {loaded} is loaded, {fact['version']} is installed (Driver/library version mismatch)",
         f"{AGAIN}, or reboot the host",
     )
     node.output("nvidia-smi", f"{AGAIN}; see `dmesg` there")
@@ -73,13 +79,13 @@ def test_services(node: Node, fact: dict[str, object]) -> None:
     if fact["method"] != "none":
         node.expect(
             enabled == fact["fabric_manager"],
-            f"the fabric manager is {'on' if enabled else 'off'}, which is not as the role left it",
+            f"the fabric manager is {'enabled' if enabled else 'disabled'}, unlike when the role ran",
             AGAIN,
         )
     daemon = node["persistence daemon"]["out"].strip()
-    wanted = node.wanted["nvidia_driver_persistence_enabled"]
+    enabled = node.variables["nvidia_driver_persistence_enabled"]
     node.expect(
-        fact["method"] == "none" or not wanted or daemon != "disabled",
+        fact["method"] == "none" or not enabled or daemon != "disabled",
         "the persistence daemon is disabled",
         AGAIN,
     )

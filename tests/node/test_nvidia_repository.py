@@ -1,4 +1,4 @@
-"""NVIDIA's repository is the one asked for, trusted by its own key, and known to the package manager."""
+"""NVIDIA's repository matches the inventory, is trusted by its own key, and known to the package manager."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def asks(node: Node) -> dict[str, Question]:
 
 
 def recorded(node: Node) -> dict[str, str]:
-    """What the role wrote down; empty where the host is to have no such repository."""
-    asked = "gpu" in node.wanted["group_names"] and node.wanted["nvidia_repository_enabled"]
-    return node.fact("nvidia_repository") if asked else {}
+    """What the role recorded; empty where the host has no such repository."""
+    enabled = "gpu" in node.variables["group_names"] and node.variables["nvidia_repository_enabled"]
+    return node.fact("nvidia_repository") if enabled else {}
 
 
 def source(node: Node) -> str:
@@ -33,7 +33,7 @@ def test_the_source_is_the_recorded_one(node: Node) -> None:
     if not fact:
         return
     text = source(node)
-    node.expect(fact["url"] in text, f"the source is {text or 'not there'!r}, not {fact['url']}", AGAIN)
+    node.expect(fact["url"] in text, f"the source is {text or 'missing'!r}, not {fact['url']}", AGAIN)
     off = "Enabled: no" in text or "enabled=0" in text
     node.expect(not off, "NVIDIA's repository is switched off", AGAIN)
 
@@ -43,7 +43,9 @@ def test_signatures_are_checked(node: Node) -> None:
         return
     text = source(node)
     checked = "Signed-By: /etc/apt/keyrings/" in text or "gpgcheck=1" in text.splitlines()
-    node.expect(checked, "packages of NVIDIA's repository are taken unsigned", AGAIN)
+    node.expect(
+        checked, "packages of NVIDIA's repository are installed without a check of their signatures", AGAIN
+    )
 
 
 def test_the_package_manager_knows_it(node: Node) -> None:
@@ -51,8 +53,10 @@ def test_the_package_manager_knows_it(node: Node) -> None:
     if not fact:
         return
     if node["nvidia source"]:
-        said = node.output("nvidia known", AGAIN)
-        node.expect(fact["url"] in said, f"apt does not know {fact['url']}", f"`apt-get update`, or {AGAIN}")
+        output = node.output("nvidia known", AGAIN)
+        node.expect(
+            fact["url"] in output, f"apt does not know {fact['url']}", f"`apt-get update`, or {AGAIN}"
+        )
     else:
-        said, short = node.output("nvidia rpm keys", AGAIN), fact["fingerprint"][-8:].lower()
-        node.expect(f"gpg-pubkey-{short}-" in said, f"rpm does not trust the key {short}", AGAIN)
+        output, short = node.output("nvidia rpm keys", AGAIN), fact["fingerprint"][-8:].lower()
+        node.expect(f"gpg-pubkey-{short}-" in output, f"rpm does not trust the key {short}", AGAIN)

@@ -1,4 +1,4 @@
-"""Open MPI is the one asked for, and finds its own libraries."""
+"""Open MPI matches the inventory, and finds its own libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AGAIN = "run role openmpi"
 
 def current(node: Node) -> str:
     """The folder of the version in use."""
-    return f"{node.wanted['openmpi_prefix']}/current"
+    return f"{node.variables['openmpi_prefix']}/current"
 
 
 def asks(node: Node) -> dict[str, Question]:
@@ -25,56 +25,57 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-def test_version_is_what_was_asked(node: Node) -> None:
-    said = node.output("mpirun version", AGAIN)
-    found = re.search(r"\(Open MPI\) (\S+)", said)
-    version, asked, recorded = (
-        (found[1] if found else said),
-        node.wanted["openmpi_version"],
+def test_version_matches_the_inventory(node: Node) -> None:
+    output = node.output("mpirun version", AGAIN)
+    match = re.search(r"\(Open MPI\) (\S+)", output)
+    version, requested, recorded = (
+        (match[1] if match else output),
+        node.variables["openmpi_version"],
         node.fact("openmpi"),
     )
     node.expect(
-        recorded["wanted"] == asked and recorded["method"] == node.wanted["openmpi_method"],
-        f"installed for openmpi_version {recorded['wanted']} ({recorded['method']}), which now is {asked}",
+        recorded["wanted"] == requested and recorded["method"] == node.variables["openmpi_method"],
+        f"installed for openmpi_version {recorded['wanted']} ({recorded['method']}); "
+        f"the inventory asks for {requested}",
         AGAIN,
     )
     if recorded["method"] == "distro":
         return
     node.expect(version == recorded["version"], f"mpirun is {version}, recorded {recorded['version']}", AGAIN)
-    allowed = recorded["source"] == "distro" and "distro" in node.wanted["openmpi_sources"]
+    allowed = recorded["source"] == "distro" and "distro" in node.variables["openmpi_sources"]
     node.expect(
-        version == asked or allowed,
-        f"mpirun is {version} from {recorded['source']}, asked for {asked}",
-        f"{AGAIN} with openmpi_refresh set, or allow the way `distro` in openmpi_sources",
+        version == requested or allowed,
+        f"mpirun is {version} from {recorded['source']}, the inventory asks for {requested}",
+        f"{AGAIN} with openmpi_refresh set, or allow `distro` in openmpi_sources",
     )
 
 
-def test_link_leads_to_the_version(node: Node) -> None:
+def test_link_points_to_the_version(node: Node) -> None:
     prefix = current(node)
-    leads = node["openmpi link"].get(prefix, {}).get("link")
+    target = node["openmpi link"].get(prefix, {}).get("link")
     recorded = node.fact("openmpi")["prefix"].rpartition("/")[2]
-    node.expect(leads == recorded, f"{prefix} leads to {leads}, recorded {recorded}", AGAIN)
+    node.expect(target == recorded, f"{prefix} points to {target}, recorded is {recorded}", AGAIN)
 
 
-def test_libraries_are_found_and_ours(node: Node) -> None:
+def test_libraries_are_found_and_its_own(node: Node) -> None:
     for part in ("mpirun", "libmpi"):
-        said = node.output(f"ldd {part}", AGAIN)
-        missing = [line.strip() for line in said.splitlines() if "not found" in line]
+        output = node.output(f"ldd {part}", AGAIN)
+        missing = [line.strip() for line in output.splitlines() if "not found" in line]
         node.expect(not missing, f"{part}: {'; '.join(missing)}", f"`ldconfig`, or {AGAIN}")
         foreign = re.findall(
-            r"lib(?:mpi|open-rte|open-pal|pmix|event|hwloc)\S* => (?!/opt/hvlab/)(\S+)", said
+            r"lib(?:mpi|open-rte|open-pal|pmix|event|hwloc)\S* => (?!/opt/hvlab/)(\S+)", output
         )
         node.expect(not foreign, f"{part} loads {', '.join(foreign)}", f"remove those packages, or {AGAIN}")
 
 
-def test_cuda_support_is_what_was_asked(node: Node) -> None:
-    said = node.output("ompi_info", AGAIN)
-    built = "mpi_built_with_cuda_support:value:true" in said
-    asked, recorded = node.wanted["openmpi_cuda"], node.fact("openmpi")["cuda"]
-    if asked != "auto":
-        recorded = bool(asked)
+def test_cuda_support_matches_the_inventory(node: Node) -> None:
+    output = node.output("ompi_info", AGAIN)
+    built = "mpi_built_with_cuda_support:value:true" in output
+    requested, recorded = node.variables["openmpi_cuda"], node.fact("openmpi")["cuda"]
+    if requested != "auto":
+        recorded = bool(requested)
     node.expect(
         built == recorded,
-        f"support for CUDA is {built}, should be {recorded} (openmpi_cuda: {asked})",
-        f"see that cuda.h is in openmpi_cuda_home, remove what {current(node)} leads to, and {AGAIN}",
+        f"Open MPI was built {'with' if built else 'without'} CUDA (openmpi_cuda: {requested})",
+        f"check that openmpi_cuda_home has cuda.h, remove the folder behind {current(node)}, and {AGAIN}",
     )

@@ -1,4 +1,4 @@
-"""What every host has to be before anything is put on it."""
+"""What every host needs before anything is installed."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from tests.node.lab import Node, Question, run, stat
 
 
 def asks(node: Node) -> dict[str, Question]:
-    own = node.wanted["inventory_hostname"]
+    own = node.variables["inventory_hostname"]
     return {
         "hostname": run(["hostname"]),
         "own address": run(["getent", "ahostsv4", own]),
-        "addresses": run(["ip", "-o", "-4", "addr", "show", "dev", node.wanted["lab_interface"]]),
+        "addresses": run(["ip", "-o", "-4", "addr", "show", "dev", node.variables["lab_interface"]]),
         "tmp": stat("/tmp"),
         "tmp options": run(["findmnt", "--noheadings", "--output", "OPTIONS", "--target", "/tmp"]),
     }
 
 
-def test_is_called_as_in_the_inventory(node: Node) -> None:
+def test_host_name_matches_the_inventory(node: Node) -> None:
     name = node.output("hostname", "install the package hostname").strip()
     node.expect(
         node.name in (name, name.partition(".")[0]) or name == node.name.partition(".")[0],
-        f"the host calls itself {name}",
+        f"its host name is {name}",
         f"`hostnamectl set-hostname {node.name}`, or rename it in the inventory",
     )
 
 
 def test_own_name_is_no_loopback(node: Node) -> None:
-    found = {line.split()[0] for line in node["own address"]["out"].splitlines()}
+    addresses = {line.split()[0] for line in node["own address"]["out"].splitlines()}
     node.expect(
-        found and not any(address.startswith("127.") for address in found),
-        f"its own name {node.name} means {', '.join(sorted(found)) or 'nothing'} there",
+        addresses and not any(address.startswith("127.") for address in addresses),
+        f"its own name {node.name} resolves to {', '.join(sorted(addresses)) or 'nothing'}",
         "take the name out of the 127.* lines of /etc/hosts, then run role common",
     )
 
 
 def test_lab_interface_has_an_address(node: Node) -> None:
-    interface = node.wanted["lab_interface"]
+    interface = node.variables["lab_interface"]
     node.expect(
         "inet " in node["addresses"]["out"],
         f"interface {interface} has no IPv4 address: {node['addresses']['err'].strip()}",

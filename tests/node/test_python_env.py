@@ -1,4 +1,4 @@
-"""Every environment has what its lock file says."""
+"""Every environment has the versions of its lock file."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from tests.node.lab import ROOT, Node, Question, run
 AGAIN = "run role python_env"
 PROGRAM = """
 import importlib.metadata, json, platform
-found = {{each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}}
+versions = {{each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}}
 import {framework}
 print(json.dumps({{"python": platform.python_version(), "machine": platform.machine(),
-                   "version": {framework}.__version__, "packages": found}}))
+                   "version": {framework}.__version__, "packages": versions}}))
 """
 
 
 def environments(node: Node) -> dict[str, dict[str, Any]]:
-    """The environments asked for."""
-    return dict(node.wanted["python_env_environments"])
+    """The environments in the inventory."""
+    return dict(node.variables["python_env_environments"])
 
 
 def asks(node: Node) -> dict[str, Question]:
     return {
         f"environment {name}": run(
             [
-                f"{node.wanted['python_env_prefix']}/{name}/bin/python",
+                f"{node.variables['python_env_prefix']}/{name}/bin/python",
                 "-c",
-                PROGRAM.format(framework=asked["framework"]),
+                PROGRAM.format(framework=environment["framework"]),
             ],
             user=node.user,
             timeout=120,
         )
-        for name, asked in environments(node).items()
+        for name, environment in environments(node).items()
     }
 
 
@@ -45,24 +45,32 @@ def normal(name: str) -> str:
 
 
 def test_packages_are_those_of_the_lock_file(node: Node) -> None:
-    for name, asked in environments(node).items():
-        found = json.loads(node.output(f"environment {name}", AGAIN))
-        have = {normal(package): version for package, version in found["packages"].items()}
-        minor = ".".join(found["python"].split(".")[:2])
+    for name, environment in environments(node).items():
+        python = json.loads(node.output(f"environment {name}", AGAIN))
+        installed = {normal(package): version for package, version in python["packages"].items()}
+        minor = ".".join(python["python"].split(".")[:2])
         text = requirements(
-            asked, ROOT / "roles/python_env/files", python=minor, architecture=found["machine"]
+            environment, ROOT / "roles/python_env/files", python=minor, architecture=python["machine"]
         )
         wrong = []
         for package, version in re.findall(r"^([\w.-]+)(?:\[\S*\])?==([^\s;\\]+)", text, re.MULTILINE):
-            if have.get(normal(package)) != version:
-                wrong.append(f"{package} {have.get(normal(package), 'missing')}, locked {version}")
+            if installed.get(normal(package)) != version:
+                wrong.append(f"{package} {installed.get(normal(package), 'missing')}, locked {version}")
         node.expect(not wrong, f"environment {name}: {'; '.join(wrong)}", AGAIN)
-        node.expect(locked(text), f"environment {name} pins no {asked['framework']}", "mend its lock file")
+        node.expect(
+            locked(text),
+            f"environment {name} does not pin {environment['framework']}",
+            "correct its lock file",
+        )
 
 
 def test_framework_is_the_recorded_one(node: Node) -> None:
     recorded = node.fact("python_env")["environments"]
-    for name, asked in environments(node).items():
-        found = json.loads(node.output(f"environment {name}", AGAIN))["version"].split("+")[0]
-        told = recorded[name]["version"].split("+")[0]
-        node.expect(found == told, f"{asked['framework']} is {found}, recorded {told}", AGAIN)
+    for name, environment in environments(node).items():
+        version = json.loads(node.output(f"environment {name}", AGAIN))["version"].split("+")[0]
+        expected = recorded[name]["version"].split("+")[0]
+        node.expect(
+            version == expected,
+            f"{environment['framework']} is {version}, recorded is {expected}",
+            AGAIN,
+        )

@@ -1,4 +1,4 @@
-"""Hosts reach one another as the user of the ranks, and check whom they talk to."""
+"""Hosts reach one another as the user of the ranks, and check one another's host keys."""
 
 from __future__ import annotations
 
@@ -38,31 +38,29 @@ def asks(node: Node) -> dict[str, Question]:
     return questions
 
 
-@pytest.mark.parametrize("way", ["name", "address"])
-def test_reaches_other_hosts(node: Node, way: str, request: pytest.FixtureRequest) -> None:
-    tried, refused = targets(node.peers), []
+@pytest.mark.parametrize("target_kind", ["name", "address"])
+def test_reaches_other_hosts(node: Node, target_kind: str, request: pytest.FixtureRequest) -> None:
+    tried, unreachable = targets(node.peers), []
     count = f"tried {len(tried)} of the {len(node.peers)} other hosts"
     if len(tried) < len(node.peers):
-        told = f"each host {count}, those 1, 2, 4, ... places on in the inventory"
-        request.node.user_properties.append(("seen", told))
+        scope = f"each host {count}, those 1, 2, 4, ... places on in the inventory"
+        request.node.user_properties.append(("seen", scope))
     for peer, address in tried.items():
-        target = peer if way == "name" else address
+        target = peer if target_kind == "name" else address
         answer = node[f"ssh {target}"]
         if answer["rc"] or answer["out"].strip() != node.user:
-            said = (answer["err"] or answer["out"]).strip().splitlines()
-            refused.append(f"{target} ({said[-1] if said else 'no word'})")
+            lines = (answer["err"] or answer["out"]).strip().splitlines()
+            unreachable.append(f"{target} ({lines[-1] if lines else 'no output'})")
     node.expect(
-        not refused,
-        f"{node.user} cannot reach {', '.join(refused)}; {count}",
+        not unreachable,
+        f"{node.user} cannot reach {', '.join(unreachable)}; {count}",
         "run role ssh_trust on both hosts; `ssh -v` as that user tells more",
     )
 
 
 def test_checks_host_keys(node: Node) -> None:
-    said = node.output(
-        "ssh config", "remove what is wrong from the ssh configuration, then run role ssh_trust"
-    )
-    config = dict(line.partition(" ")[::2] for line in said.splitlines())
+    output = node.output("ssh config", "correct the ssh configuration, then run role ssh_trust")
+    config = dict(line.partition(" ")[::2] for line in output.splitlines())
     strict = config.get("stricthostkeychecking", "")
     node.expect(
         strict in ("true", "yes"),
@@ -71,7 +69,7 @@ def test_checks_host_keys(node: Node) -> None:
     )
     known = config.get("userknownhostsfile", "")
     node.expect(
-        "/dev/null" not in known, f"ssh of {node.user} forgets host keys: {known}", "run role ssh_trust"
+        "/dev/null" not in known, f"ssh of {node.user} does not keep host keys: {known}", "run role ssh_trust"
     )
 
 
@@ -82,15 +80,17 @@ def test_private_files_are_private(node: Node) -> None:
         private = path == ".ssh" or not path.endswith((".pub", "/known_hosts", "/config"))
         if owner != node.user or int(mode, 8) & (0o077 if private else 0o022):
             wrong.append(f"~/{path} ({owner} {mode})")
-    node.expect(not wrong, f"too open: {', '.join(wrong)}", "run role ssh_trust, which sets mode 0600")
-    for path, seen in node["host keys"].items():
-        right = seen["owner"] == "root" and seen["mode"] in ("0600", "0640")
-        node.expect(right, f"{path} has mode {seen['mode']}", f"`chmod 0600 {path}`")
+    node.expect(
+        not wrong, f"owner or mode is wrong: {', '.join(wrong)}", "run role ssh_trust, which sets mode 0600"
+    )
+    for path, status in node["host keys"].items():
+        private = status["owner"] == "root" and status["mode"] in ("0600", "0640")
+        node.expect(private, f"{path} has mode {status['mode']}", f"`chmod 0600 {path}`")
 
 
 def test_sshd_trusts_the_authority(node: Node) -> None:
-    said = node.output("sshd config", "`sshd -t` shows what is wrong with sshd's configuration")
-    config = dict(line.partition(" ")[::2] for line in said.splitlines())
+    output = node.output("sshd config", "`sshd -t` shows what is wrong with sshd's configuration")
+    config = dict(line.partition(" ")[::2] for line in output.splitlines())
     for option in ("trustedusercakeys", "hostcertificate"):
         node.expect(
             config.get(option, "none") != "none",

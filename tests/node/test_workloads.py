@@ -13,12 +13,14 @@ PROGRAMS = {
 
 
 def asks(node: Node) -> dict[str, Question]:
-    folder = node.wanted["workloads_dir"]
+    folder = node.variables["workloads_dir"]
     return {"programs": run(["sha256sum", *[f"{folder}/{name}" for name in PROGRAMS]], user=node.user)}
 
 
 def test_programs_are_those_of_this_clone(node: Node) -> None:
     lines = (line.split() for line in node["programs"]["out"].splitlines())
-    found = {path.rpartition("/")[2]: digest for digest, path in lines}
-    other = [name for name, digest in PROGRAMS.items() if found.get(name) != digest]
-    node.expect(not other, f"not as in this clone, or not there: {', '.join(other)}", "run role workloads")
+    digests = {path.rpartition("/")[2]: digest for digest, path in lines}
+    different = [name for name, digest in PROGRAMS.items() if digests.get(name) != digest]
+    node.expect(
+        not different, f"missing, or different from this clone: {', '.join(different)}", "run role workloads"
+    )

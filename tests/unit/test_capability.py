@@ -43,13 +43,13 @@ def test_gpus_enough_for_the_ranks():
         (gpus(2, usable=False), "n2 has 2 NVIDIA GPUs, but no driver for them", "-t nvidia_driver"),
         (
             gpus(2, usable=False, error="Failed to initialize NVML: Driver/library version mismatch"),
-            "n2 has no usable GPU: nvidia-smi says: Failed to initialize NVML: Driver/library version",
+            "n2 has no usable GPU: nvidia-smi reports: Failed to initialize NVML: Driver/library version",
             "reboot the host",
         ),
         (gpus(1), "n2 has 1 usable GPUs for 2 ranks", "--slots 1"),
         (
             gpus(1, error="Unable to determine the device handle for GPU1"),
-            "n2 has 1 usable GPUs for 2 ranks (nvidia-smi says: Unable to determine",
+            "n2 has 1 usable GPUs for 2 ranks (nvidia-smi reports: Unable to determine",
             "repair the GPU",
         ),
     ],

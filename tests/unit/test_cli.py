@@ -254,7 +254,7 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
 def test_a_wrong_inventory_is_exit_code_2(tmp_path, capsys):
     (tmp_path / "hosts.yml").write_text("all:\n  hosts:\n    a:\n    a:\n")
     assert run(["bench", "-i", str(tmp_path / "hosts.yml")]) == 2
-    assert "'a' stands twice" in capsys.readouterr().err
+    assert "'a' occurs twice" in capsys.readouterr().err
 
 
 def test_a_lab_that_was_not_provisioned(inventory, capsys, monkeypatch):

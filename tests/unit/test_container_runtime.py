@@ -175,7 +175,7 @@ def test_settings_that_dockerd_refuses_are_not_written(settle, version):
 def test_settings_that_are_no_json_are_refused_not_repaired(settle):
     settle.file.parent.mkdir()
     settle.file.write_text("{,")
-    assert f"localhost: {settle.file} is no JSON object" in settle({"debug": True}, expect=2)
+    assert f"localhost: {settle.file} is not a JSON object" in settle({"debug": True}, expect=2)
     assert settle.file.read_text() == "{,"
 
 

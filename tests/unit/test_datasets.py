@@ -153,12 +153,12 @@ def broken(name, change):
     [
         (broken(TRAIN_IMAGES, lambda c: c[:-1]), "111 bytes, but its header says 6x4x4, so 112"),
         (broken(TEST_IMAGES, lambda c: c + b"x"), f"{TEST_IMAGES}: 49 bytes, but"),
-        (broken(TEST_LABELS, lambda c: c[:5]), f"{TEST_LABELS}: 5 bytes are no IDX file"),
+        (broken(TEST_LABELS, lambda c: c[:5]), f"{TEST_LABELS}: 5 bytes are too short for an IDX file"),
         (broken(TRAIN_LABELS, lambda c: b"\x00\x00\x08\x03" + c[4:]), "idx1-ubyte: begins with 0x00000803"),
         (broken(TRAIN_IMAGES, lambda c: b"PK\x03\x04" + c[4:]), f"{TRAIN_IMAGES}: begins with 0x504b0304"),
-        (broken(TEST_LABELS, lambda c: c[:-1] + b"\x0a"), f"{TEST_LABELS}: there is a label 10"),
+        (broken(TEST_LABELS, lambda c: c[:-1] + b"\x0a"), f"{TEST_LABELS}: it holds a label 10"),
         (lambda: {**contents(), TEST_LABELS: contents(test=3)[TEST_LABELS]}, f"{TEST_IMAGES} holds 2 images"),
-        (lambda: contents(test=0), f"{TEST_IMAGES}: there is no image"),
+        (lambda: contents(test=0), f"{TEST_IMAGES}: it holds no image"),
         (lambda: {**contents(), TEST_IMAGES: contents(size=5)[TEST_IMAGES]}, "differ in size"),
     ],
 )  # fmt: skip

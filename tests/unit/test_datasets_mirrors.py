@@ -164,7 +164,7 @@ def wrong_sum(packed):
         (wrong_sum, f"{TRAIN_IMAGES}.gz: its sha256 is [0-9a-f]{{64}}, not [0-9a-f]{{64}}"),
         (lambda packed: Mirror({}), f"{TRAIN_IMAGES}.gz: HTTP 404 Not Found"),
         (lambda packed: Mirror(packed, status=503), f"{TRAIN_IMAGES}.gz: HTTP 503"),
-        (lambda packed: Mirror(packed, stop_after=30), f"{TRAIN_IMAGES}.gz: only 30 of [0-9]+ bytes came"),
+        (lambda packed: Mirror(packed, stop_after=30), f"{TRAIN_IMAGES}.gz: only 30 of [0-9]+ bytes arrived"),
         (lambda packed: Mirror(dict.fromkeys(packed, b"<html>")), f"{TRAIN_IMAGES}.gz: it has 6 bytes, not"),
         (lambda packed: Mirror(packed, hangs_up=True), f"{TRAIN_IMAGES}.gz: Remote end closed connection"),
     ],
@@ -197,7 +197,7 @@ def test_a_dead_mirror_is_asked_once(tmp_path, good):
 
 
 def test_a_file_may_not_take_for_ever(tmp_path, good):
-    with pytest.raises(CheckError, match=r"of \d+ bytes came in 0 s"):
+    with pytest.raises(CheckError, match=r"of \d+ bytes arrived in 0 s"):
         mnist(tmp_path, good, patience=datasets.Patience(silence=60, file=0))
 
 

@@ -89,7 +89,7 @@ def test_a_virtual_host_must_be_on_the_lab_network(roles):
 
 def test_two_hosts_at_one_address(roles):
     found = problems({"a": GOOD, "b": GOOD}, {}, roles)
-    assert [(p.host, p.seen) for p in found] == [("a, b", "they have one address, 10.0.0.1")]
+    assert [(p.host, p.seen) for p in found] == [("a, b", "they share the address, 10.0.0.1")]
     assert problems({"a": GOOD, "b": GOOD | {"ansible_port": 2222}}, {}, roles) == []
 
 
@@ -113,14 +113,14 @@ def test_a_role_without_specs_is_known_by_its_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("h.yml", "all:\n  hosts:\n    a:\n    a:\n", "'a' stands twice"),
+        ("h.yml", "all:\n  hosts:\n    a:\n    a:\n", "'a' occurs twice"),
         ("h.yml", "all:\n  hosts: [\n", "not valid YAML"),
-        ("h.ini", "[x]\na ansible_host=1.1.1.1\na\n", "'a' stands twice in [x]"),
-        ("h.ini", "[x]\na ansible_host=1.1.1.1\n[y]\na ansible_host=1.1.1.2\n", "the name is given twice"),
+        ("h.ini", "[x]\na ansible_host=1.1.1.1\na\n", "'a' occurs twice in [x]"),
+        ("h.ini", "[x]\na ansible_host=1.1.1.1\n[y]\na ansible_host=1.1.1.2\n", "the name is used twice"),
         (
             "h.yml",
             "x:\n  hosts:\n    a: {ansible_host: 1.1.1.1}\ny:\n  hosts:\n    a: {ansible_host: 1.1.1.2}\n",
-            "the name is given twice",
+            "the name is used twice",
         ),
     ],
 )

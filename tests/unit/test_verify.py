@@ -27,7 +27,7 @@ all:
 
 
 def check(host: str, outcome: str) -> Check:
-    return Check(host, "openmpi", "version is what was asked", outcome, "seen", "do")
+    return Check(host, "openmpi", "version matches the inventory", outcome, "seen", "do")
 
 
 def test_command_is_plain_pytest() -> None:
@@ -74,8 +74,8 @@ def test_a_machine_that_is_no_lab_host_fails(tmp_path: Path) -> None:
     assert {row["host"] for row in checks} == {"here"}
     outcomes = {(row["role"], row["check"]): row["outcome"] for row in checks}
     assert outcomes["host", "answers"] == "passed"
-    assert outcomes["lab_user", "is there"] == "failed"
-    assert outcomes["openmpi", "version is what was asked"] == "failed"
+    assert outcomes["lab_user", "exists"] == "failed"
+    assert outcomes["openmpi", "version matches the inventory"] == "failed"
     assert all(row["seen"] and row["remedy"] for row in checks if row["outcome"] == "failed")
     assert not [row for row in checks if row["outcome"] == "error"]
     assert junit.is_file()

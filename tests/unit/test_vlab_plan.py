@@ -49,7 +49,7 @@ def test_the_inventory_gives_release_and_rate_and_options_win():
     ("hosts", "seen"),
     [
         ([host("real", "192.0.2.1", virtual=False)], "has no virtual hosts"),
-        ([host("n1", "n1.example")], "n1: ansible_host is n1.example, not the IPv4 address"),
+        ([host("n1", "n1.example")], "n1: ansible_host is n1.example, not an IPv4 address"),
         ([host("n1", "198.18.1.11")], "n1: 198.18.1.11 is not in lab_network 198.18.0.0/24"),
         ([host("n1", "198.18.0.1")], "n1: 198.18.0.1 is the bridge's address"),
         ([host("n1", "198.18.0.255")], "broadcast"),

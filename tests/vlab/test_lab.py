@@ -141,7 +141,7 @@ def test_up_again_is_the_same_lab(lab):
 def test_another_release_is_refused_while_the_lab_stands(lab):
     done = hvlab("up", "-i", lab, "--release", "trixie")
     assert done.returncode == 2
-    assert "stands with bookworm, not trixie" in done.stderr
+    assert "runs bookworm, not trixie" in done.stderr
 
 
 def test_ssh_gives_the_exit_code_and_checks_the_host_key(lab, tmp_path):

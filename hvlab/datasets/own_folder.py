@@ -18,7 +18,7 @@ _NAMES = (
 def copy(source: Path, folder: Path) -> None:
     """Copy the four files of ``source`` to ``folder``, unpacked and under their usual names.
 
-    Raises UsageError that names the file that lacks, cannot be read or is no IDX file.
+    Raises UsageError that names the file that is missing, unreadable or not an IDX file.
     """
     files = {name: _find(source, name) for name in idx.FILES}
     missing = [name for name, path in files.items() if path is None]
@@ -30,7 +30,7 @@ def copy(source: Path, folder: Path) -> None:
     try:
         idx.check(folder)
     except idx.FormatError as error:
-        raise UsageError(f"{source}: {error}", remedy="bring IDX files as MNIST has them") from error
+        raise UsageError(f"{source}: {error}", remedy="use IDX files in MNIST's format") from error
 
 
 def _find(source: Path, name: str) -> Path | None:
@@ -46,10 +46,10 @@ def _unpack(path: Path, target: Path) -> None:
         source = opened(path, "rb")
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}", remedy="see to its permissions"
+            f"{path} cannot be read: {error.strerror}", remedy="correct its permissions"
         ) from error
     with source, target.open("wb") as file:
         try:
             shutil.copyfileobj(source, file)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise UsageError(f"{path} is damaged: {error}", remedy="bring it anew") from error
+            raise UsageError(f"{path} is damaged: {error}", remedy="download it again") from error
