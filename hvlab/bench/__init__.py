@@ -1,7 +1,7 @@
-"""From what is requested to what is measured.
+"""From a request to its records.
 
 In: a suite or the options of ``hvlab bench``, and a lab. Out: records in the store, raw files beside
 them. Read ``matrix`` first: suite -> blocks of axes (``suite``, ``placement``) -> cases (``matrix``) ->
 a schedule with the command of each (``schedule``) -> ``measure``, which runs the pending ones and
-collects their files as ``recording`` makes records of them. ``resume`` finds an interrupted run again.
+collects their files, of which ``recording`` makes records. ``resume`` restores an interrupted run.
 """

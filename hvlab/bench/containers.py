@@ -1,4 +1,4 @@
-"""The containers of a run: started before its first case, gone after its last."""
+"""The containers of a run: started before its first case, removed after its last."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FILE = "containers.json"
 
 @contextmanager
 def running(schedule: Schedule, run_id: str, folder: Path, *, note: Callable[[str], None]) -> Iterator[None]:
-    """Run the containers of a run on all its hosts while the block runs; do nothing where it needs none.
+    """Run the containers of a run on all its hosts while the block runs; do nothing if it needs none.
 
     ``folder`` is the run's; containers.json there names the command and the image's id of each host.
-    ``note`` gets what could not be removed.
-    Raises UnreachableError and CheckError where a container cannot be started.
+    ``note`` is told what could not be removed.
+    Raises UnreachableError and CheckError if a container cannot be started.
     """
     commands = schedule.containers(run_id)
     if not commands:
@@ -35,7 +35,7 @@ def running(schedule: Schedule, run_id: str, folder: Path, *, note: Callable[[st
             "start-containers.yml", schedule.lab, run_id, schedule.hosts, file=str(folder / _FILE)
         ) as play:
             play.finish()
-            play.check("the containers could not be started", remedy="fix that, then run this again")
+            play.check("the containers could not be started", remedy="fix the cause, then run this again")
         yield
     finally:
         for failure in remove(schedule.lab, run_id, folder):
@@ -43,7 +43,7 @@ def running(schedule: Schedule, run_id: str, folder: Path, *, note: Callable[[st
 
 
 def remove(lab: Lab, run_id: str, folder: Path) -> list[HostFailure]:
-    """Remove the containers that a run had, if it had any; return what could not be done."""
+    """Remove the containers that a run had, if it had any; return the failures."""
     file = folder / _FILE
     if not file.is_file():
         return []

@@ -1,4 +1,4 @@
-"""How long a run will take: as long as its cases took in earlier runs, else roughly by their work."""
+"""How long a run will take: from the times of earlier runs, else from the amount of work."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Estimate:
 
     @property
     def text(self) -> str:
-        """Return it for the reader, with where it comes from."""
+        """Return it as text, with its source."""
         if self.known == self.cases:
-            source = "as measured before"
+            source = "from earlier runs"
         elif self.known:
-            source = f"{self.known} as measured before, {self.cases - self.known} roughly by their work"
+            source = f"{self.known} from earlier runs, {self.cases - self.known} from a rough model"
         else:
-            source = "roughly, by their work: none was measured before"
+            source = "from a rough model: none was measured before"
         return f"{self.cases} case{'s' * (self.cases != 1)}, about {_time(self.seconds)} ({source})"
 
 

@@ -28,8 +28,8 @@ _LONGEST_ID = 110
 class Block:
     """One product of axes.
 
-    ``hosts`` are counts, or ``each`` and ``pairs``; ``axes`` holds the values of parameters that are not to
-    have their default, each with all others.
+    ``hosts`` are counts, or ``each`` and ``pairs``. ``axes`` holds the values of parameters that are not left
+    at their default; every value is combined with all others.
     """
 
     workload: str
@@ -41,7 +41,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Spec:
-    """What was asked for. ``timeout`` is seconds a case may take; ``asked`` tells that backends were named.
+    """What was requested. ``timeout`` limits a case, in seconds; ``asked``: the user named the backends.
 
     ``container`` is the image the ranks run in, with an sshd on ``ssh_port``; None: on the hosts themselves.
     """
@@ -57,13 +57,13 @@ class Spec:
     asked: bool = False
 
     def key(self, lab: Lab) -> str:
-        """Return a hash of all that makes two commands ask for the same measurements."""
-        asked = {"spec": asdict(self), "lab": lab.name, "hosts": [[h.name, h.address] for h in lab.hosts]}
-        return _hash(asked, 16)
+        """Return a hash that is the same for two commands which request the same measurements."""
+        request = {"spec": asdict(self), "lab": lab.name, "hosts": [[h.name, h.address] for h in lab.hosts]}
+        return _hash(request, 16)
 
     @classmethod
     def restored(cls, stored: Mapping[str, Any]) -> Spec:
-        """Return the specification that a store kept as JSON. Raises TypeError where its shape is another."""
+        """Return the specification that a store holds as JSON. Raises TypeError if its fields differ."""
         plain = _tuples(dict(stored))
         return cls(**{**plain, "blocks": tuple(Block(**block) for block in plain.get("blocks", ()))})
 
@@ -71,8 +71,8 @@ class Spec:
 def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[Infeasible]]:
     """Return every case of ``spec`` on ``lab``, each once, and those that are infeasible.
 
-    Repeats are outermost; within each the order is another, drawn from the specification itself, so that
-    neither drift nor a neighbour looks like a result, and a run that goes on has the order it had.
+    Repeats are outermost. Each has its own random order, so that neither drift nor a neighbouring case looks
+    like a result. The specification is the seed, so a resumed run keeps its order.
     """
     cases, infeasible = _feasible(spec, lab)
     seed = spec.key(lab)
@@ -151,7 +151,7 @@ def _case(
 
 
 def _non_defaults(known: Sequence[Parameter], values: Mapping[str, Value]) -> list[str]:
-    """Return what a case's id says of its parameters: those that do not have their default, but for sizes."""
+    """Return the parameters that a case's id names: those not at their default, except sizes."""
     named = [item for item in known if item.kind != "sizes" and item.name in values]
     changed = [item for item in named if values[item.name] != item.default]
     return [f"{item.name}={item.shown(values[item.name])}" for item in changed]
@@ -181,11 +181,11 @@ def _identity(case: Case) -> str:
 
 def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
     if hosts.count > len(case.hosts):
-        return f"{hosts.count} hosts asked for, the lab has {len(lab.hosts)}"
+        return f"{hosts.count} hosts requested, the lab has {len(lab.hosts)}"
     machines = [lab.host(name) for name in case.hosts]
     full = [f"{host.name} has {host.slots}" for host in machines if host.slots < case.slots]
     if full:
-        return f"{case.slots} slots asked for, {', '.join(full)} (lab_slots)"
+        return f"{case.slots} slots requested, {', '.join(full)} (lab_slots)"
     if case.launcher not in BACKENDS[case.backend].launchers:
         return f"{case.launcher} cannot start {case.backend} ranks"
     if variants.unavailable(case.backend, machines, case.framework):
@@ -198,7 +198,7 @@ def _hash(value: object, length: int = 8) -> str:
 
 
 def _tuples(value: Any) -> Any:
-    """Return a copy in which what JSON made lists of are tuples."""
+    """Return a copy with tuples in place of JSON's lists."""
     if isinstance(value, dict):
         return {name: _tuples(inner) for name, inner in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

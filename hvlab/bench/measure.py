@@ -26,10 +26,10 @@ from hvlab.results.store import Run, Store, new_run_id
 from hvlab.workloads.case import Case
 
 _TICK_S = 0.1
-# The name is that of stores written so far.
+# The name that stores already contain.
 INFEASIBLE = "left-out.json"
-# How long beyond a case's time Ansible may give no word: it reaches hosts and ends ranks meanwhile.
-_PATIENCE_S = 120.0
+# How long beyond a case's time limit Ansible may be silent: it connects to hosts and ends ranks.
+_SILENCE_S = 120.0
 
 
 def measure(schedule: Schedule, store: Store, *, restart: bool = False, resume: Run | None = None) -> str:
@@ -77,7 +77,7 @@ def measure(schedule: Schedule, store: Store, *, restart: bool = False, resume: 
 
 
 def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
-    """Return the data sets that the cases need, made ready on this machine."""
+    """Return the data sets that the cases need, prepared on this machine."""
     names = dict.fromkeys(name for case in cases for name in workloads.data(case))
     return {name: prepare(name) for name in names}
 
@@ -99,7 +99,7 @@ class _Run:
         self.folder = self.store.run_folder(self.run_id)
 
     def run(self) -> None:
-        """Run the pending cases; the store gets how it ended."""
+        """Run the pending cases; record in the store how the run ended."""
         try:
             self._play()
         except UsageError:
@@ -111,8 +111,8 @@ class _Run:
             self.reap(self.run_id)
             done = f"{self.progress.done} of {len(self.schedule.cases)} cases"
             raise InterruptedRunError(
-                f"interrupted; run {self.run_id} keeps {done}",
-                remedy="the same command resumes it (--restart starts a new run)",
+                f"interrupted; run {self.run_id} has {done}",
+                remedy="run the same command again to resume it (--restart starts a new run)",
             ) from error
         except BaseException:
             self.store.enter(self.run_id, "interrupted")
@@ -120,7 +120,7 @@ class _Run:
         self.store.enter(self.run_id, "finished")
 
     def reap(self, run_id: str) -> None:
-        """End what a run left on the hosts; say where that failed."""
+        """End what a run left on the hosts; report where that failed."""
         failures = reap(self.login, run_id, self.schedule.hosts)
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))
         for failure in failures:
@@ -152,13 +152,13 @@ class _Run:
             containers.running(self.schedule, self.run_id, self.folder, note=self.progress.note),
             Play("run-cases.yml", login, variables) as play,
         ):
-            heard = time.monotonic()
+            last_output = time.monotonic()
             while not play.wait(_TICK_S):
-                heard = time.monotonic() if self.collect() else heard
+                last_output = time.monotonic() if self.collect() else last_output
                 self._show()
-                if time.monotonic() - heard > self.schedule.spec.timeout + _PATIENCE_S:
+                if time.monotonic() - last_output > self.schedule.spec.timeout + _SILENCE_S:
                     play.stop()
-                    silence = round(time.monotonic() - heard)
+                    silence = round(time.monotonic() - last_output)
                     raise HvlabError(f"Ansible gave no output for {silence} s:\n{play.last_words()}")
             self.collect()
             self._check(play)
@@ -185,7 +185,7 @@ class _Run:
         return before - len(self.pending)
 
     def _check(self, play: Play) -> None:
-        """Raise what ended the playbook too early."""
+        """Raise an error if the playbook ended too early."""
         refused = self.folder / "refused.json"
         if refused.exists():
             refusals = json.loads(refused.read_text("utf-8"))
@@ -194,44 +194,44 @@ class _Run:
             raise UsageError("; ".join(refusal["seen"] for refusal in refusals.values()), remedy=remedy)
         play.check(
             "the playbook failed",
-            remedy="fix it, with `hvlab provision` if the stack has changed; then run this again",
+            remedy="fix the cause, with `hvlab provision` if the stack has changed, then run this again",
         )
         if self.pending:
-            seen = f"Ansible ended with {play.rc}, {len(self.pending)} cases were not run"
-            raise HvlabError(f"{seen}:\n{play.last_words()}")
+            problem = f"Ansible exited with {play.rc}, {len(self.pending)} cases are pending"
+            raise HvlabError(f"{problem}:\n{play.last_words()}")
 
 
 def _login(lab: Lab) -> Login:
-    """Return the keys the driver logs in with, the certificate good for days."""
+    """Return the keys that the driver logs in with; the certificate is valid for days."""
     user = str(lab.vars.get("lab_user_name", "hvlab"))
     if lab.local:
         return Login(lab, None, user)
     trust = lab_trust(lab.name)
     if trust is None or not trust.known_hosts.is_file():
-        probe.probe(lab.hosts)  # an unreachable host is the likelier reason
-        seen = f"the hosts of lab {lab.name} do not trust this machine yet"
-        raise CheckError(seen, remedy="run `hvlab provision` first")
+        probe.probe(lab.hosts)  # an unreachable host is the more likely reason
+        problem = f"the hosts of lab {lab.name} do not trust this machine yet"
+        raise CheckError(problem, remedy="run `hvlab provision` first")
     trust.renew_user_certificate(user)
     return Login(lab, trust, user)
 
 
 @contextmanager
 def _alone(store: Store, lab: Lab) -> Iterator[None]:
-    """Hold the lab for one measurement at a time."""
+    """Lock the lab: one measurement at a time."""
     try:
         store.folder.mkdir(parents=True, exist_ok=True)
         file = (store.folder / f".{lab.name}.lock").open("a+", encoding="utf-8")
     except OSError as error:
-        seen = f"the results folder {store.folder} cannot be written: {error.strerror}"
-        raise UsageError(seen, remedy="choose another with --results") from error
+        problem = f"the results folder {store.folder} cannot be written: {error.strerror}"
+        raise UsageError(problem, remedy="choose another with --results") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            seen = f"lab {lab.name} is being measured by process {file.read().strip() or '?'}"
+            problem = f"lab {lab.name} is being measured by process {file.read().strip() or '?'}"
             raise UsageError(
-                seen, remedy="wait for it to end: two at once would distort each other's figures"
+                problem, remedy="wait for it to end: two runs at once would distort each other's figures"
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""Where ranks can be: counts of hosts and slots, and the sets of hosts that words stand for. Pure."""
+"""Where ranks can run: counts of hosts and slots, and the host sets that words stand for. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def counts(most: int) -> tuple[int, ...]:
 
 
 def default_hosts(lab: Lab) -> tuple[int, ...]:
-    """Return the numbers of hosts to measure unless others are requested for."""
+    """Return the numbers of hosts to measure unless others are requested."""
     return counts(len(lab.hosts))
 
 
@@ -55,9 +55,9 @@ def default_slots(lab: Lab) -> tuple[int, ...]:
 
 
 def spread(devices: int, lab: Lab) -> tuple[int, int]:
-    """Return hosts and slots for that many ranks, on as few hosts as can be.
+    """Return hosts and slots for that many ranks, on as few hosts as possible.
 
-    Where they do not fit it is one rank on each of so many hosts, or so many on the only host there is.
+    If they do not fit, it is one rank on each of that many hosts, or all on the only host.
     """
     most = most_slots(lab)
     for slots in range(min(devices, most), 0, -1):
@@ -85,6 +85,6 @@ def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = 
     if not numbers:
         known = "".join(f", {name}" for name in (ALL, *words))
         raise UsageError(
-            f"{option} {text}: not a list of whole numbers from 1 on{known}", remedy=f"write {option} 1,2,3"
+            f"{option} {text}: expected whole numbers of 1 or more{known}", remedy=f"write {option} 1,2,3"
         )
     return tuple(dict.fromkeys(numbers))

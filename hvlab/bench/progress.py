@@ -1,4 +1,4 @@
-"""The progress of long work, on standard error: a live line on a terminal, elsewhere a plain line a case."""
+"""The progress of long work, on standard error: a live line on a terminal, elsewhere a line for each case."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Display:
     def step(self, text: str) -> None:
         """Say what is going on now."""
         left = self._left()
-        told = f"about {timedelta(seconds=round(left))} left" if left is not None else ""
-        self._progress.update(self._task, description=text, left=told)
+        remaining = f"about {timedelta(seconds=round(left))} left" if left is not None else ""
+        self._progress.update(self._task, description=text, left=remaining)
 
     def finished(self, case: str, hosts: Sequence[str], seconds: float, status: str) -> None:
         """Count a case and say how it ended."""
@@ -60,13 +60,13 @@ class Display:
         self._last = time.monotonic()
         self._progress.update(self._task, completed=self.done)
         left = self._left()
-        told = f", about {left:.0f} s left" if left else ""
+        remaining = f", about {left:.0f} s left" if left else ""
         self.note(
-            f"[{self.done}/{self._total}] {case} on {','.join(hosts)}: {status} ({seconds:.1f} s{told})"
+            f"[{self.done}/{self._total}] {case} on {','.join(hosts)}: {status} ({seconds:.1f} s{remaining})"
         )
 
     def _left(self) -> float | None:
-        """Return the seconds left, judged by the cases done in this call; None before the first."""
+        """Return the seconds left, estimated from the cases done in this call; None before the first."""
         measured = self.done - self._before
         if not measured:
             return None

@@ -12,7 +12,7 @@ from hvlab.results.store import Run, Store
 def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
     """Return a run and its schedule, as they were requested.
 
-    Raises UsageError where there is no such run, it is finished, or its schedule cannot be made again.
+    Raises UsageError if there is no such run, it is finished, or its schedule cannot be restored.
     """
     run = store.run(run_id)
     if run.state == "finished":
@@ -31,12 +31,12 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
     if spec.key(lab) != key:
         raise UsageError(
             f"run {run_id} was measured on other hosts (lab {run.lab})",
-            remedy="give the inventory and the limit that it was started with (-i, -l)",
+            remedy="use the inventory and the limit that it was started with (-i, -l)",
         )
     schedule = Schedule.of(spec, lab)
     if {case.id for case in schedule.cases} != set(run.planned):
         raise UsageError(
-            f"the cases of run {run_id} cannot be made again: the inventory or hvlab has changed",
+            f"the cases of run {run_id} cannot be restored: the inventory or hvlab has changed",
             remedy="start a new run",
         )
     return run, schedule

@@ -28,7 +28,7 @@ class Schedule:
 
     @classmethod
     def of(cls, spec: Spec, lab: Lab) -> Schedule:
-        """Return the schedule of all that ``spec`` asks of ``lab``."""
+        """Return the schedule of all cases that ``spec`` requests on ``lab``."""
         cases, infeasible = expand(spec, lab)
         return cls(spec, lab, tuple(cases), tuple(infeasible))
 
@@ -48,7 +48,7 @@ class Schedule:
         return launchers.command(case, self.lab, run_id, workloads.argv(case, self.keys))
 
     def containers(self, run_id: str = DRY_RUN_ID) -> dict[str, tuple[str, ...]]:
-        """Return the command that starts the run's container on each host; none where none is asked for."""
+        """Return the command that starts the run's container on each host; empty without containers."""
         image = self.spec.container
         if image is None:
             return {}

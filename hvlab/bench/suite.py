@@ -1,4 +1,4 @@
-"""Suites: named matrices in files, and how the command line's own wishes go into them."""
+"""Suites: named matrices in files, and the command line's overrides of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent / "suites"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
 _KEYS = ("about", "repeats", "timeout", "blocks")
 _BLOCK_KEYS = ("workload", "backends", "hosts", "slots", "devices", "set")
-# What one process alone has no use for.
+# Parameters without effect on a single process.
 _OF_MANY = {"compression", "scaling", *(item.name for item in TUNING if item.name != "threads")}
 
 
@@ -39,7 +39,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line asks for, each None where it does not; ``sets`` are values by parameter."""
+    """What the command line overrides, None where it does not; ``sets`` are values by parameter."""
 
     workloads: tuple[str, ...] | None = None
     backends: tuple[str, ...] | None = None
@@ -49,37 +49,41 @@ class Overrides:
 
 
 def load(name: str) -> Suite:
-    """Return a suite by its name or from a file of one's own. Raises UsageError that names what is wrong."""
+    """Return a suite, by its name or from a file. Raises UsageError that names the mistake."""
     path = Path(name) if name.endswith((".yml", ".yaml")) else FOLDER / f"{name}.yml"
     if path.parent == FOLDER and name not in NAMES:
         raise unknown("suite", name, (*NAMES, "FILE.yml"))
     try:
-        told = yaml.safe_load(path.read_text("utf-8"))
+        content = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"the suite {path} cannot be read: {error}") from error
     where = f"the suite {path}" if path.parent != FOLDER else f"the suite {name}"
-    _check(told, _KEYS, where)
-    blocks = told.get("blocks")
+    _check(content, _KEYS, where)
+    blocks = content.get("blocks")
     if not isinstance(blocks, list) or not blocks:
-        raise UsageError(f"{where} has no blocks", remedy="list some: blocks: [{workload: allreduce}]")
+        raise UsageError(f"{where} has no blocks", remedy="add some, as in blocks: [{workload: allreduce}]")
     for number, block in enumerate(blocks, 1):
         _check(block, _BLOCK_KEYS, f"block {number} of {where}")
         if "workload" not in block:
             raise UsageError(f"block {number} of {where} has no workload")
         sets = block.get("set") or {}
         if not isinstance(sets, dict) or not all(isinstance(name, str) for name in sets):
-            seen = f"set in block {number} of {where} is no mapping of parameters to values"
-            raise UsageError(seen, remedy="write set: {batch: [32, 64]}")
+            problem = f"set in block {number} of {where} is not a mapping of parameters to values"
+            raise UsageError(problem, remedy="write set: {batch: [32, 64]}")
     for key in ("repeats", "timeout"):
-        if not isinstance(told.get(key, 1), int) or told.get(key, 1) < 1:
-            raise UsageError(f"{where}: {key} is no whole number from 1 on")
+        if not isinstance(content.get(key, 1), int) or content.get(key, 1) < 1:
+            raise UsageError(f"{where}: {key} must be a whole number of 1 or more")
     return Suite(
-        path.stem, tuple(blocks), str(told.get("about", "")), told.get("repeats"), told.get("timeout")
+        path.stem,
+        tuple(blocks),
+        str(content.get("about", "")),
+        content.get("repeats"),
+        content.get("timeout"),
     )
 
 
 def plain(overrides: Overrides, lab: Lab) -> Suite:
-    """Return the suite of a command line that names none: what it asks for, on every backend that can run."""
+    """Return the suite of a command line that names none: its own options, on every backend that can run."""
     backends = overrides.backends or tuple(choose([], lab))
     return Suite("", ({"workload": list(overrides.workloads or ["allreduce"]), "backends": list(backends)},))
 
@@ -87,7 +91,7 @@ def plain(overrides: Overrides, lab: Lab) -> Suite:
 def blocks(suite: Suite, lab: Lab, overrides: Overrides) -> tuple[Block, ...]:
     """Return the suite's blocks on ``lab``, with the command line's overrides.
 
-    Raises UsageError where a name or a value is unknown, or no block has what is overridden.
+    Raises UsageError if a name or a value is unknown, or if no block has what is overridden.
     """
     chosen = [
         (entry, name)
@@ -106,8 +110,9 @@ def blocks(suite: Suite, lab: Lab, overrides: Overrides) -> tuple[Block, ...]:
     for entry in suite.blocks:
         _known(entry.get("set") or {}, _workloads(entry), "set")
     mixed = any(_parallel(_backends(entry, lab, overrides)) for entry, _ in chosen)
-    found = (block for entry, name in chosen for block in _blocks(entry, name, lab, overrides, mixed=mixed))
-    return tuple(found)
+    return tuple(
+        block for entry, name in chosen for block in _blocks(entry, name, lab, overrides, mixed=mixed)
+    )
 
 
 def _blocks(
@@ -144,9 +149,9 @@ def _blocks(
 
 
 def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple[str, ...]:
-    """Return a block's backends: what is overridden, but for a block of one process alone.
+    """Return a block's backends, or the overriding ones, except for a block of one process alone.
 
-    Of its own, ``all`` is every data plane, ``first`` the one a lab has first: NCCL where there are GPUs.
+    In a suite, ``all`` is every parallel backend, and ``first`` the first of the lab: NCCL with GPUs.
     """
     given = _words(entry.get("backends", "all"))
     if given == ["all"]:
@@ -176,9 +181,9 @@ def _slots(text: str | None, lab: Lab) -> tuple[int, ...]:
 
 
 def _fitting(known: Sequence[Parameter], sets: Mapping[str, object], lab: Lab) -> dict[str, object]:
-    """Return the sizes of a lab in which some host has no GPU: one thread takes minutes for a step of others.
+    """Return smaller sizes for a lab with hosts without GPUs, where one thread takes minutes for a full step.
 
-    They are the same for every case, for cases of different sizes could not be compared.
+    They apply to every case, because cases of different sizes cannot be compared.
     """
     if all(map(computes_on_gpu, lab.hosts)) and str(sets.get(DEVICE.name)) != "cpu":
         return {}
@@ -186,12 +191,12 @@ def _fitting(known: Sequence[Parameter], sets: Mapping[str, object], lab: Lab) -
 
 
 def _axes(given: Mapping[str, object], known: Sequence[Parameter]) -> dict[str, tuple[Value, ...]]:
-    found = {name: find(name, known) for name in given}
-    return {name: item.several(given[name]) for name, item in found.items() if item is not None}
+    items = {name: find(name, known) for name in given}
+    return {name: item.several(given[name]) for name, item in items.items() if item is not None}
 
 
 def _known(given: Mapping[str, object], workloads: Sequence[str], where: str) -> None:
-    """Refuse what is a parameter of none of the workloads."""
+    """Refuse a name that is a parameter of none of the workloads."""
     known = dict.fromkeys(item.name for name in workloads for item in parameters(name))
     for name in given:
         if name not in known:
@@ -214,14 +219,16 @@ def _backend(name: str) -> str:
 
 def _count(value: object) -> int:
     if not isinstance(value, int) or value < 1:
-        raise UsageError(f"devices: {value!r} is no whole number from 1 on", remedy="write devices: [2, 4]")
+        raise UsageError(
+            f"devices: {value!r} is not a whole number of 1 or more", remedy="write devices: [2, 4]"
+        )
     return value
 
 
-def _check(told: object, known: Sequence[str], where: str) -> None:
-    if not isinstance(told, dict):
-        raise UsageError(f"{where} is no mapping", remedy=f"write {': ..., '.join(known)}: ...")
-    for key in told:
+def _check(content: object, known: Sequence[str], where: str) -> None:
+    if not isinstance(content, dict):
+        raise UsageError(f"{where} is not a mapping", remedy=f"write {': ..., '.join(known)}: ...")
+    for key in content:
         if key not in known:
             raise unknown(f"key in {where}", str(key), known)
 

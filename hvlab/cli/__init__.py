@@ -1,4 +1,4 @@
-"""The command line: one module a verb, one place where an error becomes text and an exit code."""
+"""The command line: one module for each verb, one place where an error becomes text and an exit code."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hvlab import __version__
 from hvlab.errors import HvlabError
 
 VERBS = {
-    "lab": "boot and remove virtual machines",
-    "plan": "choose the versions of every host, and say why",
-    "provision": "bring every host to the stack (runs site.yml)",
+    "lab": "boot and remove virtual hosts",
+    "plan": "choose versions for every host, and explain the choice",
+    "provision": "install the stack on every host (runs site.yml)",
     "verify": "check the state of every host",
     "bench": "run benchmarks on the hosts",
-    "results": "list and show what was measured",
+    "results": "list, show, export and import results",
     "compare": "compare two runs",
-    "baseline": "make a run the baseline, and check later runs against it",
-    "report": "write a report of a run: tables, plots and findings",
+    "baseline": "keep a run as the baseline, and check later runs against it",
+    "report": "write a report on a run: tables, plots and findings",
 }
 
 

@@ -15,12 +15,12 @@ from hvlab.paths import results_dir
 from hvlab.results.store import Store
 from hvlab.statistics import permutation, verdict
 
-_name = click.option("--name", default=baseline.DEFAULT, show_default=True, help="Which baseline of the lab.")
+_name = click.option("--name", default=baseline.DEFAULT, show_default=True, help="Name of the baseline.")
 
 
 @click.group("baseline")
 def command() -> None:
-    """Make a run the baseline of its lab, and check later runs against it."""
+    """Keep a run as the baseline of its lab, and check later runs against it."""
 
 
 @command.command("set")
@@ -28,7 +28,7 @@ def command() -> None:
 @_name
 @options.results
 def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
-    """Make RUN, by default the last, the baseline of its lab."""
+    """Keep RUN (default: the last run) as the baseline of its lab."""
     store = _store(folder)
     measured = _measurements(store, run)
     file = baseline.save(store.folder, measured, name=name)
@@ -50,7 +50,7 @@ def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
 @_name
 @verdicts.metric
 @verdicts.matters
-@click.option("--strict", is_flag=True, help="Also fail where repeats are too few or a case is missing.")
+@click.option("--strict", is_flag=True, help="Also fail if there are too few repeats or a case is missing.")
 @options.results
 @click.option(
     "--format",
@@ -58,10 +58,13 @@ def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
     type=click.Choice(["table", "json", "junit"]),
     default="table",
     show_default=True,
-    help="How to print.",
+    help="Output format.",
 )
 @click.option(
-    "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead."
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to FILE instead of standard output.",
 )
 def check_run(
     *,
@@ -74,7 +77,7 @@ def check_run(
     output_format: str,
     file: Path | None,
 ) -> int:
-    """Check RUN, by default the last, against the baseline of its lab; exit code 1 on a regression."""
+    """Check RUN (default: the last run) against the baseline of its lab; exit code 1 on a regression."""
     store = _store(folder)
     measured = _measurements(store, run)
     kept = baseline.load(store.folder, measured.lab, name=name)

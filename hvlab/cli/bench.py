@@ -30,7 +30,7 @@ from hvlab.workloads import WORKLOADS
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 _SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
-# What --resume can be combined with: where the run is, and how to print.
+# What --resume can be combined with: where the run is, and the output format.
 _WITH_RESUME = ("inventory", "limit", "resume", "folder", "output_format", "dry_run")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,8 +55,8 @@ class _Bench(GroupedCommand):
     )
 
 
-def _number(name: str, default: int, told: str) -> Callable[[F], F]:
-    return click.option(name, type=click.IntRange(1), default=default, show_default=True, help=told)
+def _number(name: str, default: int, text: str) -> Callable[[F], F]:
+    return click.option(name, type=click.IntRange(1), default=default, show_default=True, help=text)
 
 
 def _short(name: str) -> Callable[[F], F]:
@@ -68,23 +68,26 @@ def _short(name: str) -> Callable[[F], F]:
 @options.limit
 @click.option(
     "--hosts",
-    help="How many hosts: 1,2,3 or all; each: every one alone; pairs: the first with each other one. "
-    "Default: 1 to N, beyond 4 powers of two and N.",
+    help="Numbers of hosts: 1,2,3 or all. each: every host alone. pairs: the first host with each "
+    "other host. Default: 1 to N; with more than 4 hosts, the powers of two and N.",
 )
-@click.option("--slots", help="How many ranks a host: 1,2 or all. Default: 1 and lab_slots.")
-@click.option("--workload", help="What to measure, several with commas. Default: allreduce.")
+@click.option("--slots", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots.")
+@click.option("--workload", help="What to measure; separate several with commas. Default: allreduce.")
 @click.option(
     "--backend",
-    help="mpi, gloo, nccl, ccl, or serial: one process, no Horovod. Default: what can run, but serial.",
+    help="mpi, gloo, nccl, ccl, or serial (one process, no Horovod). "
+    "Default: all that can run, except serial.",
 )
-@click.option("--suite", metavar="NAME|FILE.yml", help="A matrix from a file; other options override it.")
-@click.option("--resume", metavar="RUN", help="Resume that run, with the options it was started with.")
+@click.option(
+    "--suite", metavar="NAME|FILE.yml", help="What to measure, from a file; other options override it."
+)
+@click.option("--resume", metavar="RUN", help="Resume RUN with the options it was started with.")
 @click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="NAME=VALUE,...",
-    help="Set a parameter, to several values for cases with each; may be given again.",
+    help="Set a parameter; each of several values makes its own cases. May be repeated.",
 )
 @_short("sizes")
 @_short("iterations")
@@ -93,24 +96,24 @@ def _short(name: str) -> Callable[[F], F]:
 @_short("batch")
 @_short("compression")
 @_short("data")
-@click.option("--no-cuda", is_flag=True, help="Leave the GPUs out: short for --set device=cpu.")
-@_number("--repeats", 1, "How often each case is run, each time in another order.")
-@_number("--timeout", 900, "Seconds a case may take.")
+@click.option("--no-cuda", is_flag=True, help="Do not use GPUs: short for --set device=cpu.")
+@_number("--repeats", 1, "How many times each case is run, each time in a different order.")
+@_number("--timeout", 900, "Time limit of a case, in seconds.")
 @click.option(
-    "--launcher", type=click.Choice(_LAUNCHERS), help="Who starts the ranks, where a backend has a choice."
+    "--launcher", type=click.Choice(_LAUNCHERS), help="What starts the ranks, if the backend leaves a choice."
 )
 @click.option("--container", metavar="IMAGE", help="Run the ranks in containers of this image.")
-@_number("--ssh-port", 9435, "Where the containers' sshd listens.")
+@_number("--ssh-port", 9435, "Port of the containers' sshd.")
 @click.option(
     "--container-option",
     "container_options",
     multiple=True,
     metavar="OPTION",
-    help="One more option of docker run, such as --volume=/data:/data; may be given again.",
+    help="A further option for docker run, such as --volume=/data:/data. May be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Print every command line; contact no host, run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print every command line; contact no host and run nothing.")
 @options.results
-@click.option("--restart", is_flag=True, help="Start a new run instead of resuming an interrupted one.")
+@click.option("--restart", is_flag=True, help="Start a new run instead of resuming an unfinished one.")
 @click.option("--fresh", "restart", is_flag=True, hidden=True, help="The former name of --restart.")
 @options.output_format
 @click.pass_context
@@ -125,18 +128,18 @@ def command(
     folder: Path | None,
     restart: bool,
     output_format: str,
-    **asked: Any,
+    **values: Any,
 ) -> int:
-    """Run benchmarks on the hosts; print and keep the results.
+    """Run benchmarks on the hosts; print the results and store them.
 
-    Every case is one launch; infeasible cases are listed with their reason. The same command again
-    resumes an interrupted run.
+    Each case is one launch. Infeasible cases are listed with the reason. To resume an interrupted run,
+    run the same command again.
     """
     given = {name for name in context.params if _explicit(context, name)}
     if resume is not None and not given <= set(_WITH_RESUME):
         raise UsageError(
-            f"--resume {resume} keeps that run's own options, and takes no {_options(context, given)}",
-            remedy="leave that out, or start a new run",
+            f"--resume {resume} uses the options of that run, and takes no {_options(context, given)}",
+            remedy="leave those options out, or start a new run",
         )
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
@@ -145,7 +148,7 @@ def command(
         lab = loading.result()
     store = Store(folder.absolute() if folder else results_dir())
     if resume is None:
-        run, schedule = None, Schedule.of(_spec(lab, asked, given), lab)
+        run, schedule = None, Schedule.of(_spec(lab, values, given), lab)
     else:
         run, schedule = resumed(store, resume, lab)
     bench_output.infeasible(schedule.infeasible, whole=dry_run)
@@ -172,22 +175,22 @@ def _options(context: click.Context, given: set[str]) -> str:
     return ", ".join(names)
 
 
-def _spec(lab: Lab, asked: Mapping[str, Any], given: set[str]) -> Spec:
+def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
     """Return what the options and the suite ask for."""
-    named = _names(asked["backend"], "--backend", BACKENDS)
+    named = _names(values["backend"], "--backend", BACKENDS)
     overrides = suite.Overrides(
-        workloads=_names(asked["workload"], "--workload", WORKLOADS),
+        workloads=_names(values["workload"], "--workload", WORKLOADS),
         backends=tuple(choose(named, lab)) if named else None,
-        hosts=asked["hosts"],
-        slots=asked["slots"],
-        sets=_sets(asked),
+        hosts=values["hosts"],
+        slots=values["slots"],
+        sets=_sets(values),
     )
-    chosen = suite.load(asked["suite"]) if asked["suite"] else suite.plain(overrides, lab)
-    kept = {name: asked[name] for name in ("launcher", "container", "ssh_port", "container_options")}
+    chosen = suite.load(values["suite"]) if values["suite"] else suite.plain(overrides, lab)
+    kept = {name: values[name] for name in ("launcher", "container", "ssh_port", "container_options")}
     return Spec(
         blocks=suite.blocks(chosen, lab, overrides),
-        repeats=asked["repeats"] if "repeats" in given else chosen.repeats or asked["repeats"],
-        timeout=asked["timeout"] if "timeout" in given else chosen.timeout or asked["timeout"],
+        repeats=values["repeats"] if "repeats" in given else chosen.repeats or values["repeats"],
+        timeout=values["timeout"] if "timeout" in given else chosen.timeout or values["timeout"],
         suite=chosen.name,
         asked=bool(named),
         **kept,
@@ -199,19 +202,19 @@ def _names(text: str | None, option: str, known: Mapping[str, object]) -> tuple[
         return None
     named = [name.strip() for name in text.split(",") if name.strip()]
     if not named:
-        raise UsageError(f"{option} names none", remedy=f"there are {', '.join(known)}")
+        raise UsageError(f"{option} is empty", remedy=f"choose from {', '.join(known)}")
     return tuple(dict.fromkeys(named))
 
 
-def _sets(asked: Mapping[str, Any]) -> dict[str, object]:
+def _sets(values: Mapping[str, Any]) -> dict[str, object]:
     """Return what was set, by parameter."""
-    found: dict[str, object] = {name: asked[name] for name in _SHORT if asked[name] is not None}
-    for text in asked["sets"]:
+    parameters: dict[str, object] = {name: values[name] for name in _SHORT if values[name] is not None}
+    for text in values["sets"]:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--set {text}: no value", remedy=f"write --set {name}=VALUE")
-        found[name.strip().replace("-", "_")] = value
-    return found | ({"device": "cpu"} if asked["no_cuda"] else {})
+        parameters[name.strip().replace("-", "_")] = value
+    return parameters | ({"device": "cpu"} if values["no_cuda"] else {})
 
 
 def _advice(lab: Lab) -> str:
@@ -219,7 +222,7 @@ def _advice(lab: Lab) -> str:
 
 
 def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:
-    # They take long to load, and a dry run has no use for them.
+    # These load slowly, and a dry run does not need them.
     from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
 

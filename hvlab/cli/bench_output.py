@@ -21,7 +21,7 @@ _MANY = 2
 
 
 def infeasible(cases: Sequence[Infeasible], *, whole: bool) -> None:
-    """Print the infeasible cases: each one in a dry run, otherwise those of one reason together."""
+    """Print the infeasible cases: one by one in a dry run, else grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for case in cases:
         by_reason.setdefault(case.reason, []).append(case.case)
@@ -69,12 +69,12 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
     infeasible(schedule.infeasible, whole=False)
     succeeded = {record.case_id for record in records if record.status == "ok"} - failed.keys()
     click.echo(f"run {run_id}: {len(succeeded)} of {len(schedule.cases)} cases succeeded", err=True)
-    click.echo(f"summary: {page}; raw files beside it", err=True)
+    click.echo(f"summary: {page}; raw files are in the same folder", err=True)
     click.echo(f"next: `hvlab report {run_id}` for tables, curves and what they mean", err=True)
 
 
 def parameter_rows(primary: str) -> Rows:
-    """Return the parameters of the workloads of one kind, and which of them have it if not all."""
+    """Return the parameters of the workloads of one kind, naming those that have it unless all do."""
     kind = [name for name, workload in WORKLOADS.items() if workload.primary == primary]
     own: dict[Parameter, list[str]] = {}
     for name in kind:

@@ -24,7 +24,10 @@ from hvlab.results.store import Store
 def command(
     *, run_a: str, run_b: str, metric: str | None, matters: float, folder: Path | None, output_format: str
 ) -> int:
-    """Compare RUN_A with RUN_B by configuration; "faster" means statistically significant."""
+    """Compare RUN_A with RUN_B, configuration by configuration.
+
+    "faster" and "slower" mean that the difference is statistically significant.
+    """
     store = Store(folder.absolute() if folder else results_dir())
     runs = [store.run(run_a), store.run(run_b)]
     a, b = (measurements(run, store.records(run.run_id)) for run in runs)

@@ -1,4 +1,4 @@
-"""A command whose options stand in groups in its help."""
+"""A command whose help shows its options in groups."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Rows = Sequence[tuple[str, str]]
 
 
 class GroupedCommand(click.Command):
-    """Like any command; ``groups`` maps a heading to names of options, the rest stands last.
+    """Like any command; ``groups`` maps a heading to names of options, the rest comes last.
 
-    ``notes`` are more sections for the end of the help, made when it is shown.
+    ``notes`` are further sections at the end of the help, computed when it is shown.
     """
 
     groups: Mapping[str, Sequence[str]] = {}

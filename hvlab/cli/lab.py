@@ -27,7 +27,7 @@ from hvlab.vlab.plan import check_machine, make_plan
 
 output_format = click.option(
     "--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="How to print.",
+    help="Output format.",
 )  # fmt: skip
 
 
@@ -38,16 +38,16 @@ def command() -> None:
 
 @command.command()
 @options.inventory
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Only the first N virtual hosts.")
+@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Boot only the first N virtual hosts.")
 @click.option(
     "--release",
     metavar="NAME",
     help=f"Debian {', '.join(RELEASES.values())} or {', '.join(RELEASES)}, or {', '.join(REDHAT)}. "
-    "Default: lab_release of the inventory, or bookworm.",
+    "Default: the inventory's lab_release, or bookworm.",
 )
-@click.option("--rate", metavar="RATE", help="Limit each node's link, both ways, for example 1gbit.")
+@click.option("--rate", metavar="RATE", help="Limit each host's link in both directions, for example 1gbit.")
 def up(inventory: Path, nodes: int | None, release: str | None, rate: str | None) -> None:
-    """Boot the virtual hosts; called again, start those that do not run."""
+    """Boot the virtual hosts that are not running."""
     check_machine()
     begun = time.monotonic()
     plan = make_plan(load(inventory), count=nodes, release=release, rate=rate)
@@ -59,19 +59,19 @@ def up(inventory: Path, nodes: int | None, release: str | None, rate: str | None
 @command.command()
 @options.inventory
 def down(inventory: Path) -> None:
-    """Remove the virtual hosts and all that belongs to them."""
+    """Remove the virtual hosts, their files and their network."""
     check_machine()
     lab = load(inventory)
     with _terminated(), _Progress([]) as progress:
-        found = virtual.down(lab, make_plan(lab), report=progress.report)
-    click.echo(f"lab {lab.name} is {'down' if found else 'not up'}", err=True)
+        was_up = virtual.down(lab, make_plan(lab), report=progress.report)
+    click.echo(f"lab {lab.name} is {'down' if was_up else 'not up'}", err=True)
 
 
 @command.command()
 @options.inventory
 @output_format
 def status(inventory: Path, output_format: str) -> None:
-    """Show which virtual hosts run."""
+    """Show which virtual hosts are running."""
     rows = virtual.status(make_plan(load(inventory)))
     if output_format == "json":
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -93,7 +93,7 @@ def status(inventory: Path, output_format: str) -> None:
 def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:
     """Log in to a virtual host as root, or run a command there and return its exit code.
 
-    Several words reach the host as they are; one word alone is a line for the shell there.
+    Several words are passed to the host unchanged. A single word is a command line for the host's shell.
     """
     argv = virtual.ssh_argv(make_plan(load(inventory)), host, words)
     os.execvpe(argv[0], argv, {**os.environ, "PATH": PATH})  # noqa: S606
@@ -101,7 +101,7 @@ def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:
 
 @contextmanager
 def _terminated() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C meanwhile: stop waiting, leave what the next call can go on from."""
+    """Treat SIGTERM as Ctrl-C: stop waiting, and leave a state from which the next call can continue."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

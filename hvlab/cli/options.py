@@ -13,7 +13,7 @@ inventory = click.option(
     type=click.Path(path_type=Path),
     default=lambda: Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/lab")),
     show_default="inventory/lab",
-    help="The lab: an Ansible inventory, file or directory.",
+    help="The lab: an Ansible inventory (file or folder).",
 )
 limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts (an Ansible pattern).")
 output_format = click.option(
@@ -22,11 +22,11 @@ output_format = click.option(
     type=click.Choice(["table", "json", "csv"]),
     default="table",
     show_default=True,
-    help="How to print.",
+    help="Output format.",
 )
 results = click.option(
     "--results",
     "folder",
     type=click.Path(path_type=Path),
-    help="Folder of the results. Default: HVLAB_RESULTS, else ./results.",
+    help="Folder of the results. Default: $HVLAB_RESULTS, or ./results.",
 )

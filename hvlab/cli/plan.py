@@ -33,27 +33,29 @@ from hvlab.resolver.pins import parse, replaced
     "recorded",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Recorded facts, JSON by host: no host is contacted.",
+    help="Use recorded facts (JSON, by host); no host is contacted.",
 )
-@click.option("--pin", "pins", multiple=True, metavar="NAME=VERSION", help="Add to the inventory's pins.")
+@click.option(
+    "--pin", "pins", multiple=True, metavar="NAME=VERSION", help="Add a pin to those of the inventory."
+)
 @click.option(
     "--what-if", "instead", multiple=True, metavar="NAME=VERSION", help="Show what this pin would change."
 )
-@click.option("--explain", is_flag=True, help="Say why each version was chosen.")
+@click.option("--explain", is_flag=True, help="Explain why each version was chosen.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="How to print.",
+    help="Output format.",
 )
 @click.option(
     "--write-facts",
     "written",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Keep the facts, for --facts.",
+    help="Save the facts, for use with --facts.",
 )
 @click.pass_context
 def command(
@@ -70,10 +72,11 @@ def command(
 ) -> int:
     """Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
 
-    The inventory's pins and the hosts' facts go in. Changes nothing. Exits with code 1 where nothing fits,
-    and names the pins and facts in conflict and what would resolve it.
+    The choice follows from the inventory's pins and the hosts' facts. Nothing is changed. If no versions
+    fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
+    exit code is 1.
     """
-    asked, other = [parse(text) for text in pins], [parse(text) for text in instead]
+    added, other = [parse(text) for text in pins], [parse(text) for text in instead]
     if recorded:
         named = context.get_parameter_source("inventory") == ParameterSource.COMMANDLINE
         lab = _recorded(recorded, inventory if named else None, inventory, limit)
@@ -81,17 +84,17 @@ def command(
         lab = _live(inventory, limit)
     if written:
         _write(written, lab)
-    result = plan(lab, asked)
+    result = plan(lab, added)
     if not other:
         return _print(result, explain=explain, output_format=output_format)
     names = {pin.name for pin in other}
-    changed = [replace(w, pins=tuple(p for p in w.pins if p.name not in names)) for w in lab]
-    after = plan(changed, replaced(asked, other))
+    changed = [replace(host, pins=tuple(pin for pin in host.pins if pin.name not in names)) for host in lab]
+    after = plan(changed, replaced(added, other))
     return _print_change(result, after, explain=explain, output_format=output_format)
 
 
 def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
-    from hvlab.remote import facts as gather  # noqa: PLC0415 - it takes long, and recorded facts have no use for it
+    from hvlab.remote import facts as gather  # noqa: PLC0415 - it loads slowly, and recorded facts do not need it
 
     lab = inventories.load(inventory, limit=limit)
     _advise(lab)
@@ -104,7 +107,7 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
 
 
 def _advise(lab: Lab) -> None:
-    """Say what the inventory has from an earlier hvlab, as site.yml does."""
+    """Warn of what the inventory still has from an earlier hvlab, as site.yml does."""
     advice = [
         *copied_wiring(lab.source, project_dir()),
         *older_pins({host.name: host.vars for host in lab.hosts}),
@@ -121,8 +124,8 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
         missing = [host.name for host in lab.hosts if host.name not in hosts]
         if missing:
             raise UsageError(
-                f"{file} has no facts of {', '.join(missing)}",
-                remedy="record them, or leave the hosts out with -l",
+                f"{file} has no facts about {', '.join(missing)}",
+                remedy="record them, or leave these hosts out with -l",
             )
         if limit:
             hosts = {host.name: hosts[host.name] for host in lab.hosts}
@@ -131,7 +134,7 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
             request(host, known[name].vars, gpu=known[name].gpu) if name in known else HostRequest(host)
             for name, host in hosts.items()
         ]
-    # Nobody named this inventory: it may be of another lab, so how it installs things says nothing here.
+    # No inventory was named. The default one may describe another lab, so only its pins count.
     usual = _usual(default)
     chosen = _limited(hosts, limit)
     return [request(host, _variables(usual, name), only_pins=True) for name, host in chosen.items()]
@@ -161,7 +164,7 @@ def _limited(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, HostFa
     chosen = {name: host for name, host in hosts.items() if fits(name, included) and not fits(name, excluded)}
     if not chosen:
         raise UsageError(
-            f"no host of the facts matches --limit {limit}", remedy=f"they are {', '.join(hosts)}"
+            f"no host in the facts matches --limit {limit}", remedy=f"its hosts are {', '.join(hosts)}"
         )
     return chosen
 
@@ -171,7 +174,7 @@ def _read(file: Path) -> dict[str, HostFacts]:
         data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except OSError as error:
         raise UsageError(
-            f"{file}: {error.strerror}", remedy="--facts takes what --write-facts has written"
+            f"{file}: {error.strerror}", remedy="--facts reads a file that --write-facts wrote"
         ) from error
     except ValueError as error:
         raise UsageError(
@@ -184,7 +187,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for name, value in pairs:
         if name in facts:
-            raise UsageError(f"the facts have {name!r} twice", remedy="keep one: only the last would count")
+            raise UsageError(f"the facts contain {name!r} twice", remedy="keep one of them")
         facts[name] = value
     return facts
 
@@ -194,7 +197,7 @@ def _write(file: Path, lab: list[HostRequest]) -> None:
     try:
         file.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", remedy="name a file that can be written") from error
+        raise UsageError(f"{file}: {error.strerror}", remedy="choose a file that can be written") from error
 
 
 def _print(result: Resolution | Infeasible, *, explain: bool, output_format: str) -> int:

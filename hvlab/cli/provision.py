@@ -24,9 +24,9 @@ _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 @click.command("provision")
 @options.inventory
 @options.limit
-@click.option("-t", "--tags", help="Only these parts, by tag (a role's name); several with commas.")
-@click.option("-C", "--check", is_flag=True, help="Change nothing, say what would change.")
-@click.option("-D", "--diff", is_flag=True, help="Show the changes in files.")
+@click.option("-t", "--tags", help="Only the roles with these tags (role names), separated by commas.")
+@click.option("-C", "--check", is_flag=True, help="Change nothing; report what would change.")
+@click.option("-D", "--diff", is_flag=True, help="Show the changes to files.")
 @click.argument("further", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF ANSIBLE-PLAYBOOK]")
 def command(
     *,
@@ -37,13 +37,13 @@ def command(
     diff: bool,
     further: tuple[str, ...],
 ) -> int:
-    """Bring every host to the stack that the inventory asks for: runs site.yml.
+    """Install the stack that the inventory asks for on every host (runs site.yml).
 
-    What stands after -- goes to ansible-playbook as it is, such as -e NAME=VALUE, -v or --ask-become-pass.
+    Options after -- are passed to ansible-playbook unchanged, such as -e NAME=VALUE, -v or --ask-become-pass.
     """
     if further and not further[0].startswith("-"):
         raise UsageError(
-            f"unexpected argument {further[0]!r}", remedy="give ansible-playbook's options after --"
+            f"unexpected argument {further[0]!r}", remedy="put ansible-playbook's options after --"
         )
     os.environ.update(_vault(further))
     lab = load(inventory, limit=limit)
@@ -60,18 +60,18 @@ def command(
         return 0
     if status == _UNREACHABLE:
         raise UnreachableError(
-            "a host was lost, or the playbook does not parse (see above)",
-            remedy="bring the host back and run this again: it goes on from there",
+            "a host became unreachable, or the playbook could not be parsed (see above)",
+            remedy="bring the host back, then run this again: it continues from there",
         )
     if status == _USAGE:
-        raise UsageError("ansible-playbook was called wrongly (see above)")
+        raise UsageError("ansible-playbook rejected its options (see above)")
     if status in _INTERRUPTED:
-        raise InterruptedRunError("interrupted", remedy="run this again: it goes on from there")
-    raise CheckError(f"provisioning failed (see above; ansible-playbook ended with {status})")
+        raise InterruptedRunError("interrupted", remedy="run this again: it continues from there")
+    raise CheckError(f"provisioning failed (see above; ansible-playbook exited with {status})")
 
 
 def _vault(words: Sequence[str]) -> dict[str, str]:
-    """Return the variables that let every Ansible program open the vault these options of one name."""
+    """Return environment variables that give every Ansible program the vault named by these options."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--vault-password-file", "--vault-pass-file", dest="ANSIBLE_VAULT_PASSWORD_FILE")
     parser.add_argument("--vault-id", dest="ANSIBLE_VAULT_IDENTITY_LIST")
@@ -80,7 +80,7 @@ def _vault(words: Sequence[str]) -> dict[str, str]:
 
 
 def _call(argv: list[str]) -> int:
-    """Run Ansible on this terminal and return its status; Ctrl-C reaches it too, so wait for its end."""
+    """Run Ansible on this terminal and return its exit status; Ctrl-C reaches it too, so wait."""
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = os.environ | {

@@ -24,18 +24,18 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
     type=click.Choice(LANGUAGES),
     default="en",
     show_default=True,
-    help="Language of the report; HTML holds both and shows this one first.",
+    help="Language of the report. HTML contains both and shows this one first.",
 )
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(FORMATS),
-    help="One page of HTML, Markdown with pictures beside it, or PDF.  [default: by --output, else html]",
+    help="One HTML page, Markdown with separate pictures, or PDF.  [default: by --output, else html]",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="The file to write.  [default: report.html, .md or .pdf in the run's folder]",
+    help="File to write.  [default: report.html, .md or .pdf in the run's folder]",
 )
 @click.option(
     "--fill",
@@ -54,12 +54,12 @@ def command(
     template: Path | None,
     folder: Path | None,
 ) -> int:
-    """Write a report of RUN, by default the last one: tables, plots and findings."""
+    """Write a report on RUN (default: the last run): tables, plots and findings."""
     store = Store(folder.absolute() if folder else results_dir())
     run_data = reading.read(store, run)
     if template is not None:
         if output_format or output:
-            raise UsageError("--fill fills a file in place", remedy="leave out --format and --output")
+            raise UsageError("--fill changes the lab sheet itself", remedy="leave out --format and --output")
         _fill(template, run_data, lang)
         return 0
     chosen = output_format or (_SUFFIXES.get(output.suffix.lower()) if output else None) or "html"
@@ -77,7 +77,7 @@ def command(
 
 
 def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
-    from hvlab.report.fill import fill  # noqa: PLC0415 - only this option has a use for it
+    from hvlab.report.fill import fill  # noqa: PLC0415 - only this option needs it
 
     try:
         filled = fill(template.read_bytes().decode("utf-8"), run_data, lang)
@@ -87,7 +87,7 @@ def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
         raise UsageError(problem, remedy="name a Markdown file in UTF-8 that can be written") from error
     for left in filled.left:
         names = ", ".join(left.trainings)
-        problem = f"this table ({left.kind}) is not filled: the text above it names none of {names}"
+        problem = f"this table ({left.kind}) was left alone: the text above it names none of {names}"
         click.echo(f"{template}, line {left.line}: {problem}", err=True)
     for name in filled.missing:
         click.echo(f"{template} has no table for {name}", err=True)

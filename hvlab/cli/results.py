@@ -23,17 +23,17 @@ RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
 
 @click.group("results")
 def command() -> None:
-    """List and show what was measured; write and read it as other tools do."""
+    """List, show, export and import results."""
 
 
 @command.command("list")
 @options.results
 @options.output_format
 def list_runs(*, folder: Path | None, output_format: str) -> int:
-    """List the runs, the newest first: when, how many cases, how many went well."""
+    """List the runs, newest first: start time, number of cases, how many succeeded."""
     rows = _store(folder).overview()
     if not rows and output_format == "table":
-        click.echo("no runs yet: `hvlab bench` makes one", err=True)
+        click.echo("no runs yet: start one with `hvlab bench`", err=True)
         return 0
     click.echo(tables.render(rows, RUN_COLUMNS, output_format))
     return 0
@@ -44,7 +44,7 @@ def list_runs(*, folder: Path | None, output_format: str) -> int:
 @options.results
 @options.output_format
 def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int:
-    """Show RUN, by default the last: a short table, or every record with all fields as json or csv."""
+    """Show RUN (default: the last run): a short table, or all fields of all records as json or csv."""
     store = _store(folder)
     chosen = store.run(run)
     records = store.records(chosen.run_id)
@@ -59,17 +59,18 @@ def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int
 
 @command.command("export")
 @click.argument("run", required=False)
-@click.option("--to", "name", type=click.Choice(list(formats.FORMATS)), required=True, help="The format.")
-@click.option("--case", "cases", multiple=True, metavar="CASE", help="Only this case (may be repeated).")
+@click.option("--to", "name", type=click.Choice(list(formats.FORMATS)), required=True, help="Output format.")
+@click.option("--case", "cases", multiple=True, metavar="CASE", help="Only this case. May be repeated.")
 @click.option("--output", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
 @options.results
 def export_run(
     *, run: str | None, name: str, cases: tuple[str, ...], output: Path | None, folder: Path | None
 ) -> int:
-    """Write RUN, by default the last, as another tool would.
+    """Export RUN (default: the last run) in the format of another tool.
 
-    nccl-tests, nccl-tests-json and osu hold the collectives, launch after launch, as JSON a line each; csv
-    and jsonl every record; junit a test for each case; prometheus gauges in seconds and bytes.
+    nccl-tests, nccl-tests-json and osu contain the collectives, one launch after another; as JSON, each on
+    a line of its own. csv and jsonl contain every record, junit a test for each case, and prometheus gauges
+    in seconds and bytes.
     """
     store = _store(folder)
     chosen = store.run(run)
@@ -78,14 +79,14 @@ def export_run(
     if missing:
         raise UsageError(
             f"run {chosen.run_id} has no case {', '.join(sorted(missing))}",
-            remedy=f"`hvlab results show {chosen.run_id} --format csv` names them",
+            remedy=f"`hvlab results show {chosen.run_id} --format csv` lists them",
         )
     exported = [record for record in records if not cases or record.case_id in cases]
     measured = MeasuredRun(chosen, exported, _seconds(store, chosen.run_id))
     text = formats.export(name, measured)
     left_out = formats.left_out(name, measured)
     if left_out:
-        click.echo(f"{len(left_out)} cases have no place in {name}: {', '.join(left_out)}", err=True)
+        click.echo(f"{len(left_out)} cases cannot be written as {name}: {', '.join(left_out)}", err=True)
     if output is None:
         click.echo(text, nl=False)
         return 0
@@ -99,13 +100,18 @@ def export_run(
 @command.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--from", "reader", type=click.Choice(list(formats.READERS)), help="The tool. Default: seen in the file."
+    "--from",
+    "reader",
+    type=click.Choice(list(formats.READERS)),
+    help="Tool that wrote the files. Default: detected.",
 )
-@click.option("--lab", default="imported", show_default=True, help="Name of the lab it was measured on.")
-@click.option("--workload", help="What was measured, where a file does not say: allreduce, alltoall, ...")
-@click.option("--backend", help="What carried it. Default: what the file tells.")
-@click.option("--hosts", help="The hosts, a number or names, where a file does not say.")
-@click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks on each host, where a file does not say.")
+@click.option(
+    "--lab", default="imported", show_default=True, help="Name of the lab on which it was measured."
+)
+@click.option("--workload", help="What was measured, if a file does not say: allreduce, alltoall, ...")
+@click.option("--backend", help="Backend that carried the data. Default: what the file says.")
+@click.option("--hosts", help="Number or names of the hosts, if a file does not say.")
+@click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks per host, if a file does not say.")
 @options.results
 def import_files(
     *,
@@ -118,9 +124,9 @@ def import_files(
     slots: int | None,
     folder: Path | None,
 ) -> int:
-    """Take the output of nccl-tests (text, JSON) or of the OSU benchmarks in FILES as a run of its own.
+    """Import the output of nccl-tests (text, JSON) or of the OSU benchmarks from FILES as a new run.
 
-    Output of any version is read. Launches that are alike are repeats of one another.
+    Output of any version is accepted. Launches of the same configuration become its repeats.
     """
     store = _store(folder)
     overrides = Overrides(workload, backend, _hosts(hosts), slots)
@@ -132,8 +138,8 @@ def import_files(
         record.stack["file"] for record in records if not (record.hosts and record.slots_per_host)
     ):
         click.echo(
-            f"{file} does not say on which hosts its ranks ran, or not how many on each, so that many tables"
-            " cannot place its figures: say it with --hosts and --slots",
+            f"{file} does not say on which hosts its ranks ran, or how many ran on each. Many tables cannot"
+            " show its figures without that: give --hosts and --slots",
             err=True,
         )
     return 0
@@ -151,24 +157,24 @@ def _store(folder: Path | None) -> Store:
 
 
 def _hosts(text: str | None) -> tuple[str, ...] | None:
-    """Return the hosts of a number or a list of names; hosts without a name are called host1, host2, ..."""
+    """Return the hosts for a number or a list of names; a number gives host1, host2, ..."""
     if text is None:
         return None
     if text.isdigit() and 0 < int(text[:6]) <= 2**16:
         return tuple(f"host{number}" for number in range(1, int(text) + 1))
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or text.isdigit():
-        raise UsageError(f"--hosts {text}: no host in it", remedy="write --hosts 2 or --hosts n1,n2")
+        raise UsageError(f"--hosts {text}: it names no host", remedy="write --hosts 2 or --hosts n1,n2")
     return names
 
 
 def _seconds(store: Store, run_id: str) -> dict[str, float]:
-    """Return how long each case ran, where its files tell."""
-    found = {}
+    """Return how long each case ran, as far as its files say."""
+    seconds = {}
     for path in store.run_folder(run_id).glob("*/case.json"):
         try:
             ended = json.loads(path.read_text("utf-8"))
-            found[path.parent.name] = float(ended["ended_at"]) - float(ended["started_at"])
+            seconds[path.parent.name] = float(ended["ended_at"]) - float(ended["started_at"])
         except (OSError, ValueError, TypeError, KeyError):
             continue
-    return found
+    return seconds

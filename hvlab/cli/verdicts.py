@@ -1,4 +1,4 @@
-"""Options of the verbs that give verdicts; apart from `options`, because verdicts load large libraries."""
+"""Options of the verbs that give verdicts; separate from `options`, because verdicts load large libraries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 from hvlab.statistics import verdict
 
 metric = click.option(
-    "--metric", help="What to compare. Default: step_time of trainings, time of collectives."
+    "--metric", help="Metric to compare. Default: step_time for trainings, time for collectives."
 )
 matters = click.option(
     "--matters",
@@ -15,5 +15,5 @@ matters = click.option(
     default=100 * verdict.MATTERS,
     show_default=True,
     metavar="PERCENT",
-    help="The smallest difference that matters.",
+    help="Smallest difference that matters, in percent.",
 )

@@ -1,4 +1,4 @@
-"""``hvlab verify``: is every host as the inventory asks?"""
+"""``hvlab verify``: is every host as the inventory asks for?"""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hvlab.results.tables import render
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
 )
 def command(inventory: Path, limit: str | None, output_format: str, junit: Path | None) -> None:
-    """Check the state of every host against what the inventory asks for.
+    """Check every host against what the inventory asks for.
 
-    Changes nothing on the hosts. Ends with code 1 when a check failed, and 3 when a host did not answer.
+    Nothing is changed on the hosts. The exit code is 1 if a check failed, and 3 if a host is unreachable.
     """
     lab = inventories.load(inventory, limit=limit)
     console = Console(stderr=True)
-    with console.status(f"asking {', '.join(host.name for host in lab.hosts)}") as status:
+    with console.status(f"checking {', '.join(host.name for host in lab.hosts)}") as status:
         checks = verify.run(
             inventory,
             limit=limit,
@@ -47,13 +47,13 @@ def command(inventory: Path, limit: str | None, output_format: str, junit: Path 
 
 
 def _table(checks: list[verify.Check]) -> None:
-    table = Table("host", "checks", "passed", "wrong", "skipped", box=None)
+    table = Table("host", "checks", "passed", "failed", "skipped", box=None)
     for host in dict.fromkeys(check.host for check in checks):
         own = [check for check in checks if check.host == host]
         passed = sum(check.outcome == "passed" for check in own)
         skipped = sum(check.outcome == "skipped" for check in own)
-        wrong = sum(check.wrong for check in own)
-        table.add_row(host, str(len(own)), str(passed), str(wrong), str(skipped))
+        failed = sum(check.wrong for check in own)
+        table.add_row(host, str(len(own)), str(passed), str(failed), str(skipped))
     Console().print(table)
     partial = [check for check in checks if check.outcome == "passed" and check.seen]
     for note in dict.fromkeys(f"{check.role}: {check.seen}" for check in partial):

@@ -1,4 +1,4 @@
-"""The collectives: what can be set of them, and their JSON result -> figures."""
+"""The collectives: their parameters, and their JSON result -> figures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hvlab.workloads.sizes import DTYPES
 
 _PROGRAM = "collective.py"
 _SIZES = Parameter(
-    "sizes", "sizes", "1K:64M:4", "Bytes of the buffer (S of nccl-tests), min:max:factor or a list."
+    "sizes", "sizes", "1K:64M:4", "Buffer sizes in bytes (S of nccl-tests), as min:max:factor or a list."
 )
 _COMMON = (
     _SIZES,
-    Parameter("iterations", "int", 25, "How often each size is timed; the warm-up is detected among them."),
-    Parameter("dtype", "text", "float32", "Type of the elements.", tuple(DTYPES)),
+    Parameter("iterations", "int", 25, "Timed iterations of each size; the warm-up among them is detected."),
+    Parameter("dtype", "text", "float32", "Element type.", tuple(DTYPES)),
 )
 _IN_PLACE = Parameter("in_place", "flag", True, "Whether the result overwrites the buffer.")
 
@@ -36,9 +36,9 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     outcome, result = opened(case, ended, folder)
     if outcome.error:
         return outcome
-    asked, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]
-    if asked != measured:
-        return replace(outcome, error=f"asked for the sizes {asked}, measured {measured}")
+    expected, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]
+    if expected != measured:
+        return replace(outcome, error=f"expected the sizes {expected}, measured {measured}")
     return replace(
         outcome, figures=tuple(figure for row in result["sizes"] for figure in _figures(case, row))
     )
@@ -74,7 +74,7 @@ COLLECTIVES = (
         "allreduce",
         _operation("sum", "average", "adasum"),
         Parameter(
-            "form", "text", "single", "One call, one grouped call, or calls that Horovod fuses.",
+            "form", "text", "single", "One call, one grouped call, or several calls that Horovod fuses.",
             ("single", "grouped", "fused"),
         ),
         Parameter("tensors", "int", 1, "How many tensors share the buffer (grouped, fused)."),

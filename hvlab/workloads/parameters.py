@@ -1,4 +1,4 @@
-"""What can be set of a measurement: names, kinds, defaults, and how a value is read. Pure."""
+"""The parameters of a measurement: names, kinds, defaults, and how a value is read. Pure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _NOUNS = {"int": "whole number", "seed": "whole number", "float": "number", "byt
 
 @dataclass(frozen=True)
 class Parameter:
-    """Something that can be set. ``least`` is the smallest number there is; ``choices`` holds all values.
+    """Something that can be set. ``least`` is the smallest number allowed; ``choices`` lists all values.
 
-    ``cpu`` is what hvlab asks for instead of the default where the hosts have no GPUs; None: the default.
-    Of kind ``sizes`` is a list of bytes, which one case goes through; all others may have several values, and
-    each makes cases of its own. Of kind ``data`` is the name or the folder of a data set; of kind ``seed`` is
-    the first repeat's seed, each further repeat having the next.
+    ``cpu`` replaces the default on hosts without GPUs; None: the default stays.
+    Kind ``sizes`` is a list of bytes that one case goes through. Any other kind may have several values, and
+    each makes its own cases. Kind ``data`` is the name or the folder of a data set. Kind ``seed`` is the seed
+    of the first repeat; each further repeat adds one.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Parameter:
 
     def _chosen(self, text: str) -> str:
         if not text:
-            raise self._wrong(text, "nothing there", str(self.default))
+            raise self._wrong(text, "no value", str(self.default))
         if self.choices and text not in self.choices:
             raise unknown(f"value of {self.name}", text, self.choices)
         return text
@@ -94,7 +94,9 @@ class Parameter:
         except (ValueError, UsageError):
             number = math.nan
         if not self.least <= number < math.inf:
-            raise self._wrong(text, f"not a {_NOUNS[self.kind]} from {self.least:g} on", word(self.default))
+            raise self._wrong(
+                text, f"not a {_NOUNS[self.kind]} of {self.least:g} or more", word(self.default)
+            )
         return number
 
     def _wrong(self, text: str, why: str, example: str) -> UsageError:
@@ -103,24 +105,24 @@ class Parameter:
         )
 
 
-# Where the tensors are. What a case has is cpu or cuda, as the backend needs it on its hosts.
+# Where the tensors are. A case has cpu or cuda, as its backend needs it on its hosts.
 DEVICE = Parameter(
-    "device", "text", "auto", "auto: GPUs where the backend carries their memory.", ("auto", "cpu")
+    "device", "text", "auto", "auto: GPUs, if the backend handles GPU memory.", ("auto", "cpu")
 )
 
 # Horovod's own, with its defaults (horovod 0.28.1, common/operations.cc and common/global_state.h).
 TUNING = (
-    Parameter("fusion_threshold", "bytes", 128 * 2**20, "Bytes Horovod puts into one message.", least=0),
-    Parameter("cycle_time", "float", 1.0, "Milliseconds between Horovod's looks for tensors.", least=0),
-    Parameter("cache_capacity", "int", 1024, "Entries of Horovod's response cache; 0: none.", least=0),
-    Parameter("hierarchical_allreduce", "flag", False, "NCCL inside a host, MPI between hosts."),
-    Parameter("threads", "int", 1, "Threads of each rank (OMP_NUM_THREADS)."),
+    Parameter("fusion_threshold", "bytes", 128 * 2**20, "Most bytes Horovod puts into one message.", least=0),
+    Parameter("cycle_time", "float", 1.0, "Milliseconds between Horovod's checks for tensors.", least=0),
+    Parameter("cache_capacity", "int", 1024, "Entries in Horovod's response cache; 0: none.", least=0),
+    Parameter("hierarchical_allreduce", "flag", False, "NCCL within a host, MPI between hosts."),
+    Parameter("threads", "int", 1, "Threads per rank (OMP_NUM_THREADS)."),
 )
 COMMON = (DEVICE, *TUNING)
 
 
 def environment(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return what tells a rank the tuning parameters; those at their default are left to Horovod."""
+    """Return the environment that sets a rank's tuning parameters; defaults are left to Horovod."""
     given = {
         item.name: params[item.name] for item in TUNING if params.get(item.name, item.default) != item.default
     }
@@ -140,5 +142,5 @@ def word(value: object) -> str:
 
 
 def find(name: str, parameters: Iterable[Parameter]) -> Parameter | None:
-    """Return the parameter of that name; None where there is none."""
+    """Return the parameter of that name, or None."""
     return next((item for item in parameters if item.name == name), None)

@@ -1,4 +1,4 @@
-"""The trainings: what can be set of them, and their JSON result -> figures."""
+"""The trainings: their parameters, and their JSON result -> figures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hvlab.workloads.parameters import Parameter
 _PROGRAM = "train.py"
 _COMMON = (
     Parameter(
-        "compression", "text", "none", "Of the gradients on their way.",
+        "compression", "text", "none", "Compression of gradients before they are sent.",
         ("none", "fp16", "bf16", "8bit", "naive8"),
     ),
     Parameter(
-        "scaling", "text", "weak", "weak: batch is of each rank; strong: batch is of all ranks together.",
+        "scaling", "text", "weak", "weak: batch is per rank; strong: batch is the total over all ranks.",
         ("weak", "strong"),
     ),
 )  # fmt: skip
@@ -40,13 +40,13 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
 
 
 def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
-    """Return what the training lacks of what was asked for."""
+    """Return what the training did not complete, or None."""
     steps, epochs = len(result["steps"]["mean_s"]), len(result.get("epochs") or [])
     if not steps or steps != len(result["steps"]["samples"]):
         return f"{steps} steps were timed, {len(result['steps']['samples'])} counted"
     for name, count in (("steps", steps), ("epochs", epochs)):
         if name in case.params and case.params[name] != count:
-            return f"asked for {case.params[name]} {name}, trained {count}"
+            return f"expected {case.params[name]} {name}, trained {count}"
     return None
 
 
@@ -79,7 +79,7 @@ def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
-    """Return what the steps after the warm-up tell; throughput is all samples over all time."""
+    """Return the figures of the steps after the warm-up; throughput is all samples over all time."""
     dropped = warmup.length(steps["mean_s"])
     times, samples = steps["mean_s"][dropped:], steps["samples"][dropped:]
     median = interval.median(times)
@@ -97,7 +97,7 @@ def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _workload(name: str, *own: Parameter, frameworks: tuple[str, ...] = ("torch",)) -> Workload:
-    framework = Parameter("framework", "text", "torch", "Whose tensors.", frameworks)
+    framework = Parameter("framework", "text", "torch", "Framework that trains.", frameworks)
     return Workload(name, _PROGRAM, (*own, *_COMMON, framework), parse, "step_time")
 
 
@@ -105,31 +105,38 @@ TRAININGS = (
     _workload(
         "mnist",
         Parameter("data", "data", "digits", "digits, mnist, synthetic, or a folder of IDX files."),
-        Parameter("batch", "int", 64, "Samples of a step."),
-        Parameter("epochs", "int", 2, "How often the data is gone through."),
-        Parameter("lr", "float", 0.05, "Learning rate of one rank.", least=0),
+        Parameter("batch", "int", 64, "Samples per step."),
+        Parameter("epochs", "int", 2, "Passes over the data."),
+        Parameter("lr", "float", 0.05, "Learning rate per rank.", least=0),
         Parameter(
             "seed",
             "seed",
             42,
-            "Of weights and sample order in the first repeat; the next has the next.",
+            "Seed of weights and sample order in the first repeat; each further repeat adds one.",
             least=0,
         ),
         frameworks=("torch", "tensorflow"),
     ),
     _workload(
         "synthetic",
-        Parameter("model", "text", "resnet50", "Network.", ("resnet18", "resnet50", "vgg16"), cpu="resnet18"),
+        Parameter(
+            "model",
+            "text",
+            "resnet50",
+            "Network to train.",
+            ("resnet18", "resnet50", "vgg16"),
+            cpu="resnet18",
+        ),
         Parameter("image", "int", 224, "Width and height of an image in pixels.", cpu=64),
-        Parameter("batch", "int", 32, "Samples of a step.", cpu=8),
-        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is detected among them."),
+        Parameter("batch", "int", 32, "Samples per step.", cpu=8),
+        Parameter("steps", "int", 30, "Timed steps; the warm-up among them is detected."),
     ),
     _workload(
         "rnn",
         Parameter("hidden", "int", 256, "Width of the LSTM."),
         Parameter("layers", "int", 2, "Layers of the LSTM."),
-        Parameter("length", "int", 64, "Elements of a sequence."),
-        Parameter("batch", "int", 32, "Samples of a step."),
-        Parameter("steps", "int", 30, "How many steps are timed; the warm-up is detected among them."),
+        Parameter("length", "int", 64, "Sequence length."),
+        Parameter("batch", "int", 32, "Samples per step."),
+        Parameter("steps", "int", 30, "Timed steps; the warm-up among them is detected."),
     ),
 )

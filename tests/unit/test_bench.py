@@ -132,7 +132,7 @@ def test_a_record_tells_every_parameter_but_the_list_of_sizes(world, store):
 def test_what_was_left_out_stands_in_the_runs_folder(world, store):
     run_id = measure.measure(plan(1, hosts=(2, 9)), store)
     assert json.loads((store.run_folder(run_id) / "left-out.json").read_text()) == [
-        {"case": "allreduce-mpi-9x1-r1", "reason": "9 hosts asked for, the lab has 3"}
+        {"case": "allreduce-mpi-9x1-r1", "reason": "9 hosts requested, the lab has 3"}
     ]
 
 

@@ -80,7 +80,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         run(["bench", "-i", inventory, "--backend", "mpi", "--hosts", "3,4", "--slots", "1", "--dry-run"])
         == 0
     )
-    assert "infeasible: allreduce-mpi-4x1-r1: 4 hosts asked for, the lab has 3" in capsys.readouterr().err
+    assert "infeasible: allreduce-mpi-4x1-r1: 4 hosts requested, the lab has 3" in capsys.readouterr().err
     assert run(["bench", "-i", inventory, "--backend", "mpi", "--hosts", "4", "--dry-run"]) == 2
     assert "--hosts up to 3" in capsys.readouterr().err
 
@@ -102,7 +102,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--set", "dtyp=int8"], ["unknown parameter of allreduce", "did you mean dtype?"]),
         (["--set", "dtype"], ["--set dtype: no value", "--set dtype=VALUE"]),
         (["--set", "dtype=int9"], ["unknown value of dtype 'int9'", "did you mean"]),
-        (["--iterations", "0"], ["iterations=0: not a whole number from 1 on"]),
+        (["--iterations", "0"], ["iterations=0: not a whole number of 1 or more"]),
         (["--compression", "fp16"], ["unknown parameter of allreduce (--set) 'compression'"]),
         (["--suite", "lab6"], ["unknown suite 'lab6'", "full, lab4, lab7, quick"]),
         (["--resume", "r9"], ["there are no results"]),
@@ -242,9 +242,9 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
     assert printed.err.splitlines()[-8:] == [
         "failed: c2: boom",
         "skipped: c3: not built",
-        "infeasible: allreduce-mpi-3x3-r1: 3 slots asked for, n1 has 2, n2 has 2, n3 has 2 (lab_slots)",
-        "infeasible: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts asked for, the lab has 3",
-        "infeasible: 3 cases, allreduce-mpi-5x1-r1 to allreduce-mpi-5x3-r1: 5 hosts asked for, the lab has 3",
+        "infeasible: allreduce-mpi-3x3-r1: 3 slots requested, n1 has 2, n2 has 2, n3 has 2 (lab_slots)",
+        "infeasible: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts requested, the lab has 3",
+        "infeasible: 3 cases, allreduce-mpi-5x1-r1 to allreduce-mpi-5x3-r1: 5 hosts requested, the lab has 3",
         "run r1: 1 of 2 cases succeeded",
         f"summary: {tmp_path / 'results/runs/r1/summary.md'}; raw files beside it",
         "next: `hvlab report r1` for tables, curves and what they mean",

@@ -87,15 +87,15 @@ def test_what_was_measured_before_takes_as_long_again(store):
     again = estimate([case("mpi"), replace(case("mpi"), repeat=2)], store)
     assert (again.cases, again.known) == (2, 2)
     assert 80 < again.seconds < 85
-    assert again.text == "2 cases, about 80 s (as measured before)"
+    assert again.text == "2 cases, about 80 s (from earlier runs)"
     other = estimate([case("mpi"), case("mpi", sizes=(1024,)), case("gloo")], store)
     assert (other.cases, other.known) == (3, 1)
-    assert "1 as measured before, 2 roughly by their work" in other.text
+    assert "1 from earlier runs, 2 from a rough model" in other.text
 
 
 def test_without_results_it_says_that_it_is_rough(tmp_path):
     found = estimate([case("mpi")], Store(tmp_path))
-    assert found.text == "1 case, about 10 s (roughly, by their work: none was measured before)"
+    assert found.text == "1 case, about 10 s (from a rough model: none was measured before)"
 
 
 def test_a_dry_run_says_how_long_it_takes(tmp_path, monkeypatch, capsys):

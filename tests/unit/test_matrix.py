@@ -142,16 +142,16 @@ def test_sets_of_hosts(asked, ids):
 def test_one_host_has_no_pair():
     cases, impossible = expand(spec("mpi", hosts=(PAIRS,)), lab(1))
     assert cases == []
-    assert [left.reason for left in impossible] == ["2 hosts asked for, the lab has 1"]
+    assert [left.reason for left in impossible] == ["2 hosts requested, the lab has 1"]
 
 
 def test_impossible_cases_are_named_once():
     cases, impossible = expand(spec("mpi", hosts=(2, 4), slots=(1, 3), repeats=3), lab())
     assert [case.id for case in cases] == [f"allreduce-mpi-2x1-r{n}" for n in (1, 2, 3)]
     assert {left.case: left.reason for left in impossible} == {
-        "allreduce-mpi-2x3-r1": "3 slots asked for, n1 has 2, n2 has 2 (lab_slots)",
-        "allreduce-mpi-4x1-r1": "4 hosts asked for, the lab has 3",
-        "allreduce-mpi-4x3-r1": "4 hosts asked for, the lab has 3",
+        "allreduce-mpi-2x3-r1": "3 slots requested, n1 has 2, n2 has 2 (lab_slots)",
+        "allreduce-mpi-4x1-r1": "4 hosts requested, the lab has 3",
+        "allreduce-mpi-4x3-r1": "4 hosts requested, the lab has 3",
     }
 
 

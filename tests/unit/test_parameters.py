@@ -81,7 +81,7 @@ def test_values(parameter, text, values):
 @pytest.mark.parametrize(
     ("parameter", "text", "told"),
     [
-        (BATCH, "0", "batch=0: not a whole number from 1 on"),
+        (BATCH, "0", "batch=0: not a whole number of 1 or more"),
         (BATCH, "1.5", "not a whole number"),
         (BATCH, "1,x", "batch=x"),
         (LR, "nan", "not a number from 0 on"),

@@ -74,8 +74,8 @@ def test_lab4_compares_one_process_with_every_compression_on_2_and_4_devices():
 @pytest.mark.parametrize(
     ("there", "place", "reason"),
     [
-        (lab(1, slots=2), "1x4", "4 slots asked for, n1 has 2 (lab_slots)"),
-        (lab(3, slots=1), "4x1", "4 hosts asked for, the lab has 3"),
+        (lab(1, slots=2), "1x4", "4 slots requested, n1 has 2 (lab_slots)"),
+        (lab(3, slots=1), "4x1", "4 hosts requested, the lab has 3"),
     ],
 )
 def test_devices_that_a_lab_has_no_room_for_are_listed_with_their_reason(there, place, reason):
@@ -208,9 +208,9 @@ def test_a_suite_of_ones_own(tmp_path):
         ("blocks: [{workload: rnn, hosts: some}]", "--hosts some", "1,2,3"),
         ("blocks: [{hosts: 2}]", "block 1 of the suite", ""),
         ("blocks: []", "has no blocks", "blocks: ["),
-        ("blocks: [1]", "is no mapping", "workload"),
-        ("- 1", "is no mapping", "blocks"),
-        ("repeats: 0\nblocks: [{workload: rnn}]", "repeats is no whole number", ""),
+        ("blocks: [1]", "is not a mapping", "workload"),
+        ("- 1", "is not a mapping", "blocks"),
+        ("repeats: 0\nblocks: [{workload: rnn}]", "repeats must be a whole number", ""),
         ("a: [", "cannot be read", ""),
     ],
 )
