@@ -1,5 +1,5 @@
-# `make help` lists what there is. Only what boots or removes virtual machines runs as root, through sudo
-# where that is needed.
+# `make help` lists the targets. Only commands that boot or remove virtual hosts run as root, through sudo
+# if needed.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,10 +26,10 @@ say = @printf '\n== %s\n' "$(1)"
 .PHONY: help install system check unit contract browser vlab test demo down test-down docs clean \
 	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu
 
-help:  ## list what there is
+help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
 
-install: $(INSTALLED)  ## put what is needed on this machine and into .venv
+install: $(INSTALLED)  ## install system packages and .venv
 
 $(INSTALLED): setup.py requirements/run.txt requirements/dev.txt | system
 	@test -n "$(PYTHON)" || { echo "hvlab needs Python 3.11 or later, and there is none in PATH."; \
@@ -39,7 +39,7 @@ $(INSTALLED): setup.py requirements/run.txt requirements/dev.txt | system
 	@.venv/bin/pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-# Each line: the program that has to be there, and the Debian package that brings it.
+# Each line: a required program, and the Debian package that provides it.
 define PROGRAMS
 systemd-nspawn systemd-container
 mmdebstrap mmdebstrap
@@ -50,14 +50,14 @@ python3 python3
 endef
 export PROGRAMS
 
-# What the tests look at the report with.
+# Programs with which the tests open the report.
 define BROWSER_PROGRAMS
 chromium chromium
 chromedriver chromium-driver
 endef
 export BROWSER_PROGRAMS
 
-# What the tests build their package repositories with.
+# Programs with which the tests build package repositories.
 define TEST_PROGRAMS
 rpmbuild rpm
 createrepo_c createrepo-c
@@ -69,10 +69,10 @@ endef
 export TEST_PROGRAMS
 
 system:
-	@wanted="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl test-user test-user-cold,$(MAKECMDGOALS)),wanted="$$wanted"$$'\n'"$$TEST_PROGRAMS";) \
-	$(if $(filter browser test,$(MAKECMDGOALS)),wanted="$$wanted"$$'\n'"$$BROWSER_PROGRAMS";) \
+	@needed="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl test-user test-user-cold,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$TEST_PROGRAMS";) \
+	$(if $(filter browser test,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$BROWSER_PROGRAMS";) \
 	missing=$$(while read -r program package; do \
-		command -v "$$program" >/dev/null || echo "$$package"; done <<< "$$wanted"); \
+		command -v "$$program" >/dev/null || echo "$$package"; done <<< "$$needed"); \
 	$(or $(PYTHON),python3) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	$(if $(filter browser test,$(MAKECMDGOALS)),test -n "$$(fc-list :lang=zh 2>/dev/null)" || missing="$$missing fonts-wqy-zenhei";) \
 	missing=$$(echo $$missing); \
@@ -102,11 +102,11 @@ unit: install  ## tests of single modules, without any host
 	$(call say,unit tests)
 	@pytest tests/unit --numprocesses=2
 
-contract: install  ## tests that hold the tree to its rules
+contract: install  ## tests that hold the source tree to its rules
 	$(call say,contract tests)
 	@pytest tests/contract --numprocesses=2
 
-browser: install  ## the report in headless Chromium, which apt-get installs where it is missing
+browser: install  ## the report in headless Chromium (installed if missing)
 	$(call say,tests in a browser)
 	@pytest tests/browser
 
@@ -119,7 +119,7 @@ test: check unit contract browser vlab  ## all of the above
 test-resolver: install  ## the resolver's cases and its data, in seconds
 	@pytest tests/unit/test_catalogue.py tests/unit/test_resolver*.py tests/unit/test_cli_plan.py
 
-test-repositories: install  ## the GPU roles on apt and dnf, against a repository of test packages (root)
+test-repositories: install  ## the GPU roles on apt and dnf, with a repository of test packages (root)
 	@$(TESTS_AS_ROOT) pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py tests/vlab/test_6_cuda.py -m vlab -v
 
 test-nccl: install  ## Horovod with NCCL compiled on a virtual host: 15 minutes, or 3 with a warm cache (root)
@@ -134,18 +134,18 @@ test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual 
 test-user: install  ## the README's commands as a plain user with sudo: 5 minutes with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_user.py -m vlab -v
 
-test-user-cold: install  ## the same from nothing: 20 minutes (root)
+test-user-cold: install  ## the same with an empty cache: 20 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 HVLAB_TEST_COLD=1 pytest tests/vlab/test_9_user.py -m vlab -v
 
 test-gpu: install  ## the GPUs of this machine: provision it, measure NCCL and CUDA-aware MPI (root)
 	@$(TESTS_AS_ROOT) pytest tests/gpu -v
 
-demo: install  ## a lab from nothing: boot, provision, check, measure, report
-	$(call say,three virtual machines)
+demo: install  ## a complete lab: boot, provision, check, measure, report
+	$(call say,boot three virtual hosts)
 	@$(AS_ROOT) hvlab lab up
-	$(call say,provision them)
+	$(call say,provision)
 	@ansible-playbook site.yml
-	$(call say,check them)
+	$(call say,check)
 	@hvlab verify
 	$(call say,measure: hvlab bench $(DEMO_BENCH))
 	@hvlab bench $(DEMO_BENCH)
@@ -153,9 +153,9 @@ demo: install  ## a lab from nothing: boot, provision, check, measure, report
 	@hvlab report
 	@echo
 	@echo "Records and raw output: $${HVLAB_RESULTS:-$(CURDIR)/results}"
-	@echo "The lab is still up: see it with \`hvlab lab status\`, take it down with \`make down\`."
+	@echo "The lab is still up: \`hvlab lab status\` shows it, \`make down\` removes it."
 
-down:  ## take the virtual machines down
+down:  ## remove the virtual hosts
 	@$(AS_ROOT) hvlab lab down
 
 test-down:
@@ -164,6 +164,6 @@ test-down:
 docs: install  ## write the generated pages of docs/
 	@python -m tests.contract.generate
 
-clean:  ## remove what make made here (not the lab, not the cache)
+clean:  ## remove what make created here (not the lab, not the cache)
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .ansible
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -118,7 +118,7 @@ def test_usage(recorded, capsys, options, told):
         ("{", "is not JSON"),
         ("[]", "not a JSON object"),
         ('{"n1": {"distribution": "Debian"}}', "n1: distribution_version"),
-        ('{"n1": {"distribution": "Debian"}, "n1": {}}', "the facts have 'n1' twice"),
+        ('{"n1": {"distribution": "Debian"}, "n1": {}}', "the facts contain 'n1' twice"),
     ],
 )
 def test_bad_facts(tmp_path, capsys, text, told):
@@ -160,7 +160,7 @@ def test_the_group_gpu_counts_as_in_site_yml(recorded, inventory, tmp_path, caps
 
 def test_a_named_inventory_has_to_be_in_the_facts(recorded, inventory, capsys):
     assert run(["plan", "-i", inventory(["n1", "n8", "n9"]), "--facts", recorded]) == 2
-    assert "has no facts of n8, n9" in capsys.readouterr().err
+    assert "has no facts about n8, n9" in capsys.readouterr().err
 
 
 def test_the_usual_inventory_counts_by_name_only(recorded, inventory, capsys, monkeypatch):
