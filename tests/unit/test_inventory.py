@@ -89,7 +89,7 @@ def test_a_virtual_host_must_be_on_the_lab_network(roles):
 
 def test_two_hosts_at_one_address(roles):
     found = problems({"a": GOOD, "b": GOOD}, {}, roles)
-    assert [(p.host, p.seen) for p in found] == [("a, b", "they share the address, 10.0.0.1")]
+    assert [(p.host, p.seen) for p in found] == [("a, b", "they share the address 10.0.0.1")]
     assert problems({"a": GOOD, "b": GOOD | {"ansible_port": 2222}}, {}, roles) == []
 
 
