@@ -38,7 +38,7 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
         return outcome
     expected, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]
     if expected != measured:
-        return replace(outcome, error=f"expected the sizes {expected}, measured {measured}")
+        return replace(outcome, error=f"asked for the sizes {expected}, measured {measured}")
     return replace(
         outcome, figures=tuple(figure for row in result["sizes"] for figure in _figures(case, row))
     )

@@ -46,7 +46,7 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
         return f"{steps} steps were timed, {len(result['steps']['samples'])} counted"
     for name, count in (("steps", steps), ("epochs", epochs)):
         if name in case.params and case.params[name] != count:
-            return f"expected {case.params[name]} {name}, trained {count}"
+            return f"asked for {case.params[name]} {name}, trained {count}"
     return None
 
 

@@ -93,12 +93,12 @@ def test_infeasible_cases_are_named(inventory, capsys):
             ["--backend", "mpl"],
             ["unknown backend 'mpl'", "did you mean mpi?", "mpi, gloo, nccl, ccl, serial"],
         ),
-        (["--backend", ","], ["--backend names none"]),
+        (["--backend", ","], ["--backend is empty"]),
         (["--sizes", "4K:1K:2"], ["min must be from 1 to max"]),
         (["--hosts", "x"], ["--hosts x"]),
         (["--repeats", "0"], ["--repeats"]),
         (["--workload", "mnits"], ["unknown workload 'mnits'", "did you mean mnist?"]),
-        (["--workload", ","], ["--workload names none", "allreduce"]),
+        (["--workload", ","], ["--workload is empty", "allreduce"]),
         (["--set", "dtyp=int8"], ["unknown parameter of allreduce", "did you mean dtype?"]),
         (["--set", "dtype"], ["--set dtype: no value", "--set dtype=VALUE"]),
         (["--set", "dtype=int9"], ["unknown value of dtype 'int9'", "did you mean"]),
@@ -246,7 +246,7 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
         "infeasible: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts requested, the lab has 3",
         "infeasible: 3 cases, allreduce-mpi-5x1-r1 to allreduce-mpi-5x3-r1: 5 hosts requested, the lab has 3",
         "run r1: 1 of 2 cases succeeded",
-        f"summary: {tmp_path / 'results/runs/r1/summary.md'}; raw files beside it",
+        f"summary: {tmp_path / 'results/runs/r1/summary.md'}; raw files are in the same folder",
         "next: `hvlab report r1` for tables, curves and what they mean",
     ]
 

@@ -88,10 +88,10 @@ def test_values(parameter, text, values):
         (LR, "inf", "not a number"),
         (LR, "-1", "not a number from 0 on"),
         (OP, "max", "unknown value of op 'max'"),
-        (OP, "", "op=: nothing there"),
+        (OP, "", "op=: no value"),
         (FLAG, "maybe", "neither true nor false"),
         (BYTES, "64X", "not a size in bytes"),
-        (DATA, "", "nothing there"),
+        (DATA, "", "no value"),
     ],
 )
 def test_wrong_values_say_what_would_be_right(parameter, text, told):
