@@ -366,7 +366,7 @@ def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
         (["export", "--to", "csv"], 2, "there are no results"),
         (["import", "no.txt"], 2, "no.txt cannot be read"),
         (["import", str(DATA / "two-keys.asc")], 2, "is no output of nccl-tests or osu"),
-        (["import", str(OSU), "--hosts", "0"], 2, "no host in it"),
+        (["import", str(OSU), "--hosts", "0"], 2, "it names no host"),
         (["import", str(OSU), "--from", "nccl-tests"], 1, "no figure of nccl-tests"),
     ],
 )
