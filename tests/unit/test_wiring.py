@@ -34,10 +34,19 @@ def stack(
     }
 
 
-def wired(name: str, *, host: str = "n1", executable: str = "/usr/bin/python3", **stacks: Any) -> Any:
-    loader = DataLoader()
+def wired(
+    name: str,
+    *,
+    host: str = "n1",
+    executable: str = "/usr/bin/python3",
+    users: tuple[str, ...] = (),
+    known: dict[str, Any] | None = None,
+    **stacks: Any,
+) -> Any:
+    loader, known = DataLoader(), known or {}
     facts = {"hvlab_stacks": stacks, "python": {"executable": executable}, "python_version": "3.99.1"}
-    own = {"ansible_facts": facts, "inventory_hostname": host, "group_names": ["gpu"]}
+    facts["hvlab"] = {"users": {key: {} for key in users}}
+    own = {"ansible_facts": facts, "inventory_hostname": host, "group_names": ["gpu"], **known}
     variables = {**loader.load_from_file(str(WIRING), trusted_as_template=True), **own}
     return Templar(loader, variables=variables).template(variables[name])
 
@@ -73,6 +82,14 @@ def test_code_is_made_for_the_gpus_of_hosts_with_the_same_cuda():
 def test_hidden_nvswitches_come_from_the_stack_of_the_host():
     stacks = {"n1": stack(fabric_manager=True), "n2": stack()}
     assert [wired("nvidia_driver_nvswitch", host=host, **stacks) for host in stacks] == [True, False]
+
+
+def test_open_mpi_is_checked_as_the_lab_user_where_there_is_one():
+    just_made = {"__lab_user_written": {"changed": True}}
+    found = [
+        wired("openmpi_check_user", **change) for change in ({}, {"users": ("hvlab",)}, {"known": just_made})
+    ]
+    assert found == ["", "hvlab", "hvlab"]
 
 
 def inventory(folder: Path, **files: dict[str, Any]) -> Path:

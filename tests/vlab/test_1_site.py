@@ -31,6 +31,12 @@ def test_a_problem_stops_every_host_before_the_first_change(bare):
     bare.on("t2", "chmod 1777 /tmp")
 
 
+def test_open_mpi_alone_on_bare_machines(bare):
+    """Without the lab user, whom base.yml makes."""
+    assert all(bare.playbook("playbooks/mpi.yml").values())
+    assert bare.playbook("playbooks/mpi.yml") == dict.fromkeys(HOSTS, 0)
+
+
 def test_only_one_machine_compiled(lab):
     compilers = [lab.on(host, "command -v gcc || true").strip() for host in HOSTS]
     assert len([path for path in compilers if path]) <= 1
