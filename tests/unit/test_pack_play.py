@@ -115,7 +115,7 @@ def test_hosts_one_after_the_other_build_once(hosts: Hosts) -> None:
 
 def test_a_failed_build_is_named_by_those_who_wait_for_it(hosts: Hosts) -> None:
     printed = " ".join(hosts.play(expect=2, broken="n1").split())
-    assert "n2: there is no pack of tool, for n1 failed to build it" in printed
+    assert "n2: there is no pack of tool, because n1 failed to build it" in printed
     assert hosts.builders() == {"n3": "n3"}
 
 
