@@ -83,7 +83,7 @@ def as_junit(checked: BaselineCheck, *, strict: bool) -> str:
     With ``strict``, what is undecided is a failure too.
     """
     run, baseline = checked.comparison.a, checked.comparison.b
-    suite = junit.Suite(
+    suite = junit.JUnitSuite(
         "hvlab baseline",
         [_test(result, strict=strict) for result in checked.results],
         run.started_at,

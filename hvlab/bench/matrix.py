@@ -16,10 +16,10 @@ from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
-from hvlab.workloads.case import Case, Infeasible
+from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.parameters import DEVICE, Parameter, Value
 
-__all__ = ["Block", "Case", "Infeasible", "Spec", "expand"]
+__all__ = ["Block", "Case", "InfeasibleCase", "Spec", "expand"]
 
 _LONGEST_ID = 110
 
@@ -68,7 +68,7 @@ class Spec:
         return cls(**{**plain, "blocks": tuple(Block(**block) for block in plain.get("blocks", ()))})
 
 
-def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[Infeasible]]:
+def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
     """Return every case of ``spec`` on ``lab``, each once, and those that are infeasible.
 
     Repeats are outermost. Each has its own random order, so that neither drift nor a neighbouring case looks
@@ -83,13 +83,13 @@ def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[Infeasible]]:
     return ordered, [replace(item, case=f"{item.case}-r1") for item in infeasible]
 
 
-def _feasible(spec: Spec, lab: Lab) -> tuple[list[Case], list[Infeasible]]:
+def _feasible(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
     cases: dict[str, Case] = {}
-    infeasible: dict[str, Infeasible] = {}
+    infeasible: dict[str, InfeasibleCase] = {}
     for case, hosts in _products(spec, lab):
         reason = _reason(case, hosts, lab)
         if reason is not None:
-            infeasible.setdefault(case.id, Infeasible(case.id, reason))
+            infeasible.setdefault(case.id, InfeasibleCase(case.id, reason))
             continue
         same = cases.setdefault(case.id, case)
         if same != case:

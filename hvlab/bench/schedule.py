@@ -11,7 +11,7 @@ from hvlab.bench.matrix import Spec, expand
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.launchers import container
-from hvlab.workloads.case import Case, Infeasible
+from hvlab.workloads.case import Case, InfeasibleCase
 
 DRY_RUN_ID = "RUN"
 
@@ -23,7 +23,7 @@ class Schedule:
     spec: Spec
     lab: Lab
     cases: tuple[Case, ...]
-    infeasible: tuple[Infeasible, ...] = ()
+    infeasible: tuple[InfeasibleCase, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -14,13 +14,13 @@ from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS
-from hvlab.workloads.case import Infeasible
+from hvlab.workloads.case import InfeasibleCase
 from hvlab.workloads.parameters import COMMON, Parameter
 
 _MANY = 2
 
 
-def infeasible(cases: Sequence[Infeasible], *, whole: bool) -> None:
+def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
     """Print the infeasible cases: one by one in a dry run, else grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for case in cases:

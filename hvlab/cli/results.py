@@ -12,7 +12,7 @@ from hvlab import formats
 from hvlab.cli import options
 from hvlab.errors import HvlabError, UsageError
 from hvlab.formats import MeasuredRun, importing
-from hvlab.formats.records import Overrides
+from hvlab.formats.records import LaunchOverrides
 from hvlab.paths import results_dir
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record, Store
@@ -129,7 +129,7 @@ def import_files(
     Output of any version is accepted. Launches of the same configuration become its repeats.
     """
     store = _store(folder)
-    overrides = Overrides(workload, backend, _hosts(hosts), slots)
+    overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots)
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
     click.echo(f"run {run_id}: {len(cases)} cases, {len(records)} records of {len(files)} files")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, detect
-from hvlab.formats.records import Overrides, Source, records
+from hvlab.formats.records import LaunchOverrides, LogSource, records
 from hvlab.results.store import Record, Store, new_run_id, utc
 
 
 def import_files(
-    store: Store, files: Sequence[Path], overrides: Overrides, *, reader: str | None = None, lab: str
+    store: Store, files: Sequence[Path], overrides: LaunchOverrides, *, reader: str | None = None, lab: str
 ) -> tuple[str, list[Record]]:
     """Put what the files hold into the store as a finished run; return its id and records.
 
@@ -31,7 +31,7 @@ def import_files(
         launches = tool.read(text)
         if not any(launch.rows or launch.error for launch in launches):
             raise CheckError(f"{path}: there is no figure of {tool.name} in it")
-        sources.append(Source(path.name, f"runs/{run_id}/{name}", launches))
+        sources.append(LogSource(path.name, f"runs/{run_id}/{name}", launches))
     imported = records(sources, overrides, run_id=run_id, started_at=utc())
     folder = store.run_folder(run_id)
     try:

@@ -26,7 +26,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Suite:
+class JUnitSuite:
     """Tests that belong together; ``timestamp`` is UTC, ISO 8601."""
 
     name: str
@@ -35,7 +35,7 @@ class Suite:
     properties: Mapping[str, object] = field(default_factory=dict)
 
 
-def document(name: str, suites: Iterable[Suite]) -> str:
+def document(name: str, suites: Iterable[JUnitSuite]) -> str:
     """Return the XML document of these suites."""
     root = ElementTree.Element("testsuites")
     tests = [test for suite in suites for test in _suite(root, suite)]
@@ -45,7 +45,7 @@ def document(name: str, suites: Iterable[Suite]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
-def _suite(root: ElementTree.Element, suite: Suite) -> Sequence[Test]:
+def _suite(root: ElementTree.Element, suite: JUnitSuite) -> Sequence[Test]:
     counts = _counts(suite.tests) | {"skipped": sum(test.skipped is not None for test in suite.tests)}
     attributes = {"name": suite.name, **counts}
     if suite.timestamp:

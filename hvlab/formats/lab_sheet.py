@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvlab.formats import markdown
-from hvlab.formats.markdown import Row, Table
+from hvlab.formats.markdown import MarkdownTable, TableRow
 from hvlab.formats.sheet_rows import Values, filled_rows
 from hvlab.formats.sheet_words import COMPRESSION, KINDS, Kind, environment_key, find_heads, where
 
@@ -17,7 +17,7 @@ _ENOUGH_KEYS = 3
 
 
 @dataclass(frozen=True)
-class Training:
+class SheetTraining:
     """A training of a run: the words it is called by, and its rows for each kind of table.
 
     The values of a row are by the columns of its table (sheet_words.SPEEDUP, COMPRESSION), as Markdown that
@@ -35,7 +35,7 @@ class Sheet:
     """What is known, as Markdown that fits a cell.
 
     ``environment`` is by the rows' keys (sheet_words.ENVIRONMENT); ``inside``, ``across`` and ``compression``
-    are rows as a Training has them. ``names`` and ``algorithms`` say how a backend and an algorithm are
+    are rows as a SheetTraining has them. ``names`` and ``algorithms`` say how a backend and an algorithm are
     written. A table under text that names one of the ``trainings`` gets that one's rows.
     """
 
@@ -45,7 +45,7 @@ class Sheet:
     compression: Sequence[Values] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     algorithms: Mapping[str, str] = field(default_factory=dict)
-    trainings: Sequence[Training] = ()
+    trainings: Sequence[SheetTraining] = ()
 
     def known(self) -> list[Kind]:
         """Return the tables there is something for."""
@@ -102,7 +102,7 @@ def fill(text: str, sheet: Sheet) -> Filled:
     )
 
 
-def training_named(lines: Iterable[str], trainings: Sequence[Training]) -> int | None:
+def training_named(lines: Iterable[str], trainings: Sequence[SheetTraining]) -> int | None:
     """Return the number of the training that a line names, the first line that names exactly one.
 
     A name without its number, ResNet for resnet50, is enough where no other training is called so.
@@ -126,7 +126,9 @@ def _names(word: str, text: str) -> bool:
     return any(re.search(rf"(?<![a-z0-9]){pattern}", text) for pattern in patterns)
 
 
-def _owners(tables: Iterable[Table], sheet: Sheet) -> Iterator[tuple[Table, Kind, Sheet | Training | None]]:
+def _owners(
+    tables: Iterable[MarkdownTable], sheet: Sheet
+) -> Iterator[tuple[MarkdownTable, Kind, Sheet | SheetTraining | None]]:
     """Yield the tables of a lab sheet, what each is, and whose rows it gets; None: it stays as it is.
 
     The rows are those of the training that the table's own text names; else of the one that a heading over
@@ -148,7 +150,7 @@ def _owners(tables: Iterable[Table], sheet: Sheet) -> Iterator[tuple[Table, Kind
         before.append((kind, number))
 
 
-def _kind(table: Table, before: Sequence[Kind]) -> Kind | None:
+def _kind(table: MarkdownTable, before: Sequence[Kind]) -> Kind | None:
     """Return what a table is; ``before`` are the tables before it that may be of the same training.
 
     The first of two tables of speed-up is that inside one server.
@@ -164,7 +166,9 @@ def _kind(table: Table, before: Sequence[Kind]) -> Kind | None:
     return where(table.title) or next(over, guess)
 
 
-def _replaced(table: Table, kind: Kind, owner: Sheet | Training, sheet: Sheet) -> dict[int, list[Row]]:
+def _replaced(
+    table: MarkdownTable, kind: Kind, owner: Sheet | SheetTraining, sheet: Sheet
+) -> dict[int, list[TableRow]]:
     """Return what stands in the place of a row, by the row's number; the others stay."""
     heads = find_heads(table.rows)
     if heads is not None:
@@ -178,7 +182,7 @@ def _replaced(table: Table, kind: Kind, owner: Sheet | Training, sheet: Sheet) -
     return replaced
 
 
-def _lines(page: Sequence[str], table: Table, replaced: Mapping[int, list[Row]]) -> list[str]:
+def _lines(page: Sequence[str], table: MarkdownTable, replaced: Mapping[int, list[TableRow]]) -> list[str]:
     """Return the lines of a table with its rows replaced."""
     (first, *more), *others = [replaced.get(number, [row]) for number, row in enumerate(table.rows)]
     # The delimiter stands after the first row, whatever was added to that.

@@ -33,7 +33,7 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True)
-class Row:
+class LaunchRow:
     """One size of a launch, in place or out of place; ``in_place`` is None where nobody says which.
 
     ``size`` is in bytes as nccl-tests counts them; ``values`` are by metric, in the units of hvlab.metrics.
@@ -57,7 +57,7 @@ class Launch:
     """
 
     workload: str | None
-    rows: tuple[Row, ...]
+    rows: tuple[LaunchRow, ...]
     ranks: int | None = None
     hosts: tuple[str, ...] = ()
     slots: int | None = None
@@ -115,7 +115,7 @@ def _launch(group: Sequence[Record], varying: Iterable[str]) -> Launch:
     return Launch(
         workload=first.workload,
         rows=tuple(
-            Row(size, row, in_place, first.params.get("dtype"), first.params.get("op"))
+            LaunchRow(size, row, in_place, first.params.get("dtype"), first.params.get("op"))
             for (size, in_place), row in values.items()
         ),
         ranks=len(first.hosts) * first.slots_per_host or first.world_size,

@@ -19,7 +19,7 @@ _DOTS = re.compile(r"[.…⋮·。]+")
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A line of a table: its cells as they are written, and what stands around them."""
 
     before: str
@@ -48,20 +48,20 @@ class Row:
         """Return whether this line stands for others: there are but dots in it."""
         return not self.empty and all(not word or _DOTS.fullmatch(word) for word in self.words)
 
-    def put(self, values: Mapping[int, str]) -> Row:
+    def put(self, values: Mapping[int, str]) -> TableRow:
         """Return the row with these cells; a cell that is wide enough keeps its width."""
         count = max(len(self.cells), *(place + 1 for place in values), 0)
         wide = [*self.cells, *[""] * (count - len(self.cells))]
         cells = [_written(cell, values[at]) if at in values else cell for at, cell in enumerate(wide)]
         return replace(self, cells=tuple(cells))
 
-    def like(self) -> Row:
+    def like(self) -> TableRow:
         """Return an empty row as wide as this one."""
         return replace(self, cells=tuple(" " * max(len(cell), 1) for cell in self.cells))
 
 
 @dataclass(frozen=True)
-class Table:
+class MarkdownTable:
     """A table: the number of its first line and of the line after it, its rows without the delimiter.
 
     ``title`` is the last line of text before it. ``above`` are the lines between the table before and this
@@ -70,7 +70,7 @@ class Table:
 
     start: int
     end: int
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     title: str
     above: tuple[str, ...] = ()
     headings: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def tables(page: Sequence[str]) -> Iterator[Table]:
+def tables(page: Sequence[str]) -> Iterator[MarkdownTable]:
     """Yield the tables among the lines of a page; what stands in a code block is none."""
     code = _code(page)
     number, title, since = 0, "", 0
@@ -97,7 +97,7 @@ def tables(page: Sequence[str]) -> Iterator[Table]:
             above = tuple(line for _, at, line in reversed(over) if at >= since)
             over = [each for each in over if each[0] < _PARAGRAPH]
             headings = tuple(line for _, _, line in reversed(over))
-            yield Table(number, end, rows, title, above, headings)
+            yield MarkdownTable(number, end, rows, title, above, headings)
             number, title, since = end, "", end
             continue
         if line := page[number].strip():
@@ -109,7 +109,7 @@ def tables(page: Sequence[str]) -> Iterator[Table]:
         number += 1
 
 
-def parse(line: str) -> Row:
+def parse(line: str) -> TableRow:
     """Return a line of a table in its parts."""
     parts = _LINE.fullmatch(line)
     before, inside, after = parts.groups() if parts else ("", line, "")
@@ -119,7 +119,7 @@ def parse(line: str) -> Row:
         cells = cells[1:]
     if len(cells) > 1 and not cells[-1].strip():
         cells, last = cells[:-1], "|"
-    return Row(before, tuple(cells), after, first, last)
+    return TableRow(before, tuple(cells), after, first, last)
 
 
 def plain(cell: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Column:
+class LogColumn:
     """A column: its head, unit and width in the text, its key in the JSON, and hvlab's metric, if any."""
 
     head: str
@@ -18,24 +18,24 @@ class Column:
 
 # What a row is of.
 LEFT = (
-    Column("size", "(B)", 12, "size"),
-    Column("count", "(elements)", 12, "count"),
-    Column("type", "", 8, "type"),
-    Column("redop", "", 6, "redop"),
-    Column("root", "", 6, "root"),
+    LogColumn("size", "(B)", 12, "size"),
+    LogColumn("count", "(elements)", 12, "count"),
+    LogColumn("type", "", 8, "type"),
+    LogColumn("redop", "", 6, "redop"),
+    LogColumn("root", "", 6, "root"),
 )
 # What was measured, once out of place and once in place.
 HALF = (
-    Column("time", "(us)", 7, "time", "time"),
-    Column("algbw", "(GB/s)", 6, "alg_bw", "algbw"),
-    Column("busbw", "(GB/s)", 6, "bus_bw", "busbw"),
-    Column("#wrong", "", 6, "nwrong"),
+    LogColumn("time", "(us)", 7, "time", "time"),
+    LogColumn("algbw", "(GB/s)", 6, "alg_bw", "algbw"),
+    LogColumn("busbw", "(GB/s)", 6, "bus_bw", "busbw"),
+    LogColumn("#wrong", "", 6, "nwrong"),
 )
 # The spread of the single iterations; the text has no p50.
 ITERATIONS = (
-    Column("min", "(us)", 7, "min_us", "time_min"),
-    Column("max", "(us)", 7, "max_us", "time_max"),
-    Column("p50", "(us)", 7, "p50_us", "time_median"),
+    LogColumn("min", "(us)", 7, "min_us", "time_min"),
+    LogColumn("max", "(us)", 7, "max_us", "time_max"),
+    LogColumn("p50", "(us)", 7, "p50_us", "time_median"),
 )
 # The keys of both halves in the JSON, and whether they are in place.
 HALVES = {"out_of_place": False, "in_place": True}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from hvlab.formats.launch import Launch, Row
+from hvlab.formats.launch import Launch, LaunchRow
 from hvlab.formats.lines import number, whole
 from hvlab.formats.names import DTYPES, ITEM_BYTES, OPS, PROGRAMS, REDUCING, reverse
 from hvlab.formats.nccl_columns import HALF, HALVES, ITERATIONS
@@ -49,7 +49,7 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
     devices = [_mapping(each) for each in _list(config.get("devices") or document.get("devices"))]
     ranks = Counter(str(device.get("hostname") or "?") for device in devices)
     slots = next(iter(ranks.values())) if len({*ranks.values()}) == 1 else None
-    rows: dict[str | None, list[Row]] = {}
+    rows: dict[str | None, list[LaunchRow]] = {}
     for result in map(_mapping, _list(document.get("results"))):
         rows.setdefault(_operation(document, result), []).extend(_rows(result))
     errors = "; ".join(str(error) for error in _list(document.get("errors"))) or None
@@ -82,7 +82,7 @@ def document(launch: Launch) -> dict[str, Any]:
     timed = max((launch.iterations or 0) - warmup, 0)
     step, by = _step(launch.sizes)
     busbw = [row.values["busbw"] for row in launch.rows if "busbw" in row.values]
-    halves: dict[int, dict[bool, Row]] = {}
+    halves: dict[int, dict[bool, LaunchRow]] = {}
     for row in launch.rows:
         # Without a word on it: Horovod's allreduce is in place, the others have a result of their own.
         in_place = launch.workload == "allreduce" if row.in_place is None else row.in_place
@@ -151,7 +151,7 @@ def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | 
     return PROGRAMS.get(program)
 
 
-def _rows(result: Mapping[str, Any]) -> Iterator[Row]:
+def _rows(result: Mapping[str, Any]) -> Iterator[LaunchRow]:
     size, root = whole(result.get("size")), whole(result.get("root"))
     dtype, redop = str(result.get("type")), str(result.get("redop"))
     for half, in_place in HALVES.items():
@@ -164,7 +164,7 @@ def _rows(result: Mapping[str, Any]) -> Iterator[Row]:
         # What the columns `error` and `res` of old versions hold is the largest relative error, below 1.
         wrong = number(cells.get("nwrong")) or 0
         if size and "time" in values:
-            yield Row(
+            yield LaunchRow(
                 size=size,
                 values=values,
                 in_place=in_place,
@@ -227,7 +227,7 @@ def _step(sizes: Sequence[int]) -> tuple[str, int]:
     return "bytes", distances.pop() if len(distances) == 1 else 0
 
 
-def _result(launch: Launch, size: int, rows: Mapping[bool, Row]) -> dict[str, Any]:
+def _result(launch: Launch, size: int, rows: Mapping[bool, LaunchRow]) -> dict[str, Any]:
     first = rows.get(False) or rows[True]
     dtype = first.dtype or "uint8"
     ranks = (launch.ranks or 1) if launch.workload in _SHARED else 1

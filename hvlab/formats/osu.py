@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hvlab.formats.launch import ORIGIN, Launch, Row, origin_line, read_origin
+from hvlab.formats.launch import ORIGIN, Launch, LaunchRow, origin_line, read_origin
 from hvlab.formats.lines import lines, number, whole
 from hvlab.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, REDUCING, reverse
 
@@ -59,7 +59,7 @@ def _launch(title: re.Match[str], body: Iterable[str]) -> Launch:
     heads, sized = ["Avg Latency(us)"], True
     dtype = iterations = error = None
     origin: Mapping[str, Any] = {}
-    rows: list[Row] = []
+    rows: list[LaunchRow] = []
     workload = OSU.get(title["test"])
     op = "sum" if workload in REDUCING else None
     for line in body:
@@ -79,7 +79,7 @@ def _launch(title: re.Match[str], body: Iterable[str]) -> Launch:
             values = _values(row)
             if values and (whole(size) or not sized):
                 failed = "the validation failed" if row.get("Validation") == "Fail" else None
-                rows.append(Row(int(size), values, dtype=dtype, op=op, error=failed))
+                rows.append(LaunchRow(int(size), values, dtype=dtype, op=op, error=failed))
     stack = {
         "source": "osu",
         "tool": f"OSU Micro-Benchmarks {title['version'] or ''}".strip(),

@@ -37,7 +37,7 @@ def as_junit(measured: MeasuredRun) -> str:
     run = measured.run
     tests = [_test(case, records, measured) for case, records in measured.cases().items()]
     properties = {"lab": run.lab, "state": run.state}
-    return junit.document("hvlab", [junit.Suite(run.run_id, tests, run.started_at, properties)])
+    return junit.document("hvlab", [junit.JUnitSuite(run.run_id, tests, run.started_at, properties)])
 
 
 def _finite(value: float | None) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.errors import CheckError, UsageError
-from hvlab.formats.launch import Launch, Row, sorted_items
+from hvlab.formats.launch import Launch, LaunchRow, sorted_items
 from hvlab.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
 from hvlab.workloads.metrics import METRICS, busbw_factor
@@ -30,7 +30,7 @@ _Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Overrides:
+class LaunchOverrides:
     """What the person says of the files; None leaves it to the file."""
 
     workload: str | None = None
@@ -40,7 +40,7 @@ class Overrides:
 
 
 @dataclass(frozen=True)
-class Source:
+class LogSource:
     """A file that was read: its name, where it is kept (relative to the results), what is in it."""
 
     name: str
@@ -48,7 +48,9 @@ class Source:
     launches: Sequence[Launch]
 
 
-def records(sources: Iterable[Source], overrides: Overrides, *, run_id: str, started_at: str) -> list[Record]:
+def records(
+    sources: Iterable[LogSource], overrides: LaunchOverrides, *, run_id: str, started_at: str
+) -> list[Record]:
     """Return every figure of the files as a record; a failed launch is one without a metric.
 
     Launches that are alike are repeats of one another. Raises UsageError where a file does not say what it
@@ -66,7 +68,9 @@ def records(sources: Iterable[Source], overrides: Overrides, *, run_id: str, sta
     ]
 
 
-def _common(launch: Launch, source: Source, overrides: Overrides, *, run_id: str, started_at: str) -> Record:
+def _common(
+    launch: Launch, source: LogSource, overrides: LaunchOverrides, *, run_id: str, started_at: str
+) -> Record:
     """Return what all records of a launch have in common."""
     origin = launch.origin
     hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
@@ -121,9 +125,9 @@ def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Rec
     return result
 
 
-def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], list[Row]]]:
+def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], list[LaunchRow]]]:
     """Return the rows with the same parameters; of several of one size the second is a repeat."""
-    cases: dict[_Key, tuple[dict[str, Any], list[Row]]] = {}
+    cases: dict[_Key, tuple[dict[str, Any], list[LaunchRow]]] = {}
     times: Counter[_Key] = Counter()
     for row in launch.rows:
         own = {"dtype": row.dtype, "op": row.op, "root": row.root or None, "in_place": row.in_place}
@@ -156,7 +160,7 @@ def _numbered(case: Record, mark: Iterable[str], numbers: Counter[_Key]) -> Reco
     return replace(case, case_id=case_id, repeat=numbers[alike])
 
 
-def _row_records(row: Row, case: Record) -> Iterator[Record]:
+def _row_records(row: LaunchRow, case: Record) -> Iterator[Record]:
     sized = replace(case, params={**case.params, **({"size_bytes": row.size} if row.size else {})})
     if row.error:
         yield replace(sized, status="failed", error=row.error)
@@ -165,7 +169,7 @@ def _row_records(row: Row, case: Record) -> Iterator[Record]:
         yield replace(sized, metric=metric, value=value, unit=METRICS[metric].unit)
 
 
-def _values(row: Row, case: Record) -> dict[str, float]:
+def _values(row: LaunchRow, case: Record) -> dict[str, float]:
     """Return the values of a row, the bandwidths with all their digits where the printed ones agree.
 
     Raises CheckError where the size (bytes) over the time (us) is not the printed bandwidth (GB/s).

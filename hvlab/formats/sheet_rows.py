@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from hvlab.formats.markdown import Row, plain
+from hvlab.formats.markdown import TableRow, plain
 from hvlab.formats.sheet_words import Heads
 
 # A row's values by the names of the columns.
@@ -13,8 +13,8 @@ Values = Mapping[str, str]
 
 
 def filled_rows(
-    rows: Sequence[Row], heads: Heads, measured: Sequence[Values], names: Mapping[str, str]
-) -> dict[int, list[Row]]:
+    rows: Sequence[TableRow], heads: Heads, measured: Sequence[Values], names: Mapping[str, str]
+) -> dict[int, list[TableRow]]:
     """Return what stands in the place of a row, by the row's number; rows that are not named stay.
 
     A row that gives its place gets the figures of that place, or stays as it is; the other rows of the group
@@ -26,18 +26,18 @@ def filled_rows(
 class _Table:
     """The rows of a table, and where its columns are."""
 
-    def __init__(self, rows: Sequence[Row], heads: Heads, names: Mapping[str, str]) -> None:
+    def __init__(self, rows: Sequence[TableRow], heads: Heads, names: Mapping[str, str]) -> None:
         self.rows, self.heads, self.names = rows, heads, names
         self.layout, self.columns = heads.layout, heads.columns
         self.name_column = heads.columns[heads.layout.group]
 
-    def filled(self, measured: Sequence[Values]) -> dict[int, list[Row]]:
+    def filled(self, measured: Sequence[Values]) -> dict[int, list[TableRow]]:
         """Return what stands in the place of each row that changes."""
         new: dict[str, list[Values]] = {}
         for values in measured:
             new.setdefault(values[self.layout.group], []).append(values)
         last, pattern = self._last_nameless(), self.rows[self.heads.row]
-        filled: dict[int, list[Row]] = {}
+        filled: dict[int, list[TableRow]] = {}
         for name, blocks in self._groups().items():
             if blocks[-1][-1] > last:
                 last, pattern = blocks[-1][-1], self._pattern(blocks)
@@ -50,10 +50,12 @@ class _Table:
             filled[last] = [*filled.get(last, [self.rows[last]]), *added]
         return filled
 
-    def _group(self, blocks: Sequence[Sequence[int]], measured: Sequence[Values]) -> dict[int, list[Row]]:
+    def _group(
+        self, blocks: Sequence[Sequence[int]], measured: Sequence[Values]
+    ) -> dict[int, list[TableRow]]:
         """Return what stands in the place of one group's rows."""
         numbers = [number for block in blocks for number in block]
-        filled = {number: list[Row]() for number in numbers}
+        filled = {number: list[TableRow]() for number in numbers}
         given = {number: self._given(self.rows[number]) for number in numbers if not self.rows[number].dots}
         left = [*measured]
         for number, place in sorted(given.items(), key=lambda item: len(item[1]) < len(self.layout.place)):
@@ -99,11 +101,11 @@ class _Table:
             last = last if row.empty else number
         return last
 
-    def _below(self) -> list[tuple[int, Row]]:
+    def _below(self) -> list[tuple[int, TableRow]]:
         """Return the rows below the heads with their numbers."""
         return [*enumerate(self.rows)][self.heads.row + 1 :]
 
-    def _given(self, row: Row) -> dict[str, str]:
+    def _given(self, row: TableRow) -> dict[str, str]:
         """Return the numbers of the place that a row gives."""
         words = {name: _word(row, self.columns.get(name, -1)) for name in self.layout.place}
         return {name: digits for name, word in words.items() if (digits := _number(word))}
@@ -119,19 +121,19 @@ class _Table:
             if name in self.columns and name != self.layout.group and (name not in given or text.isdigit())
         }
 
-    def _added(self, pattern: Row, values: Values) -> Row:
+    def _added(self, pattern: TableRow, values: Values) -> TableRow:
         return pattern.like().put(self._cells(values, {}))
 
-    def _pattern(self, blocks: Sequence[Sequence[int]]) -> Row:
+    def _pattern(self, blocks: Sequence[Sequence[int]]) -> TableRow:
         """Return the last row of a group that is more than dots."""
         rows = [self.rows[number] for block in blocks for number in block]
         return [row for row in rows if not row.dots][-1]
 
-    def _name(self, row: Row) -> str:
+    def _name(self, row: TableRow) -> str:
         return row.cells[self.name_column].strip() if self.name_column < len(row.cells) else ""
 
 
-def _word(row: Row, column: int) -> str:
+def _word(row: TableRow, column: int) -> str:
     return row.words[column] if 0 <= column < len(row.cells) else ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from hvlab.formats.markdown import Row, plain
+from hvlab.formats.markdown import TableRow, plain
 
 Kind = Literal["environment", "inside", "across", "compression"]
 Name = TypeVar("Name", bound=str)
@@ -108,7 +108,7 @@ COMPRESSION = Layout(
 )  # fmt: skip
 
 
-def find_heads(rows: Sequence[Row]) -> Heads | None:
+def find_heads(rows: Sequence[TableRow]) -> Heads | None:
     """Return the heads of a table of figures; None where it is none."""
     for layout in (COMPRESSION, SPEEDUP):
         for number, row in enumerate(rows):
@@ -130,7 +130,7 @@ def where(line: str) -> Kind | None:
     return _first(_WHERE, plain(line))
 
 
-def environment_key(row: Row) -> tuple[str | None, int]:
+def environment_key(row: TableRow) -> tuple[str | None, int]:
     """Return what a row of the environment table asks for, and the place of its name."""
     for place, word in enumerate(row.words[:-1]):
         if name := _first(ENVIRONMENT, word):

@@ -12,7 +12,7 @@ Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Row:
+class EnvironmentRow:
     """One line of the table: each value with the hosts that have it."""
 
     name: str
@@ -26,15 +26,15 @@ class Row:
         return "; ".join(f"{value} ({', '.join(hosts)})" for value, hosts in self.values.items())
 
 
-def table(facts: Mapping[str, Facts]) -> tuple[Row, ...]:
+def table(facts: Mapping[str, Facts]) -> tuple[EnvironmentRow, ...]:
     """Return the rows, in the order of a report; what a host does not have is "none" there."""
-    rows = [Row("Servers", {str(len(facts)): tuple(facts)})]
+    rows = [EnvironmentRow("Servers", {str(len(facts)): tuple(facts)})]
     for name, cell in CELLS.items():
         values: dict[str, tuple[str, ...]] = {}
         for host, of_host in facts.items():
             value = cell(of_host) or NONE
             values[value] = (*values.get(value, ()), host)
-        rows.append(Row(name, values))
+        rows.append(EnvironmentRow(name, values))
     return tuple(rows)
 
 

@@ -14,7 +14,7 @@ from ansible.vars.hostvars import HostVars
 from hvlab.lab.inventory_values import evaluated
 
 
-class Reader(InventoryCLI):  # type: ignore[misc]
+class InventoryReader(InventoryCLI):  # type: ignore[misc]
     """Adds to ``_meta`` the hosts that match ``--limit``, and per host the variables that fail, with why."""
 
     project_files: tuple[str, ...] = ()
@@ -43,5 +43,5 @@ class Reader(InventoryCLI):  # type: ignore[misc]
 
 if __name__ == "__main__":
     split = sys.argv.index("--")
-    Reader.project_files = tuple(sys.argv[split + 1 :])
-    Reader.cli_executor(["ansible-inventory", *sys.argv[1:split]])
+    InventoryReader.project_files = tuple(sys.argv[split + 1 :])
+    InventoryReader.cli_executor(["ansible-inventory", *sys.argv[1:split]])

@@ -180,7 +180,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Command:
+class ShownCommand:
     """A command that was run: the cases it was run for, its environment and argv in one line."""
 
     cases: tuple[str, ...]
@@ -193,7 +193,7 @@ class Commands:
 
     form: ClassVar = "commands"
     summary: Value
-    items: tuple[Command, ...]
+    items: tuple[ShownCommand, ...]
 
 
 Block: TypeAlias = Table | Plot | Paragraph | Points | Terms | Heading | Commands

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.model.costs import COLLECTIVES
-from hvlab.report.blocks import Command
+from hvlab.report.blocks import ShownCommand
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import Record, Run, Store
-from hvlab.workloads.case import Infeasible
+from hvlab.workloads.case import InfeasibleCase
 
 Configurations = Mapping[Configuration, Repeats]
 _BADNESS = ("ok", "skipped", "failed")
@@ -50,8 +50,8 @@ class ReportData:
     records: Sequence[Record]
     configurations: Configurations
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    commands: Sequence[Command] = ()
-    infeasible: Sequence[Infeasible] = ()
+    commands: Sequence[ShownCommand] = ()
+    infeasible: Sequence[InfeasibleCase] = ()
     unreadable: tuple[str, ...] = ()
 
     @property
@@ -108,7 +108,7 @@ def read(store: Store, run_id: str | None = None) -> ReportData:
         configurations=gather(records),
         facts=facts,
         commands=commands,
-        infeasible=tuple(Infeasible(**item) for item in infeasible),
+        infeasible=tuple(InfeasibleCase(**item) for item in infeasible),
         unreadable=tuple(files.unreadable),
     )
 
@@ -144,7 +144,7 @@ class _Files:
         return default
 
 
-def _commands(files: _Files) -> tuple[Command, ...]:
+def _commands(files: _Files) -> tuple[ShownCommand, ...]:
     """Return every command; cases whose commands differ only in case name and seed share one."""
     seeds_by_line: dict[str, dict[str, str]] = {}
     for path in sorted(files.folder.glob("*/argv.json")):
@@ -160,10 +160,10 @@ def _commands(files: _Files) -> tuple[Command, ...]:
     return tuple(_command(line, seeds) for line, seeds in seeds_by_line.items())
 
 
-def _command(line: str, seeds: Mapping[str, str]) -> Command:
+def _command(line: str, seeds: Mapping[str, str]) -> ShownCommand:
     """Return the command of these cases; a case name or seed that is the only one is filled in."""
     if len(seeds) == 1:
         line = line.replace(_SHARED, next(iter(seeds)))
     if len(set(seeds.values())) == 1:
         line = line.replace(shlex.quote(_SEED), next(iter(seeds.values())))
-    return Command(tuple(seeds), line)
+    return ShownCommand(tuple(seeds), line)

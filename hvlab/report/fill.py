@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet
-from hvlab.formats.lab_sheet import Filled, Sheet, Training
+from hvlab.formats.lab_sheet import Filled, Sheet, SheetTraining
 from hvlab.lab.backends import SERIAL
 from hvlab.report import compression, conditions, labels, spread
 from hvlab.report.blocks import Say, Value
@@ -83,10 +83,10 @@ def _training(
     measured: Sequence[Study],
     compared: Sequence[compression.CompressionStudy],
     words: Words,
-) -> Training:
+) -> SheetTraining:
     """Return the rows of the first of the trainings that are called so."""
     rows = measured[0].rows if measured else ()
-    return Training(
+    return SheetTraining(
         name,
         inside=_speedup((row for row in rows if row.configuration.inside), words),
         across=_speedup((row for row in rows if row.configuration.across), words),

@@ -23,7 +23,7 @@ class ImageConfig:
     """What goes into a base image. ``files`` are (path, mode, content) to lie at the same path there."""
 
     release: str
-    sources: tuple[packages.Source, ...]
+    sources: tuple[packages.PackageSource, ...]
     apt_settings: str
     files: tuple[tuple[str, int, bytes], ...]
     ca_bundle: str
@@ -73,7 +73,7 @@ def node_config(release: str) -> NodeConfig:
     )
 
 
-def _sources(release: str) -> list[packages.Source]:
+def _sources(release: str) -> list[packages.PackageSource]:
     """Return this machine's apt entries as entries of ``release``; empty where it is not Debian."""
     system = dict(line.split("=", 1) for line in _text(Path("/etc/os-release")).splitlines() if "=" in line)
     own = system.get("VERSION_CODENAME", "").strip('"')

@@ -30,7 +30,7 @@ _SYSTEM = {"/", "/etc", "/usr", "/var", "/home", "/root", "/tmp", "/opt", "/srv"
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageSource:
     """One entry of apt's sources; ``options`` are its other fields, named as in a .sources file."""
 
     uris: tuple[str, ...]
@@ -39,7 +39,7 @@ class Source:
     options: tuple[tuple[str, str], ...] = ()
 
 
-def read_list(text: str) -> list[Source]:
+def read_list(text: str) -> list[PackageSource]:
     """Read the `deb` lines of a sources.list file."""
     sources_read = []
     for line in text.splitlines():
@@ -51,11 +51,11 @@ def read_list(text: str) -> list[Source]:
         for option in (match["options"] or "").split():
             name, _, value = option.partition("=")
             options.append((_ONE_LINE_OPTIONS.get(name, name.title()), value.replace(",", " ")))
-        sources_read.append(Source((uri,), (suite,), tuple(components), tuple(options)))
+        sources_read.append(PackageSource((uri,), (suite,), tuple(components), tuple(options)))
     return sources_read
 
 
-def read_sources(text: str) -> list[Source]:
+def read_sources(text: str) -> list[PackageSource]:
     """Read the enabled `deb` stanzas of a .sources file (deb822)."""
     sources_read = []
     for stanza in re.split(r"\n\s*\n", text):
@@ -75,7 +75,7 @@ def read_sources(text: str) -> list[Source]:
         ):
             continue
         sources_read.append(
-            Source(
+            PackageSource(
                 tuple(known.get("uris", "").split()),
                 tuple(known.get("suites", "").split()),
                 tuple(known.get("components", "").split()),
@@ -85,12 +85,12 @@ def read_sources(text: str) -> list[Source]:
     return sources_read
 
 
-def translate(sources: Iterable[Source], *, own: str, release: str) -> list[Source]:
+def translate(sources: Iterable[PackageSource], *, own: str, release: str) -> list[PackageSource]:
     """Return the entries of the release ``own`` as entries of ``release``; entries of others are left out.
 
     For another release only the suites that every release has are kept.
     """
-    translated: list[Source] = []
+    translated: list[PackageSource] = []
     for source in sources:
         suffixes = [
             suite.removeprefix(own) for suite in source.suites if suite == own or suite.startswith(f"{own}-")
@@ -107,7 +107,7 @@ def translate(sources: Iterable[Source], *, own: str, release: str) -> list[Sour
     return list(dict.fromkeys(translated))
 
 
-def render(sources: Iterable[Source], *, types: str) -> str:
+def render(sources: Iterable[PackageSource], *, types: str) -> str:
     """Return the entries as the text of a .sources file; ``types`` is ``deb`` or ``deb deb-src``."""
     stanzas = []
     for source in sources:
@@ -122,7 +122,7 @@ def render(sources: Iterable[Source], *, types: str) -> str:
     return "\n".join(stanzas)
 
 
-def files_named(sources: Iterable[Source], apt_settings: str) -> list[str]:
+def files_named(sources: Iterable[PackageSource], apt_settings: str) -> list[str]:
     """Return the files that apt's entries and settings name (keys, certificates), as absolute paths."""
     values = [value for source in sources for name, value in source.options if name.lower() == "signed-by"]
     values += re.findall(r'"(/[^"]+)"', apt_settings)
@@ -194,7 +194,7 @@ def pip_paths(settings: Mapping[str, Mapping[str, str]]) -> list[Path]:
     return sorted(path for path in paths if path.is_absolute())
 
 
-def source_paths(sources: Iterable[Source]) -> list[Path]:
+def source_paths(sources: Iterable[PackageSource]) -> list[Path]:
     """Return the local folders that apt's entries name."""
     paths = (local_path(uri.removeprefix("copy:")) for source in sources for uri in source.uris)
     return sorted({path for path in paths if path})

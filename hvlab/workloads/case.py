@@ -43,7 +43,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Infeasible:
+class InfeasibleCase:
     """A case that cannot be measured, and why."""
 
     case: str

@@ -88,6 +88,21 @@ def test_backends_are_spelt_in_their_table_alone() -> None:
     assert not spelt
 
 
+def test_a_class_name_stands_for_one_concept() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        if path in NODE_PROGRAMS:  # one program for each framework, with the same classes
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.ClassDef)
+                and not node.name.startswith("_")
+                and node.name != "ActionModule"
+            ):
+                places.setdefault(node.name, []).append(str(path.relative_to(tree.ROOT)))
+    assert not {name: paths for name, paths in places.items() if len(paths) > 1}
+
+
 def test_programs_of_the_nodes_import_nothing_of_ours() -> None:
     for path in NODE_PROGRAMS:
         assert not [name for name in imports(path) if name.partition(".")[0] == "hvlab"], path

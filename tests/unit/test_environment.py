@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hvlab.lab import environment
-from hvlab.lab.environment import Row, table
+from hvlab.lab.environment import EnvironmentRow, table
 
 
 def host(**seen: Any) -> dict[str, Any]:
@@ -131,4 +131,4 @@ def test_a_package_tells_the_cuda_that_nccl_is_for():
 
 
 def test_a_row_with_one_value_is_that_value():
-    assert Row("CUDA", {"12.4": ("n1", "n2")}).text == "12.4"
+    assert EnvironmentRow("CUDA", {"12.4": ("n1", "n2")}).text == "12.4"

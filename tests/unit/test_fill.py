@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet, markdown, sheet_words
-from hvlab.formats.lab_sheet import Sheet, Training
+from hvlab.formats.lab_sheet import Sheet, SheetTraining
 from hvlab.report import data as report_data
 from hvlab.report import fill
 from hvlab.report.words import LANGUAGES, load
@@ -361,7 +361,7 @@ NAMED = Sheet(
     across=[row("mpi", 2, 1, step="mnist 2x1")],
     names=SHEET.names,
     trainings=[
-        Training(
+        SheetTraining(
             words,
             inside=[row("mpi", 1, 1, step=f"{words[-1]} 1x1")],
             across=[row("mpi", 2, 1, step=f"{words[-1]} 2x1")],

@@ -182,7 +182,7 @@ def test_prometheus_writes_what_is_no_number():
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text(), max_size=2))
 def test_junit_is_valid_whatever_a_case_said(name, told, properties):
     tests = [junit.Test(name, name, 0.5, failure=told, output=told), junit.Test(name, name, skipped=told)]
-    text = junit.document(name, [junit.Suite(name, tests, "2026-11-20T15:53:01.000Z", properties)])
+    text = junit.document(name, [junit.JUnitSuite(name, tests, "2026-11-20T15:53:01.000Z", properties)])
     SCHEMA.validate(text)
 
 

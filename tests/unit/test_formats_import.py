@@ -12,7 +12,7 @@ from hvlab import formats
 from hvlab.cli import run as hvlab
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, importing
-from hvlab.formats.records import Overrides, Source, records
+from hvlab.formats.records import LaunchOverrides, LogSource, records
 from hvlab.results import configurations
 from hvlab.results.store import Store
 from tests.unit.formats_run import FAILED, TIMES, measured
@@ -26,9 +26,9 @@ OSU = DATA / "osu/allreduce-6.2-full-two-algorithms.txt"
 def taken(*files, reader="nccl-tests", **told):
     """The records of files, not put into any store."""
     sources = [
-        Source(path.name, f"runs/r/{path.name}", READERS[reader].read(path.read_text())) for path in files
+        LogSource(path.name, f"runs/r/{path.name}", READERS[reader].read(path.read_text())) for path in files
     ]
-    return records(sources, Overrides(**told), run_id="r", started_at="2026")
+    return records(sources, LaunchOverrides(**told), run_id="r", started_at="2026")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_file_of_two_tools_needs_a_word():
 
 
 def test_a_run_is_made_of_files_and_keeps_them(store):
-    run_id, made = importing.import_files(store, [NCCL, OSU], Overrides(), lab="rack 7")
+    run_id, made = importing.import_files(store, [NCCL, OSU], LaunchOverrides(), lab="rack 7")
     run = store.run(run_id)
     assert (run.state, run.lab) == ("finished", "rack 7")
     assert store.records(run_id) == made
@@ -87,7 +87,7 @@ def test_a_run_is_made_of_files_and_keeps_them(store):
 
 def test_files_of_one_name_are_all_kept(store, tmp_path):
     (tmp_path / NCCL.name).write_text(NCCL.read_text())
-    _, made = importing.import_files(store, [NCCL, tmp_path / NCCL.name], Overrides(), lab="x")
+    _, made = importing.import_files(store, [NCCL, tmp_path / NCCL.name], LaunchOverrides(), lab="x")
     assert len({record.raw_path for record in made}) == 2
     assert {record.repeat for record in made} == {1, 2}
 
@@ -149,7 +149,7 @@ def test_a_size_that_was_measured_again_is_a_repeat():
     text = NCCL.read_text()
     row = next(line for line in text.splitlines() if line.split()[:1] == ["1024"])
     launches = READERS["nccl-tests"].read(text.replace(row, f"{row}\n{row}"))
-    made = records([Source("x", "x", launches)], Overrides(), run_id="r", started_at="2026")
+    made = records([LogSource("x", "x", launches)], LaunchOverrides(), run_id="r", started_at="2026")
     assert {record.repeat for record in made if record.params["size_bytes"] == 1024} == {1, 2}
 
 
@@ -169,7 +169,7 @@ def test_bandwidths_have_all_their_digits_where_the_printed_ones_agree():
     assert busbw[4] == pytest.approx(4 / 35.30 / 1e3 * 1.75)
     text = (DATA / "nccl-tests/allreduce-8x-a100.txt").read_text().replace("24.09", "19.99")
     launches = READERS["nccl-tests"].read(text)
-    made = records([Source("x", "x", launches)], Overrides(), run_id="r", started_at="2026")
+    made = records([LogSource("x", "x", launches)], LaunchOverrides(), run_id="r", started_at="2026")
     busbw = {r.params["size_bytes"]: r.value for r in made if r.metric == "busbw" and r.params["in_place"]}
     assert busbw[1048576] == 19.99
 
@@ -207,13 +207,13 @@ def test_a_file_without_figures_is_an_error(store, tmp_path, text):
     path = tmp_path / "x.txt"
     path.write_text(text)
     with pytest.raises((CheckError, UsageError)):
-        importing.import_files(store, [path], Overrides(), reader="osu", lab="x")
+        importing.import_files(store, [path], LaunchOverrides(), reader="osu", lab="x")
     assert store.runs() == []
 
 
 def test_a_file_that_is_not_there(store, tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        importing.import_files(store, [tmp_path / "no.txt"], Overrides(), lab="x")
+        importing.import_files(store, [tmp_path / "no.txt"], LaunchOverrides(), lab="x")
 
 
 @pytest.mark.parametrize("name", ["nccl-tests", "nccl-tests-json", "osu"])
@@ -222,7 +222,7 @@ def test_what_hvlab_wrote_comes_back(store, tmp_path, name):
     kept = [record for record in run.records if record.workload == "allreduce"]
     path = tmp_path / "exported"
     path.write_text(formats.export(name, formats.MeasuredRun(run.run, kept)), "utf-8")
-    _, made = importing.import_files(store, [path], Overrides(), lab="x")
+    _, made = importing.import_files(store, [path], LaunchOverrides(), lab="x")
     before, after = configurations.gather(kept), configurations.gather(made)
     assert before.keys() == after.keys()
     for cell, one in before.items():
@@ -243,7 +243,7 @@ def test_parameters_that_were_not_set_are_not_made_up(store, tmp_path):
     kept = [type(FAILED)(**row) for row in kept]
     path = tmp_path / "exported"
     path.write_text(formats.export("nccl-tests", formats.MeasuredRun(measured().run, kept)), "utf-8")
-    _, made = importing.import_files(store, [path], Overrides(), lab="x")
+    _, made = importing.import_files(store, [path], LaunchOverrides(), lab="x")
     assert configurations.gather(kept).keys() == configurations.gather(made).keys()
 
 
@@ -271,7 +271,9 @@ def test_mangled_output_never_breaks_the_readers(text, data):
         try:
             reader.knows(text)
             launches = reader.read(text)
-            records([Source("allreduce.txt", "x", launches)], Overrides(), run_id="r", started_at="2026")
+            records(
+                [LogSource("allreduce.txt", "x", launches)], LaunchOverrides(), run_id="r", started_at="2026"
+            )
         except HvlabError:
             continue
 
@@ -312,7 +314,7 @@ def test_json_of_any_shape_never_breaks_the_reader(found):
     text = json.dumps({"results": found, "config": found, "args": found, "hvlab": found, "errors": found})
     try:
         launches = READERS["nccl-tests"].read(text)
-        records([Source("x", "x", launches)], Overrides("allreduce"), run_id="r", started_at="2026")
+        records([LogSource("x", "x", launches)], LaunchOverrides("allreduce"), run_id="r", started_at="2026")
     except HvlabError:
         return
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.vlab import packages
-from hvlab.vlab.packages import Source
+from hvlab.vlab.packages import PackageSource
 
 LIST = """\
 # a comment
@@ -50,7 +50,7 @@ Signed-By:
 
 def test_a_list_gives_its_deb_lines():
     first, *others = packages.read_list(LIST)
-    assert first == Source(
+    assert first == PackageSource(
         ("http://mirror.example/debian",),
         ("bookworm",),
         ("main", "non-free-firmware"),

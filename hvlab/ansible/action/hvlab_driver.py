@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
 from hvlab.provision.arguments import arguments
 from hvlab.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
-from hvlab.provision.driver.loading import Step, loading
+from hvlab.provision.driver.loading import LoadingStep, loading
 from hvlab.provision.driver.packages import driver_packages, needed_packages, needs_dkms, requested_packages
 from hvlab.provision.driver.plan import DriverPlan, plan
 
@@ -98,7 +98,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{name}: {done.get('msg')} {done.get('module_stderr', '')}".strip())
         return DriverHost(name, facts, done["driver_state"])
 
-    def _now(self, host: DriverHost, step: Step) -> dict[str, Any]:
+    def _now(self, host: DriverHost, step: LoadingStep) -> dict[str, Any]:
         kernel, state = self.request.kernel, host.state
         built = [e for e in state["dkms"] if e["kernel"] == kernel]
         return {

@@ -9,7 +9,7 @@ from hvlab.provision.driver.host import DriverHost, DriverRequest, installed_ver
 
 
 @dataclass(frozen=True)
-class Step:
+class LoadingStep:
     """What brings the installed driver into use. ``action`` is nothing, load, reload or reboot."""
 
     action: str
@@ -18,7 +18,7 @@ class Step:
     problem: Problem | None = None
 
 
-def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local: bool = False) -> Step:
+def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local: bool = False) -> LoadingStep:
     """Return what is to be done so that the installed driver is the one in use.
 
     ``stuck`` is why modules could not be unloaded. A host that is the controller itself (``local``) is
@@ -31,26 +31,28 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
     }
     for reason, applies in left_alone.items():
         if applies:
-            return Step("nothing", bool(loaded), reason)
+            return LoadingStep("nothing", bool(loaded), reason)
     if request.method == "none" or (loaded and version in (loaded, None)):
-        return Step("nothing", bool(loaded))
+        return LoadingStep("nothing", bool(loaded))
     if request.kernel != host.running:
-        return Step("nothing", False, f"it is built for kernel {request.kernel}, and {host.running} runs")
+        return LoadingStep(
+            "nothing", False, f"it is built for kernel {request.kernel}, and {host.running} runs"
+        )
     blocked = stuck
     if loaded and not blocked and host.holders:
         blocked = f"{', '.join(host.holders)} use it"
     if not loaded and host.state.get("nouveau"):
         blocked = "nouveau is loaded"
     if not blocked:
-        return Step("reload" if loaded else "load", False)
+        return LoadingStep("reload" if loaded else "load", False)
     reason = (
         f"driver {version} is installed and "
         + (f"{loaded} is loaded" if loaded else "none is loaded")
         + f"; {blocked}"
     )
     if request.reboot == "auto" and not local:
-        return Step("reboot", False, reason)
+        return LoadingStep("reboot", False, reason)
     remedy = "reboot it" if local else "reboot it, or set nvidia_driver_reboot: auto"
     if host.holders:
         remedy = f"end these processes and run again, or {remedy}"
-    return Step("nothing", False, reason, Problem(host.name, reason, remedy))
+    return LoadingStep("nothing", False, reason, Problem(host.name, reason, remedy))
