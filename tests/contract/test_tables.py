@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hvlab.lab.pin_variables import AUTO, METHODS, OLDER_METHOD_PINS, OLDER_VERSION_PINS
+from hvlab.lab.variants import DEFAULT_VARIANTS
 from hvlab.resolver.catalogue import load
 from tests.contract import tree
 
@@ -14,6 +15,12 @@ def test_methods_of_installation_are_those_of_the_roles() -> None:
     options = {name: option for role in tree.ROLES for name, option in tree.options(role).items()}
     roles = {name: options[variable]["choices"] for name, variable in OLDER_METHOD_PINS.items()}
     assert roles == {name: [one for one in methods if one != AUTO] for name, methods in METHODS.items()}
+
+
+def test_the_default_variants_are_those_of_the_role() -> None:
+    default = tree.load(tree.ROOT / "roles/horovod/defaults/main.yml")["horovod_variants"]
+    read = {name: {key: variant[key] for key in DEFAULT_VARIANTS[name]} for name, variant in default.items()}
+    assert read == DEFAULT_VARIANTS
 
 
 def test_every_older_name_of_a_version_is_one_of_a_role() -> None:
