@@ -71,7 +71,7 @@ def faults(world):
                 made.buffers[0].zero_()
             made.run(workload + fault)
             if fault == "element" and world.rank == world.size - 1:
-                made.seen[0][7] += 1
+                made.received[0][7] += 1
             name = "{}.{}".format(workload, fault)
             seen[name] = world.total([made.wrong()], name)[0]
     return seen
