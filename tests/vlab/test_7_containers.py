@@ -113,7 +113,7 @@ def test_a_broken_file_is_refused_not_repaired(docker, site):
     try:
         told = site(expect=2)
         assert "fatal: [t2]" in told
-        assert "/etc/docker/daemon.json is no JSON" in " ".join(told.split())
+        assert "/etc/docker/daemon.json is not a JSON" in " ".join(told.split())
         assert docker.on("t2", "cat /etc/docker/daemon.json") == "{,\n"
     finally:
         docker.on("t2", "mv /root/daemon.json /etc/docker/daemon.json")
