@@ -131,7 +131,7 @@ def test_a_kernel_without_headers_is_named(node):
 
 def test_a_container_takes_no_driver(node):
     variables = {"nvidia_driver_version": OLD, "nvidia_driver_load": "auto"}
-    refused(node, variables, "it is a container", "nvidia_driver_method: none")
+    refused(node, variables, "it is a container", "lab_driver_method: none")
 
 
 def test_what_somebody_holds_is_left(node):
