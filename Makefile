@@ -24,7 +24,7 @@ INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab test demo down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-training test-containers
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -69,7 +69,7 @@ endef
 export TEST_PROGRAMS
 
 system:
-	@needed="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl test-user test-user-cold,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$TEST_PROGRAMS";) \
+	@needed="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl test-containers test-user test-user-cold,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$TEST_PROGRAMS";) \
 	$(if $(filter browser test,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$BROWSER_PROGRAMS";) \
 	missing=$$(while read -r program package; do \
 		command -v "$$program" >/dev/null || echo "$$package"; done <<< "$$needed"); \
@@ -112,7 +112,7 @@ browser: install  ## the report in headless Chromium (installed if missing)
 
 vlab: install  ## tests on virtual machines (root)
 	$(call say,tests on virtual machines)
-	@$(TESTS_AS_ROOT) pytest tests/vlab -m vlab -v --durations=10 --numprocesses=2
+	@$(TESTS_AS_ROOT) pytest tests/vlab -m vlab -v --durations=10 --numprocesses=3
 
 test: check unit contract browser vlab  ## all of the above
 
@@ -120,7 +120,14 @@ test-resolver: install  ## the resolver's cases and its data, in seconds
 	@pytest tests/unit/test_catalogue.py tests/unit/test_resolver*.py tests/unit/test_cli_plan.py
 
 test-repositories: install  ## the GPU roles on apt and dnf, with a repository of test packages (root)
-	@$(TESTS_AS_ROOT) pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py tests/vlab/test_6_cuda.py -m vlab -v
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py \
+		tests/vlab/test_6_cuda.py -m vlab -v -k "not debians_own"
+
+test-training: install  ## every collective of every type, and compressed gradients, on virtual hosts: 5 minutes (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_2_training.py -m vlab -v
+
+test-containers: install  ## ranks in docker's containers on virtual hosts: 6 minutes (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_7_containers.py -m vlab -v
 
 test-nccl: install  ## Horovod with NCCL compiled on a virtual host: 15 minutes, or 3 with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_nccl.py -m vlab -v

@@ -40,6 +40,8 @@ def pytest_collection_modifyitems(items):
         item.add_marker(pytest.mark.vlab)
         if os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="the virtual lab needs root"))
+        if item.get_closest_marker("slow") and not os.environ.get("HVLAB_TEST_SLOW"):
+            item.add_marker(pytest.mark.skip(reason="slow: `make help` lists the targets of such tests"))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -16,9 +15,6 @@ from tests.vlab.runfile import runfile
 GPU = PROJECT / "tests/vlab/gpu"
 GATEWAY = "198.18.249.1"
 OLD, NEW = "570.86.15", "570.124.06"
-slow = pytest.mark.skipif(
-    not os.environ.get("HVLAB_TEST_SLOW"), reason="takes ten minutes: set HVLAB_TEST_SLOW=1"
-)
 
 
 class Node:
@@ -109,7 +105,7 @@ def test_a_second_run_changes_nothing(node):
     assert node.play({"nvidia_driver_version": OLD}, "--check") == 0
 
 
-@pytest.mark.parametrize("version", [NEW, OLD])
+@pytest.mark.parametrize("version", [NEW, pytest.param(OLD, marks=pytest.mark.slow)])
 def test_all_parts_go_up_and_down(node, version):
     assert node.play({"nvidia_driver_version": version}, "--check") > 0
     assert node.play({"nvidia_driver_version": version}) > 0
@@ -157,6 +153,7 @@ def test_a_driver_of_that_branch_stays_though_its_packages_are_others(node):
     assert node.packages == before
 
 
+@pytest.mark.slow
 def test_runfile(node):
     version = "550.54.14"
     program = runfile(version)
@@ -191,7 +188,7 @@ def test_runfile(node):
     assert node.on("ls /usr/bin/nvidia-uninstall 2>/dev/null || true") == ""
 
 
-@slow
+@pytest.mark.slow
 def test_debians_own_driver_is_built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("distro")
     lab = Lab(GPU / "driver", folder / "results", folder / "data")

@@ -65,7 +65,7 @@ class Family:
         return self.on("/usr/local/cuda/bin/nvcc --version")
 
 
-@pytest.fixture(scope="module", params=["debian", "redhat"])
+@pytest.fixture(scope="module", params=["debian", pytest.param("redhat", marks=pytest.mark.slow)])
 def family(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"cuda-{request.param}")
     lab = Lab(GPU / request.param, folder / "results", folder / "data")

@@ -1,21 +1,13 @@
 """The real GPU stack as far as it goes without a GPU: NVIDIA's wheels, Open MPI with CUDA, Horovod with NCCL.
 
-The build takes 15 minutes and 3 GB; with its packs in the cache 3 minutes. Without them these tests run only
-where HVLAB_TEST_SLOW is set, as `make test-nccl` does.
+`make test-nccl` runs it. The build takes 15 minutes and 3 GB; with its packs in the cache 3 minutes.
 """
-
-import os
 
 import pytest
 
-from hvlab.paths import cache_dir
 from tests.vlab.labs import booted
 
-BUILT = all(any((cache_dir() / "packs").glob(f"{name}-*.tar.gz")) for name in ("horovod-nccl", "horovod-mpi"))
-pytestmark = pytest.mark.skipif(
-    not (BUILT or os.environ.get("HVLAB_TEST_SLOW")),
-    reason="compiles for 15 minutes: `make test-nccl` does, and keeps what it has built",
-)
+pytestmark = pytest.mark.slow
 HOROVOD = "/opt/hvlab/horovod"
 
 

@@ -1,20 +1,13 @@
 """TensorFlow beside torch, each in its own environment: the two want different versions of the same packages.
 
-Horovod's build for TensorFlow takes four minutes; without its pack in the cache these tests run only where
-HVLAB_TEST_SLOW is set, as `make test-tensorflow` does.
+`make test-tensorflow` runs it. Horovod's build for TensorFlow takes four minutes.
 """
-
-import os
 
 import pytest
 
-from hvlab.paths import cache_dir
 from tests.vlab.labs import booted
 
-pytestmark = pytest.mark.skipif(
-    not (any((cache_dir() / "packs").glob("horovod-tf-*.tar.gz")) or os.environ.get("HVLAB_TEST_SLOW")),
-    reason="compiles for four minutes: `make test-tensorflow` does, and keeps what it has built",
-)
+pytestmark = pytest.mark.slow
 VERSIONS = "import {0}, numpy; print({0}.__version__, numpy.__version__)"
 
 

@@ -18,7 +18,6 @@ SUDOERS = Path("/etc/sudoers.d/hvlab-tester")
 INHERITED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|.*CERT.*|.*CA_BUNDLE")
 AS_ROOT = 'sudo -E env PATH="$PATH" HOME="$HOME" '
 COLD = bool(os.environ.get("HVLAB_TEST_COLD"))
-slow = pytest.mark.skipif(not os.environ.get("HVLAB_TEST_SLOW"), reason="takes minutes: `make test-user`")
 
 
 class User:
@@ -91,7 +90,7 @@ def user(tmp_path_factory):
             shutil.copy2(path, target, follow_symlinks=False)
         # A lab of its own, on a network of its own.
         for path in (user.clone / "inventory/lab").rglob("*.yml"):
-            text = path.read_text().replace("198.18.0.", "198.18.249.")
+            text = path.read_text().replace("198.18.0.", "198.18.247.")
             path.write_text(re.sub(r"^lab_name: lab$", "lab_name: vuser", text, flags=re.MULTILINE))
         if not COLD:
             for part in ("packs", "sources", "wheels", "datasets"):
@@ -116,13 +115,15 @@ def test_a_lab_of_sudo_leaves_nothing_to_root(user):
     assert user.roots() == []
 
 
-@slow
+@pytest.mark.slow
 def test_the_demo_and_every_step_of_the_readme(user):
     assert "The lab is still up" in user.run("make demo")
     assert user.roots() == []
     steps = (user.clone / "README.md").read_text().partition("## Step by step")[2]
     script = steps.partition("```sh\n")[2].partition("```")[0]
     assert script.count("hvlab lab ") == 2
+    assert "--sizes 1K:64M:4" in script
+    script = script.replace("--sizes 1K:64M:4", "--sizes 1K:1M:32")
     user.run(script.replace("hvlab lab ", f"{AS_ROOT} hvlab lab "))
     user.run("make clean")
     assert user.roots() == []
