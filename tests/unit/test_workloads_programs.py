@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+# A run of its own for each process: two test runs on one machine do not end each other's ranks.
+RUN = f"T{os.getpid()}"
 PROGRAMS = Path(__file__).parents[2] / "hvlab/workloads/programs"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 WRITES = (
@@ -39,11 +41,11 @@ def reap(mark: str) -> list[dict]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(("mark", "ended"), [("T1/a", True), ("T1", True), ("T1/ab", False), ("T", False)])
+@pytest.mark.parametrize(("mark", "ended"), [("{}/a", True), ("{}", True), ("{}/ab", False), ("T", False)])
 def test_only_what_belongs_to_the_case_or_run_is_ended(mark, ended):
-    mine = sleeper("T1/a")
+    mine = sleeper(f"{RUN}/a")
     try:
-        assert [item["pid"] for item in reap(mark)] == ([mine.pid] if ended else [])
+        assert [item["pid"] for item in reap(mark.format(RUN))] == ([mine.pid] if ended else [])
         assert (mine.poll() is None) is not ended
     finally:
         mine.kill()
@@ -51,8 +53,8 @@ def test_only_what_belongs_to_the_case_or_run_is_ended(mark, ended):
 
 
 def test_what_does_not_listen_is_killed():
-    mine = sleeper("T2/a", STUBBORN)
-    assert reap("T2/a")[0]["signal"] == "SIGKILL"
+    mine = sleeper(f"{RUN}/stubborn", STUBBORN)
+    assert reap(f"{RUN}/stubborn")[0]["signal"] == "SIGKILL"
     assert mine.wait(timeout=5) == -9
 
 
@@ -61,7 +63,7 @@ def test_the_reaper_needs_a_name():
     assert done.returncode == 2
 
 
-def run_case(home: Path, argv: list[str], *, timeout: float = 30, case: str = "T3/a") -> dict[str, bytes]:
+def run_case(home: Path, argv: list[str], *, timeout: float = 30, case: str = f"{RUN}/a") -> dict[str, bytes]:
     job = {
         "case": case,
         "argv": argv,
@@ -87,7 +89,7 @@ def run_case(home: Path, argv: list[str], *, timeout: float = 30, case: str = "T
 def test_a_case_hands_over_its_files(tmp_path):
     files = run_case(tmp_path, [sys.executable, "-c", WRITES])
     assert set(files) == {"argv.json", "env.json", "case.json", "stdout", "stderr", "result.json"}
-    assert files["stdout"] == b"1 T3/a\n"
+    assert files["stdout"] == f"1 {RUN}/a\n".encode()
     ended = json.loads(files["case.json"])
     assert (ended["rc"], ended["timed_out"], ended["error"]) == (3, False, None)
     assert (tmp_path / ".ssh/id_ed25519-cert.pub").read_text() == "c\n"
@@ -102,11 +104,11 @@ def test_a_case_over_its_time_is_ended_with_its_children(tmp_path):
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STUBBORN!r}])"
     before = time.monotonic()
     ended = json.loads(
-        run_case(tmp_path, [sys.executable, "-c", child], timeout=0.5, case="T4/a")["case.json"]
+        run_case(tmp_path, [sys.executable, "-c", child], timeout=0.5, case=f"{RUN}/late")["case.json"]
     )
     assert ended["timed_out"]
     assert time.monotonic() - before < 20
-    assert reap("T4/a") == []
+    assert reap(f"{RUN}/late") == []
 
 
 def test_a_launcher_that_is_not_there(tmp_path):
