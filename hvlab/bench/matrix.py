@@ -59,6 +59,8 @@ class Spec:
     def key(self, lab: Lab) -> str:
         """Return a hash that is the same for two commands which request the same measurements."""
         request = {"spec": asdict(self), "lab": lab.name, "hosts": [[h.name, h.address] for h in lab.hosts]}
+        if lab.vars.get("lab_rank_env"):
+            request["rank_env"] = lab.vars["lab_rank_env"]
         return _hash(request, 16)
 
     @classmethod

@@ -22,6 +22,9 @@ def refusal(case: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> 
     seen = not_built(case["backend"], case["variant"], facts)
     if seen:
         return Refusal(seen, "build it (`hvlab provision`)")
+    mixed = differing_ucx(facts) if "mpirun" in BACKENDS[case["backend"]].launchers else None
+    if mixed:
+        return mixed
     return without_gpu(case["backend"], case["slots"], facts) if case["device"] == "cuda" else None
 
 
@@ -37,6 +40,23 @@ def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]
         return None
     remedies = dict.fromkeys(refusal.remedy for refusal in refusals)
     return Refusal("; ".join(refusal.seen for refusal in refusals), "; ".join(remedies))
+
+
+def differing_ucx(facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
+    """Return which hosts' Open MPI is without UCX while that of others has it: such ranks never connect."""
+    with_ucx = {host: bool(_openmpi(of_host).get("ucx")) for host, of_host in facts.items()}
+    without = [host for host, built in with_ucx.items() if not built]
+    if not without or len(without) == len(facts):
+        return None
+    others = [host for host, built in with_ucx.items() if built]
+    seen = f"Open MPI was built without UCX on {', '.join(without)} and with it on {', '.join(others)}"
+    return Refusal(
+        seen, "set openmpi_ucx to true or to false for all hosts and run `hvlab provision -t openmpi`"
+    )
+
+
+def _openmpi(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (facts.get("ansible_local") or {}).get("hvlab_openmpi") or {}
 
 
 def _check_gpus(host: str, facts: Mapping[str, Any], needed: int) -> Refusal | None:

@@ -106,11 +106,12 @@ def nccl(facts: Facts) -> str | None:
 
 
 def mpi(facts: Facts) -> str | None:
-    """Return Open MPI's version and its CUDA flag."""
+    """Return Open MPI's version, its CUDA flag, and the UCX it was built with."""
     recorded = _recorded(facts, "openmpi")
     if not recorded.get("version"):
         return None
-    return f"Open MPI {recorded['version']}, {'with' if recorded.get('cuda') else 'without'} CUDA"
+    ucx = f", UCX {recorded['ucx']}" if recorded.get("ucx") else ""
+    return f"Open MPI {recorded['version']}, {'with' if recorded.get('cuda') else 'without'} CUDA{ucx}"
 
 
 def mpi_cuda(facts: Facts) -> str | None:

@@ -15,14 +15,16 @@ from hvlab.errors import Problem
 from hvlab.lab.pin_variables import PINS
 
 LAB_VARIABLES = PINS | {
-    *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus")
+    *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
+    "lab_rank_env",
 }
-_SAME_EVERYWHERE = ("lab_name", "lab_network", "lab_interface")
+_SAME_EVERYWHERE = ("lab_name", "lab_network", "lab_interface", "lab_rank_env")
 _REQUIRED = {
     "lab_network": "set it in group_vars/all to the ranks' network, such as 10.0.0.0/24",
     "lab_interface": "set it in group_vars/all to the ranks' network interface, such as eth0",
 }
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+_ENV = re.compile(r"(?!HVLAB_)[A-Za-z_]\w*")
 _INTERFACE = re.compile(r"[^\s/,:-][^\s/,:]{0,14}")
 _NUMBERS = (("lab_slots", range(1, 2**16)), ("ansible_port", range(1, 2**16)))
 _NAME_LENGTH = 253
@@ -118,6 +120,15 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
     if not _template(interface) and not _INTERFACE.fullmatch(str(interface)):
         remedy = "write one interface's name, such as eth0"
         problems.append(Problem(host, f"lab_interface is {interface!r}", remedy))
+    rank_env = variables.get("lab_rank_env", {})
+    right = isinstance(rank_env, Mapping) and all(_ENV.fullmatch(str(name)) for name in rank_env)
+    if not (right and all(isinstance(value, str | int) for value in rank_env.values())) and not _template(
+        rank_env
+    ):
+        remedy = (
+            "write a mapping such as {UCX_NET_DEVICES: 'mlx5_0:1'}; names that begin with HVLAB_ are taken"
+        )
+        problems.append(Problem(host, f"lab_rank_env is {rank_env!r}", remedy))
     builds = variables.get("horovod_variants", {})
     right = isinstance(builds, Mapping) and all(isinstance(build, Mapping) for build in builds.values())
     if not right and not _template(builds):

@@ -49,6 +49,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     env |= {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
     if case.params["device"] == "cuda":
         env["HVLAB_DEVICE"] = "cuda"
+    env |= {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
     argv = (
         *("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN)),
         *(f"{prefix}/bin/python", f"{where.workloads}/{program[0]}", *program[1:]),

@@ -9,7 +9,8 @@ from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher
 def command(job: Job) -> Command:
     """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
     parameters = {
-        "pml": "ob1",
+        # Not cm, which nothing here is built for. Open MPI itself prefers UCX on hosts with an RDMA card.
+        "pml": "^cm",
         "btl": "^openib",
         "btl_tcp_if_include": job.network,
         "oob_tcp_if_include": job.network,
@@ -25,7 +26,8 @@ def command(job: Job) -> Command:
     argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots]
     argv += ["--bind-to", "none", "--map-by", "slot"]
     for name, value in parameters.items():
-        argv += ["-mca", name, value]
+        if f"OMPI_MCA_{name}" not in job.env:
+            argv += ["-mca", name, value]
     for name, value in job.env.items():
         argv += ["-x", f"{name}={value}"]
     return Command((*argv, *job.program))

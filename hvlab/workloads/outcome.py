@@ -112,10 +112,18 @@ def opened(case: Case, ended: Mapping[str, Any], folder: Path) -> tuple[Outcome,
         begun,
         proved_backend=proof.proved(case, result),
         world_size=(result.get("world") or {}).get("size"),
-        versions=(result.get("state") or {}).get("versions") or {},
+        versions={**((result.get("state") or {}).get("versions") or {}), **_transport(case, result)},
     )
     error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, outcome, result)
     return replace(outcome, error=error or proof.unproved(case, result)), result
+
+
+def _transport(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
+    """Return what really carried the data: Open MPI's layer, and between hosts the network devices."""
+    shown = {"pml": (result.get("state") or {}).get("pml")}
+    if len(case.hosts) > 1:
+        shown["transport"] = ", ".join((result.get("wire") or {}).get("carriers") or [])
+    return {name: text for name, text in shown.items() if text}
 
 
 def _elsewhere(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str | None:

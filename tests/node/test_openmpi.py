@@ -79,3 +79,13 @@ def test_cuda_support_matches_the_inventory(node: Node) -> None:
         f"Open MPI was built {'with' if built else 'without'} CUDA (openmpi_cuda: {requested})",
         f"check that openmpi_cuda_home has cuda.h, remove the folder behind {current(node)}, and {AGAIN}",
     )
+
+
+def test_ucx_is_there_as_recorded(node: Node) -> None:
+    recorded = node.fact("openmpi").get("ucx")
+    usable = "mca:pml:ucx:" in node.output("ompi_info", AGAIN)
+    node.expect(
+        usable or not recorded,
+        f"Open MPI was built with UCX {recorded}, but cannot load it",
+        f"install UCX's libraries again ({AGAIN} does), or set openmpi_ucx to false",
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.lab.capability import not_built, refusal, without_gpu
+from hvlab.lab.capability import differing_ucx, not_built, refusal, without_gpu
 from tests.unit.test_variants import facts
 
 
@@ -80,3 +80,16 @@ def test_a_case_is_refused_for_what_is_not_built_before_its_gpus():
     assert refusal(case, {"n1": {**facts("mpi", "nccl"), **gpus(1)}}) is None
     on_cpu = {**case, "backend": "mpi", "device": "cpu"}
     assert refusal(on_cpu, {"n1": {**facts("mpi"), **gpus(0)}}) is None
+
+
+def openmpi(ucx: str) -> dict:
+    return {"ansible_local": {"hvlab_openmpi": {"version": "4.1.8", "ucx": ucx}}}
+
+
+def test_hosts_whose_open_mpi_differs_in_ucx_are_named():
+    refused = differing_ucx({"n1": openmpi("1.13"), "n2": openmpi(""), "n3": openmpi("1.12")})
+    assert refused is not None
+    assert refused.seen == "Open MPI was built without UCX on n2 and with it on n1, n3"
+    assert "openmpi_ucx" in refused.remedy
+    assert differing_ucx({"n1": openmpi("1.13"), "n2": openmpi("1.12")}) is None
+    assert differing_ucx({"n1": openmpi(""), "n2": {}}) is None

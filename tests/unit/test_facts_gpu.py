@@ -13,6 +13,7 @@ from ansible.module_utils import (
     hvlab_probe,
     hvlab_rdma,
     hvlab_topology,
+    hvlab_ucx,
 )
 
 DATA = Path(__file__).parents[1] / "data/nvidia"
@@ -466,3 +467,12 @@ def test_a_command_that_hangs_is_left(tmp_path):
 
 def test_what_a_command_said_with_its_status():
     assert hvlab_probe.said("sh", "-c", "echo out; echo err >&2; exit 9") == (9, "out\nerr\n")
+
+
+@pytest.mark.parametrize("folder", ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib"])
+def test_ucx_of_a_host(tmp_path, folder):
+    assert hvlab_ucx.ucx(str(tmp_path)) is None
+    put(tmp_path, {f"{folder}/libucp.so.0": "", f"{folder}/ucx/libuct_ib.so.0": ""})
+    assert hvlab_ucx.ucx(str(tmp_path)) == {"headers": False, "cuda": False}
+    put(tmp_path, {"usr/include/ucp/api/ucp_version.h": "", f"{folder}/ucx/libuct_cuda.so.0": ""})
+    assert hvlab_ucx.ucx(str(tmp_path)) == {"headers": True, "cuda": True}

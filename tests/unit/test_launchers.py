@@ -21,7 +21,7 @@ SSH = (
 )
 MPIRUN = (
     "/opt/hvlab/openmpi/current/bin/mpirun -np 2 -H n1:1,n2:1 --bind-to none --map-by slot "
-    "-mca pml ob1 -mca btl ^openib -mca btl_tcp_if_include 10.0.0.0/24 -mca oob_tcp_if_include 10.0.0.0/24 "
+    "-mca pml ^cm -mca btl ^openib -mca btl_tcp_if_include 10.0.0.0/24 -mca oob_tcp_if_include 10.0.0.0/24 "
     f"-mca plm_rsh_agent '{SSH}'"
 )
 NO_CUDA = " -mca opal_warn_on_missing_libcuda 0"
@@ -142,3 +142,12 @@ def test_a_machine_alone_is_called_localhost(backend):
     alone = lab(1, ansible_connection="local")
     argv = command(case(backend, hosts=(1,), slots=(2,)), alone, "R", PROGRAM).argv
     assert argv[argv.index("-H") + 1] == "localhost:2"
+
+
+def test_the_labs_own_environment_reaches_the_ranks_and_outranks_what_hvlab_sets():
+    own = {"UCX_NET_DEVICES": "mlx5_0:1", "OMPI_MCA_pml": "ucx", "HOROVOD_STALL_CHECK_TIME_SECONDS": 5}
+    argv = command(of("mpi", lab(lab_rank_env=own)), lab(lab_rank_env=own), "R", PROGRAM).argv
+    given = dict(argv[at + 1].split("=", 1) for at, word in enumerate(argv) if word == "-x")
+    assert given | {name: str(value) for name, value in own.items()} == given
+    assert "pml" not in argv
+    assert "btl" in argv

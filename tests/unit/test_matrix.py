@@ -277,9 +277,10 @@ def test_the_key_tells_specifications_and_labs_apart():
         spec("gloo").key(lab()),
         spec("mpi", timeout=9).key(lab()),
         spec("mpi").key(lab(2)),
+        spec("mpi").key(lab(lab_rank_env={"UCX_TLS": "tcp"})),
         spec("mpi", dtype="int8").key(lab()),
     }
-    assert len({one, *others}) == 5
+    assert len({one, *others}) == 6
 
 
 def test_a_specification_comes_back_from_the_store_as_it_was():

@@ -91,6 +91,13 @@ def test_figures_follow_the_conventions_of_nccl_tests(tmp_path):
     assert found.figures[0].params == {"size_bytes": 1024}
 
 
+def test_what_carried_the_data_is_kept(tmp_path):
+    wire = {"sent_bytes": {"n1": {"mlx5_0:1": 9000}}, "carriers": ["mlx5_0:1"]}
+    state = {**RESULT["state"], "pml": "ucx"}
+    kept = outcome(case("mpi"), files(tmp_path, result={"wire": wire, "state": state})).versions
+    assert kept == {"torch": "2.9.0", "pml": "ucx", "transport": "mlx5_0:1"}
+
+
 def test_the_warm_up_does_not_count(tmp_path):
     slow = {"size_bytes": 1024, "mean_s": [0.05, 0.02, 0.01] + [0.001, 0.0011, 0.0009] * 8}
     sizes = [slow, {**slow, "size_bytes": 4096}]

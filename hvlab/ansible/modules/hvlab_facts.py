@@ -28,6 +28,7 @@ from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, r
 from ansible.module_utils.hvlab_packages import gcc, held, held_own, module_streams, packages, packs
 from ansible.module_utils.hvlab_probe import probe, read
 from ansible.module_utils.hvlab_rdma import rdma
+from ansible.module_utils.hvlab_ucx import ucx
 from ansible.module_utils.hvlab_users import host_key, users
 
 DOCUMENTATION = """
@@ -170,6 +171,7 @@ def main() -> None:
         "ssh_host_key": ask(host_key),
         "ssh_host_cert": read("/etc/ssh/ssh_host_ed25519_key-cert.pub"),
         "users": ask(users),
+        "ucx": ask(ucx),
         "packs": ask(packs, module.params["pack_root"]),
         **gpu_facts(ask),
     }

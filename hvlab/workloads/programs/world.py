@@ -16,6 +16,8 @@ import time
 from importlib import import_module
 from typing import Any, Callable, Sequence
 
+import wire
+
 with contextlib.suppress(ImportError):  # TensorFlow's environment has none
     import torch
 
@@ -118,7 +120,10 @@ def run(
     result["world"] = check_world(options, world, result["checks"])
     if not result["checks"]:
         result["device"] = world.place(options.device)
+        before = wire.sent()
         measure(options, world, result)
+        result["wire"] = {"sent_bytes": sent(world, wire.since(before))}
+        result["wire"]["carriers"] = wire.carriers(result["wire"]["sent_bytes"])
     result["state"] = state(world)
     result["measured_s"] = time.time() - started
     if world.rank == 0:
@@ -149,6 +154,12 @@ def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) ->
             )
         )
     return {"size": counted, "placement": [list(rank) for rank in sorted(ranks)]}
+
+
+def sent(world: Alone, bytes_by_device: dict[str, int]) -> dict[str, dict[str, int]]:
+    """Return what each host's devices have sent, each host asked once."""
+    answers = world.gather((platform.node(), world.local_rank, bytes_by_device), "wire")
+    return {host: counts for host, local_rank, counts in answers if local_rank == 0}
 
 
 def place(kind: str, world: Alone) -> str:
@@ -231,9 +242,10 @@ def state(world: Alone) -> dict[str, Any]:
                 state[name] = int(getattr(world.hvd, name)())
             except (AttributeError, ValueError, RuntimeError) as error:
                 state[name] = str(error)
-    kept = ("HOROVOD_", "NCCL_", "CCL_", "FI_", "OMP_")
+    kept = ("HOROVOD_", "NCCL_", "CCL_", "FI_", "OMP_", "OMPI_MCA_", "UCX_")
     return {
         "horovod": state,
+        "pml": wire.pml(),
         "versions": versions,
         "environment": {
             key: value

@@ -1,0 +1,62 @@
+"""What went over a host's network devices, by the kernel's counters, and through which part of Open MPI.
+
+The counters are of the whole host: whatever else it sends is counted, too. RDMA passes the interface by, so
+a port that stands alone carried RDMA; one beside its interface (mlx5_0:1 and ib0), TCP over InfiniBand.
+Needs Python 3.8+.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+
+# A port counts words of four bytes (InfiniBand's PortXmitData; RoCE's drivers do the same).
+RDMA_WORD = 4
+# Less than this part of what a host sent is not what carried the case.
+MINOR = 0.1
+_PML = re.compile(r"/mca_pml_(\w+)\.so")
+
+
+def sent(root: str = "") -> dict[str, int]:
+    """Return the bytes that each network interface and each RDMA port (``mlx5_0:1``) has sent so far."""
+    counters = {}
+    for path in glob.glob(root + "/sys/class/net/*/statistics/tx_bytes"):
+        name = path.split("/")[-3]
+        if name != "lo":
+            counters[name] = _number(path)
+    for path in glob.glob(root + "/sys/class/infiniband/*/ports/*/counters/port_xmit_data"):
+        device, _, port = path.split("/")[-5:-2]
+        counters["{}:{}".format(device, port)] = _number(path) * RDMA_WORD
+    return counters
+
+
+def since(before: dict[str, int], root: str = "") -> dict[str, int]:
+    """Return the bytes that each device has sent since, without those that sent nothing."""
+    after = sent(root)
+    grown = {name: after[name] - before.get(name, 0) for name in sorted(after)}
+    return {name: count for name, count in grown.items() if count > 0}
+
+
+def carriers(by_host: dict[str, dict[str, int]]) -> list[str]:
+    """Return the devices that carried the bulk of what their host sent."""
+    names: set[str] = set()
+    for counts in by_host.values():
+        names.update(name for name, count in counts.items() if count >= MINOR * sum(counts.values()))
+    return sorted(names)
+
+
+def pml(maps: str = "/proc/self/maps") -> str:
+    """Return which of Open MPI's point-to-point layers this process has loaded; "" outside MPI."""
+    try:
+        with open(maps) as file:
+            return "+".join(sorted(set(_PML.findall(file.read()))))
+    except OSError:
+        return ""
+
+
+def _number(path: str) -> int:
+    try:
+        with open(path) as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
