@@ -71,7 +71,7 @@ def test_hosts_check_right_and_a_lost_library_is_named(lab):
 
 def test_a_host_without_it_is_refused_before_ranks_start(lab):
     fact = "/etc/ansible/facts.d/hvlab_openmpi.fact"
-    lab.on("u2", f"cp {fact} /root/ && sed -i 's/\"ucx\": \".*\"/\"ucx\": \"\"/' {fact}")
+    lab.on("u2", f'cp {fact} /root/ && sed -i \'s/"ucx": ".*"/"ucx": ""/\' {fact}')
     try:
         message = lab.hvlab("bench", "--restart", "--backend", "mpi", *SMALL, expect=2).stderr
     finally:
