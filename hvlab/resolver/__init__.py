@@ -28,6 +28,7 @@ Beside resolvelib, which says neither why nothing fits nor what would:
 
 The answer: `stack` (versions and `packages` by host), `reasons`, `notes`; `render` writes it for a terminal.
 The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files, `versions` compares.
+`newer` adds the releases that pins ask for beyond the files, each taken to be like the newest of its branch.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hvlab.errors import Problem
-from hvlab.resolver import conflict, nearest, notes, stack
+from hvlab.resolver import conflict, nearest, newer, notes, stack
 from hvlab.resolver.catalogue import load
 from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import HostRequest, group
@@ -120,6 +121,7 @@ def plan(
     """
     catalogue = catalogue or load()
     lab = tuple(replace(one, pins=tuple(dict.fromkeys((*pins, *one.pins)))) for one in lab)
+    catalogue = newer.extended(catalogue, (pin for one in lab for pin in one.pins))
     groups, problems = group(lab, catalogue)
     if problems:
         return _unsupported(lab, problems, catalogue)

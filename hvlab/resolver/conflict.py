@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from hvlab.resolver import versions
+from hvlab.resolver import newer, versions
 from hvlab.resolver.model import (
     Assumption,
     Candidate,
@@ -228,9 +228,20 @@ def _unknown(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> st
             pin = lab.assumptions[limit.assumptions[0]]
             builds = _builds(lab, key, Pin(pin.name, pin.value))
             near = ", ".join(versions.nearest(pin.value, known))
-            return builds or f"no {title} {pin.value} is known; the nearest known are {near}"
+            return (
+                builds
+                or f"no {title} {pin.value} is known; the nearest known are {near}{_in_full(pin, known)}"
+            )
     texts = dict.fromkeys(lab.assumptions[limit.assumptions[0]].text for _, limit in pins)
     return f"{' and '.join(texts)} exclude each other: the lab can have one {title} only"
+
+
+def _in_full(pin: Assumption, known: Sequence[str]) -> str:
+    """Return that a newer release can be pinned, where a pin of one leaves out its last numbers."""
+    short = newer.short(Pin(pin.name, pin.value))
+    if not short or versions.numbers(pin.value) < max(map(versions.numbers, known), default=()):
+        return ""
+    return f"; a newer one is pinned in full ({short})"
 
 
 def _builds(problem: ConstraintProblem, key: Key, pin: Pin) -> str:

@@ -172,6 +172,15 @@ class OpenMpiRelease:
 
 
 @dataclass(frozen=True)
+class Assumed:
+    """A version that the catalogue lacks, and the known one that it is taken to be like."""
+
+    name: str
+    version: str
+    like: str
+
+
+@dataclass(frozen=True)
 class Catalogue:
     """All that is known of versions. Mappings go from the version's text to what is known of it."""
 
@@ -194,3 +203,5 @@ class Catalogue:
     pythons: tuple[str, ...] = ()
     # The release of torch that Horovod was built on, by its build: cpu or a CUDA release.
     proven: Mapping[str, str] = field(default_factory=dict)
+    # Versions that are newer than the files, added for the pins of one lab.
+    assumed: tuple[Assumed, ...] = ()

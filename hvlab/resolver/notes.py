@@ -8,6 +8,7 @@ from hvlab.lab.pin_variables import AUTO
 from hvlab.resolver import packages, rules, versions
 from hvlab.resolver.facts import Gpu
 from hvlab.resolver.model import Scope
+from hvlab.resolver.pins import TITLES
 from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT
 from hvlab.resolver.provider import infeasible
 from hvlab.resolver.reasons import GroupChoice
@@ -71,10 +72,30 @@ def _cudas(solution: Solution) -> str:
 
 def of_group(choice: GroupChoice) -> list[str]:
     """Return what is to be known of one group's hosts."""
-    notes = [*_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
+    notes = [*_assumed(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
         notes += [*_driver(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
     return notes
+
+
+def _assumed(choice: GroupChoice) -> Iterable[str]:
+    for name, like in choice.assumed.items():
+        yield (
+            f"{TITLES[name]} {choice.versions[name]} is not known to hvlab: it is newer than the catalogue, "
+            f"and taken to need and to run what {like} does"
+        )
+    driver = choice.group.host.driver
+    newest = max(choice.catalogue.branches, key=int)
+    if (
+        choice.group.gpus
+        and driver
+        and driver == choice.versions["driver"]
+        and versions.major(driver) > int(newest)
+    ):
+        yield (
+            f"the installed driver {driver} is not known to hvlab: its branch is newer than the catalogue, "
+            f"and taken to run what branch {newest} does"
+        )
 
 
 def _openmpi(choice: GroupChoice) -> Iterable[str]:

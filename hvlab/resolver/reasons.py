@@ -54,6 +54,15 @@ class GroupChoice:
         )
         return next(iter(fits), None)
 
+    @property
+    def assumed(self) -> dict[str, str]:
+        """Component -> the known version that the chosen one is taken to be like, where that is not known."""
+        return {
+            item.name: item.like
+            for item in self.catalogue.assumed
+            if item.version == (self.versions[item.name] or "").partition("-1+cuda")[0]
+        }
+
     def version(self, name: str) -> str:
         """Return the version of a component that the hosts get."""
         return str(self.versions[name])

@@ -31,7 +31,7 @@ _ALIKE = ("system", "versions", "reasons", "notes", "compute_capabilities")
 def resolution(result: Resolution, *, explain: bool = False) -> str:
     """Return the versions of all hosts, like ones in one row, and the notes; with the reasons if asked."""
     like = _alike(result.hosts, ("versions",))
-    rows = [{"hosts": names(hosts), **stack["versions"]} for hosts, stack in like]
+    rows = [{"hosts": names(hosts), **_marked(stack)} for hosts, stack in like]
     text = [tables.render(rows, _used(rows), "table")]
     if explain:
         for hosts, stack in _alike(result.hosts, _ALIKE):
@@ -40,6 +40,12 @@ def resolution(result: Resolution, *, explain: bool = False) -> str:
     if notes:
         text += ["", "notes", *(f"  {line}" for line in notes)]
     return "\n".join(text)
+
+
+def _marked(stack: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the versions, with a mark at those that are newer than the catalogue."""
+    unknown = stack["not_known"]
+    return {name: f"{value} ?" if name in unknown else value for name, value in stack["versions"].items()}
 
 
 def infeasible(result: Infeasible) -> str:

@@ -64,6 +64,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
             "architecture": group.host.architecture,
         },
         "versions": chosen,
+        "not_known": choice.assumed,
         "methods": methods,
         "packages": {
             "driver": list(driver_packages.packages),
