@@ -34,6 +34,15 @@ def cache_dir() -> Path:
     return _base("HVLAB_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
+def own_catalogue() -> Path:
+    """Return the file of releases that the user adds to the catalogue (``HVLAB_CATALOGUE``)."""
+    chosen = os.environ.get("HVLAB_CATALOGUE")
+    if chosen:
+        return Path(chosen).expanduser().resolve()
+    parent = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(parent) if parent else Path.home() / ".config") / "hvlab" / "catalogue.yml"
+
+
 def images_dir() -> Path:
     """Return where the virtual hosts' base images lie (``HVLAB_IMAGES``).
 

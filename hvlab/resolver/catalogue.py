@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from hvlab.errors import HvlabError
-from hvlab.resolver import versions
+from hvlab import paths
+from hvlab.resolver import own, versions
 from hvlab.resolver.entries import (
     Catalogue,
     ComputeCapability,
@@ -26,6 +27,7 @@ from hvlab.resolver.entries import (
     TorchRelease,
     VersionRange,
 )
+from hvlab.resolver.own import CatalogueError
 
 FOLDER = Path(__file__).resolve().parent.parent / "catalogue"
 FILES = (
@@ -45,20 +47,30 @@ FILES = (
 T = TypeVar("T")
 
 
-class CatalogueError(HvlabError):
-    """A data file of the catalogue does not say what it should."""
+def load() -> Catalogue:
+    """Return hvlab's catalogue with the user's own releases. Raises CatalogueError naming file and entry."""
+    path = paths.own_catalogue()
+    return _load(path, path.stat().st_mtime_ns) if path.is_file() else _load(None, 0)
 
 
-@cache
-def load(folder: Path = FOLDER) -> Catalogue:
-    """Return the catalogue that lies in ``folder``. Raises CatalogueError naming the file and the entry."""
+def files(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
+    """Return the contents of the catalogue's files, by name without ``.yml``."""
     data = {}
     for name in FILES:
         path = folder / f"{name}.yml"
         if not path.is_file():
             raise CatalogueError(f"the catalogue lacks {path}", remedy="install hvlab again: `make install`")
         data[name] = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
-    return build(data)
+    return data
+
+
+@cache
+def _load(path: Path | None, _changed: int) -> Catalogue:
+    if path is None:
+        return build(files())
+    extra = own.read(path)
+    known = build(own.merged(files(), extra, path))
+    return replace(known, own={entry: str(path) for entry in own.added(extra)})
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

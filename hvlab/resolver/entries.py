@@ -203,5 +203,7 @@ class Catalogue:
     pythons: tuple[str, ...] = ()
     # The release of torch that Horovod was built on, by its build: cpu or a CUDA release.
     proven: Mapping[str, str] = field(default_factory=dict)
+    # (File, name) of each entry that is of a user's file -> that file.
+    own: Mapping[tuple[str, str], str] = field(default_factory=dict)
     # Versions that are newer than the files, added for the pins of one lab.
     assumed: tuple[Assumed, ...] = ()

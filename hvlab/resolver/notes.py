@@ -72,18 +72,26 @@ def _cudas(solution: Solution) -> str:
 
 def of_group(choice: GroupChoice) -> list[str]:
     """Return what is to be known of one group's hosts."""
-    notes = [*_assumed(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
+    notes = [*_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
         notes += [*_driver(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
     return notes
 
 
-def _assumed(choice: GroupChoice) -> Iterable[str]:
+def _not_shipped(choice: GroupChoice) -> Iterable[str]:
     for name, like in choice.assumed.items():
         yield (
             f"{TITLES[name]} {choice.versions[name]} is not known to hvlab: it is newer than the catalogue, "
             f"and taken to need and to run what {like} does"
         )
+    for name, version in choice.versions.items():
+        release = (version or "").partition("-1+cuda")[0]
+        entry = {
+            "driver": ("drivers", str(versions.major(release))),
+            "cuda": ("cuda", versions.minor(release)),
+        }.get(name, (name, release))
+        if entry in choice.catalogue.own:
+            yield f"{TITLES[name]} {version} is of your own catalogue file, {choice.catalogue.own[entry]}"
     driver = choice.group.host.driver
     newest = max(choice.catalogue.branches, key=int)
     if (
