@@ -180,7 +180,11 @@ def _releases(listed: Sequence[Any] | None, releases: Sequence[str]) -> tuple[st
 
 def _cuda(name: str, item: Mapping[str, Any]) -> CudaRelease:
     return CudaRelease(
-        name, str(item["driver"]), int(item["gcc"]), int(item.get("gcc_min", 0)), item.get("points") or {}
+        name,
+        None if item["driver"] is None else str(item["driver"]),
+        int(item["gcc"]),
+        int(item.get("gcc_min", 0)),
+        item.get("points") or {},
     )
 
 

@@ -37,13 +37,13 @@ class OperatingSystem:
 
 @dataclass(frozen=True)
 class CudaRelease:
-    """A CUDA release: the driver it was made for, and the host compilers (majors) its nvcc takes."""
+    """A CUDA release: the driver it was made for, if known, and the host compilers (majors) nvcc takes."""
 
     version: str
-    driver: str
+    driver: str | None
     gcc: int
     gcc_min: int = 0
-    points: Mapping[str, str] = field(default_factory=dict)
+    points: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def _cuda(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
     known = catalogue.cuda.get(release) or catalogue.cuda[versions.minor(like)]
     points = {**known.points} if known.version == release else {}
     if len(versions.numbers(pin.value)) >= _POINT:
-        points[pin.value] = ""
+        points[pin.value] = None
 
     def offering(system: OperatingSystem) -> OperatingSystem:
         has = known.version in system.cuda and release not in system.cuda

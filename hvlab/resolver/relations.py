@@ -237,7 +237,7 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
         ("driver", number),
         lambda cuda, driver: rules.support(driver.version, cuda.version, catalogue) < 2,  # noqa: PLR2004
         too_old,
-        prefer=lambda cuda, driver: rules.support(driver.version, cuda.version, catalogue),
+        prefer=lambda cuda, driver: rules.driver_order(driver.version, driver.data, cuda.version, catalogue),
     )
     yield Relation(
         cuda,
@@ -267,4 +267,4 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
 
 def _floor(cuda: str, catalogue: Catalogue) -> str:
     full = catalogue.cuda[versions.minor(cuda)].driver
-    return catalogue.minor_compatibility.get(versions.major(cuda), full)
+    return catalogue.minor_compatibility.get(versions.major(cuda)) or str(full)

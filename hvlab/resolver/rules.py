@@ -54,10 +54,18 @@ def support(driver: str, release: str, catalogue: Catalogue) -> int:
     Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
     """
     known = catalogue.cuda.get(versions.minor(release))
-    if driver == "none" or (known and versions.at_least(driver, known.driver)):
+    if driver == "none" or (known and known.driver and versions.at_least(driver, known.driver)):
         return 0
     floor = catalogue.minor_compatibility.get(versions.major(release))
     return 1 if floor and versions.at_least(driver, floor) else 2
+
+
+def driver_order(
+    driver: str, branch: DriverBranch | None, release: str, catalogue: Catalogue
+) -> tuple[bool, int]:
+    """Return a driver's place among those for a CUDA release: past its end last, then by its support."""
+    ended = branch is not None and branch.kind == "legacy"
+    return ended, support(driver, release, catalogue)
 
 
 def driver_runs(driver: str, branch: DriverBranch | None, capability: str, catalogue: Catalogue) -> bool:
