@@ -18,10 +18,11 @@ from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
 from hvlab.lab.inventory_older import copied_wiring, older_pins
 from hvlab.paths import project_dir
-from hvlab.resolver import HostRequest, Infeasible, Resolution, plan, render
+from hvlab.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.resolver import facts as resolver_facts
 from hvlab.resolver.facts import HostFacts
 from hvlab.resolver.lab import request
+from hvlab.resolver.lock import Lock
 from hvlab.resolver.pins import parse, replaced
 
 
@@ -57,6 +58,9 @@ from hvlab.resolver.pins import parse, replaced
     metavar="FILE",
     help="Save the facts, for use with --facts.",
 )
+@click.option(
+    "--write-lock", is_flag=True, help="Keep the versions in a file beside the inventory, for plans with -l."
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -69,28 +73,55 @@ def command(
     explain: bool,
     output_format: str,
     written: Path | None,
+    write_lock: bool,
 ) -> int:
     """Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
 
     The choice follows from the inventory's pins and the hosts' facts. Nothing is changed. If no versions
     fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
     exit code is 1.
+
+    With --limit, the versions of the lock are pins for these hosts. What differs from it is noted.
     """
     added, other = [parse(text) for text in pins], [parse(text) for text in instead]
+    named = context.get_parameter_source("inventory") == ParameterSource.COMMANDLINE
+    if write_lock and (other or (recorded and not named)):
+        raise UsageError(
+            "--write-lock keeps what an inventory gets",
+            remedy="leave out --what-if, and name the inventory with -i",
+        )
+    kept = lock.read(lock.path_of(inventory)) if named or not recorded else None
     if recorded:
-        named = context.get_parameter_source("inventory") == ParameterSource.COMMANDLINE
         lab = _recorded(recorded, inventory if named else None, inventory, limit)
     else:
         lab = _live(inventory, limit)
     if written:
         _write(written, lab)
+    if kept and limit:
+        lab = kept.pinned(lab, added)
     result = plan(lab, added)
+    if kept:
+        result = _against(kept, result, used=bool(limit))
+    if write_lock and isinstance(result, Resolution):
+        lock.write(lock.path_of(inventory), result.hosts)
     if not other:
         return _print(result, explain=explain, output_format=output_format)
     names = {pin.name for pin in other}
     changed = [replace(host, pins=tuple(pin for pin in host.pins if pin.name not in names)) for host in lab]
     after = plan(changed, replaced(added, other))
     return _print_change(result, after, explain=explain, output_format=output_format)
+
+
+def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Resolution | Infeasible:
+    """Return the result with what there is to know of the lock."""
+    if isinstance(result, Infeasible):
+        return (
+            replace(result, also=[*result.also, f"the versions in {kept.path} are pins here"])
+            if used
+            else result
+        )
+    source = [f"the versions in {kept.path} are pins here"] if used else []
+    return replace(result, notes=[*result.notes, *source, *kept.differences(result.hosts)])
 
 
 def _live(inventory: Path, limit: str | None) -> list[HostRequest]:

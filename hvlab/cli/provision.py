@@ -27,6 +27,9 @@ _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 @click.option("-t", "--tags", help="Only the roles with these tags (role names), separated by commas.")
 @click.option("-C", "--check", is_flag=True, help="Change nothing; report what would change.")
 @click.option("-D", "--diff", is_flag=True, help="Show the changes to files.")
+@click.option(
+    "--write-lock", is_flag=True, help="Keep the versions in a file beside the inventory, for runs with -l."
+)
 @click.argument("further", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF ANSIBLE-PLAYBOOK]")
 def command(
     *,
@@ -35,6 +38,7 @@ def command(
     tags: str | None,
     check: bool,
     diff: bool,
+    write_lock: bool,
     further: tuple[str, ...],
 ) -> int:
     """Install the stack that the inventory asks for on every host (runs site.yml).
@@ -54,6 +58,7 @@ def command(
     argv += ["--tags", tags] if tags else []
     argv += ["--check"] if check else []
     argv += ["--diff"] if diff else []
+    argv += ["-e", '{"preflight_lock_write": true}'] if write_lock else []
     argv += further
     status = _call(argv)
     if status == 0:

@@ -29,6 +29,11 @@ def test_options_are_handed_on(calls):
     assert calls == [[program, str(ROOT / "site.yml"), "-i", str(LAB), *options]]
 
 
+def test_a_lock_is_asked_of_the_role(calls):
+    assert run(["provision", "-i", str(LAB), "--write-lock"]) == 0
+    assert calls[0][-2:] == ["-e", '{"preflight_lock_write": true}']
+
+
 def test_what_stands_after_two_hyphens_goes_to_ansible_as_it_is(calls):
     further = ["--step", "-e", "openmpi_build_jobs=1", "-e", '{"a": "b c"}', "-vv"]
     assert run(["provision", "-i", str(LAB), "-C", "--", *further]) == 0

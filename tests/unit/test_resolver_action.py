@@ -86,3 +86,30 @@ def test_a_malformed_wish_fails_with_what_to_write(action):
     assert "what to do: write it as cuda=12.4" in result["msg"]
     with pytest.raises(UsageError):
         hvlab_resolve.lab(task_vars(lab_cuda_method="apt"), None)
+
+
+def in_files(tmp_path, variables):
+    for host in variables["hostvars"].values():
+        host["inventory_file"] = str(tmp_path / "hosts.yml")
+    return variables
+
+
+def test_a_run_keeps_its_versions_on_request_and_a_limited_one_uses_them(action, tmp_path):
+    action._task.args = {"write_lock": True}
+    first = action.run(task_vars=in_files(tmp_path, task_vars(lab_openmpi="4.1.6")))
+    assert first["warnings"] == []
+    action._task.args = {}
+    variables = in_files(tmp_path, task_vars())
+    variables["ansible_play_hosts"] = ["n2"]
+    limited = action.run(task_vars=variables)
+    before, after = (answer["ansible_facts"]["hvlab_stacks"]["n2"] for answer in (first, limited))
+    assert after["versions"] == before["versions"]
+    assert f"those in {tmp_path / '.hvlab-lock.json'} are kept" in limited["warnings"][0]
+    whole = action.run(task_vars=in_files(tmp_path, task_vars()))
+    assert whole["warnings"] == ["n1, n2: Open MPI 4.1.8, and 4.1.6 in the lock"]
+
+
+def test_check_mode_keeps_nothing(action, tmp_path):
+    action._task.args, action._task.check_mode = {"write_lock": True}, True
+    action.run(task_vars=in_files(tmp_path, task_vars()))
+    assert not list(tmp_path.iterdir())

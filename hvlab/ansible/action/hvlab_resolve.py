@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -11,7 +12,7 @@ from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
 from hvlab.errors import HvlabError
 from hvlab.lab.inventory_values import evaluated
 from hvlab.provision.arguments import arguments
-from hvlab.resolver import HostRequest, Infeasible, plan, render
+from hvlab.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.resolver.facts import from_ansible
 from hvlab.resolver.lab import request
 
@@ -25,22 +26,35 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the fact ``hvlab_stacks`` (host -> stack), or fail with why there is none."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments(self, DOCUMENTATION)
+        given = arguments(self, DOCUMENTATION)
         variables = task_vars or {}
+        others = left_out(variables)
+        path = lock_path(variables)
         try:
-            answer = plan(lab(variables, self._loader))
+            kept = lock.read(path) if path else None
+            hosts = lab(variables, self._loader)
+            answer = plan(kept.pinned(hosts) if kept and others else hosts)
+            if path and given["write_lock"] and isinstance(answer, Resolution) and not self._task.check_mode:
+                lock.write(path, answer.hosts)
         except HvlabError as error:
             remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
             return result | {"failed": True, "msg": f"{error}{remedy}"}
         if isinstance(answer, Infeasible):
             return result | {"failed": True, "msg": render.infeasible(answer), "refusal": answer.as_json()}
-        others = left_out(variables)
-        warning = f"{', '.join(others)} left out: the versions are chosen for the others and may differ there"
+        known = f"those in {path} are kept" if kept else "they may differ there"
+        warning = f"{', '.join(others)} left out: the versions are chosen for the others, and {known}"
         return result | {
             "ansible_facts": {"hvlab_stacks": answer.hosts},
             "notes": answer.notes,
-            "warnings": [warning] if others else [],
+            "warnings": [*([warning] if others else []), *(kept.differences(answer.hosts) if kept else [])],
         }
+
+
+def lock_path(variables: Mapping[str, Any]) -> Path | None:
+    """Return where the lock of the play's inventory lies; None of one that is not a file."""
+    host = variables["hostvars"][variables["ansible_play_hosts"][0]]
+    file = host.get("inventory_file")
+    return lock.path_of(Path(file)) if file else None
 
 
 def left_out(variables: Mapping[str, Any]) -> list[str]:

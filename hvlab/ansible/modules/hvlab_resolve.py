@@ -9,7 +9,13 @@ description:
     prints the same.
   - Where no versions fit together, the failure names the smallest set of pins and facts that exclude one
     another.
-options: {}
+  - With C(--limit), the versions in C(.hvlab-lock.json) beside the inventory are pins for the hosts of the
+    play. What differs from that file is a warning.
+options:
+  write_lock:
+    description: Whether to keep the versions in that file.
+    type: bool
+    default: false
 author: [the hvlab authors]
 """
 
