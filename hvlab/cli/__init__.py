@@ -12,6 +12,7 @@ from hvlab.errors import HvlabError
 VERBS = {
     "lab": "boot and remove virtual hosts",
     "plan": "choose versions for every host, and explain the choice",
+    "catalogue": "compare the catalogue of releases with the package index, and update it",
     "provision": "install the stack on every host (runs site.yml)",
     "verify": "check the state of every host",
     "bench": "run benchmarks on the hosts",

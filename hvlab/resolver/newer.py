@@ -39,8 +39,17 @@ def basis(pin: Pin, catalogue: Catalogue) -> str | None:
         # Any patch level of a known branch is taken as it is.
         branches = sorted(catalogue.branches, key=int)
         return branches[-1] if branches and own[0] > int(branches[-1]) else None
+    return end_of_branch(pin.version, known)
+
+
+def end_of_branch(version: str, known: Iterable[str]) -> str | None:
+    """Return the newest known version of the branch that a version is newer than; else None.
+
+    A branch is the known versions that share the most numbers with it, at least the first.
+    """
+    every, own = list(known), versions.numbers(version)
     for shared in range(len(own) - 1, 0, -1):
-        branch = [version for version in known if versions.numbers(version)[:shared] == own[:shared]]
+        branch = [other for other in every if versions.numbers(other)[:shared] == own[:shared]]
         if branch:
             newest = max(branch, key=versions.numbers)
             return newest if own > versions.numbers(newest) else None

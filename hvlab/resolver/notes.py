@@ -227,7 +227,7 @@ def _plain_install(choice: GroupChoice, release: str, build: str) -> str:
     known, limits = choice.catalogue.nccl, choice.group.system.nccl
     if limits is None or choice.group.methods["nccl"] != "repo":
         return ""
-    newest = next(name for name in known if versions.within(name, limits))
+    newest = next(name for name in known if versions.within(name, limits) and known[name].builds)
     taken = {f"{name}-1+cuda{known[name].builds[-1]}" for name in (release, newest)}
     newer = [one for one in taken if versions.numbers(str(rules.nccl_build(one))) > versions.numbers(build)]
     return " or ".join(sorted(newer, key=versions.numbers))

@@ -1,0 +1,116 @@
+"""``hvlab catalogue``: the catalogue of releases against the package index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+import click
+
+from hvlab.errors import UsageError
+from hvlab.files import write_file
+from hvlab.paths import own_catalogue, project_dir
+from hvlab.resolver import own, update
+from hvlab.resolver.catalogue import FOLDER, build, files
+from hvlab.resolver.check import Difference, differences
+from hvlab.resolver.index import Pip
+from hvlab.results import tables
+
+
+@click.group("catalogue")
+def command() -> None:
+    """Compare the catalogue of releases with the package index that pip is configured for, and update it.
+
+    The index shows releases of CUDA, cuDNN, NCCL, torch and TensorFlow, and what the wheels of the last two
+    require. It shows neither drivers nor the packages of NVIDIA's repositories.
+    """
+
+
+@command.command("check")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
+def check_catalogue(*, output_format: str) -> int:
+    """Print what the catalogue lacks or has otherwise; exit with 1 if there is anything."""
+    changes = _differences()
+    if output_format == "json":
+        click.echo(json.dumps([change.as_json() for change in changes], indent=1))
+    else:
+        click.echo(_table(changes) if changes else "the catalogue says what the index says")
+    return 1 if changes else 0
+
+
+@command.command("update")
+@click.option("--own", "to_own", is_flag=True, help="Write to your own file of releases.")
+def update_catalogue(*, to_own: bool) -> int:
+    """Write what the index says into the catalogue's files, for review.
+
+    Outside a clone of the repository, and with --own, your own file of releases gets it.
+    """
+    changes = _differences()
+    if not changes:
+        click.echo("the catalogue says what the index says")
+        return 0
+    click.echo(_table(changes))
+    if to_own or not (project_dir() / ".git").exists():
+        paths = [_write_own(changes)]
+    else:
+        paths = [
+            _write(file, list(group)) for file, group in groupby(changes, key=lambda change: change.file)
+        ]
+    click.echo(f"written, to be reviewed: {', '.join(map(str, paths))}")
+    return 0
+
+
+def _differences() -> list[Difference]:
+    known = files()
+    path = own_catalogue()
+    if path.is_file():
+        known = own.merged(known, own.read(path), path)
+    return differences(known, Pip(), lambda name: click.echo(f"asking for {name}", err=True))
+
+
+def _write(file: str, changes: Sequence[Difference]) -> Path:
+    path = FOLDER / f"{file}.yml"
+    text = path.read_text(encoding="utf-8")
+    _save(path, update.updated(text, update.entries_of(text), changes))
+    build(files())
+    return path
+
+
+def _write_own(changes: Sequence[Difference]) -> Path:
+    path = own_catalogue()
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _save(path, update.own(text, changes))
+    build(own.merged(files(), own.read(path), path))
+    return path
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        write_file(path, text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", remedy="let it be written, or use --own") from error
+
+
+def _table(changes: Sequence[Difference]) -> str:
+    rows = [
+        {
+            "component": change.file,
+            "release": change.release,
+            "catalogue": "-"
+            if change.missing
+            else update.flow({part: change.known.get(part) for part in change.changes}),
+            "index": update.flow(change.changes),
+        }
+        for change in changes
+    ]
+    return tables.render(rows, ("component", "release", "catalogue", "index"), "table")

@@ -1,0 +1,133 @@
+"""The catalogue's files with what the index says, line by line: a diff shows the change alone. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from hvlab.errors import HvlabError
+from hvlab.resolver import versions
+from hvlab.resolver.check import SOURCES, Difference
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off"}
+# Fields of a known entry that a new one of these files does not take over.
+_OWN = {"source", "note", "points", "cudnn", "nccl", "sha256"}
+_BLOCKS = ("torch",)
+
+
+def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterable[Difference]) -> str:
+    """Return a file of the catalogue with the changes to its releases, each in its place.
+
+    ``entries``: the file's releases. Raises HvlabError where a release does not stand in the text.
+    """
+    lines = text.splitlines()
+    for change in changes:
+        if change.missing:
+            entry = _new(change, entries[str(change.like)])
+            older = [name for name in entries if versions.numbers(name) < versions.numbers(change.release)]
+            lines[_end(lines, older[-1]) : _end(lines, older[-1])] = _written(change, entry)
+            entries = dict(
+                sorted({**entries, change.release: entry}.items(), key=lambda e: versions.numbers(e[0]))
+            )
+        else:
+            first, last = _place(lines, change.release)
+            entry = {**entries[change.release], **change.changes}
+            lines[first:last] = _corrected(lines[first:last], change, entry)
+    return "\n".join(lines) + "\n"
+
+
+def own(text: str, changes: Iterable[Difference]) -> str:
+    """Return a user's file of releases with the changes, each like the release it takes the rest from."""
+    lines = text.splitlines()
+    for change in changes:
+        entry = {"like": change.like or change.release, **change.changes}
+        line = f"  {_key(change.release)}: {flow(entry)}"
+        sections = [number for number, written in enumerate(lines) if written.rstrip() == f"{change.file}:"]
+        if not sections:
+            sections = [len(lines)]
+            lines.append(f"{change.file}:")
+        same = [n for n, written in enumerate(lines) if written.startswith(f"  {_key(change.release)}:")]
+        if same and sections[0] < same[0] == _end(lines, change.release) - 1:
+            lines[same[0]] = line
+        else:
+            lines.insert(sections[0] + 1, line)
+    return "\n".join(lines) + "\n"
+
+
+def flow(value: object) -> str:
+    """Return a value in one line of YAML, as the catalogue's files are written."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(str(name))}: {flow(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) and value.lower() not in _WORDS else json.dumps(value)
+    return json.dumps(value)
+
+
+def _key(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else json.dumps(name)
+
+
+def _new(change: Difference, like: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in like.items() if name not in _OWN}
+    entry = {**rest, **change.changes, "source": SOURCES[change.file]}
+    if change.file == "torch":
+        builds = [str(build) for build in rest["cuda"]]
+        index = str(change.changes.get("index", builds[-1]))
+        if index not in builds:
+            entry["cuda"] = sorted([*builds, index], key=versions.numbers)
+            for part in ("capabilities", "aarch64"):
+                codes = rest.get(part) or {}
+                entry[part] = {**codes, index: codes.get(builds[-1], [])}
+        entry["note"] = (
+            f"its other builds, and the code in all of them, are those of {change.like}: to be reviewed"
+        )
+    return entry
+
+
+def _written(change: Difference, entry: Mapping[str, Any]) -> list[str]:
+    if change.file not in _BLOCKS:
+        return [f"  {_key(change.release)}: {flow(entry)}"]
+    return [f"  {_key(change.release)}:", *(line for name in entry for line in _field(name, entry[name]))]
+
+
+def _field(name: str, value: object) -> list[str]:
+    """Return a field of an entry in block style: nested mappings of lists have a line for each."""
+    if isinstance(value, Mapping) and value and all(isinstance(item, list) for item in value.values()):
+        return [f"    {name}:", *(f"      {_key(str(key))}: {flow(item)}" for key, item in value.items())]
+    return [f"    {name}: {flow(value)}"]
+
+
+def _corrected(lines: list[str], change: Difference, entry: Mapping[str, Any]) -> list[str]:
+    """Return an entry's lines with the changed fields."""
+    if len(lines) == 1:
+        return [f"  {_key(change.release)}: {flow(entry)}"]
+    for name, value in change.changes.items():
+        own_lines = [n for n, line in enumerate(lines) if line.startswith(f"    {name}:")]
+        at = own_lines[0] if own_lines else len(lines)
+        lines[at : at + bool(own_lines)] = _field(name, value)
+    return lines
+
+
+def _place(lines: list[str], release: str) -> tuple[int, int]:
+    starts = [n for n, line in enumerate(lines) if line.startswith(f'  "{release}":')]
+    if not starts:
+        raise HvlabError(f"no entry {release} in the file", remedy="correct it by hand")
+    first = starts[0]
+    rest = (n for n in range(first + 1, len(lines)) if not lines[n].startswith("    "))
+    return first, next(rest, len(lines))
+
+
+def _end(lines: list[str], release: str) -> int:
+    return _place(lines, release)[1]
+
+
+def entries_of(text: str) -> dict[str, Any]:
+    """Return the releases of a catalogue file's text."""
+    return dict(yaml.safe_load(text)["releases"])
