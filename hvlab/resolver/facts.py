@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from hvlab.errors import UsageError
@@ -39,6 +41,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "driver": (str, int, float),
     "gpus": (list,),
 }
+_GPU_FIELDS = ("name", "compute_capability", "memory_mib")
 _VERSIONS = ("python", "gcc", "driver")
 _FIRST_TWO_DIGITS = 20
 REQUIRED = ("distribution", "distribution_version")
@@ -129,6 +132,7 @@ def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | Non
     """
     own, known = facts.get("hvlab") or {}, catalogue or load()
     gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
+    gpus = [{field: gpu.get(field) for field in _GPU_FIELDS} for gpu in gpus]
     own_facts = {
         "distribution": facts.get("distribution") or "unknown",
         "distribution_version": facts.get("distribution_version") or "unknown",
@@ -196,9 +200,21 @@ def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:
 
 def model_of(gpu: Gpu, catalogue: Catalogue) -> GpuModel | None:
     """Return the model that a GPU's name tells of, the one of the longest match; None where there is none."""
-    name = _plain(gpu.name)
-    fits = [model for model in catalogue.models if _plain(model.match) in name]
+    name = _vgpu_board(gpu.name.lower())
+    fits = [model for model in catalogue.models if _words(model.match).search(name)]
     return max(fits, key=lambda model: len(model.match), default=None)
+
+
+@cache
+def _words(match: str) -> re.Pattern[str]:
+    """Return a pattern for whole words: RTX 3080 Ti is in RTX3080Ti, and T10 is not in GT 1030."""
+    parts = re.findall(r"[a-z0-9]+", match.lower())
+    return re.compile(rf"(?<![a-z0-9]){'[^a-z0-9]*'.join(parts)}(?![a-z0-9])")
+
+
+def _vgpu_board(name: str) -> str:
+    """Return a vGPU's name as that of its board: GRID A100DX-40C is of an A100, P100X-16Q of a P100."""
+    return re.sub(r"^(.*[a-z]\d{2,3})dx?(-[\d-]+[abcq])$", r"\1\2", name.strip())
 
 
 def _plain(name: str) -> str:
@@ -208,6 +224,7 @@ def _plain(name: str) -> str:
 
 def _problems(facts: Mapping[str, Any]) -> list[str]:
     wrong = [f"{field} is missing" for field in REQUIRED if facts.get(field) in (None, "")]
+    wrong += _unknown(facts, _TYPES)
     for field, types in _TYPES.items():
         value = facts.get(field)
         if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
@@ -220,6 +237,16 @@ def _problems(facts: Mapping[str, Any]) -> list[str]:
     return wrong + (_gpu_problems(facts["gpus"]) if isinstance(facts.get("gpus"), list) else [])
 
 
+def _unknown(given: Iterable[Any], known: Iterable[str]) -> list[str]:
+    """Return the fields that nobody reads, each with the one it may have been meant to be."""
+    fields, wrong = list(known), []
+    for field in given:
+        if field not in fields:
+            near = difflib.get_close_matches(str(field).lower(), fields, n=1)
+            wrong.append(f"unknown field {field!r}" + (f": did you mean {near[0]}?" if near else ""))
+    return wrong
+
+
 def _gpu_problems(gpus: object) -> list[str]:
     wrong = []
     for number, item in enumerate(
@@ -227,6 +254,8 @@ def _gpu_problems(gpus: object) -> list[str]:
     ):
         if not isinstance(item, Mapping) or not (item.get("name") or item.get("compute_capability")):
             wrong.append(f"gpus[{number}] is {item!r}, without a name")
+        elif unknown := _unknown(item, _GPU_FIELDS):
+            wrong += [f"gpus[{number}]: {text}" for text in unknown]
         elif item.get("compute_capability") is not None and _capability(item["compute_capability"]) is None:
             wrong.append(f"gpus[{number}].compute_capability is {item['compute_capability']!r}")
         elif not _is_memory(item.get("memory_mib")):

@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.errors import Problem
 from hvlab.lab.pin_variables import METHODS
-from hvlab.resolver import pins, versions
+from hvlab.resolver import pins, platforms, versions
 from hvlab.resolver.catalogue import load
 from hvlab.resolver.entries import Catalogue, OperatingSystem
 from hvlab.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
@@ -18,6 +18,13 @@ SHOWN = 3
 NO_GPU = "no GPU"
 # PyTorch has no wheels for others.
 ARCHITECTURES = ("x86_64", "aarch64")
+
+
+# Where the driver of a guest comes from.
+_GUESTS = {
+    platforms.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
+    platforms.WSL: "install NVIDIA's driver in Windows",
+}
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,11 @@ class HostGroup:
         return facts
 
     @property
+    def guest(self) -> str | None:
+        """Why its driver comes from outside (a vGPU, WSL2); None where it is its own."""
+        return _guest(self.host)
+
+    @property
     def driver(self) -> str:
         """The installed driver for the reader."""
         return f"driver {self.host.driver}" if self.host.driver else "no driver"
@@ -112,7 +124,10 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         methods = {name: one.methods.get(name, every[0]) for name, every in METHODS.items()}
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         like = replace(host, name="", kernel=None, gpus=gpus)
-        key = (like, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
+        guest = _guest(host)
+        if guest:
+            methods["driver"] = "none"
+        key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
         members.setdefault(key, []).append(host.name)
         groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons)
     return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in members.items()], problems
@@ -130,8 +145,19 @@ def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
         remedy = f"supported are {', '.join(ARCHITECTURES)}"
         return Problem(host.name, f"its architecture {host.architecture} is not supported", remedy)
     unknown = next((problem for gpu in host.gpus if (problem := _gpu_problem(host, gpu, catalogue))), None)
-    if unknown:
-        return unknown
+    return unknown or _driver_problem(host, catalogue)
+
+
+def _guest(host: HostFacts) -> str | None:
+    """Return why a host's driver comes from outside; None where it is its own, or there is no GPU."""
+    return platforms.guest(host.kernel, (gpu.name for gpu in host.gpus)) if host.gpus else None
+
+
+def _driver_problem(host: HostFacts, catalogue: Catalogue) -> Problem | None:
+    guest = _guest(host)
+    if guest and not host.driver and not host.declared:
+        seen = f"its driver comes from outside ({guest}), and there is none"
+        return Problem(host.name, seen, _GUESTS[guest])
     modules = {
         catalogue.capabilities[str(capability_of(gpu, catalogue))].modules(host.architecture): gpu.name
         for gpu in host.gpus

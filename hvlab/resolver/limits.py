@@ -114,6 +114,7 @@ def _system_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
             (lab.fact("architecture", host.architecture), *lab.pinned("tensorflow")),
         )
     yield from _backend_limits(lab, group)
+    yield from _build_limits(lab, group)
     if group.methods["openmpi"] == "distro":
         version = system.distro.get("openmpi")
         yield Limit(
@@ -168,6 +169,30 @@ def _backend_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
         )
 
 
+def _build_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
+    """Yield that a build with CUDA is pinned where the hosts get the one without."""
+    for pin in group.pins:
+        if not pin.cuda or pin.name != "torch" or ("torch", None) not in lab.domains:
+            continue
+        if lab.torch_on_cpu:
+            other = next(one for one in lab.pins if one.build == "cpu")
+            numbers = (*lab.pinned("torch", pin.value), *lab.pinned("torch", other.value))
+            reason = f"{pin.text} and {other.text} exclude each other: a lab has torch with CUDA, or without"
+        elif not group.gpus:
+            numbers = (*lab.pinned("torch", pin.value), lab.fact("gpu", NO_GPU))
+            reason = (
+                f"{pin.text} is a build with CUDA, and {lab.sharing('gpu', NO_GPU)} has no GPU: "
+                f"pin torch={pin.version} there"
+            )
+        else:
+            continue
+        yield Limit(("torch", None), lambda _: False, _sentence(reason), numbers)
+
+
+def _sentence(text: str) -> Callable[[Sequence[Candidate]], str]:
+    return lambda _: text
+
+
 def _offers(name: str, group: HostGroup) -> Callable[[Candidate], bool]:
     limits = group.system.cudnn if name == "cudnn" else group.system.nccl
     distro = group.system.distro.get(name)
@@ -211,10 +236,13 @@ def _driver_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
         return
     if method == "none":
         where = lab.sharing("driver", group.driver)
+        because = (
+            f"which comes from outside ({group.guest})" if group.guest else "and lab_driver_method is none"
+        )
         yield Limit(
             ("driver", number),
             lambda c: c.version == (installed or "none"),
-            lambda _: f"{where} has {group.driver}, and lab_driver_method is none",
+            lambda _: f"{where} has {group.driver}, {because}",
             (lab.fact("driver", group.driver),),
         )
         return

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.resolver import rules, versions
 from hvlab.resolver.conflict import minimal
-from hvlab.resolver.entries import Catalogue
+from hvlab.resolver.entries import Catalogue, DriverBranch, OpenMpiRelease
 from hvlab.resolver.lab import HostRequest, group, names
-from hvlab.resolver.model import Assumption, Scope, prune
+from hvlab.resolver.model import Assumption, Candidate, Scope, prune
 from hvlab.resolver.pins import FRAMEWORKS, TITLES, Pin, meets
 from hvlab.resolver.problem import FACT, PIN, LabProblem
 from hvlab.resolver.provider import infeasible, search
@@ -211,8 +211,12 @@ def _replacement(lab: LabProblem, pin: Pin, only: dict[tuple[str, int | None], i
     """Return the version nearest to a dropped pin with which everything fits; narrows ``only`` to it."""
     keys = [key for key in lab.domains if key[0] == pin.name]
     left = prune(lab, Scope(only=only)).masks
-    known = {_written(pin, c.version) for key in keys for c in lab.of(key, left[key]) if c.version != "none"}
-    for version in _by_distance(pin, known)[:_TRIES]:
+    candidates = [c for key in keys for c in lab.of(key, left[key]) if c.version != "none" and not _warned(c)]
+    known = {_written(pin, c.version) for c in candidates}
+    ended = {_written(pin, c.version) for c in candidates if _ended(c)}
+    # Stable: of the supported ones, and then of the others, the nearest first.
+    ordered = sorted(_by_distance(pin, known), key=lambda version: version in ended)
+    for version in ordered[:_TRIES]:
         other = Pin(pin.name, version)
         masks = {
             key: sum(1 << c.place for c in lab.domains[key] if meets(other, c.version)) & only.get(key, -1)
@@ -222,6 +226,16 @@ def _replacement(lab: LabProblem, pin: Pin, only: dict[tuple[str, int | None], i
             only.update(masks)
             return version
     return None
+
+
+def _warned(candidate: Candidate) -> bool:
+    """Whether hvlab itself warns of a version."""
+    return isinstance(candidate.data, OpenMpiRelease) and bool(candidate.data.warnings)
+
+
+def _ended(candidate: Candidate) -> bool:
+    """Whether a version is of a driver branch past its end, or one that is still in development."""
+    return isinstance(candidate.data, DriverBranch) and candidate.data.kind in ("legacy", "developer")
 
 
 def _written(pin: Pin, version: str) -> str:

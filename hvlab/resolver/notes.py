@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hvlab.lab.pin_variables import AUTO
-from hvlab.resolver import packages, rules, versions
+from hvlab.resolver import packages, platforms, rules, versions
 from hvlab.resolver.facts import Gpu
 from hvlab.resolver.model import Scope
 from hvlab.resolver.pins import TITLES
@@ -74,7 +74,7 @@ def of_group(choice: GroupChoice) -> list[str]:
     """Return what is to be known of one group's hosts."""
     notes = [*_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
-        notes += [*_driver(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
+        notes += [*_platform(choice), *_driver(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
     return notes
 
 
@@ -103,6 +103,28 @@ def _not_shipped(choice: GroupChoice) -> Iterable[str]:
         yield (
             f"the installed driver {driver} is not known to hvlab: its branch is newer than the catalogue, "
             f"and taken to run what branch {newest} does"
+        )
+
+
+def _platform(choice: GroupChoice) -> Iterable[str]:
+    gpus, driver = [gpu.name for gpu in choice.group.gpus], choice.versions["driver"]
+    slices, boards = list(filter(platforms.mig, gpus)), list(filter(platforms.board, gpus))
+    if slices:
+        yield (
+            f"{', '.join(slices)}: a process sees one MIG slice, and nothing is copied from slice to slice, "
+            "so NCCL does not run between slices of one GPU: start one rank for each GPU, or turn MIG off"
+        )
+    if choice.group.guest == platforms.VGPU:
+        yield (
+            f"{', '.join(filter(platforms.vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
+            "hypervisor, and is left as it is"
+        )
+    if choice.group.guest == platforms.WSL:
+        yield f"its kernel is that of WSL2: driver {driver} is that of Windows, and is left as it is"
+    if boards and driver:
+        yield (
+            f"{', '.join(boards)}: of an HGX or DGX board; where it has NVSwitches, programs start only with "
+            f"the fabric manager {driver}, of exactly the driver's version"
         )
 
 

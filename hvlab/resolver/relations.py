@@ -166,11 +166,13 @@ def _torch_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable
         return f"torch {torch} has no wheel for CUDA {cuda}{on} ({wheels})"
 
     torch, cuda, assumed = ("torch", None), ("cuda", number), lab.pinned("torch")
+    # A build that is pinned is the one to get: none of its major instead.
+    build = next((pin for pin in group.pins if pin.name == "torch" and pin.cuda), None)
     architecture = group.host.architecture
     if architecture != "x86_64":
         assumed = (*assumed, lab.fact("architecture", architecture))
     for exact in (True, False):
-        soft = SAME_TOOLKIT if exact else None
+        soft = SAME_TOOLKIT if exact and not build else None
         yield Relation(torch, cuda, _torch_is_built(architecture, exact=exact), say, None, assumed, soft)
         each = [[gpu] for gpu in group.gpus]
         for gpus in [*each, list(group.gpus)] if len(each) > 1 else each:

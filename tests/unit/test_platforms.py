@@ -1,0 +1,214 @@
+"""MIG slices, vGPU guests, WSL2 and HGX boards are recognised and noted; names of GPUs are whole words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvlab.errors import UsageError
+from hvlab.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, platforms
+from hvlab.resolver.catalogue import load
+from hvlab.resolver.lab import request
+
+UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "python": "3.10.12", "gcc": "11.4.0"}
+WSL = "5.15.167.4-microsoft-standard-WSL2"
+
+
+def host(
+    name: str = "n1", gpu: str | None = None, capability: str | None = None, **changes: Any
+) -> facts.HostFacts:
+    gpus = [{"name": gpu, "compute_capability": capability}] if gpu else []
+    return facts.from_file({name: {**UBUNTU, "gpus": gpus, **changes}})[name]
+
+
+def asked(*hosts: facts.HostFacts, pin: tuple[str, ...] = ()) -> Resolution | Infeasible:
+    return plan([HostRequest(one) for one in hosts], [pins.parse(text) for text in pin])
+
+
+def noted(answer: Resolution | Infeasible) -> str:
+    assert isinstance(answer, Resolution), answer.message
+    return "\n".join(answer.hosts["n1"]["notes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        ("NVIDIA GeForce GT 1030", None),
+        ("NVIDIA GeForce MX450", None),
+        ("NVIDIA GeForce GT 1010", None),
+        ("Quadro P4200", None),
+        ("NVIDIA RTX A4000", "8.6"),
+        ("Quadro RTX 4000", "7.5"),
+        ("GeForce RTX3080Ti", "8.6"),
+        ("GA100 [A100 SXM4 80GB]", "8.0"),
+        ("NVIDIA H100 NVL", "9.0"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "8.0"),
+        ("GRID A100DX-40C", "8.0"),
+        ("GRID V100D-8Q", "7.0"),
+        ("GRID T4-16Q", "7.5"),
+        ("NVIDIA L40S-48C", "8.9"),
+        ("NVIDIA RTXA6000-48Q", "8.6"),
+    ],
+)
+def test_a_name_tells_of_the_gpu_whose_words_it_has(name: str, capability: str | None) -> None:
+    assert facts.capability_of(facts.Gpu(name), load()) == capability
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "mig board"),
+        ("GRID A100-10C", "vgpu"),
+        ("NVIDIA A100-4-20C", "vgpu"),
+        ("GRID T4-16Q", "vgpu"),
+        ("NVIDIA A40-48Q", "vgpu"),
+        ("NVIDIA A100-SXM4-80GB", "board"),
+        ("Tesla V100-SXM2-32GB", "board"),
+        ("NVIDIA H100 80GB HBM3", "board"),
+        ("NVIDIA H200", "board"),
+        ("NVIDIA B200", "board"),
+        ("NVIDIA H100 PCIe", ""),
+        ("NVIDIA H200 NVL", ""),
+        ("NVIDIA GB200", ""),
+        ("GRID K520", ""),
+        ("NVIDIA A100-PCIE-40GB", ""),
+        ("NVIDIA GeForce RTX 4090", ""),
+    ],
+)
+def test_what_a_name_tells_of_the_platform(name: str, kind: str) -> None:
+    tests = {"mig": platforms.mig, "vgpu": platforms.vgpu, "board": platforms.board}
+    assert " ".join(word for word, holds in tests.items() if holds(name)) == kind
+
+
+def test_a_mig_slice_is_noted() -> None:
+    text = noted(asked(host(gpu="NVIDIA A100-SXM4-40GB MIG 3g.20gb")))
+    assert "NVIDIA A100-SXM4-40GB MIG 3g.20gb: a process sees one MIG slice" in text
+    assert "NCCL does not run between slices" in text
+
+
+def test_an_hgx_board_is_noted_with_its_fabric_manager() -> None:
+    answer = asked(host(gpu="NVIDIA H100 80GB HBM3"))
+    text = noted(answer)
+    assert isinstance(answer, Resolution)
+    assert (
+        f"the fabric manager {answer.hosts['n1']['versions']['driver']}, of exactly the driver's version"
+        in text
+    )
+    assert "HGX" not in noted(asked(host(gpu="NVIDIA H100 PCIe")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"gpu": "GRID T4-16Q", "driver": "550.144.03"}, "a vGPU"),
+        ({"gpu": "NVIDIA A100-PCIE-40GB", "kernel": WSL, "driver": "560.35"}, "WSL2"),
+    ],
+)
+def test_a_guests_driver_is_left_as_it_is(changes: dict[str, str], kind: str) -> None:
+    answer = asked(host(**changes))
+    text = noted(answer)
+    assert isinstance(answer, Resolution)
+    stack = answer.hosts["n1"]
+    assert kind in text
+    assert stack["versions"]["driver"] == changes["driver"]
+    assert (stack["methods"]["driver"], stack["packages"]["driver"]) == ("none", [])
+    refused = asked(host(**changes), pin=("driver=580",))
+    assert isinstance(refused, Infeasible)
+    assert "which comes from outside" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"gpu": "GRID T4-16Q"}, "install the guest driver of the vGPU software"),
+        ({"gpu": "NVIDIA A100-PCIE-40GB", "kernel": WSL}, "install NVIDIA's driver in Windows"),
+    ],
+)
+def test_a_guest_without_a_driver_is_refused(changes: dict[str, str], remedy: str) -> None:
+    refused = asked(host(**changes))
+    assert isinstance(refused, Infeasible)
+    assert remedy in refused.message
+
+
+def test_wsl_without_a_gpu_is_a_host_like_others() -> None:
+    assert noted(asked(host(kernel=WSL))) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"dirver": "580"}, "n1: unknown field 'dirver': did you mean driver?"),
+        ({"os": "Ubuntu"}, "n1: unknown field 'os'"),
+        (
+            {"gpus": [{"name": "Tesla T4", "compute_capabilty": "7.5"}]},
+            "gpus[0]: unknown field 'compute_capabilty': did you mean compute_capability?",
+        ),
+    ],
+)
+def test_unknown_fields_of_facts_are_refused(given: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        facts.from_file({"n1": {**UBUNTU, **given}})
+    assert part in str(raised.value)
+
+
+def test_unknown_fields_of_lab_gpus_are_refused() -> None:
+    with pytest.raises(UsageError, match="did you mean memory_mib"):
+        request(host(), {"lab_gpus": [{"name": "Tesla T4", "memory_mb": 15109}]})
+
+
+def test_a_pinned_build_of_torch_is_the_one_that_is_installed() -> None:
+    answer = asked(host(gpu="NVIDIA A100-PCIE-40GB"), pin=("torch=2.7.1+cu128",))
+    assert isinstance(answer, Resolution), answer.message
+    stack = answer.hosts["n1"]
+    assert (stack["versions"]["torch"], stack["torch_index"]) == ("2.7.1", "cu128")
+    assert stack["versions"]["cuda"].startswith("12.8")
+
+
+def test_a_pinned_build_without_code_for_the_gpu_is_refused_not_exchanged() -> None:
+    """Volta has code in torch 2.11's build for CUDA 12.6, not in that for 12.8."""
+    volta = host(gpu="Tesla V100-PCIE-32GB", capability="7.0")
+    assert isinstance(asked(volta, pin=("torch=2.11.0+cu126",)), Resolution)
+    refused = asked(volta, pin=("torch=2.11.0+cu128",))
+    assert isinstance(refused, Infeasible)
+    assert "torch 2.11.0 for CUDA 12.8 has no code for sm_70" in refused.message
+    assert "torch=2.11.0+cu128" in [item["text"] for item in refused.conflict]
+
+
+def test_a_build_with_cuda_is_refused_where_there_is_no_gpu() -> None:
+    refused = asked(host("n1"), pin=("torch=2.7.1+cu128",))
+    assert isinstance(refused, Infeasible)
+    assert (
+        "torch=2.7.1+cu128 is a build with CUDA, and n1 has no GPU: pin torch=2.7.1 there" in refused.message
+    )
+    assert isinstance(asked(host("n1"), pin=("torch=2.7.1",)), Resolution)
+
+
+def test_builds_with_and_without_cuda_exclude_each_other() -> None:
+    lab = [
+        HostRequest(host("n1", "NVIDIA A100-PCIE-40GB"), (pins.parse("torch=2.7.1+cu128"),)),
+        HostRequest(host("n2"), (pins.parse("torch=2.7.1+cpu"),)),
+    ]
+    refused = plan(lab)
+    assert isinstance(refused, Infeasible)
+    assert "torch=2.7.1+cu128 and torch=2.7.1+cpu exclude each other" in refused.message
+
+
+def test_what_is_offered_instead_is_supported_and_not_warned_of() -> None:
+    known = load()
+    supported = {
+        name for name, branch in known.branches.items() if branch.kind in ("production", "long-term")
+    }
+    blackwell = host(gpu="NVIDIA B200", capability="10.0")
+    for driver in ("550", "565", "570.26", "590.1"):
+        answer = asked(blackwell, pin=(f"driver={driver}", "cuda=13.0"))
+        assert isinstance(answer, Infeasible), driver
+        offers = [pin for remedy in answer.nearest for pin in remedy.pins if pin.startswith("driver=")]
+        assert offers, driver
+        assert {pin.removeprefix("driver=").partition(".")[0] for pin in offers} <= supported
+    for version in ("3.1.3", "5.0.0"):
+        answer = asked(host("n1"), pin=(f"openmpi={version}",))
+        assert isinstance(answer, Infeasible), version
+        offers = [pin.removeprefix("openmpi=") for remedy in answer.nearest for pin in remedy.pins]
+        assert offers
+        assert not any(known.openmpi[offer].warnings or known.openmpi[offer].avoid for offer in offers)
