@@ -153,10 +153,12 @@ def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     number = int(device, 16) if re.fullmatch("[0-9a-f]{4}", device) else -1
     families = (item for item in catalogue.families if item.first <= number <= item.last)
     known = model or next(families, None)
-    name = f"NVIDIA {model.match}" if model else f"NVIDIA device 10de:{device or 'unknown'}"
+    name = gpu.get("name") or (
+        f"NVIDIA {model.match}" if model else f"NVIDIA device 10de:{device or 'unknown'}"
+    )
     return {
         **gpu,
-        "name": gpu.get("name") or name,
+        "name": f"{name} MIG" if gpu.get("mig") else name,
         "compute_capability": gpu.get("compute_capability") or (known.capability if known else None),
     }
 

@@ -171,6 +171,14 @@ def test_an_old_driver_is_asked_again(monkeypatch):
     assert ["compute_cap" in query for query in asked] == [True, False]
 
 
+def test_mig_is_asked_of_gpus_that_can_have_it_alone(monkeypatch, tmp_path):
+    smi(monkeypatch, (0, text("query-gb10.csv")), (0, ""))
+    (gpu,) = hvlab_gpu.nvidia(str(tmp_path))["gpus"]
+    assert gpu["mig"] is False
+    smi(monkeypatch, (2, 'Field "mig.mode.current" is not a valid field to query.\n'))
+    assert hvlab_gpu.in_slices() == []
+
+
 def test_a_driver_that_hangs_is_asked_once(monkeypatch, tmp_path):
     root = put(
         tmp_path, {**card("0000:3b:00.0", "10de", "1eb8", "030200"), "usr/share/misc/pci.ids": PCI_IDS}
@@ -208,8 +216,11 @@ def test_without_nvidia_smi_the_bus_tells(monkeypatch, tmp_path):
 
 def test_gpus_keep_the_device_id_of_the_bus(monkeypatch, tmp_path):
     root = put(tmp_path, card("0000:07:00.0", "10de", "20b2", "030200"))
-    smi(monkeypatch, (0, text("query-4x-a100.csv")), (0, text("topo-dgx-a100.txt")))
+    # Values as https://docs.nvidia.com/datacenter/tesla/mig-user-guide shows them.
+    modes = "00000000:07:00.0, Disabled\n00000000:0B:00.0, Enabled\n00000000:48:00.0, [N/A]\n"
+    smi(monkeypatch, (0, text("query-4x-a100.csv")), (0, modes), (0, text("topo-dgx-a100.txt")))
     found = hvlab_gpu.nvidia(root)
+    assert [gpu["mig"] for gpu in found["gpus"]] == [False, True, False, False]
     assert [gpu["pci_device"] for gpu in found["gpus"]] == ["20b2", None, None, None]
     assert found["topology"]["link"] == "NVLink (NV12)"
 

@@ -87,6 +87,14 @@ def test_a_mig_slice_is_noted() -> None:
     assert "NCCL does not run between slices" in text
 
 
+def test_mig_mode_is_known_from_the_hosts_facts() -> None:
+    gpu = {"name": "NVIDIA A100-PCIE-40GB", "compute_capability": "8.0", "memory_mib": 40960, "mig": True}
+    found = facts.from_ansible(
+        "n1", {"distribution": "Ubuntu", "distribution_version": "22.04", "hvlab": {"gpus": [gpu]}}
+    )
+    assert "NVIDIA A100-PCIE-40GB MIG: a process sees one MIG slice" in noted(asked(found))
+
+
 def test_an_hgx_board_is_noted_with_its_fabric_manager() -> None:
     answer = asked(host(gpu="NVIDIA H100 80GB HBM3"))
     text = noted(answer)

@@ -12,6 +12,9 @@ from ansible.module_utils import hvlab_pci, hvlab_topology
 from ansible.module_utils.hvlab_probe import SECONDS, read, said
 
 FIELDS = ("name", "compute_cap", "memory.total", "pci.bus_id", "uuid")
+# What GPUs that can be cut into MIG slices have.
+# Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html
+_MIG_CAPABILITIES = ("8.0", "9.0", "10.0", "10.3", "12.0")
 _NOTHING = ("n/a", "not supported", "not available", "unknown error", "err!", "unknown", "")
 _BUS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$")
 _VERSION = re.compile(r"\b\d{3,}(?:\.\d+){1,2}\b|\b\d{2}\.\d+\b")
@@ -36,13 +39,21 @@ def nvidia(root: str = "") -> dict[str, Any]:
         gpus, error = [], None
     ids = {row["address"]: row["device"] for row in cards}
     if gpus:
-        gpus = [dict(gpu, pci_device=ids.get(gpu["pci"])) for gpu in gpus]
+        cut = in_slices() if any(gpu["compute_capability"] in _MIG_CAPABILITIES for gpu in gpus) else []
+        gpus = [dict(gpu, pci_device=ids.get(gpu["pci"]), mig=gpu["pci"] in cut) for gpu in gpus]
         topology = hvlab_topology.parse(said("nvidia-smi", "topo", "-m")[1])
     else:
         known = hvlab_pci.names([(row["vendor"], row["device"]) for row in cards], root)
         gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in cards]
         topology = None
     return {"gpus": gpus, "driver_error": error, "topology": topology}
+
+
+def in_slices() -> list[str | None]:
+    """Return the PCI addresses of the GPUs whose MIG mode is on."""
+    text = said("nvidia-smi", "--query-gpu=pci.bus_id,mig.mode.current", "--format=csv,noheader")[1]
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+    return [address(row[0]) for row in rows if row[1:] == ["Enabled"]]
 
 
 def ask_driver() -> tuple[list[dict[str, Any]], str | None]:
