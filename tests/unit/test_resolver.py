@@ -414,16 +414,16 @@ def test_pythons_without_packages():
     [bare] = lab("n1", distribution="CentOS", distribution_version="7", python="3.6.8", gcc="4.8.5", gpus=[])
     noted = plan([bare])
     assert isinstance(noted, Resolution)
-    assert "hvlab has packages for Python 3.8 to 3.13, not for 3.6: site.yml refuses this lab" in noted.notes
+    assert "hvlab has packages for Python 3.8 to 3.14, not for 3.6: site.yml refuses this lab" in noted.notes
     refused = plan([request(bare.host, {}, gpu=False)])
     assert isinstance(refused, Infeasible)
-    assert "hvlab has packages for Python 3.8 to 3.13, not for 3.6" in refused.message
+    assert "hvlab has packages for Python 3.8 to 3.14, not for 3.6" in refused.message
 
 
 def test_a_python_that_the_roles_know_comes_before_the_present_one():
-    found = plan(lab("n1", distribution="Amazon", distribution_version="2023", python="3.14.0"))
+    found = plan(lab("n1", distribution="Amazon", distribution_version="2023", python="3.15.0"))
     assert isinstance(found, Resolution)
-    assert found.hosts["n1"]["versions"]["python"] != "3.14"
+    assert found.hosts["n1"]["versions"]["python"] != "3.15"
 
 
 def test_a_present_python_that_the_system_does_not_have_brings_no_packages():
