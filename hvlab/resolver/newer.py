@@ -127,7 +127,7 @@ def _cuda(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
         catalogue,
         cuda=_first({**catalogue.cuda}, release, entry),
         systems=tuple(map(offering, catalogue.systems)),
-        assumed=_marked(catalogue, "cuda", pin.value, like),
+        assumed=_marked(catalogue, "cuda", pin.value, like if release == known.version else known.version),
     )
 
 

@@ -65,6 +65,15 @@ def test_a_newer_version_is_resolved_and_marked(name: str, version: str) -> None
     assert f"{stack['versions'][name]} ?" in render.resolution(answer)
 
 
+def test_a_new_cuda_is_like_the_newest_release_and_a_new_point_like_the_newest_point() -> None:
+    release, point = asked(f"cuda={after('cuda', place=1)}"), asked("cuda=13.0.9")
+    assert isinstance(release, Resolution)
+    assert isinstance(point, Resolution)
+    newest_release = max(load().cuda, key=numbers)
+    assert release.hosts["n1"]["not_known"] == {"cuda": newest_release}
+    assert point.hosts["n1"]["not_known"] == {"cuda": max(load().cuda["13.0"].points, key=numbers)}
+
+
 def test_known_versions_carry_no_mark() -> None:
     answer = asked()
     assert isinstance(answer, Resolution)
