@@ -333,6 +333,37 @@ def test_a_package_left_open_is_of_the_branch_wished_for():
     ).install
 
 
+PINNED = (
+    {"name": "nvidia-driver-pinning-580", "version": None},
+    {"name": "nvidia-open", "version": None},
+)
+# `apt-cache policy` on Debian 12: this package's version is the branch and a revision of its own.
+PINNING = {"nvidia-driver-pinning-580": ["580-5", "580-1"], "nvidia-open": ["590.44.01-1", "580.95.05-1"]}
+
+
+def test_nvidias_pinning_package_has_a_version_of_its_own():
+    request = replace(REQUEST, version="580", packages=PINNED)
+    host = make(versions=PINNING)
+    assert not problems(host, request)
+    assert plan(host, request, repository_ready=True).install == [
+        {"name": "nvidia-driver-pinning-580", "version": None},
+        {"name": "nvidia-open", "version": "580.*"},
+    ]
+    there = {"nvidia-driver-pinning-580": "580-5", "nvidia-open": "580.95.05-1", "libcuda1": "580.95.05-1"}
+    assert not plan(make(packages=there, versions=PINNING), request, repository_ready=True).changes
+
+
+def test_the_pinning_package_of_another_branch_makes_room():
+    there = {"nvidia-driver-pinning-570": "570-1", "nvidia-open": "570.86.15-1"}
+    result = plan(
+        make(packages=there, versions=PINNING),
+        replace(REQUEST, version="580", packages=PINNED),
+        repository_ready=True,
+    )
+    assert result.may_go == ["nvidia-driver-pinning-570"]
+    assert not result.remove
+
+
 BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}
 PYTHON = [{"pid": "7", "name": "python"}]
 DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]

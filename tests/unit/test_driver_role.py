@@ -33,3 +33,25 @@ def filled(file, name, **known):
 def test_headers_are_of_the_running_kernels_package(file, kernel, package):
     [headers] = filled(file, "__nvidia_driver_headers", nvidia_driver_kernel=kernel)
     assert headers == {"name": package, "version": None}
+
+
+@pytest.mark.parametrize("file", ["Debian.yml", "Ubuntu.yml"])
+@pytest.mark.parametrize(
+    ("version", "packages"),
+    [
+        ("", [{"name": "nvidia-open", "version": ""}]),
+        ("570", [{"name": "nvidia-open-570", "version": ""}]),
+        ("580", [{"name": "nvidia-driver-pinning-580"}, {"name": "nvidia-open", "version": ""}]),
+        (
+            "580.95.05",
+            [{"name": "nvidia-driver-pinning-580"}, {"name": "nvidia-open", "version": "580.95.05-*"}],
+        ),
+    ],
+)
+def test_from_580_on_a_package_of_its_own_pins_the_branch(file, version, packages):
+    known = {
+        "nvidia_driver_version": version,
+        "nvidia_driver_open_modules": True,
+        "__nvidia_driver_branch": version.partition(".")[0],
+    }
+    assert filled(file, "__nvidia_driver_nvidia_packages", **known) == packages

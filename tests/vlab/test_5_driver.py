@@ -42,6 +42,7 @@ class Node:
 
     @property
     def packages(self):
+        """Return the driver's packages with their versions."""
         rows = self.on("dpkg-query -W -f '${Status} ${Package} ${Version}\\n' | grep '^[a-z]* ok installed'")
         rows = [row.split()[3:] for row in rows.splitlines()]
         return {name: version for name, version in rows if "nvidia" in name or "cuda" in name}
@@ -141,8 +142,10 @@ def test_what_somebody_holds_is_left(node):
 def test_another_branch_replaces_the_old_one(node):
     variables = {"nvidia_driver_version": "580", "nvidia_driver_remove_old": True}
     assert node.play(variables) > 0
-    assert "nvidia-open-570" not in node.packages
-    assert set(node.packages.values()) == {"580.95.05-1"}
+    packages = node.packages
+    assert "nvidia-open-570" not in packages
+    assert packages.pop("nvidia-driver-pinning-580") == "580-5"
+    assert set(packages.values()) == {"580.95.05-1"}
     assert node.built == "580.95.05"
     assert node.play(variables) == 0
 

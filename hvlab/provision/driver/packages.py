@@ -21,6 +21,8 @@ from hvlab.provision.driver.host import (
 NVIDIAS = ("repo", "local_repo")
 EXACT = re.compile(r"\d{3}\.\d+(\.\d+)?(?=[-*~+]|$)")
 MODULES = re.compile("dkms|kernel|kmod")
+# It holds apt's preferences for a branch, and has versions of its own: 580-5.
+PINNING = "nvidia-driver-pinning-"
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
 
 
@@ -39,8 +41,9 @@ def stays(host: DriverHost, request: DriverRequest) -> bool:
     present, requested = host.state.get("library"), exact_version(request) or request.version
     if request.method == "none" or not present or not requested or not within(present, requested):
         return False
-    # NVIDIA's package that pins a branch is on a host whatever driver of that branch is.
-    own = [package["name"] for package in request.packages if "pinning" not in package["name"]]
+    # These are on a host whatever driver of that version is.
+    shared = (PINNING, "nvidia-modprobe")
+    own = [package["name"] for package in request.packages if not package["name"].startswith(shared)]
     modules = {host.state.get("loaded"), *(entry["version"] for entry in host.state.get("dkms", []))}
     return present in modules and not any(name in host.packages for name in own)
 
@@ -135,7 +138,11 @@ def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any
 def _of_branch(host: DriverHost, package: Mapping[str, Any], requested: str) -> Mapping[str, Any]:
     name, versions = package["name"], host.state.get("versions", {}).get(package["name"], [])
     known = [*versions, host.packages.get(name, "")]
-    if package.get("version") or not any(branch(version) == requested for version in known):
+    if (
+        package.get("version")
+        or name.startswith(PINNING)
+        or not any(branch(version) == requested for version in known)
+    ):
         return package
     return {"name": name, "version": f"{requested}.*"}
 
@@ -192,9 +199,16 @@ def removals(host: DriverHost, request: DriverRequest) -> list[str]:
 def driver_packages(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed packages that are part of a driver."""
     kinds = [name for name in host.packages if any(fnmatchcase(name, old) for old in request.old)]
+    kept = (*request.keep, f"{PINNING}*")
     return sorted(
-        n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in request.keep)
+        n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in kept)
     )
+
+
+def other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the installed packages that pin another branch: they make room for the requested one."""
+    own = {package["name"] for package in request.packages}
+    return sorted(name for name in host.packages if name.startswith(PINNING) and name not in own)
 
 
 def is_installed(host: DriverHost, package: Mapping[str, Any]) -> bool:
