@@ -200,9 +200,7 @@ def driver_packages(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed packages that are part of a driver."""
     kinds = [name for name in host.packages if any(fnmatchcase(name, old) for old in request.old)]
     kept = (*request.keep, f"{PINNING}*")
-    return sorted(
-        n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in kept)
-    )
+    return sorted(n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in kept))
 
 
 def other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
