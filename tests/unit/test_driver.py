@@ -7,8 +7,9 @@ import pytest
 from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.provision.driver.host import DriverHost, DriverRequest, installed_version
 from hvlab.provision.driver.loading import loading
+from hvlab.provision.driver.packages import driver_packages
 from hvlab.provision.driver.plan import plan
-from hvlab.provision.driver.sources import pin, sources
+from hvlab.provision.driver.sources import guard, pin, sources
 
 KERNEL = "6.1.0-9-amd64"
 OLD = ("cuda-drivers*", "nvidia-*", "libnvidia-*", "libcuda1*")
@@ -185,7 +186,7 @@ def test_old_versions_go_and_nothing_else():
     result = plan(host, replace(REQUEST, remove_old=True), repository_ready=True)
     assert result.remove == ["nvidia-driver-535"]
     assert result.may_go == ["libcuda1", "nvidia-driver-535", "nvidia-kernel-dkms"]
-    assert [p["name"] for p in result.install] == ["cuda-drivers-550", "libcuda1"]
+    assert [p["name"] for p in result.install] == ["cuda-drivers-550", "libcuda1", "nvidia-kernel-dkms"]
     request = replace(REQUEST, method="runfile", version="550.54.14", remove_old=True, checksum="sha256:0")
     assert plan(host, request, repository_ready=True).remove == result.may_go
 
@@ -201,6 +202,41 @@ def test_what_came_along_follows_an_exact_version():
     half = packages | {"cuda-drivers-550": "550.54.14-1"}
     result = plan(make(packages=half, versions=versions, library="550.90.07"), request, repository_ready=True)
     assert result.install == [follower]
+
+
+OPENED = {"nvidia-kernel-open-dkms": "580.95.05-1", "nvidia-kernel-support": "580.95.05-1"}
+
+
+def test_modules_change_along_where_they_are_of_the_requested_kind():
+    """Debian's nvidia-open asks for modules of its version or newer: an older one needs them named."""
+    exact = ({"name": "nvidia-open", "version": "580.82.07-*"},)
+    request = replace(REQUEST, version="580.82.07", packages=exact)
+    there = {"nvidia-open": "580.95.05-1", **OPENED, "nvidia-kernel-dkms": "580.95.05-1"}
+    versions = {name: ["580.95.05-1", "580.82.07-1"] for name in there}
+    result = plan(make(packages=there, versions=versions), request, repository_ready=True)
+    assert [package["name"] for package in result.along] == list(OPENED)
+
+
+def test_every_package_of_the_driver_is_held():
+    there = {
+        **OPENED,
+        "libcuda1": "580.95.05-1",
+        "nvidia-driver-pinning-580": "580-5",
+        "nvidia-container-toolkit": "1.17.8-1",
+        "nvidia-support": "20220217+3",
+    }
+    names = driver_packages(make(packages=there), REQUEST)
+    assert names == ["libcuda1", *OPENED]
+    assert guard(names) == (
+        "Unattended-Upgrade::Package-Blacklist {\n"
+        '  "^libcuda1$";\n  "^nvidia-kernel-open-dkms$";\n  "^nvidia-kernel-support$";\n};\n'
+    )
+    assert guard([]) == ""
+
+
+def test_a_version_that_is_not_there_names_the_pin_to_change():
+    request = replace(REQUEST, packages=({"name": "cuda-drivers-550", "version": "550.99.99*"},))
+    assert "550.54.14-1 -> set lab_driver to one of these versions" in problems(make(), request)
 
 
 def test_nothing_goes_before_the_new_one_can_be_had():

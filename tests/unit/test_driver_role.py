@@ -5,6 +5,8 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
+from hvlab.provision.driver.host import DriverHost, DriverRequest
+from hvlab.provision.driver.packages import driver_packages
 from tests.contract.tree import ROOT
 from tests.unit.test_container_runtime import trusted
 
@@ -55,3 +57,33 @@ def test_from_580_on_a_package_of_its_own_pins_the_branch(file, version, package
         "__nvidia_driver_branch": version.partition(".")[0],
     }
     assert filled(file, "__nvidia_driver_nvidia_packages", **known) == packages
+
+
+# The packages of 580 that `dpkg -l`, `rpm -qa` and release notes list.
+DEBIANS = (
+    "firmware-nvidia-gsp libcuda1 libcudadebugger1 libegl-nvidia0 libgl1-nvidia-glvnd-glx libgles-nvidia2 "
+    "libglx-nvidia0 libnvidia-ml1 libnvidia-gpucomp libnvsdm nvidia-driver-cuda nvidia-fabricmanager "
+    "nvidia-imex nvidia-kernel-open-dkms nvidia-modprobe nvidia-open nvidia-smi nvlink5-580 xserver-xorg-video-nvidia"
+)
+RPMS = (
+    "cuda-drivers kmod-nvidia-open-dkms libnvidia-cfg libnvidia-nscq libnvsdm nvidia-driver-cuda-libs "
+    "nvidia-imex nvidia-kmod-common nvidia-modprobe nvidia-open nvidia-xconfig nvlink5 xorg-x11-nvidia"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "names"),
+    [("Debian.yml", DEBIANS), ("Ubuntu.yml", DEBIANS), ("RedHat.yml", RPMS), ("Amazon.yml", RPMS)],
+)
+def test_every_package_of_the_driver_is_known_as_one(file, names):
+    variables = yaml.safe_load((VARS / file).read_text("utf-8"))
+    request = DriverRequest(
+        method="repo",
+        old=tuple(variables["__nvidia_driver_old"]),
+        keep=tuple(variables["__nvidia_driver_keep"]),
+    )
+    others = {"nvidia-container-toolkit": "1.17.8-1", "libnvidia-container1": "1.17.8-1"}
+    packages = dict.fromkeys(names.split(), "580.95.05-1") | others
+    assert driver_packages(DriverHost("n1", {"hvlab": {"packages": packages}}, {}), request) == sorted(
+        names.split()
+    )

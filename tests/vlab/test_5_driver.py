@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.vlab.runfile import runfile
 GPU = PROJECT / "tests/vlab/gpu"
 GATEWAY = "198.18.249.1"
 OLD, NEW = "570.86.15", "570.124.06"
+HELD_OWN = "/etc/hvlab/held.json"
 
 
 class Node:
@@ -98,7 +100,15 @@ def test_the_module_is_built_for_the_kernel(node):
     assert (fact["version"], fact["kernel"], fact["loaded"]) == (OLD, node.kernel, False)
     assert fact["reason"] == "nvidia_driver_load is never"
     assert "blacklist nouveau" in node.on("cat /etc/modprobe.d/hvlab-nvidia.conf")
-    assert node.on("apt-mark showhold").split() == ["nvidia-open-570"]
+
+
+def test_all_packages_are_held(node):
+    assert sorted(node.on("apt-mark showhold").split()) == sorted(node.packages)
+    blacklist = node.on("apt-config dump Unattended-Upgrade::Package-Blacklist")
+    for name in ("libcuda1", "nvidia-modprobe"):
+        assert f'"^{name}$"' in blacklist
+    changed = re.findall(r"(?m)^Inst (\S+)", node.on("apt-get --simulate dist-upgrade"))
+    assert not set(changed) & set(node.packages)
 
 
 def test_a_second_run_changes_nothing(node):
@@ -132,11 +142,13 @@ def test_a_container_takes_no_driver(node):
 
 
 def test_what_somebody_holds_is_left(node):
-    node.on("apt-mark hold libcuda1")
-    refused(
-        node, {"nvidia_driver_version": NEW}, "held at their version: libcuda1", "apt-mark unhold libcuda1"
-    )
-    node.on("apt-mark unhold libcuda1")
+    """Holds that are not recorded as the role's are somebody's."""
+    other = {OLD: NEW, NEW: OLD}[node.fact["version"]]
+    node.on(f"mv {HELD_OWN} /root/")
+    try:
+        refused(node, {"nvidia_driver_version": other}, "held at their version: ", "apt-mark unhold")
+    finally:
+        node.on(f"mv /root/held.json {HELD_OWN}")
 
 
 def test_another_branch_replaces_the_old_one(node):

@@ -13,6 +13,7 @@ from hvlab.provision.driver.host import SERVICES, DriverHost, DriverRequest, ins
 from hvlab.provision.driver.loading import LoadingStep, loading
 from hvlab.provision.driver.packages import driver_packages, needed_packages, needs_dkms, requested_packages
 from hvlab.provision.driver.plan import DriverPlan, plan
+from hvlab.provision.driver.sources import guard
 
 LISTS = ("build_packages", "methods", "old", "keep", "components")
 PACKAGES = ("packages", "headers_packages")
@@ -33,6 +34,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.vars = task_vars or {}
         self.args = arguments(self, DOCUMENTATION)
         self.request, state = as_request(self.args["wish"]), self.args["state"]
+        if state == "listed":
+            return result | self._listed()
         if state in ("built", "unloaded"):
             return result | self._do(state)
         if state == "used":
@@ -49,6 +52,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "changed": False,
             }
         return result | self._now(host, loading(host, self.request, local=self._local)) | as_dict(driver_plan)
+
+    def _listed(self) -> dict[str, Any]:
+        facts = self.vars["ansible_facts"]
+        names = driver_packages(DriverHost(self.vars["inventory_hostname"], facts, {}), self.request)
+        return {
+            "changed": False,
+            "packages": names,
+            "guard": guard(names) if facts["pkg_mgr"] == "apt" else "",
+        }
 
     def _do(self, state: str) -> dict[str, Any]:
         done = self._module(state=state, services=list(SERVICES))
@@ -115,6 +127,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "initramfs": state["initramfs"],
             "blacklist": state["blacklist"],
             "pinned": state["pin"],
+            "guarded": state["guard"],
             "nouveau": state["nouveau"],
             "running": state["loaded"],
             "smi": state["smi"],

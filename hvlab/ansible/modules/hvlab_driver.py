@@ -18,12 +18,17 @@ short_description: Judge NVIDIA's driver on a host, build its modules, load and 
 description:
   - C(planned) changes nothing. It inspects the host and the package manager's lists, returns what has to be
     done, and fails with everything that stands in the way.
+  - C(listed) returns the driver's installed packages, as the facts have them, without asking the host.
   - C(built) has DKMS build and install what it knows of NVIDIA for the kernel and has not built yet.
   - C(used) loads the modules, after unloading those of another version, and says whether a reboot is needed.
   - C(unloaded) unloads them. Services that hold the GPU are stopped meanwhile.
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
-  state: {description: What to do., type: str, choices: [planned, built, used, unloaded], required: true}
+  state:
+    description: What to do.
+    type: str
+    choices: [planned, listed, built, used, unloaded]
+    required: true
   wish:
     description: The requested driver, with the fields of C(hvlab.provision.driver.host.DriverRequest).
     type: dict
@@ -47,6 +52,11 @@ step:
   returned: for C(planned) and C(used)
 install: {description: The packages that have to come., type: list, returned: for C(planned)}
 remove: {description: The packages that have to go., type: list, returned: for C(planned)}
+packages: {description: The driver's installed packages., type: list, elements: str, returned: for C(listed)}
+guard:
+  description: apt's configuration that keeps unattended upgrades from them, empty elsewhere.
+  type: str
+  returned: for C(listed)
 done: {description: What was built or unloaded., type: list, returned: for C(built) and C(unloaded)}
 """
 
@@ -250,6 +260,7 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "blacklist": read(BLACKLIST),
         "own_sources": read("/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"),
         "pin": read("/etc/apt/preferences.d/hvlab-nvidia-driver"),
+        "guard": read("/etc/apt/apt.conf.d/52hvlab-nvidia-driver"),
         "sources": sources(),
     }
 

@@ -193,6 +193,8 @@ def unavailable(
             f"; the repositories have {', '.join(versions[:5])}" if versions else "; no repository has it"
         )
         remedy = "correct the requested version, or add the repository that has it"
+        if versions and package in request.packages:
+            remedy = "set lab_driver to one of these versions, or add the repository that has it"
         if name == "dkms" and host.facts.get("os_family") == "RedHat":
             remedy = _epel(host)
         if name == request.fabric_manager_package:

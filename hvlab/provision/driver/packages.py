@@ -20,7 +20,8 @@ from hvlab.provision.driver.host import (
 
 NVIDIAS = ("repo", "local_repo")
 EXACT = re.compile(r"\d{3}\.\d+(\.\d+)?(?=[-*~+]|$)")
-MODULES = re.compile("dkms|kernel|kmod")
+# Packages of which there is one for the open modules and one for the others.
+MODULES = re.compile("dkms|kmod-|kernel-source")
 # It holds apt's preferences for a branch, and has versions of its own: 580-5.
 PINNING = "nvidia-driver-pinning-"
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
@@ -119,18 +120,19 @@ def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping
 def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the installed packages of another version that the requested one has too: they change along.
 
-    Those with kernel modules are left to their dependants, as there are two kinds to choose from.
+    Those with kernel modules do where they are of the requested kind, open or not.
     """
     exact = exact_version(request)
     if request.method not in PACKAGED or not (exact or request.remove_old) or stays(host, request):
         return []
     version = f"{exact}-*" if exact else f"{branch(target(host, request))}.*"
     versions, own = host.state.get("versions", {}), {package["name"] for package in request.packages}
+    opened = any("open" in name for name in own)
     return [
         {"name": name, "version": version}
         for name in old_packages(host, request)
         if name not in own
-        and not MODULES.search(name)
+        and (("open" in name) == opened or not MODULES.search(name))
         and any(fits(text, version) for text in versions.get(name, []))
     ]
 
