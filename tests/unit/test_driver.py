@@ -6,12 +6,14 @@ import pytest
 
 from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.provision.driver.host import DriverHost, DriverRequest, installed_version
+from hvlab.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.provision.driver.loading import loading
 from hvlab.provision.driver.packages import driver_packages
 from hvlab.provision.driver.plan import plan
 from hvlab.provision.driver.sources import guard, pin, sources
 
 KERNEL = "6.1.0-9-amd64"
+BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}
 OLD = ("cuda-drivers*", "nvidia-*", "libnvidia-*", "libcuda1*")
 KEEP = ("nvidia-container-*", "libnvidia-container*", "nvidia-cu*")
 REQUEST = DriverRequest(
@@ -86,6 +88,72 @@ def test_headers_that_can_be_had_are_installed():
     result = plan(make(headers=[], versions=versions), REQUEST, repository_ready=True)
     assert result.prepare[0]["name"] == f"linux-headers-{KERNEL}"
     assert not result.problems
+
+
+FOLLOWING = replace(REQUEST, headers_following=({"name": "linux-headers-amd64", "version": None},))
+
+
+def test_headers_follow_the_kernels_updates():
+    host = make(versions=make().state["versions"] | {"linux-headers-amd64": ["6.1.27-1"]})
+    result = plan(host, FOLLOWING, repository_ready=True)
+    assert result.prepare == list(FOLLOWING.headers_following)
+    assert not result.problems
+    there = make(packages={"linux-headers-amd64": "6.1.27-1"})
+    assert not plan(there, FOLLOWING, repository_ready=True).prepare
+
+
+def test_a_kernel_from_backports_takes_its_headers_from_there():
+    kernel = "6.12.9+bpo-amd64"
+    versions = {"linux-headers-amd64": ["6.1.27-1", "6.12.9-1~bpo12+1"]}
+    host = make(headers=[kernel], versions=make().state["versions"] | versions)
+    result = plan(host, replace(FOLLOWING, kernel=kernel), repository_ready=True)
+    assert result.prepare == [{"name": "linux-headers-amd64", "version": "6.12.9-1~bpo12+1"}]
+
+
+def test_headers_that_no_repository_has_are_a_note():
+    result = plan(make(), FOLLOWING, repository_ready=True)
+    assert not result.prepare
+    assert not result.problems
+    assert "no repository has linux-headers-amd64: after the next kernel update" in result.notes[0]
+
+
+BOTH = {"kernels": ["6.1.0-10-amd64", KERNEL], "headers": ["6.1.0-10-amd64", KERNEL]}
+
+
+def test_a_kernel_that_boots_next_without_a_module_is_a_problem():
+    done = {"library": "550.90.07", "dkms": [BUILT], "module_kernels": [KERNEL]}
+    [problem] = bare_kernels(make(**BOTH | {"headers": [KERNEL]}, **done), REQUEST)
+    assert "kernel 6.1.0-10-amd64 is installed and has no module of the driver" in problem.seen
+    assert "install linux-headers-6.1.0-10-amd64" in problem.remedy
+    [problem] = bare_kernels(make(**BOTH, **done), REQUEST)
+    assert "why DKMS could not build it" in problem.remedy
+    assert not bare_kernels(make(**BOTH, **done | {"module_kernels": BOTH["kernels"]}), REQUEST)
+    # Older ones are not booted by themselves, and without a driver there is nothing to miss.
+    older = {"kernels": ["6.1.0-8-amd64", KERNEL], "headers": [KERNEL]}
+    assert not bare_kernels(make(**older, **done), REQUEST)
+    assert not bare_kernels(make(**BOTH, module_kernels=[]), REQUEST)
+    assert not bare_kernels(make(**BOTH, **done), replace(REQUEST, method="none"))
+
+
+def test_headers_of_the_rhel_family_are_named_without_the_architecture():
+    kernels = ["5.14.0-427.el9.x86_64", "5.14.0-503.el9.x86_64"]
+    headers = ({"name": "kernel-devel-5.14.0-427.el9", "version": None},)
+    host = make(kernels=kernels, headers=kernels[:1], module_kernels=kernels[:1], library="550.90.07")
+    [problem] = bare_kernels(host, replace(REQUEST, kernel=kernels[0], headers_packages=headers))
+    assert problem.remedy.startswith("install kernel-devel-5.14.0-503.el9 there")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "headers", "built"),
+    [
+        (["6.1.0-10-amd64", KERNEL], ["6.1.0-10-amd64", KERNEL], [KERNEL, "6.1.0-10-amd64"]),
+        (["6.1.0-10-amd64", KERNEL], [KERNEL], [KERNEL]),
+        (["6.1.0-8-amd64", KERNEL], ["6.1.0-8-amd64", KERNEL], [KERNEL]),
+        ([], [KERNEL], [KERNEL]),
+    ],
+)
+def test_modules_are_built_for_the_kernels_that_may_boot(kernels, headers, built):
+    assert kernels_to_build(make(kernels=kernels, headers=headers), REQUEST) == built
 
 
 def test_an_updated_kernel_that_was_not_booted_is_named():
@@ -400,7 +468,6 @@ def test_the_pinning_package_of_another_branch_makes_room():
     assert not result.remove
 
 
-BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}
 PYTHON = [{"pid": "7", "name": "python"}]
 DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
 

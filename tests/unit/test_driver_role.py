@@ -59,11 +59,49 @@ def test_from_580_on_a_package_of_its_own_pins_the_branch(file, version, package
     assert filled(file, "__nvidia_driver_nvidia_packages", **known) == packages
 
 
+@pytest.mark.parametrize(
+    ("file", "kernel", "packages", "names"),
+    [
+        ("Debian.yml", "6.1.0-9-amd64", ["linux-image-amd64", "linux-image-6.1.0-9-amd64"], ["amd64"]),
+        ("Debian.yml", "6.1.0-9-cloud-amd64", [], ["cloud-amd64"]),
+        ("Debian.yml", "6.12.73+deb13-arm64", [], ["arm64"]),
+        ("Ubuntu.yml", "6.8.0-45-generic", ["linux-image-generic-hwe-22.04"], ["generic-hwe-22.04"]),
+        ("Ubuntu.yml", "6.8.0-1015-aws", ["linux-image-aws", "linux-image-unsigned-6.8.0-1015-aws"], ["aws"]),
+        ("Ubuntu.yml", "5.15.0-1051-azure", [], ["azure"]),
+        ("Ubuntu.yml", "6.17.0-1018-nvidia-64k", ["linux-image-extra-virtual"], ["nvidia-64k"]),
+        ("Ubuntu.yml", "7.0.0-custom1", [], ["custom1"]),
+    ],
+)
+def test_headers_follow_the_kernels_that_are_kept_up_to_date(file, kernel, packages, names):
+    facts = {"hvlab": {"packages": dict.fromkeys(packages, "1")}}
+    known = {"nvidia_driver_kernel": kernel, "ansible_facts": facts}
+    following = filled(file, "__nvidia_driver_headers_following", **known)
+    assert [package["name"] for package in following] == [f"linux-headers-{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("release", "kernel", "names"),
+    [
+        ("9", "5.14.0-427.el9.x86_64", ["kernel-devel-matched"]),
+        ("10", "6.12.0-55.el10.aarch64+64k", ["kernel-64k-devel-matched"]),
+        # Where there is no such package, kernel-devel itself is installed anew with each kernel.
+        ("8", "4.18.0-553.el8_10.x86_64", []),
+        ("9", "5.15.0-209.161.7.2.el9uek.x86_64", []),
+    ],
+)
+def test_on_the_rhel_family_a_package_matches_kernel_and_headers(release, kernel, names):
+    known = {"nvidia_driver_kernel": kernel, "ansible_facts": {"distribution_major_version": release}}
+    following = filled("RedHat.yml", "__nvidia_driver_headers_following", **known)
+    assert [package["name"] for package in following] == names
+    assert all(package["version"] == kernel.rpartition(".")[0] for package in following)
+
+
 # The packages of 580 that `dpkg -l`, `rpm -qa` and release notes list.
 DEBIANS = (
     "firmware-nvidia-gsp libcuda1 libcudadebugger1 libegl-nvidia0 libgl1-nvidia-glvnd-glx libgles-nvidia2 "
     "libglx-nvidia0 libnvidia-ml1 libnvidia-gpucomp libnvsdm nvidia-driver-cuda nvidia-fabricmanager "
-    "nvidia-imex nvidia-kernel-open-dkms nvidia-modprobe nvidia-open nvidia-smi nvlink5-580 xserver-xorg-video-nvidia"
+    "nvidia-imex nvidia-kernel-open-dkms nvidia-modprobe nvidia-open nvidia-smi nvlink5-580 "
+    "xserver-xorg-video-nvidia"
 )
 RPMS = (
     "cuda-drivers kmod-nvidia-open-dkms libnvidia-cfg libnvidia-nscq libnvsdm nvidia-driver-cuda-libs "

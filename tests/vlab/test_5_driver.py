@@ -136,6 +136,21 @@ def test_a_kernel_without_headers_is_named(node):
     )
 
 
+def test_headers_come_with_each_kernel_update(node):
+    node.on("dpkg-query -W linux-headers-amd64")
+
+
+def test_a_kernel_that_boots_next_has_a_module(node):
+    variables, kernel = {"nvidia_driver_version": node.fact["version"]}, "99.0.0-1-amd64"
+    node.on(f"mkdir -p /boot && touch /boot/vmlinuz-{kernel}")
+    try:
+        said = f"kernel {kernel} is installed and has no module of the driver"
+        refused(node, variables, said, f"install linux-headers-{kernel}")
+    finally:
+        node.on(f"rm /boot/vmlinuz-{kernel}")
+    assert node.play(variables) == 0
+
+
 def test_a_container_takes_no_driver(node):
     variables = {"nvidia_driver_version": OLD, "nvidia_driver_load": "auto"}
     refused(node, variables, "it is a container", "lab_driver_method: none")

@@ -181,7 +181,7 @@ def unavailable(
     host: DriverHost, request: DriverRequest, install: Iterable[Mapping[str, Any]]
 ) -> Iterator[Finding]:
     """Yield the packages that are not available in the requested version; `obstacles` judges the headers."""
-    headers = {package["name"] for package in request.headers_packages}
+    headers = {package["name"] for package in (*request.headers_packages, *request.headers_following)}
     for package in install:
         name, requested = package["name"], package.get("version")
         versions = host.state.get("versions", {}).get(name, [])

@@ -82,13 +82,31 @@ def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return the packages the modules are built with: tools, and headers where the kernel's are missing."""
+    """Return the packages the modules are built with: tools, headers of this kernel and of its updates."""
     packages: list[Mapping[str, Any]] = []
     if builds_modules(host, request):
         packages += request.headers_packages if request.kernel not in host.state.get("headers", []) else ()
+        packages += headers_of_updates(host, request)
         packages += [
             {"name": name, "version": None} for name in request.build_packages if request.method == "runfile"
         ]
+    return packages
+
+
+def headers_of_updates(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
+    """Return the available packages that bring the headers of each kernel update along.
+
+    A kernel of Debian's backports takes them from there. One that is installed stays in its version.
+    """
+    packages: list[Mapping[str, Any]] = []
+    for package in request.headers_following:
+        name, versions = package["name"], host.state.get("versions", {}).get(package["name"], [])
+        if name in host.packages:
+            packages.append({"name": name, "version": None})
+        elif "bpo" in request.kernel:
+            packages += [{"name": name, "version": text} for text in versions if "bpo" in text][:1]
+        elif any(fits(text, package.get("version")) for text in versions):
+            packages.append(package)
     return packages
 
 
