@@ -8,7 +8,7 @@ from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.provision.driver.host import DriverHost, DriverRequest, installed_version
 from hvlab.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.provision.driver.loading import loading
-from hvlab.provision.driver.packages import driver_packages
+from hvlab.provision.driver.packages import packages_to_hold
 from hvlab.provision.driver.plan import plan
 from hvlab.provision.driver.sources import guard, pin, sources
 
@@ -293,13 +293,18 @@ def test_every_package_of_the_driver_is_held():
         "nvidia-container-toolkit": "1.17.8-1",
         "nvidia-support": "20220217+3",
     }
-    names = driver_packages(make(packages=there), REQUEST)
+    names = packages_to_hold(make(packages=there), REQUEST)
     assert names == ["libcuda1", *OPENED]
     assert guard(names) == (
         "Unattended-Upgrade::Package-Blacklist {\n"
         '  "^libcuda1$";\n  "^nvidia-kernel-open-dkms$";\n  "^nvidia-kernel-support$";\n};\n'
     )
     assert guard([]) == ""
+
+
+def test_a_driver_that_follows_the_distributions_kernels_is_not_held():
+    modules = {"linux-modules-nvidia-580-server-open-generic": "6.8.0-45.45", "libnvidia-cfg1": "580.95.05-1"}
+    assert not packages_to_hold(make(packages=modules), REQUEST)
 
 
 def test_a_version_that_is_not_there_names_the_pin_to_change():

@@ -12,7 +12,13 @@ from hvlab.provision.arguments import arguments
 from hvlab.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
 from hvlab.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.provision.driver.loading import LoadingStep, loading
-from hvlab.provision.driver.packages import driver_packages, needed_packages, needs_dkms, requested_packages
+from hvlab.provision.driver.packages import (
+    driver_packages,
+    needed_packages,
+    needs_dkms,
+    packages_to_hold,
+    requested_packages,
+)
 from hvlab.provision.driver.plan import DriverPlan, plan
 from hvlab.provision.driver.sources import guard
 
@@ -56,7 +62,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _listed(self) -> dict[str, Any]:
         facts = self.vars["ansible_facts"]
-        names = driver_packages(DriverHost(self.vars["inventory_hostname"], facts, {}), self.request)
+        names = packages_to_hold(DriverHost(self.vars["inventory_hostname"], facts, {}), self.request)
         return {
             "changed": False,
             "packages": names,

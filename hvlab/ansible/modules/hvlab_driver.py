@@ -18,7 +18,7 @@ short_description: Judge NVIDIA's driver on a host, build its modules, load and 
 description:
   - C(planned) changes nothing. It inspects the host and the package manager's lists, returns what has to be
     done, and fails with everything that stands in the way.
-  - C(listed) returns the driver's installed packages, as the facts have them, without asking the host.
+  - C(listed) returns the driver's installed packages that have to be held, by the facts alone.
   - C(built) has DKMS build and install what it knows of NVIDIA for the kernel, and for newer ones with
     headers, and has not built yet.
   - C(used) loads the modules, after unloading those of another version, and says whether a reboot is needed.
@@ -53,7 +53,7 @@ step:
   returned: for C(planned) and C(used)
 install: {description: The packages that have to come., type: list, returned: for C(planned)}
 remove: {description: The packages that have to go., type: list, returned: for C(planned)}
-packages: {description: The driver's installed packages., type: list, elements: str, returned: for C(listed)}
+packages: {description: Those to be held., type: list, elements: str, returned: for C(listed)}
 guard:
   description: apt's configuration that keeps unattended upgrades from them, empty elsewhere.
   type: str

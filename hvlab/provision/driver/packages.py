@@ -223,6 +223,16 @@ def driver_packages(host: DriverHost, request: DriverRequest) -> list[str]:
     return sorted(n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in kept))
 
 
+def packages_to_hold(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the installed packages of the driver, which have to stay at their version.
+
+    None where the distribution builds the modules for each of its kernels: there the driver follows them.
+    """
+    if any(fnmatchcase(name, SIGNED_BY_VENDOR) for name in host.packages):
+        return []
+    return driver_packages(host, request)
+
+
 def other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed packages that pin another branch: they make room for the requested one."""
     own = {package["name"] for package in request.packages}
