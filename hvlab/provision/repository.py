@@ -14,7 +14,8 @@ from hvlab.errors import CheckError, UsageError
 
 SECONDS = 20
 MARK = "# switched off by hvlab: "
-_FINGERPRINT = re.compile(r"[0-9A-F]{8,64}")
+# Of OpenPGP's versions 4 and 6.
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 _SCHEME = re.compile(r"^[a-z+]+://", re.IGNORECASE)
 TROUBLE = re.compile(
     r"^(?:E:|Err:|Error:| *- (?:Curl error|Status code)"
@@ -162,10 +163,13 @@ def _rpm(manager: str, options: Mapping[str, Any]) -> Repository:
 
 
 def fingerprint(text: str) -> str:
-    """Return a fingerprint, or a key id of at least 8 digits, without blanks and in upper case."""
+    """Return a fingerprint without blanks and in upper case; empty for an empty text.
+
+    Raises UsageError for a part of one, such as a key id: another key can be made to have it.
+    """
     digits = re.sub(r"\s|^0x", "", text).upper()
     if digits and not _FINGERPRINT.fullmatch(digits):
-        raise UsageError(f"{text!r} is not a fingerprint", remedy="give its 40 hexadecimal digits")
+        raise UsageError(f"{text!r} is not a whole fingerprint", remedy="give all its 40 hexadecimal digits")
     return digits
 
 
@@ -182,11 +186,16 @@ def keys(data: bytes, origin: str) -> list[Cert]:
 
 
 def chosen(certificates: Iterable[Cert], expected: str, origin: str) -> Cert:
-    """Return the key whose fingerprint is, or ends in, the expected one; the first where none is expected."""
+    """Return the key with the expected fingerprint; raise CheckError where none has it or none is given."""
     prints = {key.fingerprint.upper(): key for key in certificates}
-    for name, key in prints.items():
-        if name.endswith(expected):
-            return key
+    if expected in prints:
+        return prints[expected]
+    if not expected:
+        raise CheckError(
+            f"{origin} has the fingerprint {', '.join(prints)}, and none is set to compare it with",
+            remedy="find out whose key that is; only if it is right, set the fingerprint to it "
+            "(in a role, its variable that ends in _fingerprint)",
+        )
     raise CheckError(
         f"{origin} has the fingerprint {', '.join(prints)}, not {expected}",
         remedy="find out whose key that is; only if it is right, set the fingerprint to it",

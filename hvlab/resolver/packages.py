@@ -102,9 +102,9 @@ def cudnn(group: HostGroup, version: str, cuda_version: str, catalogue: Catalogu
         return [{"name": name, "version": None} for name in group.system.distro_packages.get("cudnn", ())]
     if methods(group)["cudnn"] != "repo":
         return []
-    major = str(versions.major(version))
+    release = versions.minor(version)
     named = [
-        rule for rule in group.system.naming["cudnn"] if versions.within(major, (rule["from"], rule["to"]))
+        rule for rule in group.system.naming["cudnn"] if versions.within(release, (rule["from"], rule["to"]))
     ]
     build = rules.cudnn_build(catalogue.cudnn[version], cuda_version) or versions.minor(cuda_version)
     templates = named[0]["packages"] if named else {}

@@ -116,9 +116,9 @@ def backends(group: HostGroup) -> list[str]:
 
 
 def _exact(group: HostGroup, driver: str | None) -> bool:
-    """Whether this one driver is meant, and not any of its branch."""
+    """Whether exactly this driver is installed, and not any of its branch that the distribution has."""
     if driver is None:
         return False
-    if group.methods["driver"] in ("runfile", "local_repo"):
+    if group.methods["driver"] in ("repo", "runfile", "local_repo"):
         return True
     return any(pin.name == "driver" and "." in pin.value and meets(pin, driver) for pin in group.pins)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.node.lab import Node, Question, read, run
+from tests.node.lab import Node, Question, read, run, stat
 
 AGAIN = "run role nvidia_driver"
 
@@ -14,6 +14,8 @@ AGAIN = "run role nvidia_driver"
 def asks(node: Node) -> dict[str, Question]:
     return {
         "dkms": run(["dkms", "status"]),
+        "kernels": stat("/boot/vmlinuz-*"),
+        "modules": run(["find", "/lib/modules", "-name", "nvidia*.ko*"]),
         "loaded driver": read("/proc/driver/nvidia/version"),
         "modprobe.d": read("/etc/modprobe.d/hvlab-nvidia.conf"),
         "nvidia-smi": run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
@@ -50,6 +52,25 @@ def test_modules_are_built(node: Node, fact: dict[str, object]) -> None:
         f"DKMS has built nothing for kernel {fact['kernel']}: {output}",
         AGAIN,
     )
+
+
+def test_the_kernels_that_boot_next_have_a_module(node: Node, fact: dict[str, object]) -> None:
+    if fact["method"] == "none" or not fact["version"]:
+        return
+    newer = [path.partition("vmlinuz-")[2] for path in node["kernels"]]
+    newer = [kernel for kernel in newer if numbers(kernel) > numbers(str(fact["kernel"]))]
+    paths = re.findall(r"/lib/modules/([^/]+)/\S*/nvidia(?!fb|-wmi)[^/\s]*[.]ko", node["modules"]["out"])
+    bare = sorted(set(newer) - set(paths))
+    node.expect(
+        not bare,
+        f"kernels without a module of the driver: {', '.join(bare)}; booted, they have no GPU",
+        f"install their headers, then {AGAIN}; or remove these kernels",
+    )
+
+
+def numbers(release: str) -> list[int]:
+    """Return the numbers of a kernel's release, the larger the newer."""
+    return [int(number) for number in re.findall(r"\d+", release)]
 
 
 def test_nouveau_is_kept_out(node: Node, fact: dict[str, object]) -> None:

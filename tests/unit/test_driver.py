@@ -6,11 +6,14 @@ import pytest
 
 from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.provision.driver.host import DriverHost, DriverRequest, installed_version
+from hvlab.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.provision.driver.loading import loading
+from hvlab.provision.driver.packages import packages_to_hold
 from hvlab.provision.driver.plan import plan
-from hvlab.provision.driver.sources import pin, sources
+from hvlab.provision.driver.sources import guard, pin, sources
 
 KERNEL = "6.1.0-9-amd64"
+BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}
 OLD = ("cuda-drivers*", "nvidia-*", "libnvidia-*", "libcuda1*")
 KEEP = ("nvidia-container-*", "libnvidia-container*", "nvidia-cu*")
 REQUEST = DriverRequest(
@@ -85,6 +88,72 @@ def test_headers_that_can_be_had_are_installed():
     result = plan(make(headers=[], versions=versions), REQUEST, repository_ready=True)
     assert result.prepare[0]["name"] == f"linux-headers-{KERNEL}"
     assert not result.problems
+
+
+FOLLOWING = replace(REQUEST, headers_following=({"name": "linux-headers-amd64", "version": None},))
+
+
+def test_headers_follow_the_kernels_updates():
+    host = make(versions=make().state["versions"] | {"linux-headers-amd64": ["6.1.27-1"]})
+    result = plan(host, FOLLOWING, repository_ready=True)
+    assert result.prepare == list(FOLLOWING.headers_following)
+    assert not result.problems
+    there = make(packages={"linux-headers-amd64": "6.1.27-1"})
+    assert not plan(there, FOLLOWING, repository_ready=True).prepare
+
+
+def test_a_kernel_from_backports_takes_its_headers_from_there():
+    kernel = "6.12.9+bpo-amd64"
+    versions = {"linux-headers-amd64": ["6.1.27-1", "6.12.9-1~bpo12+1"]}
+    host = make(headers=[kernel], versions=make().state["versions"] | versions)
+    result = plan(host, replace(FOLLOWING, kernel=kernel), repository_ready=True)
+    assert result.prepare == [{"name": "linux-headers-amd64", "version": "6.12.9-1~bpo12+1"}]
+
+
+def test_headers_that_no_repository_has_are_a_note():
+    result = plan(make(), FOLLOWING, repository_ready=True)
+    assert not result.prepare
+    assert not result.problems
+    assert "no repository has linux-headers-amd64: after the next kernel update" in result.notes[0]
+
+
+BOTH = {"kernels": ["6.1.0-10-amd64", KERNEL], "headers": ["6.1.0-10-amd64", KERNEL]}
+
+
+def test_a_kernel_that_boots_next_without_a_module_is_a_problem():
+    done = {"library": "550.90.07", "dkms": [BUILT], "module_kernels": [KERNEL]}
+    [problem] = bare_kernels(make(**BOTH | {"headers": [KERNEL]}, **done), REQUEST)
+    assert "kernel 6.1.0-10-amd64 is installed and has no module of the driver" in problem.seen
+    assert "install linux-headers-6.1.0-10-amd64" in problem.remedy
+    [problem] = bare_kernels(make(**BOTH, **done), REQUEST)
+    assert "why DKMS could not build it" in problem.remedy
+    assert not bare_kernels(make(**BOTH, **done | {"module_kernels": BOTH["kernels"]}), REQUEST)
+    # Older ones are not booted by themselves, and without a driver there is nothing to miss.
+    older = {"kernels": ["6.1.0-8-amd64", KERNEL], "headers": [KERNEL]}
+    assert not bare_kernels(make(**older, **done), REQUEST)
+    assert not bare_kernels(make(**BOTH, module_kernels=[]), REQUEST)
+    assert not bare_kernels(make(**BOTH, **done), replace(REQUEST, method="none"))
+
+
+def test_headers_of_the_rhel_family_are_named_without_the_architecture():
+    kernels = ["5.14.0-427.el9.x86_64", "5.14.0-503.el9.x86_64"]
+    headers = ({"name": "kernel-devel-5.14.0-427.el9", "version": None},)
+    host = make(kernels=kernels, headers=kernels[:1], module_kernels=kernels[:1], library="550.90.07")
+    [problem] = bare_kernels(host, replace(REQUEST, kernel=kernels[0], headers_packages=headers))
+    assert problem.remedy.startswith("install kernel-devel-5.14.0-503.el9 there")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "headers", "built"),
+    [
+        (["6.1.0-10-amd64", KERNEL], ["6.1.0-10-amd64", KERNEL], [KERNEL, "6.1.0-10-amd64"]),
+        (["6.1.0-10-amd64", KERNEL], [KERNEL], [KERNEL]),
+        (["6.1.0-8-amd64", KERNEL], ["6.1.0-8-amd64", KERNEL], [KERNEL]),
+        ([], [KERNEL], [KERNEL]),
+    ],
+)
+def test_modules_are_built_for_the_kernels_that_may_boot(kernels, headers, built):
+    assert kernels_to_build(make(kernels=kernels, headers=headers), REQUEST) == built
 
 
 def test_an_updated_kernel_that_was_not_booted_is_named():
@@ -185,7 +254,7 @@ def test_old_versions_go_and_nothing_else():
     result = plan(host, replace(REQUEST, remove_old=True), repository_ready=True)
     assert result.remove == ["nvidia-driver-535"]
     assert result.may_go == ["libcuda1", "nvidia-driver-535", "nvidia-kernel-dkms"]
-    assert [p["name"] for p in result.install] == ["cuda-drivers-550", "libcuda1"]
+    assert [p["name"] for p in result.install] == ["cuda-drivers-550", "libcuda1", "nvidia-kernel-dkms"]
     request = replace(REQUEST, method="runfile", version="550.54.14", remove_old=True, checksum="sha256:0")
     assert plan(host, request, repository_ready=True).remove == result.may_go
 
@@ -201,6 +270,46 @@ def test_what_came_along_follows_an_exact_version():
     half = packages | {"cuda-drivers-550": "550.54.14-1"}
     result = plan(make(packages=half, versions=versions, library="550.90.07"), request, repository_ready=True)
     assert result.install == [follower]
+
+
+OPENED = {"nvidia-kernel-open-dkms": "580.95.05-1", "nvidia-kernel-support": "580.95.05-1"}
+
+
+def test_modules_change_along_where_they_are_of_the_requested_kind():
+    """Debian's nvidia-open asks for modules of its version or newer: an older one needs them named."""
+    exact = ({"name": "nvidia-open", "version": "580.82.07-*"},)
+    request = replace(REQUEST, version="580.82.07", packages=exact)
+    there = {"nvidia-open": "580.95.05-1", **OPENED, "nvidia-kernel-dkms": "580.95.05-1"}
+    versions = {name: ["580.95.05-1", "580.82.07-1"] for name in there}
+    result = plan(make(packages=there, versions=versions), request, repository_ready=True)
+    assert [package["name"] for package in result.along] == list(OPENED)
+
+
+def test_every_package_of_the_driver_is_held():
+    there = {
+        **OPENED,
+        "libcuda1": "580.95.05-1",
+        "nvidia-driver-pinning-580": "580-5",
+        "nvidia-container-toolkit": "1.17.8-1",
+        "nvidia-support": "20220217+3",
+    }
+    names = packages_to_hold(make(packages=there), REQUEST)
+    assert names == ["libcuda1", *OPENED]
+    assert guard(names) == (
+        "Unattended-Upgrade::Package-Blacklist {\n"
+        '  "^libcuda1$";\n  "^nvidia-kernel-open-dkms$";\n  "^nvidia-kernel-support$";\n};\n'
+    )
+    assert guard([]) == ""
+
+
+def test_a_driver_that_follows_the_distributions_kernels_is_not_held():
+    modules = {"linux-modules-nvidia-580-server-open-generic": "6.8.0-45.45", "libnvidia-cfg1": "580.95.05-1"}
+    assert not packages_to_hold(make(packages=modules), REQUEST)
+
+
+def test_a_version_that_is_not_there_names_the_pin_to_change():
+    request = replace(REQUEST, packages=({"name": "cuda-drivers-550", "version": "550.99.99*"},))
+    assert "550.54.14-1 -> set lab_driver to one of these versions" in problems(make(), request)
 
 
 def test_nothing_goes_before_the_new_one_can_be_had():
@@ -333,7 +442,37 @@ def test_a_package_left_open_is_of_the_branch_wished_for():
     ).install
 
 
-BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}
+PINNED = (
+    {"name": "nvidia-driver-pinning-580", "version": None},
+    {"name": "nvidia-open", "version": None},
+)
+# `apt-cache policy` on Debian 12: this package's version is the branch and a revision of its own.
+PINNING = {"nvidia-driver-pinning-580": ["580-5", "580-1"], "nvidia-open": ["590.44.01-1", "580.95.05-1"]}
+
+
+def test_nvidias_pinning_package_has_a_version_of_its_own():
+    request = replace(REQUEST, version="580", packages=PINNED)
+    host = make(versions=PINNING)
+    assert not problems(host, request)
+    assert plan(host, request, repository_ready=True).install == [
+        {"name": "nvidia-driver-pinning-580", "version": None},
+        {"name": "nvidia-open", "version": "580.*"},
+    ]
+    there = {"nvidia-driver-pinning-580": "580-5", "nvidia-open": "580.95.05-1", "libcuda1": "580.95.05-1"}
+    assert not plan(make(packages=there, versions=PINNING), request, repository_ready=True).changes
+
+
+def test_the_pinning_package_of_another_branch_makes_room():
+    there = {"nvidia-driver-pinning-570": "570-1", "nvidia-open": "570.86.15-1"}
+    result = plan(
+        make(packages=there, versions=PINNING),
+        replace(REQUEST, version="580", packages=PINNED),
+        repository_ready=True,
+    )
+    assert result.may_go == ["nvidia-driver-pinning-570"]
+    assert not result.remove
+
+
 PYTHON = [{"pid": "7", "name": "python"}]
 DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
 

@@ -5,6 +5,8 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
+from hvlab.provision.driver.host import DriverHost, DriverRequest
+from hvlab.provision.driver.packages import driver_packages
 from tests.contract.tree import ROOT
 from tests.unit.test_container_runtime import trusted
 
@@ -33,3 +35,93 @@ def filled(file, name, **known):
 def test_headers_are_of_the_running_kernels_package(file, kernel, package):
     [headers] = filled(file, "__nvidia_driver_headers", nvidia_driver_kernel=kernel)
     assert headers == {"name": package, "version": None}
+
+
+@pytest.mark.parametrize("file", ["Debian.yml", "Ubuntu.yml"])
+@pytest.mark.parametrize(
+    ("version", "packages"),
+    [
+        ("", [{"name": "nvidia-open", "version": ""}]),
+        ("570", [{"name": "nvidia-open-570", "version": ""}]),
+        ("580", [{"name": "nvidia-driver-pinning-580"}, {"name": "nvidia-open", "version": ""}]),
+        (
+            "580.95.05",
+            [{"name": "nvidia-driver-pinning-580"}, {"name": "nvidia-open", "version": "580.95.05-*"}],
+        ),
+    ],
+)
+def test_from_580_on_a_package_of_its_own_pins_the_branch(file, version, packages):
+    known = {
+        "nvidia_driver_version": version,
+        "nvidia_driver_open_modules": True,
+        "__nvidia_driver_branch": version.partition(".")[0],
+    }
+    assert filled(file, "__nvidia_driver_nvidia_packages", **known) == packages
+
+
+@pytest.mark.parametrize(
+    ("file", "kernel", "packages", "names"),
+    [
+        ("Debian.yml", "6.1.0-9-amd64", ["linux-image-amd64", "linux-image-6.1.0-9-amd64"], ["amd64"]),
+        ("Debian.yml", "6.1.0-9-cloud-amd64", [], ["cloud-amd64"]),
+        ("Debian.yml", "6.12.73+deb13-arm64", [], ["arm64"]),
+        ("Ubuntu.yml", "6.8.0-45-generic", ["linux-image-generic-hwe-22.04"], ["generic-hwe-22.04"]),
+        ("Ubuntu.yml", "6.8.0-1015-aws", ["linux-image-aws", "linux-image-unsigned-6.8.0-1015-aws"], ["aws"]),
+        ("Ubuntu.yml", "5.15.0-1051-azure", [], ["azure"]),
+        ("Ubuntu.yml", "6.17.0-1018-nvidia-64k", ["linux-image-extra-virtual"], ["nvidia-64k"]),
+        ("Ubuntu.yml", "7.0.0-custom1", [], ["custom1"]),
+    ],
+)
+def test_headers_follow_the_kernels_that_are_kept_up_to_date(file, kernel, packages, names):
+    facts = {"hvlab": {"packages": dict.fromkeys(packages, "1")}}
+    known = {"nvidia_driver_kernel": kernel, "ansible_facts": facts}
+    following = filled(file, "__nvidia_driver_headers_following", **known)
+    assert [package["name"] for package in following] == [f"linux-headers-{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("release", "kernel", "names"),
+    [
+        ("9", "5.14.0-427.el9.x86_64", ["kernel-devel-matched"]),
+        ("10", "6.12.0-55.el10.aarch64+64k", ["kernel-64k-devel-matched"]),
+        # Where there is no such package, kernel-devel itself is installed anew with each kernel.
+        ("8", "4.18.0-553.el8_10.x86_64", []),
+        ("9", "5.15.0-209.161.7.2.el9uek.x86_64", []),
+    ],
+)
+def test_on_the_rhel_family_a_package_matches_kernel_and_headers(release, kernel, names):
+    known = {"nvidia_driver_kernel": kernel, "ansible_facts": {"distribution_major_version": release}}
+    following = filled("RedHat.yml", "__nvidia_driver_headers_following", **known)
+    assert [package["name"] for package in following] == names
+    assert all(package["version"] == kernel.rpartition(".")[0] for package in following)
+
+
+# The packages of 580 that `dpkg -l`, `rpm -qa` and release notes list.
+DEBIANS = (
+    "firmware-nvidia-gsp libcuda1 libcudadebugger1 libegl-nvidia0 libgl1-nvidia-glvnd-glx libgles-nvidia2 "
+    "libglx-nvidia0 libnvidia-ml1 libnvidia-gpucomp libnvsdm nvidia-driver-cuda nvidia-fabricmanager "
+    "nvidia-imex nvidia-kernel-open-dkms nvidia-modprobe nvidia-open nvidia-smi nvlink5-580 "
+    "xserver-xorg-video-nvidia"
+)
+RPMS = (
+    "cuda-drivers kmod-nvidia-open-dkms libnvidia-cfg libnvidia-nscq libnvsdm nvidia-driver-cuda-libs "
+    "nvidia-imex nvidia-kmod-common nvidia-modprobe nvidia-open nvidia-xconfig nvlink5 xorg-x11-nvidia"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "names"),
+    [("Debian.yml", DEBIANS), ("Ubuntu.yml", DEBIANS), ("RedHat.yml", RPMS), ("Amazon.yml", RPMS)],
+)
+def test_every_package_of_the_driver_is_known_as_one(file, names):
+    variables = yaml.safe_load((VARS / file).read_text("utf-8"))
+    request = DriverRequest(
+        method="repo",
+        old=tuple(variables["__nvidia_driver_old"]),
+        keep=tuple(variables["__nvidia_driver_keep"]),
+    )
+    others = {"nvidia-container-toolkit": "1.17.8-1", "libnvidia-container1": "1.17.8-1"}
+    packages = dict.fromkeys(names.split(), "580.95.05-1") | others
+    assert driver_packages(DriverHost("n1", {"hvlab": {"packages": packages}}, {}), request) == sorted(
+        names.split()
+    )

@@ -45,7 +45,7 @@ def test_so_does_one_by_another_method(method):
 
 def test_beside_it_nvidias_pinning_package_counts_for_no_driver():
     packages = ({"name": "nvidia-driver-pinning-550", "version": None}, *OPEN.packages)
-    there = OTHER | {"nvidia-driver-pinning-550": "550.54.14-1"}
+    there = OTHER | {"nvidia-driver-pinning-550": "550-1"}
     assert not planned(replace(OPEN, packages=packages), packages=there, **LOADED).requested
 
 
@@ -83,11 +83,25 @@ def test_headers_are_not_needed_where_nothing_is_built():
     assert planned(packages=OTHER, headers=[], library="550.54.14", dkms=[other]).problems
 
 
-def test_what_is_installed_does_not_make_a_branch_an_exact_version():
-    bare, there = resolved(lab("n1")), resolved(lab("n1", driver="595.71.05"))
-    for name in ("driver_wanted", "packages"):
-        assert there.hosts["n1"][name] == bare.hosts["n1"][name]
-    assert bare.hosts["n1"]["driver_wanted"] == "595"
-    pinned = resolved(lab("n1", driver="570.133.20")).hosts["n1"]
-    assert pinned["versions"]["driver"] == "570.133.20"
-    assert pinned["packages"]["driver"] == [{"name": "nvidia-open-570", "version": None}]
+@pytest.mark.parametrize("driver", [None, "595.71.05"])
+def test_the_version_of_the_plan_is_the_one_installed(driver):
+    stack = resolved(lab("n1", **({"driver": driver} if driver else {}))).hosts["n1"]
+    assert stack["versions"]["driver"] == stack["driver_wanted"] == "595.71.05"
+    assert stack["packages"]["driver"] == [
+        {"name": "nvidia-driver-pinning-595", "version": None},
+        {"name": "nvidia-open", "version": "595.71.05*"},
+    ]
+
+
+def test_an_installed_version_is_the_plans():
+    stack = resolved(lab("n1", driver="570.133.20")).hosts["n1"]
+    assert stack["versions"]["driver"] == "570.133.20"
+    assert stack["packages"]["driver"] == [{"name": "nvidia-open-570", "version": "570.133.20*"}]
+
+
+def test_on_dnf_nvidia_modprobe_has_the_version_too():
+    """Nothing else asks for more than any version of it."""
+    rocky = lab("n1", distribution="Rocky", distribution_version="9.4", python="3.9")
+    packages = resolved(rocky).hosts["n1"]["packages"]["driver"]
+    assert [package["name"] for package in packages] == ["nvidia-open", "nvidia-modprobe"]
+    assert {package["version"] for package in packages} == {"595.71.05*"}

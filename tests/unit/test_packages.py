@@ -361,3 +361,16 @@ def test_what_others_provide_by_that_name_is_no_change():
     told = "Package python36 is already installed.\nNothing to do."
     host.answers = [("--assumeno", {"stdout": told}), ("rpm -qa", {"stdout": "installed python36 3.6-1\n"})]
     assert host.task({"name": ["python3"]})["changed"] is False
+
+
+def test_a_lock_of_our_own_follows_what_changed_along():
+    """dnf's locks name a version: after the change the old one would stay locked."""
+    host = Host("dnf", packages={"cuda": "1-1", "cuda-libs": "1-1"}, held=["cuda", "cuda-libs"])
+    host.seen["held_own"] = ["cuda", "cuda-libs"]
+    host.seen["packages"]["python3-dnf-plugin-versionlock"] = "4-1"
+    host.answers = [
+        ("--assumeno", {"rc": 1, "stdout": "Upgrading:\n cuda x\n cuda-libs x\nOperation aborted"}),
+        ("-qa", {"stdout": "installed cuda 2-1\ninstalled cuda-libs 2-1"}),
+    ]
+    host.task({"name": [{"name": "cuda", "version": "2-*"}]})
+    assert host.commands[-1].endswith("dnf versionlock add cuda cuda-libs")

@@ -50,7 +50,7 @@ def test_what_is_no_key_is_told(data, why):
 
 
 @pytest.mark.parametrize(
-    "wanted", [FIRST, FIRST.lower(), FIRST[-16:], "15CF 2488 26CF 7D79 D666 38FF 87AE FA9F E080 5398"]
+    "wanted", [FIRST, FIRST.lower(), f"0x{FIRST}", "15CF 2488 26CF 7D79 D666 38FF 87AE FA9F E080 5398"]
 )
 def test_a_fingerprint_may_be_written_in_several_ways(wanted):
     found = repository.keys(TWO_KEYS, "it")
@@ -60,9 +60,17 @@ def test_a_fingerprint_may_be_written_in_several_ways(wanted):
         repository.chosen(found[1:], digits, "it")
 
 
-def test_what_is_no_fingerprint_is_refused():
-    with pytest.raises(UsageError, match="is not a fingerprint"):
-        repository.fingerprint("3bf863c")
+@pytest.mark.parametrize("text", ["3bf863c", "D42D0685", FIRST[-16:], FIRST[:-1], "not hexadecimal"])
+def test_only_a_whole_fingerprint_is_one(text):
+    """Eight digits can be had for any key in minutes."""
+    with pytest.raises(UsageError, match="is not a whole fingerprint"):
+        repository.fingerprint(text)
+
+
+def test_a_key_with_nothing_to_compare_it_with_is_refused():
+    with pytest.raises(CheckError, match=f"has the fingerprint {FIRST}, {SECOND}, and none is set") as caught:
+        repository.chosen(repository.keys(TWO_KEYS, "it"), repository.fingerprint(""), "it")
+    assert "set the fingerprint to it" in caught.value.remedy
 
 
 class Host:
@@ -197,5 +205,14 @@ def test_every_system_has_a_key_with_a_fingerprint():
     data = yaml.safe_load((project_dir() / "roles/nvidia_repository/vars/main.yml").read_text())
     keys, fingerprints = data["__nvidia_repository_keys"], data["__nvidia_repository_fingerprints"]
     assert set(keys.values()) == set(fingerprints)
-    for name, fingerprint in fingerprints.items():
+    known = {name: fingerprint for name, fingerprint in fingerprints.items() if fingerprint}
+    # Of RHEL 10's key the last eight digits alone are published.
+    assert set(fingerprints) - set(known) == {"CDF6BA43.pub"}
+    for name, fingerprint in known.items():
+        assert repository.fingerprint(fingerprint) == fingerprint
         assert fingerprint.endswith(name.removesuffix(".pub").upper())
+
+
+def test_elrepos_key_has_a_whole_fingerprint():
+    data = yaml.safe_load((project_dir() / "roles/nvidia_driver/defaults/main.yml").read_text())
+    assert repository.fingerprint(data["nvidia_driver_elrepo_fingerprint"])

@@ -5,11 +5,50 @@ import platform
 import re
 
 import pytest
+import yaml
 
 from tests.vlab.repository import deb, elf, rpm, spec
 
 SYSTEMS = [("debian12", "deb"), ("ubuntu2204", "deb"), ("rhel9", "rpm"), ("libnvidia-container", "deb")]
-FOREIGN = {"dkms"}
+# What the distribution has.
+FOREIGN = {"dkms", *(f"nvidia-driver-{branch}-server-open" for branch in (570, 580))}
+
+
+@pytest.mark.parametrize("name", spec.SOURCES)
+def test_every_package_says_where_it_is_published(name):
+    for block in yaml.safe_load((spec.FOLDER / name).read_text("utf-8")):
+        assert block.get("source"), [package["name"] for package in block["packages"]]
+        assert all(isinstance(source, str) for source in block["source"])
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "version"),
+    [
+        ("debian12", "nvidia-driver-pinning-580", "580-5"),
+        ("ubuntu2204", "nvidia-driver-pinning-610", "610-2ubuntu1"),
+        ("ubuntu2204", "nvidia-driver-open", "610.43.02-1ubuntu1"),
+        ("debian12", "libcudnn9-headers-cuda-13", "9.13.0.50-1"),
+        ("debian12", "nvidia-fabricmanager", "580.95.05-1"),
+        ("rhel9", "nvidia-fabric-manager", "570.124.06-1"),
+        ("rhel9", "cuda-nvml-devel-13-0", "13.0.87-1"),
+    ],
+)
+def test_versions_are_the_published_ones(system, name, version):
+    kind = "rpm" if system.startswith("rhel") else "deb"
+    assert (name, version) in {(p.name, p.version) for p in spec.packages(system, kind)}
+
+
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [
+        ("ubuntu2204", "nvidia-open-590"),
+        ("debian12", "nvidia-open-550"),
+        ("debian12", "nvidia-fabricmanager-580"),
+        ("debian12", "libcudnn9-headers-cuda-11"),
+    ],
+)
+def test_what_is_published_under_no_such_name_is_not_here(system, name):
+    assert name not in {package.name for package in spec.packages(system, "deb")}
 
 
 @pytest.mark.parametrize(("system", "kind"), SYSTEMS)

@@ -377,6 +377,21 @@ def test_packages_are_called_as_the_system_calls_them():
 
 
 @pytest.mark.parametrize(
+    ("system", "cudnn", "names"),
+    [
+        ("Ubuntu", "9.1.0.70", ["libcudnn9-cuda-12", "libcudnn9-dev-cuda-12"]),
+        ("Ubuntu", "9.10.2.21", ["libcudnn9-cuda-12", "libcudnn9-dev-cuda-12", "libcudnn9-headers-cuda-12"]),
+        ("Rocky", "9.13.0.50", ["libcudnn9-cuda-12", "libcudnn9-devel-cuda-12", "libcudnn9-headers-cuda-12"]),
+    ],
+)
+def test_cudnns_headers_are_a_package_of_their_own_from_9_10_on(system, cudnn, names):
+    own = {} if system == "Ubuntu" else {"distribution_version": "9.4", "python": "3.9"}
+    asked = [pins.parse(f"cudnn={cudnn}"), pins.parse("cuda=12.8")]
+    packages = plan(lab("n1", distribution=system, **own), asked).hosts["n1"]["packages"]["cudnn"]
+    assert packages == [{"name": name, "version": f"{cudnn}-1"} for name in names]
+
+
+@pytest.mark.parametrize(
     ("name", "architecture", "flag"),
     [
         ("NVIDIA B200", "x86_64", True),

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.vlab.runfile import runfile
 GPU = PROJECT / "tests/vlab/gpu"
 GATEWAY = "198.18.249.1"
 OLD, NEW = "570.86.15", "570.124.06"
+HELD_OWN = "/etc/hvlab/held.json"
 
 
 class Node:
@@ -42,6 +44,7 @@ class Node:
 
     @property
     def packages(self):
+        """Return the driver's packages with their versions."""
         rows = self.on("dpkg-query -W -f '${Status} ${Package} ${Version}\\n' | grep '^[a-z]* ok installed'")
         rows = [row.split()[3:] for row in rows.splitlines()]
         return {name: version for name, version in rows if "nvidia" in name or "cuda" in name}
@@ -97,7 +100,15 @@ def test_the_module_is_built_for_the_kernel(node):
     assert (fact["version"], fact["kernel"], fact["loaded"]) == (OLD, node.kernel, False)
     assert fact["reason"] == "nvidia_driver_load is never"
     assert "blacklist nouveau" in node.on("cat /etc/modprobe.d/hvlab-nvidia.conf")
-    assert node.on("apt-mark showhold").split() == ["nvidia-open-570"]
+
+
+def test_all_packages_are_held(node):
+    assert sorted(node.on("apt-mark showhold").split()) == sorted(node.packages)
+    blacklist = node.on("apt-config dump Unattended-Upgrade::Package-Blacklist")
+    for name in ("libcuda1", "nvidia-modprobe"):
+        assert f'"^{name}$"' in blacklist
+    changed = re.findall(r"(?m)^Inst (\S+)", node.on("apt-get --simulate dist-upgrade"))
+    assert not set(changed) & set(node.packages)
 
 
 def test_a_second_run_changes_nothing(node):
@@ -125,24 +136,43 @@ def test_a_kernel_without_headers_is_named(node):
     )
 
 
+def test_headers_come_with_each_kernel_update(node):
+    node.on("dpkg-query -W linux-headers-amd64")
+
+
+def test_a_kernel_that_boots_next_has_a_module(node):
+    variables, kernel = {"nvidia_driver_version": node.fact["version"]}, "99.0.0-1-amd64"
+    node.on(f"mkdir -p /boot && touch /boot/vmlinuz-{kernel}")
+    try:
+        said = f"kernel {kernel} is installed and has no module of the driver"
+        refused(node, variables, said, f"install linux-headers-{kernel}")
+    finally:
+        node.on(f"rm /boot/vmlinuz-{kernel}")
+    assert node.play(variables) == 0
+
+
 def test_a_container_takes_no_driver(node):
     variables = {"nvidia_driver_version": OLD, "nvidia_driver_load": "auto"}
     refused(node, variables, "it is a container", "lab_driver_method: none")
 
 
 def test_what_somebody_holds_is_left(node):
-    node.on("apt-mark hold libcuda1")
-    refused(
-        node, {"nvidia_driver_version": NEW}, "held at their version: libcuda1", "apt-mark unhold libcuda1"
-    )
-    node.on("apt-mark unhold libcuda1")
+    """Holds that are not recorded as the role's are somebody's."""
+    other = {OLD: NEW, NEW: OLD}[node.fact["version"]]
+    node.on(f"mv {HELD_OWN} /root/")
+    try:
+        refused(node, {"nvidia_driver_version": other}, "held at their version: ", "apt-mark unhold")
+    finally:
+        node.on(f"mv /root/held.json {HELD_OWN}")
 
 
 def test_another_branch_replaces_the_old_one(node):
     variables = {"nvidia_driver_version": "580", "nvidia_driver_remove_old": True}
     assert node.play(variables) > 0
-    assert "nvidia-open-570" not in node.packages
-    assert set(node.packages.values()) == {"580.95.05-1"}
+    packages = node.packages
+    assert "nvidia-open-570" not in packages
+    assert packages.pop("nvidia-driver-pinning-580") == "580-5"
+    assert set(packages.values()) == {"580.95.05-1"}
     assert node.built == "580.95.05"
     assert node.play(variables) == 0
 

@@ -34,6 +34,11 @@ UPGRADE = {"debian": "apt-get -q update && apt-get -qy upgrade", "redhat": "dnf 
 REFRESH = {"debian": "apt-get -q update", "redhat": "dnf -q clean expire-cache"}
 HELD_OWN = "/etc/hvlab/held.json"
 NCCL = {"debian": ("libnccl2", "libnccl-dev"), "redhat": ("libnccl", "libnccl-devel")}
+# The repository has a newer cuDNN for CUDA 13, too.
+CUDNN = {
+    "debian": ("libcudnn9-cuda-13", "libcudnn9-dev-cuda-13", "libcudnn9-headers-cuda-13"),
+    "redhat": ("libcudnn9-cuda-13", "libcudnn9-devel-cuda-13", "libcudnn9-headers-cuda-13"),
+}
 
 
 class Family:
@@ -194,7 +199,8 @@ def test_the_old_goes_when_asked(old):
     assert old.play(wanted) > 0
     there = old.packages()
     assert not [name for name in there if "12-4" in name or ("cuda-12" in name and "cudnn" in name)]
-    assert there["libcudnn9-cuda-13"] == "9.13.0.50-1"
+    assert {there[name] for name in CUDNN[old.name]} == {"9.13.0.50-1"}
+    assert set(CUDNN[old.name]) <= set(json.loads(old.on(f"cat {HELD_OWN}")))
     assert there[NCCL[old.name][0]] == "2.28.3-1+cuda13.0"
     assert "release 13.0," in old.nvcc()
     assert "12.4" not in old.on("ls -d /usr/local/cuda-*")

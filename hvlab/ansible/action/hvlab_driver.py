@@ -10,12 +10,20 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
 from hvlab.provision.arguments import arguments
 from hvlab.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
+from hvlab.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.provision.driver.loading import LoadingStep, loading
-from hvlab.provision.driver.packages import driver_packages, needed_packages, needs_dkms, requested_packages
+from hvlab.provision.driver.packages import (
+    driver_packages,
+    needed_packages,
+    needs_dkms,
+    packages_to_hold,
+    requested_packages,
+)
 from hvlab.provision.driver.plan import DriverPlan, plan
+from hvlab.provision.driver.sources import guard
 
 LISTS = ("build_packages", "methods", "old", "keep", "components")
-PACKAGES = ("packages", "headers_packages")
+PACKAGES = ("packages", "headers_packages", "headers_following")
 TEXTS = (
     *("method", "version", "kernel", "load", "reboot", "secure_boot"),
     *("fabric_manager", "fabric_manager_package", "checksum", "stream"),
@@ -33,6 +41,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.vars = task_vars or {}
         self.args = arguments(self, DOCUMENTATION)
         self.request, state = as_request(self.args["wish"]), self.args["state"]
+        if state == "listed":
+            return result | self._listed()
         if state in ("built", "unloaded"):
             return result | self._do(state)
         if state == "used":
@@ -50,8 +60,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             }
         return result | self._now(host, loading(host, self.request, local=self._local)) | as_dict(driver_plan)
 
+    def _listed(self) -> dict[str, Any]:
+        facts = self.vars["ansible_facts"]
+        names = packages_to_hold(DriverHost(self.vars["inventory_hostname"], facts, {}), self.request)
+        return {
+            "changed": False,
+            "packages": names,
+            "guard": guard(names) if facts["pkg_mgr"] == "apt" else "",
+        }
+
     def _do(self, state: str) -> dict[str, Any]:
-        done = self._module(state=state, services=list(SERVICES))
+        kernels = kernels_to_build(self._look(), self.request)[1:] if state == "built" else []
+        done = self._module(state=state, services=list(SERVICES), also=kernels)
         if done.get("failed"):
             problem = done.get("msg", done.get("module_stderr"))
             remedy = f"see {done['log']} there" if "log" in done else "see `dmesg` there"
@@ -84,6 +104,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self.args["state"] == "planned":
             bare = DriverHost(name, facts, {})
             packages = [*requested_packages(bare, self.request), *needed_packages(bare, self.request)]
+            packages += self.request.headers_following
             own = {package["name"] for package in self.request.packages}
             names = sorted(
                 {p["name"] for p in packages if p["name"] in own or p["name"] not in bare.packages}
@@ -101,12 +122,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _now(self, host: DriverHost, step: LoadingStep) -> dict[str, Any]:
         kernel, state = self.request.kernel, host.state
         built = [e for e in state["dkms"] if e["kernel"] == kernel]
+        ready = {(e["name"], e["kernel"]) for e in state["dkms"] if e["state"] == "installed"}
         return {
             "driver": installed_version(host, kernel),
             "modules": [f"{e['name']}/{e['version']} {e['state']}" for e in built] or state["modules"],
-            "unbuilt": bool(
-                {e["name"] for e in state["dkms"]} - {e["name"] for e in built if e["state"] == "installed"}
+            "unbuilt": any(
+                (e["name"], kernel) not in ready
+                for e in state["dkms"]
+                for kernel in kernels_to_build(host, self.request)
             ),
+            "bare_kernels": [
+                f"{p.seen}.\n  What to do: {p.remedy}." for p in bare_kernels(host, self.request)
+            ],
             "step": step.action,
             "loaded": step.loaded,
             "reason": step.reason,
@@ -115,6 +142,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "initramfs": state["initramfs"],
             "blacklist": state["blacklist"],
             "pinned": state["pin"],
+            "guarded": state["guard"],
             "nouveau": state["nouveau"],
             "running": state["loaded"],
             "smi": state["smi"],

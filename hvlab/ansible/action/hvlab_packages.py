@@ -66,7 +66,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if work.install or work.remove:
             self._change(work)
         removed = sorted(set(before) - set(self.installed))
-        self._hold(work.hold, removed)
+        along = [
+            name for name in sorted(self.own) if self.installed.get(name) not in (before.get(name), None)
+        ]
+        self._hold(list(dict.fromkeys([*work.hold, *along])), removed)
         return result | {
             "changed": bool(before != self.installed or work.hold or work.modules),
             "removed": removed,

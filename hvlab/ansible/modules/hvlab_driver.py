@@ -18,12 +18,18 @@ short_description: Judge NVIDIA's driver on a host, build its modules, load and 
 description:
   - C(planned) changes nothing. It inspects the host and the package manager's lists, returns what has to be
     done, and fails with everything that stands in the way.
-  - C(built) has DKMS build and install what it knows of NVIDIA for the kernel and has not built yet.
+  - C(listed) returns the driver's installed packages that have to be held, by the facts alone.
+  - C(built) has DKMS build and install what it knows of NVIDIA for the kernel, and for newer ones with
+    headers, and has not built yet.
   - C(used) loads the modules, after unloading those of another version, and says whether a reboot is needed.
   - C(unloaded) unloads them. Services that hold the GPU are stopped meanwhile.
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
-  state: {description: What to do., type: str, choices: [planned, built, used, unloaded], required: true}
+  state:
+    description: What to do.
+    type: str
+    choices: [planned, listed, built, used, unloaded]
+    required: true
   wish:
     description: The requested driver, with the fields of C(hvlab.provision.driver.host.DriverRequest).
     type: dict
@@ -47,9 +53,16 @@ step:
   returned: for C(planned) and C(used)
 install: {description: The packages that have to come., type: list, returned: for C(planned)}
 remove: {description: The packages that have to go., type: list, returned: for C(planned)}
+packages: {description: Those to be held., type: list, elements: str, returned: for C(listed)}
+guard:
+  description: apt's configuration that keeps unattended upgrades from them, empty elsewhere.
+  type: str
+  returned: for C(listed)
 done: {description: What was built or unloaded., type: list, returned: for C(built) and C(unloaded)}
 """
 
+# The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
+MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
 MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")
 BLACKLIST = "/etc/modprobe.d/hvlab-nvidia.conf"
 LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
@@ -116,6 +129,12 @@ def compiler(kernel: str) -> str | None:
         if match and int(match[1]):
             return str(int(match[1]) // 10000)
     return None
+
+
+def has_module(kernel: str) -> bool:
+    """Return whether there is a module of the driver for a kernel."""
+    paths = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
+    return any(MODULE.match(os.path.basename(path)) for path in paths)
 
 
 def gpu_users() -> list[dict[str, str]]:
@@ -226,9 +245,11 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
     kernel = module.params["kernel"]
     versions, trouble = look_up(module, module.params["packages"])
     modules = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
+    kernels = sorted(path.partition("vmlinuz-")[2] for path in glob.glob("/boot/vmlinuz-*"))
     return {
         "headers": headers(),
-        "kernels": sorted(path.partition("vmlinuz-")[2] for path in glob.glob("/boot/vmlinuz-*")),
+        "kernels": kernels,
+        "module_kernels": [name for name in kernels if has_module(name)],
         "compiler": compiler(kernel),
         "dkms": dkms(module),
         "modules": sorted({os.path.basename(path).partition(".")[0] for path in modules}),
@@ -250,33 +271,42 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "blacklist": read(BLACKLIST),
         "own_sources": read("/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"),
         "pin": read("/etc/apt/preferences.d/hvlab-nvidia-driver"),
+        "guard": read("/etc/apt/apt.conf.d/52hvlab-nvidia-driver"),
         "sources": sources(),
     }
 
 
 def build(module: AnsibleModule) -> list[str]:
-    """Have DKMS build for the kernel what it has not built yet; return what."""
-    kernel, done = module.params["kernel"], []
-    known = dkms(module)
-    for name, version in sorted({(entry["name"], entry["version"]) for entry in known}):
-        states = [
-            e["state"] for e in known if (e["name"], e["version"], e["kernel"]) == (name, version, kernel)
-        ]
-        if "installed" in states:
-            continue
-        done.append("{}/{}".format(name, version))
-        if module.check_mode:
-            continue
-        code, out, err = run(module, "dkms", "install", "--force", done[-1], "-k", kernel)
-        if code:
-            log = "/var/lib/dkms/{}/build/make.log".format(done[-1])
-            lines = [line for line in (read(log) or out + err).splitlines() if line.strip()][-LAST_LINES:]
-            module.fail_json(
-                msg="DKMS could not build {} for kernel {}:{}".format(
-                    done[-1], kernel, "".join("\n  " + line[:300] for line in lines)
-                ),
-                log=log,
-            )
+    """Have DKMS build for the kernels what it has not built yet; return what.
+
+    Fails where it cannot build for the first one; kernels that are not booted yet do not stop a run.
+    """
+    kernel, also = module.params["kernel"], module.params["also"]
+    known, done = dkms(module), []
+    for release in (kernel, *also):
+        for name, version in sorted({(entry["name"], entry["version"]) for entry in known}):
+            states = [
+                e["state"]
+                for e in known
+                if (e["name"], e["version"], e["kernel"]) == (name, version, release)
+            ]
+            if "installed" in states:
+                continue
+            built = "{}/{}".format(name, version)
+            code, out, err = 0, "", ""
+            if not module.check_mode:
+                code, out, err = run(module, "dkms", "install", "--force", built, "-k", release)
+            if not code:
+                done.append(built if release == kernel else "{} for {}".format(built, release))
+            elif release == kernel:
+                log = "/var/lib/dkms/{}/build/make.log".format(built)
+                lines = [line for line in (read(log) or out + err).splitlines() if line.strip()][-LAST_LINES:]
+                module.fail_json(
+                    msg="DKMS could not build {} for kernel {}:{}".format(
+                        built, kernel, "".join("\n  " + line[:300] for line in lines)
+                    ),
+                    log=log,
+                )
     return done
 
 
@@ -330,6 +360,7 @@ def main() -> None:
                 "default": "inspected",
             },
             "kernel": {"type": "str", "required": True},
+            "also": names,
             "packages": names,
             "services": names,
         },

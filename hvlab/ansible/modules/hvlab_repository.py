@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   fingerprint:
-    description: The fingerprint that the key must have, or at least its last 8 digits. Empty takes any key.
+    description: The whole fingerprint that the key must have. Without it, the key is refused.
     type: str
     default: ""
   priority: {description: The priority that apt gives to what comes from there., type: int}

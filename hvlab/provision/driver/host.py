@@ -19,12 +19,14 @@ class DriverRequest:
     """The driver that the role's variables and the operating system's data request.
 
     ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus.
+    ``headers_following``: packages that bring the headers of each kernel update along.
     """
 
     method: str
     version: str = ""
     packages: tuple[Mapping[str, Any], ...] = ()
     headers_packages: tuple[Mapping[str, Any], ...] = ()
+    headers_following: tuple[Mapping[str, Any], ...] = ()
     build_packages: tuple[str, ...] = ()
     kernel: str = ""
     load: str = "auto"

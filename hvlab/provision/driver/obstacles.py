@@ -181,7 +181,7 @@ def unavailable(
     host: DriverHost, request: DriverRequest, install: Iterable[Mapping[str, Any]]
 ) -> Iterator[Finding]:
     """Yield the packages that are not available in the requested version; `obstacles` judges the headers."""
-    headers = {package["name"] for package in request.headers_packages}
+    headers = {package["name"] for package in (*request.headers_packages, *request.headers_following)}
     for package in install:
         name, requested = package["name"], package.get("version")
         versions = host.state.get("versions", {}).get(name, [])
@@ -193,6 +193,8 @@ def unavailable(
             f"; the repositories have {', '.join(versions[:5])}" if versions else "; no repository has it"
         )
         remedy = "correct the requested version, or add the repository that has it"
+        if versions and package in request.packages:
+            remedy = "set lab_driver to one of these versions, or add the repository that has it"
         if name == "dkms" and host.facts.get("os_family") == "RedHat":
             remedy = _epel(host)
         if name == request.fabric_manager_package:

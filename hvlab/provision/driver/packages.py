@@ -20,7 +20,10 @@ from hvlab.provision.driver.host import (
 
 NVIDIAS = ("repo", "local_repo")
 EXACT = re.compile(r"\d{3}\.\d+(\.\d+)?(?=[-*~+]|$)")
-MODULES = re.compile("dkms|kernel|kmod")
+# Packages of which there is one for the open modules and one for the others.
+MODULES = re.compile("dkms|kmod-|kernel-source")
+# It holds apt's preferences for a branch, and has versions of its own: 580-5.
+PINNING = "nvidia-driver-pinning-"
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
 
 
@@ -39,8 +42,9 @@ def stays(host: DriverHost, request: DriverRequest) -> bool:
     present, requested = host.state.get("library"), exact_version(request) or request.version
     if request.method == "none" or not present or not requested or not within(present, requested):
         return False
-    # NVIDIA's package that pins a branch is on a host whatever driver of that branch is.
-    own = [package["name"] for package in request.packages if "pinning" not in package["name"]]
+    # These are on a host whatever driver of that version is.
+    shared = (PINNING, "nvidia-modprobe")
+    own = [package["name"] for package in request.packages if not package["name"].startswith(shared)]
     modules = {host.state.get("loaded"), *(entry["version"] for entry in host.state.get("dkms", []))}
     return present in modules and not any(name in host.packages for name in own)
 
@@ -78,13 +82,31 @@ def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return the packages the modules are built with: tools, and headers where the kernel's are missing."""
+    """Return the packages the modules are built with: tools, headers of this kernel and of its updates."""
     packages: list[Mapping[str, Any]] = []
     if builds_modules(host, request):
         packages += request.headers_packages if request.kernel not in host.state.get("headers", []) else ()
+        packages += headers_of_updates(host, request)
         packages += [
             {"name": name, "version": None} for name in request.build_packages if request.method == "runfile"
         ]
+    return packages
+
+
+def headers_of_updates(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
+    """Return the available packages that bring the headers of each kernel update along.
+
+    A kernel of Debian's backports takes them from there. One that is installed stays in its version.
+    """
+    packages: list[Mapping[str, Any]] = []
+    for package in request.headers_following:
+        name, versions = package["name"], host.state.get("versions", {}).get(package["name"], [])
+        if name in host.packages:
+            packages.append({"name": name, "version": None})
+        elif "bpo" in request.kernel:
+            packages += [{"name": name, "version": text} for text in versions if "bpo" in text][:1]
+        elif any(fits(text, package.get("version")) for text in versions):
+            packages.append(package)
     return packages
 
 
@@ -116,18 +138,19 @@ def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping
 def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the installed packages of another version that the requested one has too: they change along.
 
-    Those with kernel modules are left to their dependants, as there are two kinds to choose from.
+    Those with kernel modules do where they are of the requested kind, open or not.
     """
     exact = exact_version(request)
     if request.method not in PACKAGED or not (exact or request.remove_old) or stays(host, request):
         return []
     version = f"{exact}-*" if exact else f"{branch(target(host, request))}.*"
     versions, own = host.state.get("versions", {}), {package["name"] for package in request.packages}
+    opened = any("open" in name for name in own)
     return [
         {"name": name, "version": version}
         for name in old_packages(host, request)
         if name not in own
-        and not MODULES.search(name)
+        and (("open" in name) == opened or not MODULES.search(name))
         and any(fits(text, version) for text in versions.get(name, []))
     ]
 
@@ -135,7 +158,11 @@ def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any
 def _of_branch(host: DriverHost, package: Mapping[str, Any], requested: str) -> Mapping[str, Any]:
     name, versions = package["name"], host.state.get("versions", {}).get(package["name"], [])
     known = [*versions, host.packages.get(name, "")]
-    if package.get("version") or not any(branch(version) == requested for version in known):
+    if (
+        package.get("version")
+        or name.startswith(PINNING)
+        or not any(branch(version) == requested for version in known)
+    ):
         return package
     return {"name": name, "version": f"{requested}.*"}
 
@@ -192,9 +219,24 @@ def removals(host: DriverHost, request: DriverRequest) -> list[str]:
 def driver_packages(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed packages that are part of a driver."""
     kinds = [name for name in host.packages if any(fnmatchcase(name, old) for old in request.old)]
-    return sorted(
-        n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in request.keep)
-    )
+    kept = (*request.keep, f"{PINNING}*")
+    return sorted(n for n in kinds if branch(host.packages[n]) and not any(fnmatchcase(n, k) for k in kept))
+
+
+def packages_to_hold(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the installed packages of the driver, which have to stay at their version.
+
+    None where the distribution builds the modules for each of its kernels: there the driver follows them.
+    """
+    if any(fnmatchcase(name, SIGNED_BY_VENDOR) for name in host.packages):
+        return []
+    return driver_packages(host, request)
+
+
+def other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the installed packages that pin another branch: they make room for the requested one."""
+    own = {package["name"] for package in request.packages}
+    return sorted(name for name in host.packages if name.startswith(PINNING) and name not in own)
 
 
 def is_installed(host: DriverHost, package: Mapping[str, Any]) -> bool:

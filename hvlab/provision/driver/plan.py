@@ -12,9 +12,11 @@ from hvlab.provision.driver.obstacles import obstacles, unavailable, without_dkm
 from hvlab.provision.driver.packages import (
     builds_modules,
     following,
+    headers_of_updates,
     is_installed,
     needed_packages,
     old_packages,
+    other_pinning,
     removals,
     requested_packages,
     stays,
@@ -76,7 +78,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         requested=requested,
         along=along,
         remove=remove,
-        may_go=old_packages(host, request) if clearing else [],
+        may_go=[*(old_packages(host, request) if clearing else []), *other_pinning(host, request)],
         run_uninstaller=clearing and foreign_run,
         runfile=runfile,
         sources=apt_sources,
@@ -118,6 +120,13 @@ def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
         yield (
             f"{host.name}: packages of driver {versions} are installed; "
             "if they conflict, set nvidia_driver_remove_old: true"
+        )
+    brought = {package["name"] for package in headers_of_updates(host, request)}
+    left = [p["name"] for p in request.headers_following if p["name"] not in brought]
+    if builds_modules(host, request) and left and not host.state.get("unsure"):
+        yield (
+            f"{host.name}: no repository has {', '.join(left)}: after the next kernel update the headers are "
+            "missing, and with them the driver's modules; install the new kernel's headers with it"
         )
     used, own = host.state.get("compiler"), str(host.own("gcc", "")).split(".")[0]
     if builds_modules(host, request) and used and own and used != own:

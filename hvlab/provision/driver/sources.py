@@ -1,6 +1,8 @@
-"""apt's configuration: the components that hold the driver, and the version that all its packages keep."""
+"""apt's configuration: the driver's components, and what keeps all its packages at their version."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from hvlab.provision.driver.host import DriverHost, DriverRequest, branch
 from hvlab.provision.driver.packages import NVIDIAS, exact_version
@@ -49,6 +51,15 @@ def sources(host: DriverHost, request: DriverRequest) -> str:
             lines.append(f"Components: {' '.join(components)}")
             paragraphs.append("\n".join([*lines, *([f"Signed-By: {signed_by}"] if signed_by else [])]) + "\n")
     return "\n".join(paragraphs)
+
+
+def guard(names: Iterable[str]) -> str:
+    """Return apt's configuration that keeps unattended upgrades from these packages, empty for none.
+
+    A hold alone was seen to be overridden, and a library that is newer than the loaded module stops CUDA.
+    """
+    lines = [f'  "^{name}$";' for name in names]
+    return "\n".join(["Unattended-Upgrade::Package-Blacklist {", *lines, "};", ""]) if lines else ""
 
 
 def pin(request: DriverRequest) -> str:

@@ -65,8 +65,7 @@ def _cuda(system: str) -> list[str]:
 
 
 def _package(entry: dict, values: dict, kind: str) -> Package:
-    values = values | {key: entry[key] for key in ("dkms", "dkms_version") if key in entry}
-    values["dkms_version"] = fill(values.get("dkms_version", ""), values)
+    values = values | {key: fill(entry[key], values) for key in ("dkms", "dkms_version") if key in entry}
     entry = _filled({key: value for key, value in entry.items() if key != "systems"}, values)
     files = dict(_files(entry.get("files", {}), values))
     module = (entry["dkms"], entry["dkms_version"]) if "dkms" in entry else None
