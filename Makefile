@@ -112,7 +112,7 @@ browser: install  ## the report in headless Chromium (installed if missing)
 
 vlab: install  ## tests on virtual machines (root)
 	$(call say,tests on virtual machines)
-	@$(TESTS_AS_ROOT) pytest tests/vlab -m vlab -v --durations=10 --numprocesses=3
+	@$(TESTS_AS_ROOT) pytest tests/vlab -m vlab -v --durations=10 --numprocesses=2
 
 test: check unit contract browser vlab  ## all of the above
 
@@ -130,7 +130,7 @@ test-containers: install  ## ranks in docker's containers on virtual hosts: 6 mi
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_7_containers.py -m vlab -v
 
 test-nccl: install  ## Horovod with NCCL compiled on a virtual host: 15 minutes, or 3 with a warm cache (root)
-	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_nccl.py -m vlab -v
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_8_nccl_tests.py tests/vlab/test_9_nccl.py -m vlab -v
 
 test-tensorflow: install  ## Horovod with TensorFlow compiled on a virtual host: 9 minutes, or 2 with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tensorflow.py -m vlab -v

@@ -1,4 +1,7 @@
-"""nccl-tests is built once, with MPI, on NVIDIA's wheels, and starts. Its source here is a stand-in."""
+"""nccl-tests is built once, with MPI, on NVIDIA's wheels, and starts. Its source here is a stand-in.
+
+`make test-nccl` runs it.
+"""
 
 import hashlib
 import json
@@ -11,6 +14,7 @@ import pytest
 
 from tests.vlab.labs import PROJECT, RECAP, booted
 
+pytestmark = pytest.mark.slow
 GPU = PROJECT / "tests/vlab/gpu"
 STAND_IN = PROJECT / "tests/vlab/nccl_tests"
 VARIABLES = {
