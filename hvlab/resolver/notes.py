@@ -73,7 +73,7 @@ def of_group(choice: GroupChoice) -> list[str]:
     """Return what is to be known of one group's hosts."""
     notes = [*_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
-        notes += [*_driver(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
+        notes += [*_driver(choice), *_modules(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
     return notes
 
 
@@ -131,6 +131,20 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
         yield f"driver {driver} stays as it is: there are no packages of it for {choice.group.title} here"
     if installed and installed != driver:
         yield f"driver {installed} is replaced by {driver}{_too_old(installed, cuda, choice)}"
+
+
+def _modules(choice: GroupChoice) -> Iterable[str]:
+    """Yield that the kernel has another compiler than the host, where the driver's modules are built."""
+    group, used = choice.group, choice.group.host.kernel_gcc
+    if not used or used == str(choice.gcc) or group.methods["driver"] in ("none", "elrepo"):
+        return
+    kernel = f"the kernel was built with gcc {used}, and gcc here is {choice.gcc or 'missing'}"
+    names = [package["name"] for package in packages.gcc(group, used)]
+    yield (
+        f"{kernel}: {names[0]} is installed first, and the driver's modules are built with it"
+        if names and group.system.manager == "apt"
+        else f"{kernel}: if the driver's modules do not build, install gcc {used}"
+    )
 
 
 def _too_old(installed: str, cuda: str, choice: GroupChoice) -> str:

@@ -231,12 +231,6 @@ def test_a_held_package_is_in_the_way_unless_it_is_held_by_us():
     assert not problems(make(own=ours, packages=packages), request)
 
 
-def test_another_gcc_than_the_kernels_is_a_note():
-    result = plan(make(compiler="11"), REQUEST, repository_ready=True)
-    assert "install gcc-11" in result.notes[0]
-    assert not plan(make(compiler="12"), REQUEST, repository_ready=True).notes
-
-
 def test_old_versions_go_and_nothing_else():
     packages = {
         "nvidia-driver-535": "535.183.01-1",

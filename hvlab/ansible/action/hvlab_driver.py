@@ -26,7 +26,7 @@ LISTS = ("build_packages", "methods", "old", "keep", "components")
 PACKAGES = ("packages", "headers_packages", "headers_following")
 TEXTS = (
     *("method", "version", "kernel", "load", "reboot", "secure_boot"),
-    *("fabric_manager", "fabric_manager_package", "checksum", "stream"),
+    *("fabric_manager", "fabric_manager_package", "checksum", "stream", "compiler_package"),
 )
 
 
@@ -114,7 +114,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 *(["dkms"] if needs_dkms(bare, self.request) else []),
             ]
             names += [name for name in others if name not in names]
-        done = self._module(state="inspected", packages=names, services=list(SERVICES))
+        done = self._module(
+            state="inspected",
+            packages=names,
+            compiler_package=self.request.compiler_package if self.args["state"] == "planned" else "",
+            services=list(SERVICES),
+        )
         if done.get("failed") or "driver_state" not in done:
             raise AnsibleActionFail(f"{name}: {done.get('msg')} {done.get('module_stderr', '')}".strip())
         return DriverHost(name, facts, done["driver_state"])
@@ -187,5 +192,6 @@ def as_dict(plan: DriverPlan) -> dict[str, Any]:
         "sources": plan.sources,
         "stream": plan.stream,
         "pin": plan.pin,
+        "compiler": plan.compiler,
         "fabric_manager": plan.fabric_manager,
     }

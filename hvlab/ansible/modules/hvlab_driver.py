@@ -123,9 +123,10 @@ def loaded() -> str | None:
 
 
 def compiler(kernel: str) -> str | None:
-    """Return the major version of the gcc a kernel was built with, None when its headers do not tell."""
-    for folder in ("/lib/modules/{}/build".format(kernel), "/usr/src/kernels/" + kernel):
-        match = re.search(r"^CONFIG_GCC_VERSION=(\d+)", read(folder + "/.config"), re.MULTILINE)
+    """Return the major version of the gcc that built a kernel, None when its configuration does not tell."""
+    folders = ("/lib/modules/{}/build".format(kernel), "/usr/src/kernels/" + kernel)
+    for path in [folder + "/.config" for folder in folders] + ["/boot/config-" + kernel]:
+        match = re.search(r"^CONFIG_GCC_VERSION=(\d+)", read(path), re.MULTILINE)
         if match and int(match[1]):
             return str(int(match[1]) // 10000)
     return None
@@ -243,14 +244,17 @@ def sources() -> list[dict[str, Any]]:
 def inspect(module: AnsibleModule) -> dict[str, Any]:
     """Return the state of the driver on a host, and what decides on it."""
     kernel = module.params["kernel"]
-    versions, trouble = look_up(module, module.params["packages"])
+    gcc, names = compiler(kernel), list(module.params["packages"])
+    if gcc and module.params["compiler_package"]:
+        names.append(module.params["compiler_package"].format(gcc))
+    versions, trouble = look_up(module, names)
     modules = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
     kernels = sorted(path.partition("vmlinuz-")[2] for path in glob.glob("/boot/vmlinuz-*"))
     return {
         "headers": headers(),
         "kernels": kernels,
         "module_kernels": [name for name in kernels if has_module(name)],
-        "compiler": compiler(kernel),
+        "compiler": gcc,
         "dkms": dkms(module),
         "modules": sorted({os.path.basename(path).partition(".")[0] for path in modules}),
         "loaded": loaded(),
@@ -362,6 +366,7 @@ def main() -> None:
             "kernel": {"type": "str", "required": True},
             "also": names,
             "packages": names,
+            "compiler_package": {"type": "str", "default": ""},
             "services": names,
         },
         supports_check_mode=True,

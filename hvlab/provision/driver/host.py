@@ -18,6 +18,8 @@ PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 class DriverRequest:
     """The driver that the role's variables and the operating system's data request.
 
+    ``compiler_package``: what a gcc of a major is called, as a package and as a command, such as gcc-{};
+    empty where the system has only one.
     ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus.
     ``headers_following``: packages that bring the headers of each kernel update along.
     """
@@ -28,6 +30,7 @@ class DriverRequest:
     headers_packages: tuple[Mapping[str, Any], ...] = ()
     headers_following: tuple[Mapping[str, Any], ...] = ()
     build_packages: tuple[str, ...] = ()
+    compiler_package: str = ""
     kernel: str = ""
     load: str = "auto"
     reboot: str = "auto"

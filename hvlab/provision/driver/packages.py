@@ -81,15 +81,32 @@ def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
     return request.method in PACKAGED and built_here and builds_modules(host, request)
 
 
+def kernels_gcc(host: DriverHost, request: DriverRequest) -> str:
+    """Return the major of the gcc that the modules have to be built with, empty where it is the host's own.
+
+    Ubuntu builds the newer kernels of a release with a newer gcc, whose options the release's own does not
+    know: 22.04 has gcc 11, its kernels from 5.19 on are built with gcc 12.
+    Source: https://bugs.launchpad.net/ubuntu/+source/dkms/+bug/1991664
+    """
+    running = host.own("kernel_gcc") if request.kernel == host.running else None
+    used, own = host.state.get("compiler") or running, str(host.own("gcc", "")).split(".")[0]
+    return str(used) if used and str(used) != own and builds_modules(host, request) else ""
+
+
+def compiler(host: DriverHost, request: DriverRequest) -> str:
+    """Return the command of the gcc that the modules have to be built with, empty for the host's own."""
+    gcc = kernels_gcc(host, request)
+    return request.compiler_package.format(gcc) if gcc else ""
+
+
 def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return the packages the modules are built with: tools, headers of this kernel and of its updates."""
+    """Return what the modules are built with: headers of this kernel and of its updates, its gcc, tools."""
     packages: list[Mapping[str, Any]] = []
     if builds_modules(host, request):
         packages += request.headers_packages if request.kernel not in host.state.get("headers", []) else ()
         packages += headers_of_updates(host, request)
-        packages += [
-            {"name": name, "version": None} for name in request.build_packages if request.method == "runfile"
-        ]
+        tools = [*(request.build_packages if request.method == "runfile" else ()), compiler(host, request)]
+        packages += [{"name": name, "version": None} for name in tools if name]
     return packages
 
 

@@ -11,9 +11,11 @@ from hvlab.provision.driver.host import PACKAGED, DriverHost, DriverRequest, ins
 from hvlab.provision.driver.obstacles import obstacles, unavailable, without_dkms
 from hvlab.provision.driver.packages import (
     builds_modules,
+    compiler,
     following,
     headers_of_updates,
     is_installed,
+    kernels_gcc,
     needed_packages,
     old_packages,
     other_pinning,
@@ -42,6 +44,7 @@ class DriverPlan:
     sources: str = ""
     stream: str = ""
     pin: str = ""
+    compiler: str = ""
     build: bool = False
     fabric_manager: bool = False
 
@@ -84,6 +87,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         sources=apt_sources,
         stream="" if staying and (_stream(host) or not install) else _other_stream(host, request),
         pin=pin(request) if host.facts.get("pkg_mgr") == "apt" else "",
+        compiler=compiler(host, request),
         build=builds_modules(host, request),
         fabric_manager=wants_fabric_manager(host, request),
         notes=list(notes(host, request)),
@@ -128,9 +132,12 @@ def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
             f"{host.name}: no repository has {', '.join(left)}: after the next kernel update the headers are "
             "missing, and with them the driver's modules; install the new kernel's headers with it"
         )
-    used, own = host.state.get("compiler"), str(host.own("gcc", "")).split(".")[0]
-    if builds_modules(host, request) and used and own and used != own:
-        yield (
-            f"{host.name}: kernel {request.kernel} was built with gcc {used}, and gcc here is {own}; "
-            f"if the modules do not build, install gcc-{used}"
+    used, command, own = kernels_gcc(host, request), compiler(host, request), host.own("gcc")
+    if used and (own or command):
+        advice = (
+            f"the modules are built with {command}"
+            if command
+            else f"if they do not build, install gcc {used}"
         )
+        built = f"kernel {request.kernel} was built with gcc {used}"
+        yield f"{host.name}: {built}, and gcc here is {own or 'missing'}; {advice}"
