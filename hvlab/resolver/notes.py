@@ -73,7 +73,14 @@ def of_group(choice: GroupChoice) -> list[str]:
     """Return what is to be known of one group's hosts."""
     notes = [*_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
-        notes += [*_driver(choice), *_modules(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
+        notes += [
+            *_driver(choice),
+            *_modules(choice),
+            *_fabric(choice),
+            *_cuda(choice),
+            *_torch(choice),
+            *_nccl(choice),
+        ]
     return notes
 
 
@@ -145,6 +152,25 @@ def _modules(choice: GroupChoice) -> Iterable[str]:
         if names and group.system.manager == "apt"
         else f"{kernel}: if the driver's modules do not build, install gcc {used}"
     )
+
+
+def _fabric(choice: GroupChoice) -> Iterable[str]:
+    """Yield what the GPUs need beside the driver, for the links between them."""
+    group = choice.group
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in group.gpus))
+    by_hand = group.methods["driver"] == "none"
+    if packages.fabric_manager(group, choice.catalogue):
+        yield (
+            f"the NVSwitches of {names} need the fabric manager, the subnet manager nvlsm, and the kernel's "
+            "modules ib_umad and mlx5_ib: without them CUDA stops with error 802 (system not yet initialized)"
+            + ("; lab_driver_method is none: they have to be there" if by_hand else "")
+        )
+    if packages.imex(group, choice.catalogue):
+        nodes = "nvidia_driver_imex_nodes lists the hosts of one NVLink domain, by default all of group gpu"
+        yield (
+            f"NVLink between hosts with {names} needs nvidia-imex of the driver's version; "
+            + ("lab_driver_method is none: it has to be there" if by_hand else nodes)
+        )
 
 
 def _too_old(installed: str, cuda: str, choice: GroupChoice) -> str:

@@ -84,6 +84,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
         "compute_capabilities": list(group.capabilities),
         "open_modules": opened,
         "fabric_manager": packages.fabric_manager(group, catalogue),
+        "imex": packages.imex(group, catalogue),
         "backends": backends(group),
         "torch_index": "cpu" if choice.torch_build is None else f"cu{choice.torch_build.replace('.', '')}",
         "tensorflow_index": f"cu{''.join(cuda.split('.')[:2])}" if cuda else "cpu",

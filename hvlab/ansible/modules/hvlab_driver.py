@@ -64,6 +64,7 @@ done: {description: What was built or unloaded., type: list, returned: for C(bui
 # The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
 MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
 MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")
+INFINIBAND = ("ib_umad", "mlx5_ib")
 BLACKLIST = "/etc/modprobe.d/hvlab-nvidia.conf"
 LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
 # "nvidia/550.54.14, 6.1.0-9-amd64, x86_64: installed", or with a comma in front of the version.
@@ -136,6 +137,16 @@ def has_module(kernel: str) -> bool:
     """Return whether there is a module of the driver for a kernel."""
     paths = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
     return any(MODULE.match(os.path.basename(path)) for path in paths)
+
+
+def infiniband(kernel: str) -> list[str] | None:
+    """Return which of the modules that reach NVSwitches a kernel has, None where that is not known."""
+    folder = "/lib/modules/{}/".format(kernel)
+    text = read(folder + "modules.dep")
+    if not text:
+        return None
+    text += read(folder + "modules.builtin")
+    return [name for name in INFINIBAND if re.search(r"(?m)(^|/){}\.ko\b".format(name), text)]
 
 
 def gpu_users() -> list[dict[str, str]]:
@@ -257,6 +268,8 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "compiler": gcc,
         "dkms": dkms(module),
         "modules": sorted({os.path.basename(path).partition(".")[0] for path in modules}),
+        "kernel_modules": infiniband(kernel),
+        "modules_loaded": [name for name in INFINIBAND if os.path.isdir("/sys/module/" + name)],
         "loaded": loaded(),
         "nouveau": os.path.isdir("/sys/module/nouveau"),
         "library": library(),

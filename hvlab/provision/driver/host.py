@@ -9,8 +9,10 @@ from typing import Any
 
 from hvlab.provision.packages import PackageSpec
 
-SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm")
-SERVICE_PROCESSES = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-smi"})
+SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex", "nvidia-dcgm")
+SERVICE_PROCESSES = frozenset(
+    {"nvidia-persiste", "nv-fabricmanage", "nvlsm", "nvidia-imex", "nv-hostengine", "nvidia-smi"}
+)
 PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 
 
@@ -20,7 +22,9 @@ class DriverRequest:
 
     ``compiler_package``: what a gcc of a major is called, as a package and as a command, such as gcc-{};
     empty where the system has only one.
-    ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus.
+    ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus;
+    ``fabric_kernel_packages``: packages with modules that the system's kernels may come without.
+    ``imex_nodes``: the addresses of the hosts of an NVLink domain.
     ``headers_following``: packages that bring the headers of each kernel update along.
     """
 
@@ -39,6 +43,11 @@ class DriverRequest:
     fabric_manager: str = "auto"
     fabric_manager_package: str = ""
     fabric: bool = False
+    subnet_manager_packages: tuple[str, ...] = ()
+    fabric_kernel_packages: tuple[str, ...] = ()
+    imex: bool = False
+    imex_package: str = ""
+    imex_nodes: tuple[str, ...] = ()
     methods: tuple[str, ...] = (*PACKAGED, "runfile", "none")
     old: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from hvlab.provision.driver.fabric import fabric_kernel_packages, fabric_packages
 from hvlab.provision.driver.host import (
     PACKAGED,
     DriverHost,
@@ -25,13 +26,6 @@ MODULES = re.compile("dkms|kmod-|kernel-source")
 # It holds apt's preferences for a branch, and has versions of its own: 580-5.
 PINNING = "nvidia-driver-pinning-"
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
-
-
-def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the fabric manager belongs on a host: by default where there is an NVSwitch."""
-    if request.fabric_manager == "auto":
-        return request.method != "none" and (request.fabric or int(host.own("nvswitches", 0)) > 0)
-    return request.fabric_manager == "true"
 
 
 def stays(host: DriverHost, request: DriverRequest) -> bool:
@@ -100,8 +94,11 @@ def compiler(host: DriverHost, request: DriverRequest) -> str:
 
 
 def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return what the modules are built with: headers of this kernel and of its updates, its gcc, tools."""
-    packages: list[Mapping[str, Any]] = []
+    """Return what the modules are built with: headers of this kernel and of its updates, its gcc, tools.
+
+    The kernel's own modules come first, where GPUs are linked through InfiniBand's.
+    """
+    packages = fabric_kernel_packages(host, request)
     if builds_modules(host, request):
         packages += request.headers_packages if request.kernel not in host.state.get("headers", []) else ()
         packages += headers_of_updates(host, request)
@@ -136,8 +133,7 @@ def exact_version(request: DriverRequest) -> str:
 def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the packages of the driver a host should have.
 
-    Packages without a version are taken from the requested branch, where it has them; the fabric manager has
-    the driver's version.
+    Packages without a version are taken from the requested branch, where it has them.
     """
     if request.method not in PACKAGED or stays(host, request):
         packages: list[Mapping[str, Any]] = []
@@ -145,11 +141,7 @@ def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping
         packages = [_of_branch(host, package, branch(request.version)) for package in request.packages]
     else:
         packages = list(request.packages)
-    if wants_fabric_manager(host, request):
-        version = target(host, request)
-        full = re.fullmatch(r"\d+\.\d+(\.\d+)?", version)
-        packages.append({"name": request.fabric_manager_package, "version": f"{version}*" if full else None})
-    return packages
+    return [*packages, *fabric_packages(host, request, target(host, request))]
 
 
 def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:

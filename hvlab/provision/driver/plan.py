@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab.errors import Problem
+from hvlab.provision.driver.fabric import wants_fabric_manager, wants_imex, wants_subnet_manager
 from hvlab.provision.driver.host import PACKAGED, DriverHost, DriverRequest, installed_version, upstream
 from hvlab.provision.driver.obstacles import obstacles, unavailable, without_dkms
 from hvlab.provision.driver.packages import (
@@ -22,7 +23,6 @@ from hvlab.provision.driver.packages import (
     removals,
     requested_packages,
     stays,
-    wants_fabric_manager,
 )
 from hvlab.provision.driver.sources import pin, sources
 
@@ -47,6 +47,8 @@ class DriverPlan:
     compiler: str = ""
     build: bool = False
     fabric_manager: bool = False
+    subnet_manager: bool = False
+    imex: bool = False
 
     @property
     def changes(self) -> bool:
@@ -90,6 +92,8 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         compiler=compiler(host, request),
         build=builds_modules(host, request),
         fabric_manager=wants_fabric_manager(host, request),
+        subnet_manager=wants_subnet_manager(host, request),
+        imex=wants_imex(request),
         notes=list(notes(host, request)),
     )
     touched = {package["name"] for package in install} & set(host.packages) | set(remove)
