@@ -478,7 +478,7 @@ DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
         ({"loaded": "550.54.14"}, {}, "nothing", True),
         ({"loaded": "535.54.03"}, {}, "reload", False),
         ({"loaded": "535.54.03", "users": DAEMON}, {}, "reload", False),
-        ({"loaded": "535.54.03", "users": PYTHON}, {}, "reboot", False),
+        ({"loaded": "535.54.03", "users": PYTHON}, {"in_use": "allow"}, "reboot", False),
         ({"loaded": "535.54.03", "users": PYTHON}, {"reboot": "never"}, "nothing", False),
         ({"nouveau": True}, {}, "reboot", False),
         ({"nouveau": True}, {"reboot": "never"}, "nothing", False),

@@ -28,7 +28,7 @@ LISTS = (
 )
 PACKAGES = ("packages", "headers_packages", "headers_following")
 TEXTS = (
-    *("method", "version", "kernel", "load", "reboot", "secure_boot"),
+    *("method", "version", "kernel", "load", "reboot", "in_use", "secure_boot"),
     *("fabric_manager", "fabric_manager_package", "imex_package", "checksum", "stream", "compiler_package"),
 )
 
@@ -156,6 +156,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "guarded": state["guard"],
             "nouveau": state["nouveau"],
             "running": state["loaded"],
+            "drained": state["drained"],
             "modules_loaded": state["modules_loaded"],
             "smi": state["smi"],
         }
@@ -203,4 +204,5 @@ def as_dict(plan: DriverPlan) -> dict[str, Any]:
         "fabric_manager": plan.fabric_manager,
         "subnet_manager": plan.subnet_manager,
         "imex": plan.imex,
+        "interrupts": plan.interrupts,
     }

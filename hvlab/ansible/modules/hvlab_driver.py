@@ -65,6 +65,7 @@ done: {description: What was built or unloaded., type: list, returned: for C(bui
 MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
 MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")
 INFINIBAND = ("ib_umad", "mlx5_ib")
+DRAINED = "/var/lib/hvlab-nvidia-driver-drained"
 BLACKLIST = "/etc/modprobe.d/hvlab-nvidia.conf"
 LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
 # "nvidia/550.54.14, 6.1.0-9-amd64, x86_64: installed", or with a comma in front of the version.
@@ -270,6 +271,7 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "modules": sorted({os.path.basename(path).partition(".")[0] for path in modules}),
         "kernel_modules": infiniband(kernel),
         "modules_loaded": [name for name in INFINIBAND if os.path.isdir("/sys/module/" + name)],
+        "drained": os.path.exists(DRAINED),
         "loaded": loaded(),
         "nouveau": os.path.isdir("/sys/module/nouveau"),
         "library": library(),

@@ -20,6 +20,8 @@ PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 class DriverRequest:
     """The driver that the role's variables and the operating system's data request.
 
+    ``in_use``: what to do about processes that a change would end: refuse, allow, or drain, where they are
+    judged after the host was drained.
     ``compiler_package``: what a gcc of a major is called, as a package and as a command, such as gcc-{};
     empty where the system has only one.
     ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus;
@@ -38,6 +40,7 @@ class DriverRequest:
     kernel: str = ""
     load: str = "auto"
     reboot: str = "auto"
+    in_use: str = "refuse"
     secure_boot: str = "refuse"
     remove_old: bool = False
     fabric_manager: str = "auto"

@@ -153,12 +153,6 @@ def _in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
             "and packages would write over it",
             "set nvidia_driver_remove_old: true, or run nvidia-uninstall there",
         )
-    if request.method == "runfile" and host.state.get("loaded") and host.holders:
-        yield (
-            f"driver {host.state['loaded']} is in use by {', '.join(host.holders)}; "
-            "the runfile needs it unloaded",
-            "end these processes, then run again",
-        )
 
 
 def without_dkms(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:

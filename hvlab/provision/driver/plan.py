@@ -9,6 +9,7 @@ from typing import Any
 from hvlab.errors import Problem
 from hvlab.provision.driver.fabric import wants_fabric_manager, wants_imex, wants_subnet_manager
 from hvlab.provision.driver.host import PACKAGED, DriverHost, DriverRequest, installed_version, upstream
+from hvlab.provision.driver.in_use import in_use, interrupts
 from hvlab.provision.driver.obstacles import obstacles, unavailable, without_dkms
 from hvlab.provision.driver.packages import (
     builds_modules,
@@ -49,6 +50,7 @@ class DriverPlan:
     fabric_manager: bool = False
     subnet_manager: bool = False
     imex: bool = False
+    interrupts: bool = False
 
     @property
     def changes(self) -> bool:
@@ -77,6 +79,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     apt_sources = sources(host, request)
     if apt_sources == host.state.get("own_sources") or (staying and not install):
         apt_sources = ""
+    removing = runfile or (clearing and foreign_run) or bool(remove)
     result = DriverPlan(
         prepare=prepare,
         install=install,
@@ -94,10 +97,13 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         fabric_manager=wants_fabric_manager(host, request),
         subnet_manager=wants_subnet_manager(host, request),
         imex=wants_imex(request),
+        interrupts=interrupts(host, request, install=install, removing=removing),
         notes=list(notes(host, request)),
     )
     touched = {package["name"] for package in install} & set(host.packages) | set(remove)
     problems = list(obstacles(host, request, installing=runfile or bool(install), touched=touched))
+    if result.interrupts:
+        problems += in_use(host, request)
     if repository_ready and install:
         problems += without_dkms(host, request)
     if repository_ready and not apt_sources and not result.stream:
