@@ -8,7 +8,7 @@ from hvlab.lab.pin_variables import AUTO
 from hvlab.resolver import packages, rules, versions
 from hvlab.resolver.facts import Gpu
 from hvlab.resolver.model import Scope
-from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT
+from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT
 from hvlab.resolver.provider import infeasible
 from hvlab.resolver.reasons import GroupChoice
 from hvlab.resolver.solve import Solution
@@ -24,7 +24,17 @@ def of_lab(solution: Solution) -> list[str]:
     lab, notes = solution.lab, []
     if solution.gave_up(ONE_CUDA):
         notes.append(_cudas(solution))
-    if solution.gave_up(ONE_NCCL):
+    if solution.gave_up(ONE_TORCH_NCCL):
+        notes.append(
+            "torch brings different NCCL releases for these hosts, and NCCL refuses to run between them "
+            "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
+        )
+    elif solution.gave_up(ONE_NCCL) and ONE_TORCH_NCCL in solution.kept:
+        notes.append(
+            "hosts get different NCCL releases for nccl-tests, which does not run between them; "
+            "ranks of torch use the one that torch brings"
+        )
+    elif solution.gave_up(ONE_NCCL):
         notes.append(
             "hosts get different NCCL releases, and NCCL refuses to run between them "
             "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
@@ -79,6 +89,7 @@ def of_group(choice: GroupChoice) -> list[str]:
             *_fabric(choice),
             *_cuda(choice),
             *_torch(choice),
+            *_torch_nccl(choice),
             *_nccl(choice),
         ]
     return notes
@@ -210,6 +221,19 @@ def _torch(choice: GroupChoice) -> Iterable[str]:
             f"{torch} has no wheel for CUDA {cuda} that runs here: the one for {build} is taken, "
             "which works within a CUDA major; torch warns of it when extensions are built"
         )
+
+
+def _torch_nccl(choice: GroupChoice) -> Iterable[str]:
+    """Yield that ranks of torch use another NCCL than the installed one."""
+    nccl, own = choice.versions["nccl"], choice.torch_nccl
+    release = str(nccl).partition("-")[0]
+    if nccl is None or own in ("", release):
+        return
+    others = "nccl-tests and TensorFlow" if choice.versions["tensorflow"] else "nccl-tests"
+    yield (
+        f"ranks of torch use NCCL {own}, which torch {choice.torch.version} brings and loads first; "
+        f"the installed NCCL {release} serves {others}"
+    )
 
 
 def _nccl(choice: GroupChoice) -> Iterable[str]:
