@@ -113,6 +113,7 @@ FACTS = {
     "distribution": "Debian",
     "distribution_major_version": "12",
     "distribution_version": "12",
+    "hvlab": {"packages": {}},
     "kernel": "5.5.5",
     "os_family": "Debian",
     "pkg_mgr": "apt",

@@ -141,12 +141,15 @@ def has_module(kernel: str) -> bool:
 
 
 def infiniband(kernel: str) -> list[str] | None:
-    """Return which of the modules that reach NVSwitches a kernel has, None where that is not known."""
+    """Return which of the modules that reach NVSwitches a kernel has, None where the kernel is not there.
+
+    Without it a folder may hold modules all the same: those that DKMS built for it.
+    """
     folder = "/lib/modules/{}/".format(kernel)
-    text = read(folder + "modules.dep")
-    if not text:
+    builtin = read(folder + "modules.builtin")
+    if not builtin:
         return None
-    text += read(folder + "modules.builtin")
+    text = builtin + read(folder + "modules.dep")
     return [name for name in INFINIBAND if re.search(r"(?m)(^|/){}\.ko\b".format(name), text)]
 
 
