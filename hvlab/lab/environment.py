@@ -39,7 +39,10 @@ def table(facts: Mapping[str, Facts]) -> tuple[EnvironmentRow, ...]:
 
 
 def hardware(facts: Facts) -> dict[str, str | None]:
-    """Return what a record keeps of a host's hardware, its drivers and NVIDIA's libraries."""
+    """Return what a record keeps of a host's hardware, its drivers and NVIDIA's libraries.
+
+    The installed NCCL need not be the one that ranks load: theirs is ``nccl``, which the programs tell.
+    """
     return {
         "nics": nics(facts),
         "nic_driver": nic_driver(facts),
@@ -48,7 +51,7 @@ def hardware(facts: Facts) -> dict[str, str | None]:
         "driver": driver(facts),
         "cuda": _host_facts(facts).get("cuda"),
         "cudnn": _host_facts(facts).get("cudnn"),
-        "nccl": nccl(facts),
+        "nccl_installed": nccl(facts),
         "mpi_cuda": mpi_cuda(facts),
         "gpudirect": (_host_facts(facts).get("rdma") or {}).get("way"),
     }

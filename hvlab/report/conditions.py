@@ -146,10 +146,10 @@ def _machine(facts: Facts) -> Value:
 def _recorded(data: ReportData, name: str) -> Value:
     """Return a cell of the environment table: one value, or each with its hosts.
 
-    An imported run has no facts; its records may say.
+    An imported run has no facts; its records may say. The NCCL that ranks loaded is in the records alone.
     """
-    recorded = data.stack.get(_IN_RECORDS.get(name, "")) if not data.facts else None
-    if recorded is not None:
+    recorded = data.stack.get(_IN_RECORDS.get(name, "")) if not data.facts or name == "NCCL" else None
+    if recorded is not None and not (data.facts and isinstance(recorded, Mapping)):
         return Fact(str(recorded))
     ask = environment.CELLS[name]
     return _grouped(data.facts, lambda facts: Fact(text) if (text := ask(facts)) else Say("environment.none"))

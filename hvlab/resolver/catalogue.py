@@ -201,7 +201,8 @@ def _capability(name: str, item: Mapping[str, Any]) -> ComputeCapability:
 
 
 def _model(name: str, item: Mapping[str, Any]) -> GpuModel:
-    return GpuModel(name, str(item["capability"]), _texts(item.get("pci")), bool(item.get("fabric")))
+    flags = {flag: bool(item.get(flag)) for flag in ("fabric", "imex")}
+    return GpuModel(name, str(item["capability"]), _texts(item.get("pci")), **flags)
 
 
 def _family(name: str, item: Mapping[str, Any]) -> GpuFamily:

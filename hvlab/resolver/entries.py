@@ -82,12 +82,14 @@ class GpuModel:
     """A GPU by a part of its name, or by its PCI device ids (vendor 10de).
 
     ``fabric``: its board has NVSwitches that the host does not see, but has to manage.
+    ``imex``: NVLink connects it with GPUs of other hosts.
     """
 
     match: str
     capability: str
     pci: tuple[str, ...] = ()
     fabric: bool = False
+    imex: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,12 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "architecture": (str,),
     "python": (str, int, float),
     "gcc": (str, int, float),
+    "kernel_gcc": (str, int),
     "driver": (str, int, float),
     "gpus": (list,),
 }
 _GPU_FIELDS = ("name", "compute_capability", "memory_mib")
-_VERSIONS = ("python", "gcc", "driver")
+_VERSIONS = ("python", "gcc", "kernel_gcc", "driver")
 _FIRST_TWO_DIGITS = 20
 REQUIRED = ("distribution", "distribution_version")
 
@@ -72,7 +73,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One host's facts. ``declared``: the inventory names its GPUs (``lab_gpus``)."""
+    """One host's facts.
+
+    ``kernel_gcc``: the major of the gcc that its kernel was built with, None where that is not known.
+    ``declared``: the inventory names its GPUs (``lab_gpus``).
+    """
 
     name: str
     distribution: str
@@ -81,6 +86,7 @@ class HostFacts:
     architecture: str = "x86_64"
     python: str | None = None
     gcc: str | None = None
+    kernel_gcc: str | None = None
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
     declared: bool = False
@@ -94,6 +100,7 @@ class HostFacts:
             "architecture": self.architecture,
             "python": self.python,
             "gcc": self.gcc,
+            "kernel_gcc": self.kernel_gcc,
             "driver": self.driver,
             "gpus": [gpu.as_json() for gpu in self.gpus],
         }
@@ -140,6 +147,7 @@ def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | Non
         "architecture": facts.get("architecture"),
         "python": facts.get("python_version"),
         "gcc": own.get("gcc"),
+        "kernel_gcc": own.get("kernel_gcc"),
         "driver": own.get("driver") or own.get("driver_installed"),
         "gpus": gpus,
     }
@@ -303,6 +311,7 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
         architecture=_ARCHITECTURES.get(architecture, architecture),
         python=text("python"),
         gcc=text("gcc"),
+        kernel_gcc=text("kernel_gcc"),
         driver=text("driver"),
         gpus=tuple(_gpu(item) for item in facts.get("gpus") or ()),
     )

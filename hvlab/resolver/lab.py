@@ -123,7 +123,8 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
             continue
         methods = {name: one.methods.get(name, every[0]) for name, every in METHODS.items()}
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
-        like = replace(host, name="", kernel=None, gpus=gpus)
+        kernel_gcc = host.kernel_gcc if gpus else None
+        like = replace(host, name="", kernel=None, kernel_gcc=kernel_gcc, gpus=gpus)
         guest = _guest(host)
         if guest:
             methods["driver"] = "none"

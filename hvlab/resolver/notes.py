@@ -9,7 +9,7 @@ from hvlab.resolver import packages, platforms, rules, versions
 from hvlab.resolver.facts import Gpu
 from hvlab.resolver.model import Scope
 from hvlab.resolver.pins import TITLES
-from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT
+from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT
 from hvlab.resolver.provider import infeasible
 from hvlab.resolver.reasons import GroupChoice
 from hvlab.resolver.solve import Solution
@@ -25,7 +25,17 @@ def of_lab(solution: Solution) -> list[str]:
     lab, notes = solution.lab, []
     if solution.gave_up(ONE_CUDA):
         notes.append(_cudas(solution))
-    if solution.gave_up(ONE_NCCL):
+    if solution.gave_up(ONE_TORCH_NCCL):
+        notes.append(
+            "torch brings different NCCL releases for these hosts, and NCCL refuses to run between them "
+            "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
+        )
+    elif solution.gave_up(ONE_NCCL) and ONE_TORCH_NCCL in solution.kept:
+        notes.append(
+            "hosts get different NCCL releases for nccl-tests, which does not run between them; "
+            "ranks of torch use the one that torch brings"
+        )
+    elif solution.gave_up(ONE_NCCL):
         notes.append(
             "hosts get different NCCL releases, and NCCL refuses to run between them "
             "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
@@ -74,7 +84,16 @@ def of_group(choice: GroupChoice) -> list[str]:
     """Return what is to be known of one group's hosts."""
     notes = [*_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
-        notes += [*_platform(choice), *_driver(choice), *_cuda(choice), *_torch(choice), *_nccl(choice)]
+        notes += [
+            *_platform(choice),
+            *_driver(choice),
+            *_modules(choice),
+            *_fabric(choice),
+            *_cuda(choice),
+            *_torch(choice),
+            *_torch_nccl(choice),
+            *_nccl(choice),
+        ]
     return notes
 
 
@@ -184,6 +203,39 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
         yield f"driver {installed} is replaced by {driver}{_too_old(installed, cuda, choice)}"
 
 
+def _modules(choice: GroupChoice) -> Iterable[str]:
+    """Yield that the kernel has another compiler than the host, where the driver's modules are built."""
+    group, used = choice.group, choice.group.host.kernel_gcc
+    if not used or used == str(choice.gcc) or group.methods["driver"] in ("none", "elrepo"):
+        return
+    kernel = f"the kernel was built with gcc {used}, and gcc here is {choice.gcc or 'missing'}"
+    names = [package["name"] for package in packages.gcc(group, used)]
+    yield (
+        f"{kernel}: {names[0]} is installed first, and the driver's modules are built with it"
+        if names and group.system.manager == "apt"
+        else f"{kernel}: if the driver's modules do not build, install gcc {used}"
+    )
+
+
+def _fabric(choice: GroupChoice) -> Iterable[str]:
+    """Yield what the GPUs need beside the driver, for the links between them."""
+    group = choice.group
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in group.gpus))
+    by_hand = group.methods["driver"] == "none"
+    if packages.fabric_manager(group, choice.catalogue):
+        yield (
+            f"the NVSwitches of {names} need the fabric manager, the subnet manager nvlsm, and the kernel's "
+            "modules ib_umad and mlx5_ib: without them CUDA stops with error 802 (system not yet initialized)"
+            + ("; lab_driver_method is none: they have to be there" if by_hand else "")
+        )
+    if packages.imex(group, choice.catalogue):
+        nodes = "nvidia_driver_imex_nodes lists the hosts of one NVLink domain, by default all of group gpu"
+        yield (
+            f"NVLink between hosts with {names} needs nvidia-imex of the driver's version; "
+            + ("lab_driver_method is none: it has to be there" if by_hand else nodes)
+        )
+
+
 def _too_old(installed: str, cuda: str, choice: GroupChoice) -> str:
     """Return why an installed driver cannot stay, where that is known."""
     catalogue = choice.catalogue
@@ -221,6 +273,19 @@ def _torch(choice: GroupChoice) -> Iterable[str]:
             f"{torch} has no wheel for CUDA {cuda} that runs here: the one for {build} is taken, "
             "which works within a CUDA major; torch warns of it when extensions are built"
         )
+
+
+def _torch_nccl(choice: GroupChoice) -> Iterable[str]:
+    """Yield that ranks of torch use another NCCL than the installed one."""
+    nccl, own = choice.versions["nccl"], choice.torch_nccl
+    release = str(nccl).partition("-")[0]
+    if nccl is None or own in ("", release):
+        return
+    others = "nccl-tests and TensorFlow" if choice.versions["tensorflow"] else "nccl-tests"
+    yield (
+        f"ranks of torch use NCCL {own}, which torch {choice.torch.version} brings and loads first; "
+        f"the installed NCCL {release} serves {others}"
+    )
 
 
 def _nccl(choice: GroupChoice) -> Iterable[str]:

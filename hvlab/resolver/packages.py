@@ -44,6 +44,12 @@ def fabric_manager(group: HostGroup, catalogue: Catalogue) -> bool:
     return any(model is not None and model.fabric for model in models)
 
 
+def imex(group: HostGroup, catalogue: Catalogue) -> bool:
+    """Whether NVLink connects a host's GPUs with those of other hosts."""
+    models = (model_of(gpu, catalogue) for gpu in group.gpus)
+    return any(model is not None and model.imex for model in models)
+
+
 def kept(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
     """Whether an installed driver stays that could not be had here by the method of its hosts."""
     branch, method = catalogue.branches.get(str(versions.major(version))), group.methods["driver"]

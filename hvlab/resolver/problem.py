@@ -13,6 +13,7 @@ from hvlab.resolver.pins import FRAMEWORKS, Pin
 
 # Preferences, besides that of keeping an installed driver.
 SAME_TOOLKIT, ONE_CUDA, ONE_NCCL = "toolkit", "one cuda", "one nccl"
+ONE_TORCH_NCCL = "one nccl of torch"
 PIN, FACT = "pin", "fact"
 
 
@@ -99,4 +100,5 @@ class LabProblem(ConstraintProblem):
         gpus = [number for number, group in enumerate(self.groups) if group.gpus]
         kept = [keep_driver(number) for number in reversed(gpus) if self.groups[number].host.driver]
         toolkit = [SAME_TOOLKIT] if gpus and "torch" in self.frameworks and not self.torch_on_cpu else []
-        return [*kept, *toolkit, *([ONE_CUDA, ONE_NCCL] if len(gpus) > 1 else [])]
+        torch_nccl = [ONE_TORCH_NCCL] if toolkit else []
+        return [*kept, *toolkit, *([ONE_CUDA, *torch_nccl, ONE_NCCL] if len(gpus) > 1 else [])]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.resolver import rules, versions
+from hvlab.resolver import rules, torch_nccl, versions
 from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.pins import TITLES, meets
@@ -62,6 +62,14 @@ class GroupChoice:
             for item in self.catalogue.assumed
             if item.version == (self.versions[item.name] or "").partition("-1+cuda")[0]
         }
+
+    @property
+    def torch_nccl(self) -> str:
+        """The NCCL release that ranks of torch use; empty where they use no GPU, or it is not known."""
+        cuda = self.versions["cuda"]
+        if self.torch is None or cuda is None or self.solution.lab.torch_on_cpu:
+            return ""
+        return torch_nccl.brought(self.torch, cuda, self.group)
 
     def version(self, name: str) -> str:
         """Return the version of a component that the hosts get."""
@@ -128,6 +136,12 @@ def _cudnn(choice: GroupChoice) -> str:
 
 
 def _nccl(choice: GroupChoice) -> str:
+    if choice.torch_nccl:
+        return f"{_installed_nccl(choice)}; ranks of torch use {choice.torch_nccl}, which its wheel brings"
+    return _installed_nccl(choice)
+
+
+def _installed_nccl(choice: GroupChoice) -> str:
     build, cuda = rules.nccl_build(choice.version("nccl")), choice.version("cuda")
     if build is None:
         return f"a wheel for CUDA {versions.major(cuda)}"

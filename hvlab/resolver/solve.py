@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvlab.resolver import domains, limits, relations, rules
+from hvlab.resolver import domains, limits, relations, rules, torch_nccl
 from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.model import Candidate, Key, Scope, prune
@@ -38,6 +38,7 @@ def build(groups: Sequence[HostGroup], catalogue: Catalogue) -> LabProblem:
     domains.add(lab)
     limits.add(lab)
     relations.add(lab)
+    torch_nccl.add(lab)
     return lab
 
 

@@ -82,15 +82,24 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
         "driver_wanted": driver if exact or driver is None else str(versions.major(driver)),
         "driver_stream": driver_packages.module,
         "driver_lock": driver_packages.lock,
+        "nccl_loaded": _nccl_loaded(choice),
         "compute_capabilities": list(group.capabilities),
         "open_modules": opened,
         "fabric_manager": packages.fabric_manager(group, catalogue),
+        "imex": packages.imex(group, catalogue),
         "backends": backends(group),
         "torch_index": "cpu" if choice.torch_build is None else f"cu{choice.torch_build.replace('.', '')}",
         "tensorflow_index": f"cu{''.join(cuda.split('.')[:2])}" if cuda else "cpu",
         "reasons": reasons(choice),
         "notes": notes.of_group(choice),
     }
+
+
+def _nccl_loaded(choice: GroupChoice) -> dict[str, str]:
+    """Return framework -> the NCCL release that its ranks use, where that is known."""
+    nccl = str(choice.versions["nccl"] or "").partition("-")[0]
+    loaded = {"torch": choice.torch_nccl, "tensorflow": nccl if choice.versions["tensorflow"] else ""}
+    return {framework: version for framework, version in loaded.items() if version}
 
 
 def _sha256(releases: Mapping[str, Any], version: str | None) -> str | None:

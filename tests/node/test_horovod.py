@@ -12,7 +12,7 @@ from hvlab.bench.matrix import Case
 from hvlab.lab.backends import BACKENDS
 from hvlab.launchers import horovodrun, mpirun
 from hvlab.launchers.command import Job
-from tests.node.lab import Node, Question, run
+from tests.node.lab import ROOT, Node, Question, run
 
 LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
@@ -38,6 +38,12 @@ print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethost
 hvd.shutdown()
 """,
 }
+# What a rank does, up to where it has loaded its NCCL.
+LOADED = """
+import importlib, sys
+importlib.import_module("horovod." + sys.argv[1])
+print("NCCL", nccl())
+"""
 each_backend = pytest.mark.parametrize("backend", LAUNCHERS)
 
 
@@ -60,6 +66,19 @@ def gpu_planes(options: dict[str, Any]) -> set[str]:
     """The backends that carry tensors in GPU memory in a variant."""
     operations = options.get("gpu_operations") or ""
     return set(operations.values() if isinstance(operations, dict) else [operations]) - {""}
+
+
+def nccl_frameworks(node: Node, variant: str) -> list[str]:
+    """The frameworks whose ranks use NCCL in a variant."""
+    options = variants(node)[variant]
+    return list(options["frameworks"]) if "nccl" in gpu_planes(options) else []
+
+
+def nccl_of(node: Node, variant: str, framework: str) -> str:
+    """The NCCL release that a rank of a variant loads on a host."""
+    output = node.output(f"{variant} {framework} NCCL", "run role horovod")
+    match = re.search(r"^NCCL (\S+)$", output, re.MULTILINE)
+    return match[1] if match else "none"
 
 
 def neighbour(node: Node) -> str | None:
@@ -98,6 +117,11 @@ def asks(node: Node) -> dict[str, Question]:
         program = f"{prefix(node, variant)}/bin/horovodrun"
         questions[f"{variant} build"] = run([program, "--check-build"], user=node.user, timeout=180)
         library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib*.so"]
+        for framework in nccl_frameworks(node, variant):
+            text = (ROOT / "hvlab/workloads/programs/loaded.py").read_text(encoding="utf-8") + LOADED
+            python = f"{prefix(node, variant)}/bin/python"
+            loaded = run([python, "-c", text, framework], user=node.user, timeout=180)
+            questions[f"{variant} {framework} NCCL"] = loaded
         questions[f"{variant} libraries"] = run([*library, "-exec", "ldd", "{}", "+"])
     for backend in LAUNCHERS:
         for variant in having(node, backend):
@@ -171,6 +195,32 @@ def test_libraries_are_found(node: Node) -> None:
                 mpi and mpi[1].startswith("/opt/hvlab/openmpi/"),
                 f"variant {variant} loads MPI from {mpi[1] if mpi else 'nowhere'}",
                 "remove the other MPI from the loader's path, and run role horovod",
+            )
+
+
+def test_ranks_load_the_same_nccl_on_all_hosts(node: Node, nodes: dict[str, Node]) -> None:
+    """The one that is loaded counts: torch brings its own, whatever Horovod was built with."""
+    planned = node.stack.get("nccl_loaded") or {}
+    for variant in variants(node):
+        for framework in nccl_frameworks(node, variant):
+            loaded, expected = nccl_of(node, variant, framework), planned.get(framework)
+            ranks = f"ranks of variant {variant} with {framework}"
+            node.expect(
+                loaded != "none" and expected in (None, loaded),
+                f"{ranks} load NCCL {loaded}; planned was {expected or 'one'}",
+                "run roles python_env and horovod; LD_LIBRARY_PATH and LD_PRELOAD must name no other NCCL",
+            )
+            others = {
+                other.name: nccl_of(other, variant, framework)
+                for other in nodes.values()
+                if f"{variant} {framework} NCCL" in other.answers
+            }
+            differing = [f"{release} on {name}" for name, release in others.items() if release != loaded]
+            # A plan may give hosts different ones, and says so, unless the lab is to run NCCL.
+            node.expect(
+                not differing or (expected and node.variables.get("lab_backend") != "nccl"),
+                f"{ranks} load NCCL {loaded}, {', '.join(differing)}; NCCL refuses to run between them",
+                "set lab_torch to what `hvlab plan --pin backend=nccl` chooses",
             )
 
 

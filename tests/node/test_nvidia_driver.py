@@ -20,6 +20,9 @@ def asks(node: Node) -> dict[str, Question]:
         "modprobe.d": read("/etc/modprobe.d/hvlab-nvidia.conf"),
         "nvidia-smi": run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
         "fabric manager": run(["systemctl", "is-enabled", "nvidia-fabricmanager"]),
+        "IMEX": run(["systemctl", "is-active", "nvidia-imex"]),
+        "module of the subnet manager": stat("/sys/module/ib_umad"),
+        "IMEX channel": stat("/dev/nvidia-caps-imex-channels/channel0"),
         "persistence daemon": run(["systemctl", "is-enabled", "nvidia-persistenced"]),
     }
 
@@ -110,3 +113,22 @@ def test_services(node: Node, fact: dict[str, object]) -> None:
         "the persistence daemon is disabled",
         AGAIN,
     )
+
+
+def test_gpus_are_linked(node: Node, fact: dict[str, object]) -> None:
+    if not fact["loaded"]:
+        return
+    if fact.get("subnet_manager"):
+        node.expect(
+            node["module of the subnet manager"],
+            "ib_umad is not loaded, so NVLink has no subnet manager, and CUDA stops with error 802",
+            f"`modprobe ib_umad mlx5_ib`, restart nvidia-fabricmanager, or {AGAIN}",
+        )
+    if fact.get("imex"):
+        active = node["IMEX"]["out"].strip()
+        node.expect(active == "active", f"nvidia-imex is {active}", "see `journalctl -u nvidia-imex` there")
+        node.expect(
+            node["IMEX channel"],
+            "there is no /dev/nvidia-caps-imex-channels/channel0, so no program shares memory between hosts",
+            "reboot the host: the driver makes it when its modules are loaded",
+        )

@@ -231,12 +231,6 @@ def test_a_held_package_is_in_the_way_unless_it_is_held_by_us():
     assert not problems(make(own=ours, packages=packages), request)
 
 
-def test_another_gcc_than_the_kernels_is_a_note():
-    result = plan(make(compiler="11"), REQUEST, repository_ready=True)
-    assert "install gcc-11" in result.notes[0]
-    assert not plan(make(compiler="12"), REQUEST, repository_ready=True).notes
-
-
 def test_old_versions_go_and_nothing_else():
     packages = {
         "nvidia-driver-535": "535.183.01-1",
@@ -484,7 +478,7 @@ DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
         ({"loaded": "550.54.14"}, {}, "nothing", True),
         ({"loaded": "535.54.03"}, {}, "reload", False),
         ({"loaded": "535.54.03", "users": DAEMON}, {}, "reload", False),
-        ({"loaded": "535.54.03", "users": PYTHON}, {}, "reboot", False),
+        ({"loaded": "535.54.03", "users": PYTHON}, {"in_use": "allow"}, "reboot", False),
         ({"loaded": "535.54.03", "users": PYTHON}, {"reboot": "never"}, "nothing", False),
         ({"nouveau": True}, {}, "reboot", False),
         ({"nouveau": True}, {"reboot": "never"}, "nothing", False),

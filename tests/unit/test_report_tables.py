@@ -57,6 +57,16 @@ def test_hosts_that_differ_are_named_in_the_environment_table():
     assert rows["CUDA版本"] == "11.0（a、b）；无（c）"
 
 
+def test_the_nccl_that_ranks_loaded_is_shown_before_the_installed_one():
+    lab7 = lab("lab7")
+    facts = {"a": runs.facts({"nccl": "2.28.3"})}
+    for loaded, shown in (({}, "2.28.3"), ({"nccl": "2.29.7"}, "2.29.7")):
+        records = tuple(replace(record, stack={**record.stack, **loaded}) for record in lab7.records)
+        data = replace(lab7, facts=facts, records=records)
+        rows = {row[1]: row[2] for row in said(conditions.sheet(data), "en")}
+        assert rows["NCCL version"] == shown
+
+
 def test_of_many_hosts_only_the_first_are_named():
     facts = {f"n{number}": runs.facts() for number in range(1, 101)}
     rows = said(conditions.sheet(ReportData(HEAD, (), {}, facts)), "en")

@@ -392,19 +392,22 @@ def test_cudnns_headers_are_a_package_of_their_own_from_9_10_on(system, cudnn, n
 
 
 @pytest.mark.parametrize(
-    ("name", "architecture", "flag"),
+    ("name", "architecture", "flag", "imex"),
     [
-        ("NVIDIA B200", "x86_64", True),
-        ("NVIDIA B300", "x86_64", True),
-        ("NVIDIA GB200", "aarch64", False),
-        ("NVIDIA GB300", "aarch64", False),
-        ("NVIDIA H200", "x86_64", False),
+        ("NVIDIA B200", "x86_64", True, False),
+        ("NVIDIA B300", "x86_64", True, False),
+        ("NVIDIA GB200", "aarch64", False, True),
+        ("NVIDIA GB300", "aarch64", False, True),
+        ("NVIDIA H200", "x86_64", False, False),
     ],
 )
-def test_boards_with_hidden_switches_ask_for_the_fabric_manager(name, architecture, flag):
+def test_boards_with_hidden_switches_ask_for_the_fabric_manager(name, architecture, flag, imex):
     found = plan(lab("n1", gpus=[{"name": name}], architecture=architecture))
     assert isinstance(found, Resolution), found.message
-    assert found.hosts["n1"]["fabric_manager"] is flag
+    stack = found.hosts["n1"]
+    assert (stack["fabric_manager"], stack["imex"]) == (flag, imex)
+    assert ("error 802" in " ".join(stack["notes"])) is flag
+    assert ("nvidia-imex" in " ".join(stack["notes"])) is imex
 
 
 @pytest.mark.parametrize(("architecture", "opened"), [("aarch64", True), ("x86_64", False)])
@@ -485,7 +488,11 @@ def test_ranks_of_different_nccl_releases_do_not_talk():
     ]
     found = plan(hosts)
     assert isinstance(found, Resolution)
-    assert any("NCCL refuses to run between them" in note for note in found.notes)
+    # Ranks of torch use torch's own.
+    assert any("nccl-tests, which does not run between them" in note for note in found.notes)
+    tensorflow = plan(hosts, [pins.parse("tensorflow=2.15.1")])
+    assert isinstance(tensorflow, Resolution)
+    assert any("NCCL refuses to run between them" in note for note in tensorflow.notes)
     refused = plan(hosts, [pins.parse("backend=nccl")])
     assert isinstance(refused, Infeasible)
     assert {item["text"] for item in refused.conflict} == {

@@ -31,6 +31,7 @@ def stack(
         "packages": {"python": [{"name": name, "version": None} for name in packages]},
         "compute_capabilities": changes.get("capabilities", []),
         "fabric_manager": changes.get("fabric_manager", False),
+        "imex": changes.get("imex", False),
     }
 
 
@@ -41,10 +42,12 @@ def wired(
     executable: str = "/usr/bin/python3",
     users: tuple[str, ...] = (),
     known: dict[str, Any] | None = None,
+    lab_hosts: dict[str, Any] | None = None,
     **stacks: Any,
 ) -> Any:
     loader, known = DataLoader(), known or {}
     facts = {"hvlab_stacks": stacks, "python": {"executable": executable}, "python_version": "3.99.1"}
+    facts["hvlab_hosts"] = lab_hosts or {}
     facts["hvlab"] = {"users": {key: {} for key in users}}
     own = {"ansible_facts": facts, "inventory_hostname": host, "group_names": ["gpu"], **known}
     variables = {**loader.load_from_file(str(WIRING), trusted_as_template=True), **own}
@@ -82,6 +85,16 @@ def test_code_is_made_for_the_gpus_of_hosts_with_the_same_cuda():
 def test_hidden_nvswitches_come_from_the_stack_of_the_host():
     stacks = {"n1": stack(fabric_manager=True), "n2": stack()}
     assert [wired("nvidia_driver_nvswitch", host=host, **stacks) for host in stacks] == [True, False]
+
+
+def test_imex_connects_the_hosts_of_the_group_gpu():
+    facts = {"n1": {"address": "10.0.0.12"}, "n2": {"address": "10.0.0.11"}, "n3": {"address": None}}
+    known = {"groups": {"gpu": list(facts)}}
+    stacks = {"n1": stack(imex=True), "n2": stack()}
+    asked = {"known": known, "lab_hosts": facts, **stacks}
+    assert wired("nvidia_driver_imex_enabled", **asked) is True
+    assert wired("nvidia_driver_imex_nodes", **asked) == ["10.0.0.11", "10.0.0.12"]
+    assert wired("nvidia_driver_imex_nodes", host="n2", **asked) == []
 
 
 def test_open_mpi_is_checked_as_the_lab_user_where_there_is_one():

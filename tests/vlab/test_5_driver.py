@@ -166,6 +166,25 @@ def test_what_somebody_holds_is_left(node):
         node.on(f"mv /root/held.json {HELD_OWN}")
 
 
+def test_gpus_that_nvswitches_link_get_what_they_need(node):
+    linked = {
+        "nvidia_driver_version": NEW,
+        "nvidia_driver_nvswitch": True,
+        "nvidia_driver_imex_enabled": True,
+    }
+    refused(node, linked, "nvidia_driver_imex_nodes is empty")
+    linked["nvidia_driver_imex_nodes"] = ["192.0.2.1", "192.0.2.2"]
+    assert node.play(linked) > 0
+    assert node.packages["nvidia-fabricmanager-570"] == node.packages["nvidia-imex-570"] == f"{NEW}-1"
+    assert node.on("dpkg-query -W -f '${Version}' nvlsm") == "2025.06.10-1"
+    assert node.on("cat /etc/modules-load.d/hvlab-nvidia-fabric.conf").split() == ["ib_umad", "mlx5_ib"]
+    assert node.on("cat /etc/nvidia-imex/nodes_config.cfg").split() == linked["nvidia_driver_imex_nodes"]
+    assert "NVreg_CreateImexChannel0=1" in node.on("cat /etc/modprobe.d/hvlab-nvidia-imex.conf")
+    assert node.on("systemctl is-enabled nvidia-imex nvidia-fabricmanager").split() == ["enabled", "enabled"]
+    assert node.play(linked) == 0
+    node.on("apt-get -qy --allow-change-held-packages purge nvidia-imex-570 nvidia-fabricmanager-570 nvlsm")
+
+
 def test_another_branch_replaces_the_old_one(node):
     variables = {"nvidia_driver_version": "580", "nvidia_driver_remove_old": True}
     assert node.play(variables) > 0

@@ -3,6 +3,8 @@
 `make test-nccl` runs it. The build takes 15 minutes and 3 GB; with its packs in the cache 3 minutes.
 """
 
+import json
+
 import pytest
 
 from tests.vlab.labs import booted
@@ -49,6 +51,9 @@ def test_the_same_build_runs_mpi_and_gloo_on_the_cpu(gpu):
         ("gloo", "gloo", "ok"),
     }
     assert all(row["stack"]["cuda"].startswith("13.0") for row in rows)
+    # Torch's own, which is loaded with it.
+    planned = json.loads(gpu.on("g1", "cat /etc/ansible/facts.d/hvlab_common.fact"))["stack"]["nccl_loaded"]
+    assert {row["stack"]["nccl"] for row in rows} == {planned["torch"]} == {"2.29.7"}
 
 
 def test_nccl_is_refused_where_no_gpu_is_seen(gpu):

@@ -22,11 +22,14 @@ from hvlab.provision.driver.packages import (
 from hvlab.provision.driver.plan import DriverPlan, plan
 from hvlab.provision.driver.sources import guard
 
-LISTS = ("build_packages", "methods", "old", "keep", "components")
+LISTS = (
+    *("build_packages", "methods", "old", "keep", "components"),
+    *("subnet_manager_packages", "fabric_kernel_packages", "imex_nodes"),
+)
 PACKAGES = ("packages", "headers_packages", "headers_following")
 TEXTS = (
-    *("method", "version", "kernel", "load", "reboot", "secure_boot"),
-    *("fabric_manager", "fabric_manager_package", "checksum", "stream"),
+    *("method", "version", "kernel", "load", "reboot", "in_use", "secure_boot"),
+    *("fabric_manager", "fabric_manager_package", "imex_package", "checksum", "stream", "compiler_package"),
 )
 
 
@@ -105,6 +108,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             bare = DriverHost(name, facts, {})
             packages = [*requested_packages(bare, self.request), *needed_packages(bare, self.request)]
             packages += self.request.headers_following
+            packages += [
+                {"name": name} for name in self.request.fabric_kernel_packages if self.request.fabric
+            ]
             own = {package["name"] for package in self.request.packages}
             names = sorted(
                 {p["name"] for p in packages if p["name"] in own or p["name"] not in bare.packages}
@@ -114,7 +120,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 *(["dkms"] if needs_dkms(bare, self.request) else []),
             ]
             names += [name for name in others if name not in names]
-        done = self._module(state="inspected", packages=names, services=list(SERVICES))
+        done = self._module(
+            state="inspected",
+            packages=names,
+            compiler_package=self.request.compiler_package if self.args["state"] == "planned" else "",
+            services=list(SERVICES),
+        )
         if done.get("failed") or "driver_state" not in done:
             raise AnsibleActionFail(f"{name}: {done.get('msg')} {done.get('module_stderr', '')}".strip())
         return DriverHost(name, facts, done["driver_state"])
@@ -145,6 +156,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "guarded": state["guard"],
             "nouveau": state["nouveau"],
             "running": state["loaded"],
+            "drained": state["drained"],
+            "modules_loaded": state["modules_loaded"],
             "smi": state["smi"],
         }
 
@@ -161,7 +174,7 @@ def as_request(options: dict[str, Any]) -> DriverRequest:
     """Return the role's variables as a request; a package may be a name alone."""
     values: dict[str, Any] = {name: str(options.get(name) or "") for name in TEXTS if name in options}
     values["fabric_manager"] = str(options.get("fabric_manager", "auto")).lower()
-    values |= {name: bool(options.get(name)) for name in ("remove_old", "fabric")}
+    values |= {name: bool(options.get(name)) for name in ("remove_old", "fabric", "imex")}
     values.update({name: tuple(options.get(name) or ()) for name in LISTS if name in options})
     for name in PACKAGES:
         packages = [
@@ -187,5 +200,9 @@ def as_dict(plan: DriverPlan) -> dict[str, Any]:
         "sources": plan.sources,
         "stream": plan.stream,
         "pin": plan.pin,
+        "compiler": plan.compiler,
         "fabric_manager": plan.fabric_manager,
+        "subnet_manager": plan.subnet_manager,
+        "imex": plan.imex,
+        "interrupts": plan.interrupts,
     }

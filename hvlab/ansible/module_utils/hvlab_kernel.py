@@ -18,6 +18,13 @@ def kernel_headers(root: str = "") -> bool:
     return os.path.exists("{}/lib/modules/{}/build/Makefile".format(root, platform.release()))
 
 
+def kernel_gcc(root: str = "") -> str | None:
+    """Return the major version of the gcc that built the running kernel, None for another compiler."""
+    # "(x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0, ...", older: "(gcc version 8.5.0 ...".
+    match = re.search(r"gcc(?:-\d+)? (?:version |\([^()]*\) )(\d+)\.\d", read(root + "/proc/version") or "")
+    return match.group(1) if match else None
+
+
 def loaded(root: str = "") -> set[str]:
     """Return the names of the loaded modules."""
     return {line.split()[0] for line in (read(root + "/proc/modules") or "").splitlines()}

@@ -64,6 +64,8 @@ done: {description: What was built or unloaded., type: list, returned: for C(bui
 # The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
 MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
 MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")
+INFINIBAND = ("ib_umad", "mlx5_ib")
+DRAINED = "/var/lib/hvlab-nvidia-driver-drained"
 BLACKLIST = "/etc/modprobe.d/hvlab-nvidia.conf"
 LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
 # "nvidia/550.54.14, 6.1.0-9-amd64, x86_64: installed", or with a comma in front of the version.
@@ -123,9 +125,10 @@ def loaded() -> str | None:
 
 
 def compiler(kernel: str) -> str | None:
-    """Return the major version of the gcc a kernel was built with, None when its headers do not tell."""
-    for folder in ("/lib/modules/{}/build".format(kernel), "/usr/src/kernels/" + kernel):
-        match = re.search(r"^CONFIG_GCC_VERSION=(\d+)", read(folder + "/.config"), re.MULTILINE)
+    """Return the major version of the gcc that built a kernel, None when its configuration does not tell."""
+    folders = ("/lib/modules/{}/build".format(kernel), "/usr/src/kernels/" + kernel)
+    for path in [folder + "/.config" for folder in folders] + ["/boot/config-" + kernel]:
+        match = re.search(r"^CONFIG_GCC_VERSION=(\d+)", read(path), re.MULTILINE)
         if match and int(match[1]):
             return str(int(match[1]) // 10000)
     return None
@@ -135,6 +138,19 @@ def has_module(kernel: str) -> bool:
     """Return whether there is a module of the driver for a kernel."""
     paths = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
     return any(MODULE.match(os.path.basename(path)) for path in paths)
+
+
+def infiniband(kernel: str) -> list[str] | None:
+    """Return which of the modules that reach NVSwitches a kernel has, None where the kernel is not there.
+
+    Without it a folder may hold modules all the same: those that DKMS built for it.
+    """
+    folder = "/lib/modules/{}/".format(kernel)
+    builtin = read(folder + "modules.builtin")
+    if not builtin:
+        return None
+    text = builtin + read(folder + "modules.dep")
+    return [name for name in INFINIBAND if re.search(r"(?m)(^|/){}\.ko\b".format(name), text)]
 
 
 def gpu_users() -> list[dict[str, str]]:
@@ -243,16 +259,22 @@ def sources() -> list[dict[str, Any]]:
 def inspect(module: AnsibleModule) -> dict[str, Any]:
     """Return the state of the driver on a host, and what decides on it."""
     kernel = module.params["kernel"]
-    versions, trouble = look_up(module, module.params["packages"])
+    gcc, names = compiler(kernel), list(module.params["packages"])
+    if gcc and module.params["compiler_package"]:
+        names.append(module.params["compiler_package"].format(gcc))
+    versions, trouble = look_up(module, names)
     modules = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
     kernels = sorted(path.partition("vmlinuz-")[2] for path in glob.glob("/boot/vmlinuz-*"))
     return {
         "headers": headers(),
         "kernels": kernels,
         "module_kernels": [name for name in kernels if has_module(name)],
-        "compiler": compiler(kernel),
+        "compiler": gcc,
         "dkms": dkms(module),
         "modules": sorted({os.path.basename(path).partition(".")[0] for path in modules}),
+        "kernel_modules": infiniband(kernel),
+        "modules_loaded": [name for name in INFINIBAND if os.path.isdir("/sys/module/" + name)],
+        "drained": os.path.exists(DRAINED),
         "loaded": loaded(),
         "nouveau": os.path.isdir("/sys/module/nouveau"),
         "library": library(),
@@ -362,6 +384,7 @@ def main() -> None:
             "kernel": {"type": "str", "required": True},
             "also": names,
             "packages": names,
+            "compiler_package": {"type": "str", "default": ""},
             "services": names,
         },
         supports_check_mode=True,

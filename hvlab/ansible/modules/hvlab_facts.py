@@ -23,7 +23,7 @@ from ansible.module_utils.facts.system.service_mgr import ServiceMgrFactCollecto
 from ansible.module_utils.hvlab_cuda import cuda, cuda_home, cudnn, nccl
 from ansible.module_utils.hvlab_disk import free_mb, tmp
 from ansible.module_utils.hvlab_gpu import driver, driver_installed, nvidia, nvswitches, open_modules
-from ansible.module_utils.hvlab_kernel import container, kernel_headers, nouveau, secure_boot
+from ansible.module_utils.hvlab_kernel import container, kernel_gcc, kernel_headers, nouveau, secure_boot
 from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packages import gcc, held, held_own, module_streams, packages, packs
 from ansible.module_utils.hvlab_probe import probe, read
@@ -164,6 +164,7 @@ def main() -> None:
         "tmp": ask(tmp),
         "disk_free_mb": {path: ask(free_mb, path) for path in module.params["disk_paths"]},
         "gcc": ask(gcc),
+        "kernel_gcc": ask(kernel_gcc),
         "packages": ask(packages),
         "held": ask(held),
         "held_own": ask(held_own),

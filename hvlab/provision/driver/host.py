@@ -9,8 +9,10 @@ from typing import Any
 
 from hvlab.provision.packages import PackageSpec
 
-SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm")
-SERVICE_PROCESSES = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-smi"})
+SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex", "nvidia-dcgm")
+SERVICE_PROCESSES = frozenset(
+    {"nvidia-persiste", "nv-fabricmanage", "nvlsm", "nvidia-imex", "nv-hostengine", "nvidia-smi"}
+)
 PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 
 
@@ -18,7 +20,13 @@ PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 class DriverRequest:
     """The driver that the role's variables and the operating system's data request.
 
-    ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus.
+    ``in_use``: what to do about processes that a change would end: refuse, allow, or drain, where they are
+    judged after the host was drained.
+    ``compiler_package``: what a gcc of a major is called, as a package and as a command, such as gcc-{};
+    empty where the system has only one.
+    ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus;
+    ``fabric_kernel_packages``: packages with modules that the system's kernels may come without.
+    ``imex_nodes``: the addresses of the hosts of an NVLink domain.
     ``headers_following``: packages that bring the headers of each kernel update along.
     """
 
@@ -28,14 +36,21 @@ class DriverRequest:
     headers_packages: tuple[Mapping[str, Any], ...] = ()
     headers_following: tuple[Mapping[str, Any], ...] = ()
     build_packages: tuple[str, ...] = ()
+    compiler_package: str = ""
     kernel: str = ""
     load: str = "auto"
     reboot: str = "auto"
+    in_use: str = "refuse"
     secure_boot: str = "refuse"
     remove_old: bool = False
     fabric_manager: str = "auto"
     fabric_manager_package: str = ""
     fabric: bool = False
+    subnet_manager_packages: tuple[str, ...] = ()
+    fabric_kernel_packages: tuple[str, ...] = ()
+    imex: bool = False
+    imex_package: str = ""
+    imex_nodes: tuple[str, ...] = ()
     methods: tuple[str, ...] = (*PACKAGED, "runfile", "none")
     old: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()

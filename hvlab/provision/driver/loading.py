@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hvlab.errors import Problem
 from hvlab.provision.driver.host import DriverHost, DriverRequest, installed_version
+from hvlab.provision.driver.in_use import ALLOW
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,11 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
         + (f"{loaded} is loaded" if loaded else "none is loaded")
         + f"; {blocked}"
     )
-    if request.reboot == "auto" and not local:
+    if request.reboot == "auto" and not local and (not host.holders or request.in_use == ALLOW):
         return LoadingStep("reboot", False, reason)
-    remedy = "reboot it" if local else "reboot it, or set nvidia_driver_reboot: auto"
+    remedy = (
+        "reboot it" if local or request.reboot == "auto" else "reboot it, or set nvidia_driver_reboot: auto"
+    )
     if host.holders:
         remedy = f"end these processes and run again, or {remedy}"
     return LoadingStep("nothing", False, reason, Problem(host.name, reason, remedy))

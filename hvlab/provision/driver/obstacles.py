@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from hvlab.provision.driver.fabric import fabric_obstacles
 from hvlab.provision.driver.host import PACKAGED, DriverHost, DriverRequest, fits, within
 from hvlab.provision.driver.packages import (
     SIGNED_BY_VENDOR,
@@ -54,6 +55,7 @@ def obstacles(
     if builds_modules(host, request):
         yield from _headers(host, request)
     yield from _secure_boot(host, request)
+    yield from fabric_obstacles(host, request)
     if installing and not stays(host, request):
         yield from _in_the_way(host, request)
     held = sorted((set(touched) & set(host.own("held", []))) - set(host.own("held_own", [])))
@@ -151,12 +153,6 @@ def _in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
             "and packages would write over it",
             "set nvidia_driver_remove_old: true, or run nvidia-uninstall there",
         )
-    if request.method == "runfile" and host.state.get("loaded") and host.holders:
-        yield (
-            f"driver {host.state['loaded']} is in use by {', '.join(host.holders)}; "
-            "the runfile needs it unloaded",
-            "end these processes, then run again",
-        )
 
 
 def without_dkms(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
@@ -197,8 +193,9 @@ def unavailable(
             remedy = "set lab_driver to one of these versions, or add the repository that has it"
         if name == "dkms" and host.facts.get("os_family") == "RedHat":
             remedy = _epel(host)
-        if name == request.fabric_manager_package:
-            remedy += "; the fabric manager must have the driver's version"
+        if name in (request.fabric_manager_package, request.imex_package):
+            service = "IMEX" if name == request.imex_package else "the fabric manager"
+            remedy += f"; {service} must have the driver's version"
         yield missing + offered + _trouble(host), remedy
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from hvlab.provision.driver.fabric import fabric_kernel_packages, fabric_packages
 from hvlab.provision.driver.host import (
     PACKAGED,
     DriverHost,
@@ -25,13 +26,6 @@ MODULES = re.compile("dkms|kmod-|kernel-source")
 # It holds apt's preferences for a branch, and has versions of its own: 580-5.
 PINNING = "nvidia-driver-pinning-"
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
-
-
-def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the fabric manager belongs on a host: by default where there is an NVSwitch."""
-    if request.fabric_manager == "auto":
-        return request.method != "none" and (request.fabric or int(host.own("nvswitches", 0)) > 0)
-    return request.fabric_manager == "true"
 
 
 def stays(host: DriverHost, request: DriverRequest) -> bool:
@@ -81,15 +75,35 @@ def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
     return request.method in PACKAGED and built_here and builds_modules(host, request)
 
 
+def kernels_gcc(host: DriverHost, request: DriverRequest) -> str:
+    """Return the major of the gcc that the modules have to be built with, empty where it is the host's own.
+
+    Ubuntu builds the newer kernels of a release with a newer gcc, whose options the release's own does not
+    know: 22.04 has gcc 11, its kernels from 5.19 on are built with gcc 12.
+    Source: https://bugs.launchpad.net/ubuntu/+source/dkms/+bug/1991664
+    """
+    running = host.own("kernel_gcc") if request.kernel == host.running else None
+    used, own = host.state.get("compiler") or running, str(host.own("gcc", "")).split(".")[0]
+    return str(used) if used and str(used) != own and builds_modules(host, request) else ""
+
+
+def compiler(host: DriverHost, request: DriverRequest) -> str:
+    """Return the command of the gcc that the modules have to be built with, empty for the host's own."""
+    gcc = kernels_gcc(host, request)
+    return request.compiler_package.format(gcc) if gcc else ""
+
+
 def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return the packages the modules are built with: tools, headers of this kernel and of its updates."""
-    packages: list[Mapping[str, Any]] = []
+    """Return what the modules are built with: headers of this kernel and of its updates, its gcc, tools.
+
+    The kernel's own modules come first, where GPUs are linked through InfiniBand's.
+    """
+    packages = fabric_kernel_packages(host, request)
     if builds_modules(host, request):
         packages += request.headers_packages if request.kernel not in host.state.get("headers", []) else ()
         packages += headers_of_updates(host, request)
-        packages += [
-            {"name": name, "version": None} for name in request.build_packages if request.method == "runfile"
-        ]
+        tools = [*(request.build_packages if request.method == "runfile" else ()), compiler(host, request)]
+        packages += [{"name": name, "version": None} for name in tools if name]
     return packages
 
 
@@ -119,8 +133,7 @@ def exact_version(request: DriverRequest) -> str:
 def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the packages of the driver a host should have.
 
-    Packages without a version are taken from the requested branch, where it has them; the fabric manager has
-    the driver's version.
+    Packages without a version are taken from the requested branch, where it has them.
     """
     if request.method not in PACKAGED or stays(host, request):
         packages: list[Mapping[str, Any]] = []
@@ -128,11 +141,7 @@ def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping
         packages = [_of_branch(host, package, branch(request.version)) for package in request.packages]
     else:
         packages = list(request.packages)
-    if wants_fabric_manager(host, request):
-        version = target(host, request)
-        full = re.fullmatch(r"\d+\.\d+(\.\d+)?", version)
-        packages.append({"name": request.fabric_manager_package, "version": f"{version}*" if full else None})
-    return packages
+    return [*packages, *fabric_packages(host, request, target(host, request))]
 
 
 def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:

@@ -7,20 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab.errors import Problem
+from hvlab.provision.driver.fabric import wants_fabric_manager, wants_imex, wants_subnet_manager
 from hvlab.provision.driver.host import PACKAGED, DriverHost, DriverRequest, installed_version, upstream
+from hvlab.provision.driver.in_use import in_use, interrupts
 from hvlab.provision.driver.obstacles import obstacles, unavailable, without_dkms
 from hvlab.provision.driver.packages import (
     builds_modules,
+    compiler,
     following,
     headers_of_updates,
     is_installed,
+    kernels_gcc,
     needed_packages,
     old_packages,
     other_pinning,
     removals,
     requested_packages,
     stays,
-    wants_fabric_manager,
 )
 from hvlab.provision.driver.sources import pin, sources
 
@@ -42,8 +45,12 @@ class DriverPlan:
     sources: str = ""
     stream: str = ""
     pin: str = ""
+    compiler: str = ""
     build: bool = False
     fabric_manager: bool = False
+    subnet_manager: bool = False
+    imex: bool = False
+    interrupts: bool = False
 
     @property
     def changes(self) -> bool:
@@ -72,6 +79,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     apt_sources = sources(host, request)
     if apt_sources == host.state.get("own_sources") or (staying and not install):
         apt_sources = ""
+    removing = runfile or (clearing and foreign_run) or bool(remove)
     result = DriverPlan(
         prepare=prepare,
         install=install,
@@ -84,12 +92,18 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         sources=apt_sources,
         stream="" if staying and (_stream(host) or not install) else _other_stream(host, request),
         pin=pin(request) if host.facts.get("pkg_mgr") == "apt" else "",
+        compiler=compiler(host, request),
         build=builds_modules(host, request),
         fabric_manager=wants_fabric_manager(host, request),
+        subnet_manager=wants_subnet_manager(host, request),
+        imex=wants_imex(request),
+        interrupts=interrupts(host, request, install=install, removing=removing),
         notes=list(notes(host, request)),
     )
     touched = {package["name"] for package in install} & set(host.packages) | set(remove)
     problems = list(obstacles(host, request, installing=runfile or bool(install), touched=touched))
+    if result.interrupts:
+        problems += in_use(host, request)
     if repository_ready and install:
         problems += without_dkms(host, request)
     if repository_ready and not apt_sources and not result.stream:
@@ -128,9 +142,12 @@ def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
             f"{host.name}: no repository has {', '.join(left)}: after the next kernel update the headers are "
             "missing, and with them the driver's modules; install the new kernel's headers with it"
         )
-    used, own = host.state.get("compiler"), str(host.own("gcc", "")).split(".")[0]
-    if builds_modules(host, request) and used and own and used != own:
-        yield (
-            f"{host.name}: kernel {request.kernel} was built with gcc {used}, and gcc here is {own}; "
-            f"if the modules do not build, install gcc-{used}"
+    used, command, own = kernels_gcc(host, request), compiler(host, request), host.own("gcc")
+    if used and (own or command):
+        advice = (
+            f"the modules are built with {command}"
+            if command
+            else f"if they do not build, install gcc {used}"
         )
+        built = f"kernel {request.kernel} was built with gcc {used}"
+        yield f"{host.name}: {built}, and gcc here is {own or 'missing'}; {advice}"

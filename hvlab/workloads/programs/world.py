@@ -16,6 +16,7 @@ import time
 from importlib import import_module
 from typing import Any, Callable, Sequence
 
+import loaded
 import wire
 
 with contextlib.suppress(ImportError):  # TensorFlow's environment has none
@@ -231,6 +232,19 @@ def activities(path: str, shown: Sequence[str]) -> list[str]:
     return names
 
 
+def loaded_nccl(world: Alone) -> str:
+    """Return the NCCL that the ranks have loaded, with its hosts where it is not the same on all."""
+    hosts: dict[str, list[str]] = {}
+    for host, release in world.gather((platform.node(), loaded.nccl()), "nccl"):
+        if host not in hosts.setdefault(release, []):
+            hosts[release].append(host)
+    if len(hosts) == 1:
+        return next(iter(hosts))
+    return ", ".join(
+        "{} ({})".format(release or "none", " ".join(hosts[release])) for release in sorted(hosts)
+    )
+
+
 def state(world: Alone) -> dict[str, Any]:
     """Return what Horovod says of itself, and the versions on this rank."""
     versions = {"python": platform.python_version(), **world.versions()}
@@ -242,6 +256,9 @@ def state(world: Alone) -> dict[str, Any]:
                 state[name] = int(getattr(world.hvd, name)())
             except (AttributeError, ValueError, RuntimeError) as error:
                 state[name] = str(error)
+    nccl = loaded_nccl(world)
+    if nccl:
+        versions["nccl"] = nccl
     kept = ("HOROVOD_", "NCCL_", "CCL_", "FI_", "OMP_", "OMPI_MCA_", "UCX_")
     return {
         "horovod": state,
