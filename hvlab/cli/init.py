@@ -95,7 +95,7 @@ def command(
         known_hosts=str(file.absolute()) if file else None,
     )
     _check_hosts(hosts)
-    _say(f"asking {len(hosts)} hosts for their SSH host keys")
+    _say(f"asking {_number(hosts)} for SSH host keys")
     shown = host_keys.ask(hosts)
     if trusted:
         shown = [host_keys.select_trusted(one, trusted) for one in shown]
@@ -114,7 +114,7 @@ def command(
         )
         hashed = ssh_client.hashes_names(new[0].host)
         count = known_hosts.record(target, [(one.host, one.new) for one in new], hashed=hashed)
-        _say(f"recorded {count} host keys in {target}")
+        _say(f"host keys recorded in {target}: {count}")
     logins, refused = _log_in([one.host for one in shown if not one.problem])
     facts, silent = _gather([login.host for login in logins])
     left_out += refused + silent
@@ -136,7 +136,7 @@ def command(
     kept = new_inventory.write(folder, files)
     _print(lab, logins, facts)
     click.echo(
-        f"\n{folder} is written: {len(lab.hosts)} of {len(hosts)} hosts."
+        f"\n{folder} is written: {len(lab.hosts)} of {_number(hosts)}."
         + (f" The old one: {kept}" if kept else "")
     )
     click.echo(f"Look through it, then: hvlab plan -i {folder}")
@@ -215,7 +215,7 @@ def _log_in(hosts: Sequence[Host]) -> tuple[list[FirstLogin], list[tuple[Host, P
     from hvlab.provision.first_check import without_python  # noqa: PLC0415 - it loads slowly
 
     if hosts:
-        _say(f"logging in to {len(hosts)} hosts")
+        _say(f"logging in to {_number(hosts)}")
     logins, refused = [], []
     for host, answer in zip(hosts, ssh_client.log_in(hosts), strict=True):
         problem = answer if isinstance(answer, Problem) else without_python(answer)
@@ -232,7 +232,7 @@ def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tupl
 
     if not hosts:
         return {}, []
-    _say(f"gathering the facts of {len(hosts)} hosts")
+    _say(f"gathering the facts of {_number(hosts)}")
     facts, failures = gather.first_facts(hosts)
     said = {failure.host: failure.message.strip() for failure in failures}
     remedy = "try it by hand: `ansible -m setup`, with the same user and key"
@@ -268,7 +268,6 @@ def _print(lab: Lab, logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[s
     rows = [("host", "address", "slots", "GPUs", "driver", "system", "Python", "clock")]
     for host, login in zip(lab.hosts, logins, strict=True):
         of_host = facts[host.name]
-        offset = login.now - (login.sent + login.received) / 2
         rows.append(
             (
                 host.name,
@@ -278,7 +277,7 @@ def _print(lab: Lab, logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[s
                 environment.driver(of_host) or "none",
                 f"{of_host.get('distribution')} {of_host.get('distribution_version')}",
                 str(of_host.get("python_version")),
-                f"{round(offset):+d} s",
+                f"{round(login.offset):+d} s",
             )
         )
     click.echo(_columns(rows))
@@ -306,6 +305,10 @@ def _columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def _number(hosts: Sequence[Host]) -> str:
+    return "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
 def _at_terminal() -> bool:

@@ -16,7 +16,7 @@ import yaml
 
 from hvlab.errors import Problem, UsageError
 from hvlab.lab import inventory
-from hvlab.lab.environment import table
+from hvlab.lab.environment import NONE, table
 from hvlab.lab.inventory import Host, Lab
 from hvlab.paths import project_dir
 from hvlab.sudo import hand_over
@@ -172,7 +172,7 @@ def _all(
     for name, comment in _COMMENTS.items():
         if name in common:
             lines += [f"# {comment}", f"{name}: {_scalar(common[name])}"]
-    rows = [row for row in table(facts) if row.name != "Servers" and row.text != "none"]
+    rows = [row for row in table(facts)[1:] if any(not value.startswith(NONE) for value in row.values)]
     lines += ["", "# What the hosts have, as `hvlab init` saw it:"]
     lines += [_comment(f"  {row.name}: {row.text}") for row in rows]
     example = (project_dir() / EXAMPLE).read_text("utf-8")

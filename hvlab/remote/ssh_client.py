@@ -59,6 +59,11 @@ class FirstLogin:
     sudo: str | None
 
     @property
+    def offset(self) -> float:
+        """Return by how many seconds at least its clock is ahead of ours; below 0 it is behind."""
+        return max(self.now - self.received, min(0.0, self.now - self.sent))
+
+    @property
     def interpreter(self) -> str | None:
         """Return the first Python that Ansible can use; None without any."""
         return next((path for path, version in self.pythons if _numbers(version) >= OLDEST_PYTHON), None)

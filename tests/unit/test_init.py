@@ -12,7 +12,7 @@ from hvlab.cli import init, run
 from hvlab.lab import new_inventory
 from hvlab.lab.inventory import load
 from hvlab.remote import facts as gather
-from hvlab.remote import host_keys
+from hvlab.remote import host_keys, ssh_client
 from hvlab.remote.playbook import HostFailure
 from tests.unit.labs import lab
 from tests.unit.test_host_keys import ECDSA, ECDSA_PRINT, ONE, ONE_PRINT, TWO, TWO_PRINT
@@ -356,6 +356,13 @@ def test_hosts_are_asked_at_once(hosts, tmp_path):
     shown = host_keys.ask([replace(lab(1).hosts[0], address=f"10.0.0.{number}") for number in range(40)])
     assert time.monotonic() - begun < 5
     assert [len(one.new) for one in shown] == [1] * 40
+
+
+@pytest.mark.parametrize(("now", "offset"), [(100.5, 0), (99, 0), (130, 28), (40, -59)])
+def test_a_clock_is_off_by_what_is_certain(now, offset):
+    """It was read at some moment between our two readings, 99 and 102."""
+    login = ssh_client.FirstLogin(lab(1).hosts[0], sent=99, now=now, received=102, pythons=(), sudo=None)
+    assert login.offset == offset
 
 
 def test_what_is_asked_of_a_host_changes_nothing_there(hosts):

@@ -150,7 +150,7 @@ def files():
         replace(third, slots=64, groups=frozenset(["cpu"]), vars=common | PYTHON),
     )  # fmt: skip
     evil = facts(gpus=[], distribution="Debian\nlab_name: evil")
-    of_hosts = {"n1": facts(gpus=[A100] * 2), "n2": facts(gpus=[A100] * 2), "n3": evil}
+    of_hosts = {"n3": evil, "n1": facts(gpus=[A100] * 2), "n2": facts(gpus=[A100] * 2)}
     absent = replace(first, name="n4", address="10.0.0.4"), Problem("n4", "it refuses\nall: {}", "ask")
     return new_inventory.texts(
         replace(lab(3), name="my-lab", hosts=hosts),
@@ -182,7 +182,8 @@ def test_hvlab_reads_the_inventory_as_it_was_meant(files, tmp_path):
 
 def test_comments_say_what_the_hosts_have_and_hosts_add_no_line(files):
     variables, hosts = files["group_vars/all.yml"], files["hosts.yml"]
-    assert "GPU: 2 x NVIDIA A100-SXM4-80GB, 80 GiB (n1, n2); none (n3)" in variables
+    assert "GPU: none (n3); 2 x NVIDIA A100-SXM4-80GB, 80 GiB (n1, n2)" in variables
+    assert "CUDA" not in variables.partition("# Pins:")[0]
     assert "# 10.9.0.0/24 on ib0 would do as well." in variables
     assert "# lab_cuda: " in variables
     assert yaml.safe_load(variables)["lab_name"] == "my-lab"
