@@ -16,7 +16,7 @@ from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.rank_network import RankNetwork
 from hvlab.paths import project_dir
 from hvlab.remote import host_keys, known_hosts, ssh_client
-from hvlab.remote.host_keys import ShownKeys
+from hvlab.remote.host_keys import ShownKeys, TrustedFingerprints
 from hvlab.remote.ssh_client import FirstLogin
 
 _ON_THE_HOST = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
@@ -87,60 +87,41 @@ def command(
     trusted = host_keys.read_fingerprints(fingerprints) if fingerprints else None
     if not listed:
         listed, user = _ask_for_hosts(user)
-    entries = host_patterns.expand(",".join(listed))
     hosts = ssh_client.resolve(
-        entries,
+        host_patterns.expand(",".join(listed)),
         user=user,
         key=str(key.absolute()) if key else None,
         known_hosts=str(file.absolute()) if file else None,
     )
     _check_hosts(hosts)
-    _say(f"asking {_number(hosts)} for SSH host keys")
-    shown = host_keys.ask(hosts)
-    if trusted:
-        shown = [host_keys.select_trusted(one, trusted) for one in shown]
-    _refuse([one for one in shown if one.refused])
-    problems = host_keys.shared(shown)
+    shown = _ask_for_keys(hosts, trusted)
     left_out = [(one.host, one.problem) for one in shown if one.problem]
     # A person compares one key of each host; a file of fingerprints can hold several.
     new = [one if trusted else replace(one, new=one.new[:1]) for one in shown if one.new]
-    if new:
-        target = (file or known_hosts.USER_FILE).expanduser().absolute()
-        _confirm(
-            new,
-            target,
-            sure=bool(trusted) or accept_new_keys,
-            unanswered=[problem for _, problem in left_out],
-        )
-        hashed = ssh_client.hashes_names(new[0].host)
-        count = known_hosts.record(target, [(one.host, one.new) for one in new], hashed=hashed)
-        _say(f"host keys recorded in {target}: {count}")
+    target = (file or known_hosts.USER_FILE).expanduser().absolute()
+    _record(new, target, sure=bool(trusted) or accept_new_keys, silent=[problem for _, problem in left_out])
     logins, refused = _log_in([one.host for one in shown if not one.problem])
     facts, silent = _gather([login.host for login in logins])
     left_out += refused + silent
     logins = [login for login in logins if login.host.name in facts]
+    problems = [*host_keys.shared(shown), *_problems(logins, facts)]
+    network = rank_network.choose(facts, {login.host.name: login.host.address for login in logins})
     if not logins:
         raise UnreachableError(f"no host can be used; {folder} was not written:\n{_text(left_out, problems)}")
-    from hvlab.provision.first_check import problems as first_problems  # noqa: PLC0415 - it loads slowly
-
-    problems += first_problems(logins, facts)
-    network = rank_network.choose(facts, {login.host.name: login.host.address for login in logins})
     if network is None:
         raise CheckError(
             f"no host has an IPv4 address on an interface that is up; {folder} was not written",
             remedy="install iproute2 on the hosts, and look at `ip addr` there",
         )
-    problems += network.problems
     lab = _lab(folder, logins, facts, network)
     files = new_inventory.texts(lab, facts, others=network.others, left_out=left_out)
     kept = new_inventory.write(folder, files)
     _print(lab, logins, facts)
-    click.echo(
-        f"\n{folder} is written: {len(lab.hosts)} of {_number(hosts)}."
-        + (f" The old one: {kept}" if kept else "")
-    )
+    click.echo(f"\n{folder} is written: {len(lab.hosts)} of {_number(hosts)}.")
+    if kept:
+        click.echo(f"The old one is kept as {kept}.")
     click.echo(f"Look through it, then: hvlab plan -i {folder}")
-    _end(folder, left_out, problems)
+    _end(folder, left_out, [*problems, *network.problems])
 
 
 def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -173,20 +154,27 @@ def _check_hosts(hosts: Sequence[Host]) -> None:
         raise UsageError(f"these hosts cannot stand in an inventory:\n{report(problems, indent='  ')}")
 
 
-def _refuse(shown: Sequence[ShownKeys]) -> None:
-    """End everything where a host is not what it was, or not what it should be."""
-    problems = [one.problem for one in shown if one.problem]
-    if problems:
+def _ask_for_keys(hosts: Sequence[Host], trusted: TrustedFingerprints | None) -> list[ShownKeys]:
+    """Return what the hosts showed; end everything where one is not what it was, or not what it should be."""
+    _say(f"asking {_number(hosts)} for SSH host keys")
+    shown = host_keys.ask(hosts)
+    if trusted:
+        shown = [host_keys.select_trusted(one, trusted) for one in shown]
+    refused = [one.problem for one in shown if one.refused and one.problem]
+    if refused:
         raise UnreachableError(
             "these host keys are not what they should be. Nothing was recorded, no inventory was written:\n"
-            + report(problems, indent="  ")
+            + report(refused, indent="  ")
         )
+    return shown
 
 
-def _confirm(new: Sequence[ShownKeys], target: Path, *, sure: bool, unanswered: Sequence[Problem]) -> None:
-    """Show the new keys, and return only if they may be recorded."""
-    if unanswered:
-        _say(f"these hosts would be left out:\n{report(unanswered, indent='  ')}")
+def _record(new: Sequence[ShownKeys], target: Path, *, sure: bool, silent: Sequence[Problem]) -> None:
+    """Show the new keys, and record them if that is right."""
+    if not new:
+        return
+    if silent:
+        _say(f"these hosts would be left out:\n{report(silent, indent='  ')}")
     rows = [("host", "address", "key", "fingerprint")]
     rows += [
         (one.host.name, known_hosts.entry_name(one.host), key.get_name(), key.fingerprint)
@@ -194,8 +182,15 @@ def _confirm(new: Sequence[ShownKeys], target: Path, *, sure: bool, unanswered: 
         for key in one.new
     ]
     _say(_columns(rows))
-    if sure:
-        return
+    if not sure:
+        _confirm(target)
+    hashed = ssh_client.hashes_names(new[0].host)
+    count = known_hosts.record(target, [(one.host, one.new) for one in new], hashed=hashed)
+    _say(f"host keys recorded in {target}: {count}")
+
+
+def _confirm(target: Path) -> None:
+    """Return only if a person says yes."""
     if not _at_terminal():
         raise UsageError(
             "these host keys are new, and there is no terminal to ask at; nothing was recorded or written",
@@ -249,6 +244,12 @@ def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tupl
         if host.name not in facts
     ]
     return facts, silent
+
+
+def _problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    from hvlab.provision import first_check  # noqa: PLC0415 - it loads slowly
+
+    return first_check.problems(logins, facts)
 
 
 def _lab(

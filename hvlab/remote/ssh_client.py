@@ -23,6 +23,7 @@ OLDEST_PYTHON = (3, 8)
 _SETTINGS_S, _CONNECT_S, _LOGIN_S = 20.0, 10, 45.0
 _AT_ONCE = 32
 _REMEDY = "install openssh-client (Debian) or openssh-clients"
+_SSH_FAILED = 255
 _MARK = "hvlab"
 _KEY = "ansible_ssh_private_key_file"
 # It goes into the inventory, whose values are templates.
@@ -163,7 +164,9 @@ def _log_in(host: Host) -> FirstLogin | Problem:
     # Some print N in place of nanoseconds.
     clock = re.match(r"\d+(\.\d+)?", values.get("clock", ""))
     if clock is None or "sudo" not in values:
-        return _refused(host, done.stderr or done.stdout, key)
+        # A forced command speaks on its output, ssh itself on the other one.
+        failed = done.returncode == _SSH_FAILED
+        return _refused(host, done.stderr if failed else done.stdout or done.stderr, key)
     pythons = [" ".join(rest).split() for _, kind, *rest in lines if kind == "python"]
     answer = values["sudo"].partition(" ")
     return FirstLogin(
