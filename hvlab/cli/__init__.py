@@ -10,6 +10,7 @@ from hvlab import __version__
 from hvlab.errors import HvlabError
 
 VERBS = {
+    "init": "get to know hosts, and write an inventory of them",
     "lab": "boot and remove virtual hosts",
     "plan": "choose versions for every host, and explain the choice",
     "catalogue": "compare the catalogue of releases with the package index, and update it",

@@ -92,7 +92,8 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     if not path.exists():
         raise InventoryError(
             f"there is no inventory at {path}",
-            remedy=f"give yours with -i; examples to copy are in {project_dir() / 'inventory'}",
+            remedy=f"give yours with -i, or write one with `hvlab init {path}`; "
+            f"examples to copy are in {project_dir() / 'inventory'}",
         )
     source = path.absolute()
     all_problems = file_problems(source)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import socket
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import paramiko
-from paramiko.hostkeys import HostKeyEntry
 
 from hvlab.errors import Problem, UnreachableError, report
 from hvlab.lab.inventory import Host
+from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys
 
 TIMEOUT_S = 8.0
-_SYSTEM_KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
 
 
 def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
@@ -34,34 +31,23 @@ def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
         raise UnreachableError(f"{head}\n{report(problems, indent='  ')}")
 
 
-def known_hosts_files(host: Host) -> list[Path]:
-    """Return the known_hosts files that ssh would read for this host, as the inventory has it."""
-    options = [host.text(f"ansible_ssh_{kind}_args") or "" for kind in ("common", "extra")]
-    words = shlex.split(" ".join(options))
-    for index, word in enumerate(words):
-        option = words[index + 1] if word == "-o" and index + 1 < len(words) else word.removeprefix("-o")
-        name, _, value = option.partition("=")
-        if name.lower() == "userknownhostsfile":
-            return [Path(part).expanduser() for part in value.split()]
-    return [path.expanduser() for path in _SYSTEM_KNOWN_HOSTS]
-
-
 def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
     if host.local or _behind_proxy(host):
         return None
     files = [known_hosts] if known_hosts else known_hosts_files(host)
-    keys, by_authority = _known(host, files)
+    known = known_keys([host.name, entry_name(host)], files)
     try:
         with socket.create_connection((host.address, host.port), timeout=TIMEOUT_S) as link:
-            if by_authority and not keys:
+            if known.by_authority and not known.keys:
                 # Only ssh itself can check a host certificate; here it is enough that sshd answers.
                 return _greeting(host, link)
-            return _judge(host, link, keys, files=files)
+            return _judge(host, link, known, files=files)
     except OSError as error:
-        return _unreached(host, error)
+        return unreached(host, error)
 
 
-def _unreached(host: Host, error: OSError) -> Problem:
+def unreached(host: Host, error: OSError) -> Problem:
+    """Return why a host could not be connected to, and what to do."""
     where = f"{host.address}:{host.port}"
     look = "look at its power, its network and ansible_host"
     if isinstance(error, ConnectionRefusedError):
@@ -78,15 +64,13 @@ def _unreached(host: Host, error: OSError) -> Problem:
     return Problem(host.name, seen, "boot the virtual machines: `hvlab lab up`" if host.virtual else look)
 
 
-def _judge(
-    host: Host, link: socket.socket, keys: dict[str, paramiko.PKey], *, files: Iterable[Path]
-) -> Problem | None:
+def _judge(host: Host, link: socket.socket, known: KnownKeys, *, files: Iterable[Path]) -> Problem | None:
     transport = paramiko.Transport(link)
     transport.banner_timeout = TIMEOUT_S
-    if keys:
+    if known.keys:
         # Ask for the kinds of key that are known, as ssh does.
-        preferred = [kind for kind in transport.get_security_options().key_types if kind in keys]
-        transport.get_security_options().key_types = preferred or list(keys)
+        preferred = [kind for kind in transport.get_security_options().key_types if kind in known.kinds]
+        transport.get_security_options().key_types = preferred or known.kinds
     try:
         transport.start_client(timeout=TIMEOUT_S)
         key = transport.get_remote_server_key()
@@ -94,16 +78,18 @@ def _judge(
         return _no_ssh(host, str(error) or "it hung up")
     finally:
         transport.close()
-    known = keys.get(key.get_name())
-    if known == key:
+    if key in known.keys:
         return None
+    same_kind = [other for other in known.keys if other.get_name() == key.get_name()]
     names = ", ".join(map(str, files))
     shown = f"{key.get_name()} {key.fingerprint}"
-    if known is None:
+    if not same_kind:
         remedy = f"compare it with the host's own (ssh-keygen -lf), then add it to {names}"
         return Problem(host.name, f"its host key {shown} is unknown", remedy)
     remedy = f"if the host was reinstalled, replace its line in {names}; else find out who answers there"
-    return Problem(host.name, f"its host key has changed: known {known.fingerprint}, shown {shown}", remedy)
+    return Problem(
+        host.name, f"its host key has changed: known {same_kind[0].fingerprint}, shown {shown}", remedy
+    )
 
 
 def _greeting(host: Host, link: socket.socket) -> Problem | None:
@@ -115,25 +101,6 @@ def _no_ssh(host: Host, reason: str) -> Problem:
     seen = f"{host.address}:{host.port} does not speak SSH as it should: {reason}"
     look = "boot it (`hvlab lab up`), or" if host.virtual else ""
     return Problem(host.name, seen, f"{look} look at sshd there (journalctl -u ssh)".strip())
-
-
-def _known(host: Host, files: Iterable[Path]) -> tuple[dict[str, paramiko.PKey], bool]:
-    """Return the host's known keys by kind, and whether a certificate authority vouches for it."""
-    name = host.address if host.port == paramiko.config.SSH_PORT else f"[{host.address}]:{host.port}"
-    entries = paramiko.HostKeys()
-    by_authority = False
-    for path in files:
-        for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
-            if line.startswith("@cert-authority"):
-                trusted = line.split()[1].split(",")
-                by_authority |= name in trusted or host.name in trusted
-                continue
-            with suppress(paramiko.SSHException):
-                entry = None if line.startswith(("@", "#")) else HostKeyEntry.from_line(line)
-                if entry is not None:
-                    for alias in entry.hostnames:
-                        entries.add(alias, entry.key.get_name(), entry.key)
-    return {**dict(entries.lookup(host.name) or {}), **dict(entries.lookup(name) or {})}, by_authority
 
 
 def _behind_proxy(host: Host) -> bool:

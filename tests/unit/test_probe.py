@@ -9,7 +9,8 @@ import paramiko
 import pytest
 
 from hvlab.errors import UnreachableError
-from hvlab.remote.probe import known_hosts_files, probe
+from hvlab.remote.known_hosts import known_hosts_files
+from hvlab.remote.probe import probe
 from tests.unit.labs import lab
 
 KEY, OTHER = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()

@@ -11,6 +11,7 @@ from tests.vlab.labs import booted
 # The modules that share a lab; every other one has a lab of its own, and may run beside them.
 SHARED = {
     "main": (
+        "test_1_init",
         "test_1_site",
         "test_2_bench",
         "test_2_training",

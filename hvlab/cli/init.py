@@ -1,0 +1,320 @@
+"""``hvlab init``: the first contact with machines, and an inventory of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hvlab.errors import CheckError, Problem, UnreachableError, UsageError, report
+from hvlab.lab import environment, host_patterns, inventory_rules, new_inventory, rank_network
+from hvlab.lab.inventory import Host, Lab
+from hvlab.lab.rank_network import RankNetwork
+from hvlab.paths import project_dir
+from hvlab.remote import host_keys, known_hosts, ssh_client
+from hvlab.remote.host_keys import ShownKeys, TrustedFingerprints
+from hvlab.remote.ssh_client import FirstLogin
+
+_ON_THE_HOST = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+# Enough of an inventory to judge names and addresses before a host is contacted.
+_PLACEHOLDERS = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0"}
+
+
+@click.command("init")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--hosts",
+    "listed",
+    multiple=True,
+    metavar="LIST",
+    help="The hosts, separated by commas: NAME, NAME=ADDRESS or ADDRESS, each with :PORT if not 22; ranges "
+    "as Ansible writes them, such as 'gpu[01:16]=10.0.0.[11:26]'. May be repeated.",
+)
+@click.option("--user", metavar="NAME", help="The user to log in as. Default: as ssh's configuration has it.")
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="The private key to log in with. Default: as ssh's configuration and agent have it.",
+)
+@click.option(
+    "--fingerprints",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Record only host keys whose fingerprints are in FILE; refuse others. Each line: HOST SHA256:..., "
+    "or one that ssh-keygen -l prints, which holds for any host.",
+)
+@click.option(
+    "--accept-new-keys",
+    is_flag=True,
+    help="Record new host keys without asking. A changed key is refused all the same.",
+)
+@click.option(
+    "--known-hosts",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where host keys are looked up and recorded. Default: ~/.ssh/known_hosts.",
+)
+@click.option(
+    "--force", is_flag=True, help="Replace an inventory; the old folder is kept beside the new one."
+)
+def command(
+    *,
+    folder: Path,
+    listed: tuple[str, ...],
+    user: str | None,
+    key: Path | None,
+    fingerprints: Path | None,
+    accept_new_keys: bool,
+    file: Path | None,
+    force: bool,
+) -> None:
+    """Get to know hosts, and write an inventory of them to FOLDER.
+
+    Asks for the hosts if they are not given. Shows the fingerprints of their SSH keys, and records the keys
+    only after a yes; without a terminal it needs --fingerprints or --accept-new-keys. Then it logs in to
+    every host, changes nothing there, and chooses the ranks' network and slots and the members of group gpu.
+
+    A host that cannot be used is left out, and the exit code is 3. It is 1 if something else has to be put
+    right before the hosts can be provisioned.
+    """
+    new_inventory.check_free(folder, force=force)
+    trusted = host_keys.read_fingerprints(fingerprints) if fingerprints else None
+    if not listed:
+        listed, user = _ask_for_hosts(user)
+    hosts = ssh_client.resolve(
+        host_patterns.expand(",".join(listed)),
+        user=user,
+        key=str(key.absolute()) if key else None,
+        known_hosts=str(file.absolute()) if file else None,
+    )
+    _check_hosts(hosts)
+    shown = _ask_for_keys(hosts, trusted)
+    left_out = [(one.host, one.problem) for one in shown if one.problem]
+    # A person compares one key of each host; a file of fingerprints can hold several.
+    new = [one if trusted else replace(one, new=one.new[:1]) for one in shown if one.new]
+    target = (file or known_hosts.USER_FILE).expanduser().absolute()
+    _record(new, target, sure=bool(trusted) or accept_new_keys, silent=[problem for _, problem in left_out])
+    logins, refused = _log_in([one.host for one in shown if not one.problem])
+    facts, silent = _gather([login.host for login in logins])
+    left_out += refused + silent
+    logins = [login for login in logins if login.host.name in facts]
+    problems = [*host_keys.shared(shown), *_problems(logins, facts)]
+    network = rank_network.choose(facts, {login.host.name: login.host.address for login in logins})
+    if not logins:
+        raise UnreachableError(f"no host can be used; {folder} was not written:\n{_text(left_out, problems)}")
+    if network is None:
+        raise CheckError(
+            f"no host has an IPv4 address on an interface that is up; {folder} was not written",
+            remedy="install iproute2 on the hosts, and look at `ip addr` there",
+        )
+    lab = _lab(folder, logins, facts, network)
+    files = new_inventory.texts(lab, facts, others=network.others, left_out=left_out)
+    kept = new_inventory.write(folder, files)
+    _print(lab, logins, facts)
+    click.echo(f"\n{folder} is written: {len(lab.hosts)} of {_number(hosts)}.")
+    if kept:
+        click.echo(f"The old one is kept as {kept}.")
+    click.echo(f"Look through it, then: hvlab plan -i {folder}")
+    _end(folder, left_out, [*problems, *network.problems])
+
+
+def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:
+    if not _at_terminal():
+        raise UsageError(
+            "no hosts are given, and there is no terminal to ask at",
+            remedy=f"add --hosts: {host_patterns.EXAMPLE}",
+        )
+    text = click.prompt(f"Hosts ({host_patterns.EXAMPLE})", err=True)
+    if user is None:
+        user = (
+            click.prompt(
+                "User to log in as (empty: as ssh decides)", default="", show_default=False, err=True
+            )
+            or None
+        )
+    return (text,), user
+
+
+def _check_hosts(hosts: Sequence[Host]) -> None:
+    """Refuse what no inventory may hold, before a host is contacted."""
+    twice = sorted({host.name for host in hosts if [other.name for other in hosts].count(host.name) > 1})
+    problems = [Problem(name, "it is listed twice", "list it once") for name in twice]
+    variables = {
+        host.name: {"ansible_host": host.address, "ansible_port": host.port, **_PLACEHOLDERS}
+        for host in hosts
+    }
+    problems += inventory_rules.problems(variables, {}, project_dir() / "roles")
+    if problems:
+        raise UsageError(f"these hosts cannot stand in an inventory:\n{report(problems, indent='  ')}")
+
+
+def _ask_for_keys(hosts: Sequence[Host], trusted: TrustedFingerprints | None) -> list[ShownKeys]:
+    """Return what the hosts showed; end everything where one is not what it was, or not what it should be."""
+    _say(f"asking {_number(hosts)} for SSH host keys")
+    shown = host_keys.ask(hosts)
+    if trusted:
+        shown = [host_keys.select_trusted(one, trusted) for one in shown]
+    refused = [one.problem for one in shown if one.refused and one.problem]
+    if refused:
+        raise UnreachableError(
+            "these host keys are not what they should be. Nothing was recorded, no inventory was written:\n"
+            + report(refused, indent="  ")
+        )
+    return shown
+
+
+def _record(new: Sequence[ShownKeys], target: Path, *, sure: bool, silent: Sequence[Problem]) -> None:
+    """Show the new keys, and record them if that is right."""
+    if not new:
+        return
+    if silent:
+        _say(f"these hosts would be left out:\n{report(silent, indent='  ')}")
+    rows = [("host", "address", "key", "fingerprint")]
+    rows += [
+        (one.host.name, known_hosts.entry_name(one.host), key.get_name(), key.fingerprint)
+        for one in new
+        for key in one.new
+    ]
+    _say(_columns(rows))
+    if not sure:
+        _confirm(target)
+    hashed = ssh_client.hashes_names(new[0].host)
+    count = known_hosts.record(target, [(one.host, one.new) for one in new], hashed=hashed)
+    _say(f"host keys recorded in {target}: {count}")
+
+
+def _confirm(target: Path) -> None:
+    """Return only if a person says yes."""
+    if not _at_terminal():
+        raise UsageError(
+            "these host keys are new, and there is no terminal to ask at; nothing was recorded or written",
+            remedy=f"compare each with `{_ON_THE_HOST}` on the host's console, and give them in a file with "
+            "--fingerprints, as HOST SHA256:...; on a network you trust, add --accept-new-keys",
+        )
+    _say(f"Compare each with what its own console shows: {_ON_THE_HOST}")
+    if not click.confirm(f"Record these keys in {target}?", err=True):
+        raise UsageError(
+            "the host keys were not accepted; nothing was recorded or written",
+            remedy=f"find out who answers where a fingerprint is not the host's own ({_ON_THE_HOST})",
+        )
+
+
+def _log_in(hosts: Sequence[Host]) -> tuple[list[FirstLogin], list[tuple[Host, Problem]]]:
+    """Return the logins of those hosts that can be used, and why the others cannot."""
+    from hvlab.provision.first_check import without_python  # noqa: PLC0415 - it loads slowly
+
+    if hosts:
+        _say(f"logging in to {_number(hosts)}")
+    logins, refused = [], []
+    for host, answer in zip(hosts, ssh_client.log_in(hosts), strict=True):
+        problem = answer if isinstance(answer, Problem) else without_python(answer)
+        if problem:
+            refused.append((host, problem))
+        elif isinstance(answer, FirstLogin):
+            chosen = {"ansible_python_interpreter": answer.chosen} if answer.chosen else {}
+            logins.append(replace(answer, host=replace(host, vars={**host.vars, **chosen})))
+    return logins, refused
+
+
+def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tuple[Host, Problem]]]:
+    from hvlab.remote import facts as gather  # noqa: PLC0415 - it loads slowly
+
+    if not hosts:
+        return {}, []
+    _say(f"gathering the facts of {_number(hosts)}")
+    facts, failures = gather.first_facts(hosts)
+    said = {failure.host: failure.message.strip() for failure in failures}
+    remedy = "try it by hand: `ansible -m setup`, with the same user and key"
+    silent = [
+        (
+            host,
+            Problem(
+                host.name,
+                f"its facts could not be gathered: {said.get(host.name, 'Ansible said nothing')}",
+                remedy,
+            ),
+        )
+        for host in hosts
+        if host.name not in facts
+    ]
+    return facts, silent
+
+
+def _problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    from hvlab.provision import first_check  # noqa: PLC0415 - it loads slowly
+
+    return first_check.problems(logins, facts)
+
+
+def _lab(
+    folder: Path, logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]], network: RankNetwork
+) -> Lab:
+    hosts = []
+    for login in logins:
+        of_host = facts[login.host.name]
+        group = "gpu" if (of_host.get("hvlab") or {}).get("gpus") else "cpu"
+        groups = login.host.groups | {group}
+        hosts.append(replace(login.host, slots=new_inventory.slots(of_host), groups=groups))
+    name = new_inventory.lab_name(folder)
+    return Lab(name, folder, str(network.network), network.interface, tuple(hosts), {})
+
+
+def _print(lab: Lab, logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> None:
+    rows = [("host", "address", "slots", "GPUs", "driver", "system", "Python", "clock")]
+    for host, login in zip(lab.hosts, logins, strict=True):
+        of_host = facts[host.name]
+        rows.append(
+            (
+                host.name,
+                host.address,
+                str(host.slots),
+                environment.gpus(of_host) or "none",
+                environment.driver(of_host) or "none",
+                f"{of_host.get('distribution')} {of_host.get('distribution_version')}",
+                str(of_host.get("python_version")),
+                f"{round(login.offset):+d} s",
+            )
+        )
+    click.echo(_columns(rows))
+    click.echo(f"\nranks' network: {lab.network} on {lab.interface}")
+
+
+def _end(folder: Path, left_out: Sequence[tuple[Host, Problem]], problems: Sequence[Problem]) -> None:
+    """Raise the error that names every host that is not in order."""
+    if left_out:
+        names = ", ".join(host.name for host, _ in left_out)
+        raise UnreachableError(
+            f"{folder} is written without {names}:\n{_text(left_out, problems)}",
+            remedy="when they are in order, run this again with --force, or add them to hosts.yml",
+        )
+    if problems:
+        raise CheckError(f"{folder} is written all the same, but:\n{report(problems, indent='  ')}")
+
+
+def _text(left_out: Sequence[tuple[Host, Problem]], problems: Sequence[Problem]) -> str:
+    return report([*(problem for _, problem in left_out), *problems], indent="  ")
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _number(hosts: Sequence[Host]) -> str:
+    return "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

@@ -1,0 +1,77 @@
+"""Hosts as a person lists them: names, addresses and ports, with ranges as Ansible writes them."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from ansible.errors import AnsibleError
+from ansible.parsing.utils.addresses import parse_address
+from ansible.plugins.inventory import detect_range, expand_hostname_range
+
+from hvlab.errors import UsageError
+
+EXAMPLE = "gpu[01:16], or gpu[01:16]=10.0.0.[11:26], or login=10.0.0.5:2222"
+
+
+@dataclass(frozen=True)
+class ListedHost:
+    """A host's name in the inventory; the address or name that ssh is given; its port where one is named."""
+
+    name: str
+    target: str
+    port: int | None
+
+
+def expand(text: str) -> list[ListedHost]:
+    """Return the hosts of a list such as ``gpu[01:16]=10.0.0.[11:26],login=10.0.0.5:2222``.
+
+    Addresses without a name are called node1, node2, ... Raises UsageError.
+    """
+    entries = text.replace(",", " ").split()
+    if not entries:
+        raise UsageError("no hosts are given", remedy=f"write {EXAMPLE}")
+    hosts = [host for entry in entries for host in _expand_entry(entry)]
+    names = {host.name for host in hosts}
+    numbered = (
+        name for number in range(1, len(names) + len(hosts) + 1) if (name := f"node{number}") not in names
+    )
+    return [
+        ListedHost(next(numbered), host.target, host.port) if _is_address(host.name) else host
+        for host in hosts
+    ]
+
+
+def _expand_entry(entry: str) -> list[ListedHost]:
+    name, equals, target = entry.partition("=")
+    names, port = _expand_range(name)
+    if not equals:
+        return [ListedHost(one, one, port) for one in names]
+    targets, port_of_target = _expand_range(target)
+    if port is not None:
+        raise UsageError(f"{entry!r} has its port before the =", remedy="write it behind the address")
+    if len(targets) != len(names):
+        raise UsageError(
+            f"{entry!r} is {len(names)} names for {len(targets)} addresses",
+            remedy="make both ranges the same length",
+        )
+    return [ListedHost(one, other, port_of_target) for one, other in zip(names, targets, strict=True)]
+
+
+def _expand_range(text: str) -> tuple[list[str], int | None]:
+    try:
+        pattern, port = parse_address(text, allow_ranges=True)
+        names = expand_hostname_range(pattern) if detect_range(pattern) else [pattern]
+    except AnsibleError as error:
+        raise UsageError(f"{text!r} is no host: {error}", remedy=f"write {EXAMPLE}") from error
+    if not names:
+        raise UsageError(f"the range in {text!r} is empty", remedy="write its smaller end first")
+    return names, port
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

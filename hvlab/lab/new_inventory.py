@@ -1,0 +1,189 @@
+"""A first inventory, written for a person: hosts.yml and one file of variables, both with comments."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hvlab.errors import Problem, UsageError
+from hvlab.lab import inventory
+from hvlab.lab.environment import NONE, table
+from hvlab.lab.inventory import Host, Lab
+from hvlab.paths import project_dir
+from hvlab.sudo import hand_over
+
+# Its pins, each with a comment, are those of every new inventory.
+EXAMPLE = "inventory/gpu-example/group_vars/all.yml"
+_PINS = "# Pins: "
+_COMMENTS = {
+    "lab_slots": "How many ranks a host can run at once: as many as it has GPUs, or cores. "
+    "Set it on a host where it differs.",
+    "ansible_user": "The user Ansible logs in as. It needs sudo, unless it is root.",
+    "ansible_ssh_private_key_file": "Its key.",
+    "ansible_ssh_common_args": "ssh's options: the file of the hosts' keys, or a jump host.",
+    "ansible_python_interpreter": "The Python that Ansible uses there.",
+}
+
+
+def check_free(folder: Path, *, force: bool) -> None:
+    """Raise UsageError where an inventory of this name is there already, and is not to be replaced."""
+    if folder.is_dir() and (force or not any(folder.iterdir())):
+        return
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(
+            f"{folder} is there already; nothing was changed",
+            remedy="choose another name, or add --force: the old folder is kept beside the new one",
+        )
+
+
+def lab_name(folder: Path) -> str:
+    """Return a name for the lab: the folder's, as far as a host name could have it."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", folder.resolve().name).strip("-")[:63].strip("-") or "lab"
+
+
+def slots(facts: Mapping[str, Any]) -> int:
+    """Return how many ranks a host can run at once: as many as it has GPUs, or cores."""
+    return len((facts.get("hvlab") or {}).get("gpus") or []) or int(facts.get("processor_vcpus") or 1)
+
+
+def texts(
+    lab: Lab,
+    facts: Mapping[str, Mapping[str, Any]],
+    *,
+    others: Iterable[tuple[str, IPv4Network]] = (),
+    left_out: Iterable[tuple[Host, Problem]] = (),
+) -> dict[str, str]:
+    """Return the files of an inventory by their path in its folder.
+
+    ``others`` are networks that would have served as well, ``left_out`` the hosts that cannot be used.
+    """
+    variables = {host.name: _variables(host) for host in lab.hosts}
+    common = _common(list(variables.values()))
+    return {
+        "hosts.yml": _hosts(lab.hosts, variables, common, left_out),
+        "group_vars/all.yml": _all(lab, common, facts, others),
+    }
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path | None:
+    """Write an inventory's folder in one step; return where the folder that was there before is now.
+
+    Raises InventoryError where it would not be accepted, UsageError where it cannot be written.
+    """
+    target = folder.resolve()
+    kept = None
+    try:
+        missing = [path for path in (target.parent, *target.parent.parents) if not path.exists()]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        try:
+            for name, text in files.items():
+                (new / name).parent.mkdir(exist_ok=True)
+                (new / name).write_text(text, "utf-8")
+            new.chmod(0o755)
+            for path in (*missing, new, *new.rglob("*")):
+                hand_over(path)
+            inventory.load(new)
+            if target.is_dir() and any(target.iterdir()):
+                kept = target.with_name(f"{target.name}.bak-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+                target.rename(kept)
+            new.rename(target)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+            if kept and not target.exists():
+                kept.rename(target)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be written: {error.strerror}", remedy="choose another folder"
+        ) from error
+    return kept
+
+
+def _variables(host: Host) -> dict[str, Any]:
+    """Return what the inventory says of a host."""
+    own = {
+        "ansible_host": None if host.address == host.name else host.address,
+        "ansible_port": None if host.port == 22 else host.port,  # noqa: PLR2004
+        "ansible_user": host.user,
+        **host.vars,
+        "lab_slots": host.slots,
+    }
+    return {name: value for name, value in own.items() if value is not None}
+
+
+def _common(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the value most hosts have, of each variable that all of them have."""
+    names = [name for name in _COMMENTS if all(name in variables for variables in hosts)]
+    return {name: Counter(variables[name] for variables in hosts).most_common(1)[0][0] for name in names}
+
+
+def _hosts(
+    hosts: Sequence[Host],
+    variables: Mapping[str, Mapping[str, Any]],
+    common: Mapping[str, Any],
+    left_out: Iterable[tuple[Host, Problem]],
+) -> str:
+    lines = [
+        "---",
+        f"# Written by `hvlab init` on {datetime.now(UTC):%Y-%m-%d}; change it as you like.",
+        "# Each host has a name (letters, digits, hyphens) and the address Ansible reaches it at.",
+        "all:",
+        "  children:",
+    ]
+    for comment, group in (("Hosts with NVIDIA GPUs.", "gpu"), ("Hosts without.", "cpu")):
+        members = [host for host in hosts if group in host.groups]
+        lines += [f"    # {comment}", f"    {group}:"]
+        lines += ["      hosts:"] if members else []
+        for host in members:
+            own = {name: value for name, value in variables[host.name].items() if common.get(name) != value}
+            lines.append(f"        {_scalar(host.name)}:")
+            lines += [f"          {name}: {_scalar(value)}" for name, value in own.items()]
+    lines += ["    # Machines that hvlab boots itself: none here.", "    virtual:"]
+    absent = [_comment(f"  {host.name}, {host.address}: {problem.seen}") for host, problem in left_out]
+    if absent:
+        lines += ["# Left out, because they could not be used:", *absent]
+    return "\n".join(lines) + "\n"
+
+
+def _all(
+    lab: Lab,
+    common: Mapping[str, Any],
+    facts: Mapping[str, Mapping[str, Any]],
+    others: Iterable[tuple[str, IPv4Network]],
+) -> str:
+    lines = [
+        "---",
+        "# The lab's name: of its keys on the controller, and in its results.",
+        f"lab_name: {_scalar(lab.name)}",
+        "# The network the ranks talk over, and its interface: the same name on every host.",
+        *(_comment(f"{network} on {interface} would do as well.") for interface, network in others),
+        f"lab_network: {_scalar(lab.network)}",
+        f"lab_interface: {_scalar(lab.interface)}",
+    ]
+    for name, comment in _COMMENTS.items():
+        if name in common:
+            lines += [f"# {comment}", f"{name}: {_scalar(common[name])}"]
+    rows = [row for row in table(facts)[1:] if any(not value.startswith(NONE) for value in row.values)]
+    lines += ["", "# What the hosts have, as `hvlab init` saw it:"]
+    lines += [_comment(f"  {row.name}: {row.text}") for row in rows]
+    example = (project_dir() / EXAMPLE).read_text("utf-8")
+    return "\n".join([*lines, "", example[example.index(_PINS) :]])
+
+
+def _scalar(value: Any) -> str:
+    """Return a value as YAML writes it on one line."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True).split("\n")[0]
+
+
+def _comment(text: str) -> str:
+    """Return one line of comment; hosts can put no line of their own into an inventory."""
+    return "# " + "".join(char if char.isprintable() else " " for char in text)

@@ -1,0 +1,136 @@
+"""The network that the ranks of some hosts can talk over, chosen from their facts. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any
+
+from hvlab.errors import Problem
+
+# What a host calls its interface goes into the inventory, whose values are templates.
+_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
+
+
+@dataclass(frozen=True)
+class Link:
+    """An interface of a host that is up, with one of its addresses; the speed is 0 where it is not known."""
+
+    interface: str
+    address: IPv4Interface
+    speed_mbit: int
+
+
+@dataclass(frozen=True)
+class RankNetwork:
+    """A network and the name of the interface to it; ``others`` would have served as well."""
+
+    network: IPv4Network
+    interface: str
+    others: tuple[tuple[str, IPv4Network], ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def choose(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> RankNetwork | None:
+    """Return the network that all hosts have on an interface of one name; None where none has any address.
+
+    Of several: the fastest, where all speeds are known, else the one with the hosts' ``addresses``. If there
+    is none: what comes nearest, with its problems.
+    """
+    links = {host: list(_links(of_host.get("hvlab") or {})) for host, of_host in facts.items()}
+    blind = tuple(
+        Problem(
+            host,
+            "its network interfaces cannot be read, or none is up",
+            "install iproute2 there; look at `ip addr`",
+        )
+        for host, of_host in links.items()
+        if not of_host
+    )
+    links = {host: of_host for host, of_host in links.items() if of_host}
+    if not links:
+        return None
+    common = _common(links)
+    if not common:
+        nearest = _nearest(links, addresses)
+        return RankNetwork(nearest.network, nearest.interface, problems=(*blind, *nearest.problems))
+    known = all(link.speed_mbit for chosen in common.values() for link in chosen.values())
+
+    def rank(place: tuple[str, IPv4Network]) -> tuple[int, int, int]:
+        speed = min(link.speed_mbit for link in common[place].values())
+        reached = sum(str(link.address.ip) == addresses.get(host) for host, link in common[place].items())
+        return (speed if known else 0, reached, speed)
+
+    best, *others = sorted(common, key=rank, reverse=True)
+    return RankNetwork(best[1], best[0], tuple(others), blind)
+
+
+def _links(facts: Mapping[str, Any]) -> Iterator[Link]:
+    speeds = {nic.get("name"): nic.get("speed_mbit") or 0 for nic in facts.get("nics") or []}
+    for name, interface in (facts.get("interfaces") or {}).items():
+        if not interface.get("up") or not _INTERFACE.fullmatch(name):
+            continue
+        for cidr in interface.get("cidrs") or []:
+            address = ipaddress.ip_interface(cidr)
+            if isinstance(address, IPv4Interface):
+                yield Link(name, address, speeds.get(name, 0))
+
+
+def _common(links: Mapping[str, Sequence[Link]]) -> dict[tuple[str, IPv4Network], dict[str, Link]]:
+    """Return (interface, network) -> each host's link, for what all hosts have with different addresses.
+
+    The bridges of docker and libvirt have one and the same address everywhere.
+    """
+    places: dict[tuple[str, IPv4Network], dict[str, Link]] = {}
+    for host, of_host in links.items():
+        for link in of_host:
+            places.setdefault((link.interface, link.address.network), {}).setdefault(host, link)
+    return {
+        place: chosen
+        for place, chosen in places.items()
+        if len(chosen) == len(links) == len({link.address.ip for link in chosen.values()})
+    }
+
+
+def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) -> RankNetwork:
+    """Return the interface that most hosts are reached on, and a network that holds the addresses there."""
+    reached = {
+        host: next((link for link in of_host if str(link.address.ip) == addresses.get(host)), of_host[0])
+        for host, of_host in links.items()
+    }
+    interface = Counter(link.interface for link in reached.values()).most_common(1)[0][0]
+    network = _covering(
+        [link.address.ip for link in reached.values()],
+        shortest=min(link.address.network.prefixlen for link in reached.values()),
+    )
+    problems = [
+        Problem(
+            host,
+            f"it is on {link.interface} in {network}, most hosts on {interface}",
+            "give it one name on every host (a systemd .link file), then correct lab_interface",
+        )
+        for host, link in reached.items()
+        if link.interface != interface
+    ]
+    networks = {link.address.network for link in reached.values()}
+    # Clouds give each host a network of its own, and route between them.
+    if len(networks) > 1 and any(one.prefixlen != one.max_prefixlen for one in networks):
+        listing = ", ".join(sorted(map(str, networks)))
+        seen = f"they share no network: {listing}; lab_network is {network}, which holds all of them"
+        problems.append(
+            Problem(", ".join(reached), seen, "check that they reach one another, or set lab_network")
+        )
+    return RankNetwork(network, interface, problems=tuple(problems))
+
+
+def _covering(addresses: Sequence[IPv4Address], *, shortest: int) -> IPv4Network:
+    """Return the smallest network that holds these addresses, of at most this prefix length."""
+    for length in range(shortest, -1, -1):
+        network = IPv4Network((addresses[0], length), strict=False)
+        if all(address in network for address in addresses):
+            return network
+    raise AssertionError("0.0.0.0/0 holds every address")

@@ -1,0 +1,116 @@
+"""known_hosts files: which are in force for a host, what they say of it, and recording new keys."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
+
+from hvlab.errors import HvlabError
+from hvlab.files import write_file
+from hvlab.lab.inventory import Host
+from hvlab.sudo import hand_over
+
+USER_FILE = Path("~/.ssh/known_hosts")
+_FILES = (USER_FILE, Path("/etc/ssh/ssh_known_hosts"))
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """What known_hosts files say of a host."""
+
+    keys: tuple[paramiko.PKey, ...] = ()
+    revoked: tuple[paramiko.PKey, ...] = ()
+    by_authority: bool = False
+    """Whether a certificate authority vouches for it."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return the kinds of the known keys."""
+        return list(dict.fromkeys(key.get_name() for key in self.keys))
+
+
+def known_hosts_files(host: Host) -> list[Path]:
+    """Return the known_hosts files that ssh would read for this host, as the inventory has it."""
+    options = [host.text(f"ansible_ssh_{kind}_args") or "" for kind in ("common", "extra")]
+    words = shlex.split(" ".join(options))
+    for index, word in enumerate(words):
+        option = words[index + 1] if word == "-o" and index + 1 < len(words) else word.removeprefix("-o")
+        name, _, value = option.partition("=")
+        if name.lower() == "userknownhostsfile":
+            return [Path(part).expanduser() for part in shlex.split(value)]
+    return [path.expanduser() for path in _FILES]
+
+
+def entry_name(host: Host) -> str:
+    """Return the name under which ssh looks a host's key up."""
+    return host.address if host.port == paramiko.config.SSH_PORT else f"[{host.address}]:{host.port}"
+
+
+def known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
+    """Return what these files say of a host that has these names there."""
+    keys: list[paramiko.PKey] = []
+    revoked: list[paramiko.PKey] = []
+    by_authority = False
+    for path in files:
+        for line in path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else ():
+            mark, _, rest = line.partition(" ") if line.startswith("@") else ("", "", line)
+            patterns = rest.split()[0].split(",") if rest.split() else []
+            if not any(_matches(pattern, name) for pattern in patterns for name in names):
+                continue
+            if mark == "@cert-authority":
+                by_authority = True
+                continue
+            with suppress(paramiko.SSHException, InvalidHostKey):
+                entry = HostKeyEntry.from_line(rest)
+                if entry is not None:
+                    (revoked if mark else keys).append(entry.key)
+    return KnownKeys(tuple(keys), tuple(revoked), by_authority)
+
+
+def record(file: Path, new: Iterable[tuple[Host, Sequence[paramiko.PKey]]], *, hashed: bool) -> int:
+    """Add the new keys of these hosts to a known_hosts file in one step; return how many.
+
+    An existing file keeps its mode, a new one gets 0600. ``hashed``: host names are written as ssh's
+    HashKnownHosts writes them. Raises HvlabError where the file cannot be written.
+    """
+    lines = []
+    for host, keys in new:
+        name = entry_name(host)
+        for key in keys:
+            written = paramiko.HostKeys.hash_host(name) if hashed else name
+            lines.append(f"{written} {key.get_name()} {key.get_base64()}\n")
+    if not lines:
+        return 0
+    try:
+        target = file.resolve()
+        if not target.parent.is_dir():
+            target.parent.mkdir(mode=0o700, parents=True)
+            hand_over(target.parent)
+        text = target.read_bytes().decode("utf-8", "surrogateescape") if target.exists() else ""
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        gap = "\n" if text and not text.endswith("\n") else ""
+        content = (text + gap + "".join(lines)).encode("utf-8", "surrogateescape")
+        write_file(target, content, mode=mode)
+        hand_over(target)
+    except OSError as error:
+        raise HvlabError(
+            f"the host keys cannot be recorded in {file}: {error.strerror}",
+            remedy="make it writable, or name another file with --known-hosts",
+        ) from error
+    return len(lines)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    if pattern.startswith("|1|"):
+        with suppress(ValueError, AssertionError):  # of a broken line
+            return bool(pattern == paramiko.HostKeys.hash_host(name, pattern))
+        return False
+    wild = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(wild, name, re.IGNORECASE) is not None

@@ -1,0 +1,216 @@
+"""The user's own ssh: how its configuration reaches a host, and a first login that changes nothing there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from ansible import constants
+
+from hvlab import process
+from hvlab.errors import HvlabError, Problem, UsageError
+from hvlab.lab.host_patterns import ListedHost
+from hvlab.lab.inventory import Host
+
+# The oldest that ansible-core 2.19 runs on at the far end.
+OLDEST_PYTHON = (3, 8)
+_SETTINGS_S, _CONNECT_S, _LOGIN_S = 20.0, 10, 45.0
+_AT_ONCE = 32
+_REMEDY = "install openssh-client (Debian) or openssh-clients"
+_SSH_FAILED = 255
+_MARK = "hvlab"
+_KEY = "ansible_ssh_private_key_file"
+# It goes into the inventory, whose values are templates.
+_PATH = re.compile(r"/[\w./+-]+")
+# Read by a shell of the host, whatever the login shell; what it starts must not read the rest of it.
+_SCRIPT = f"""\
+LC_ALL=C; export LC_ALL
+echo {_MARK} clock $(date +%s.%N)
+for name in {{pythons}}; do
+  path=$(command -v "$name" 2>/dev/null) || continue
+  version=$("$path" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null </dev/null)
+  echo {_MARK} python "$path" $version
+done
+if [ "$(id -u)" = 0 ]; then echo {_MARK} sudo yes
+elif answer=$(sudo -n true 2>&1 </dev/null); then echo {_MARK} sudo yes
+else echo {_MARK} sudo no $answer
+fi
+"""
+
+
+@dataclass(frozen=True)
+class FirstLogin:
+    """What a login showed: the host's clock, between two readings of ours, its Pythons and its sudo.
+
+    ``pythons`` are (path, version) in the order in which Ansible looks for them; the version is empty for one
+    that does not run. ``sudo`` is empty where it works, else what it answered.
+    """
+
+    host: Host
+    sent: float
+    now: float
+    received: float
+    pythons: tuple[tuple[str, str], ...]
+    sudo: str | None
+
+    @property
+    def offset(self) -> float:
+        """Return by how many seconds at least its clock is ahead of ours; below 0 it is behind."""
+        return max(self.now - self.received, min(0.0, self.now - self.sent))
+
+    @property
+    def interpreter(self) -> str | None:
+        """Return the first Python that Ansible can use; None without any."""
+        return next((path for path, version in self.pythons if _numbers(version) >= OLDEST_PYTHON), None)
+
+    @property
+    def chosen(self) -> str | None:
+        """Return the interpreter where Ansible has to be told of it: where it would take another."""
+        return self.interpreter if self.pythons and self.pythons[0][0] != self.interpreter else None
+
+
+def resolve(
+    listed: Sequence[ListedHost], *, user: str | None, key: str | None, known_hosts: str | None
+) -> list[Host]:
+    """Return hosts as ssh's configuration has them: address, port, user, jump host.
+
+    Raises UsageError where ssh cannot read its configuration.
+    """
+    fixed: dict[str, Any] = {_KEY: key} if key else {}
+
+    def one(entry: ListedHost) -> Host:
+        settings = _settings(entry, user)
+        options = [
+            f"-o {shlex.quote(f'{name}={settings[name.lower()]}')}"
+            for name in ("ProxyJump", "ProxyCommand")
+            if settings.get(name.lower(), "none") != "none"
+        ]
+        options += [f"-o {shlex.quote(f'UserKnownHostsFile={_quoted(known_hosts)}')}"] if known_hosts else []
+        return Host(
+            name=entry.name,
+            address=settings.get("hostname", entry.target),
+            port=int(settings.get("port", 22)),
+            user=settings.get("user", user),
+            slots=1,
+            groups=frozenset(["all"]),
+            vars={**fixed, **({"ansible_ssh_common_args": " ".join(options)} if options else {})},
+        )
+
+    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(listed))) as pool:
+        return list(pool.map(one, listed))
+
+
+def hashes_names(host: Host) -> bool:
+    """Return whether ssh's configuration wants the names of hosts hashed in known_hosts (HashKnownHosts)."""
+    return _settings(ListedHost(host.name, host.address, host.port), host.user).get("hashknownhosts") == "yes"
+
+
+def log_in(hosts: Sequence[Host]) -> list[FirstLogin | Problem]:
+    """Log in to every host, several at once; host keys have to be known by now."""
+    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, max(1, len(hosts)))) as pool:
+        return list(pool.map(_log_in, hosts))
+
+
+def _settings(entry: ListedHost, user: str | None) -> dict[str, str]:
+    argv = [
+        "ssh",
+        "-T",
+        "-G",
+        *(["-l", user] if user else []),
+        *(["-p", str(entry.port)] if entry.port else []),
+    ]
+    done = process.run([*argv, "--", entry.target], seconds=_SETTINGS_S, remedy=_REMEDY)
+    if done.returncode:
+        raise UsageError(
+            f"{entry.name}: ssh does not accept {entry.target!r}: {_last_line(done.stderr)}",
+            remedy="correct the address, or ~/.ssh/config",
+        )
+    pairs = (line.partition(" ") for line in done.stdout.splitlines())
+    return {name.lower(): value for name, _, value in pairs}
+
+
+def _log_in(host: Host) -> FirstLogin | Problem:
+    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={_CONNECT_S}"]
+    options += ["ServerAliveInterval=5", "ServerAliveCountMax=3"]
+    argv = ["ssh", "-T", *(word for option in options for word in ("-o", option))]
+    argv += shlex.split(host.text("ansible_ssh_common_args") or "")
+    key = host.text(_KEY)
+    argv += ["-i", key] if key else []
+    argv += ["-l", host.user] if host.user else []
+    argv += ["-p", str(host.port), "--", host.address, "/bin/sh -s"]
+    # A Python that Ansible would take comes first.
+    names = " ".join(shlex.quote(name) for name in constants.INTERPRETER_PYTHON_FALLBACK)
+    sent = time.time()
+    try:
+        done = process.run(
+            argv,
+            seconds=_LOGIN_S,
+            given=_SCRIPT.format(pythons=names),
+            env=os.environ | {"LC_ALL": "C"},
+            remedy=_REMEDY,
+            hung="log in by hand and see what it waits for (a name server, a home directory, sudo)",
+        )
+    except HvlabError as error:
+        return Problem(host.name, str(error), error.remedy or "try again")
+    received = time.time()
+    lines = [line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith(f"{_MARK} ")]
+    values = {kind: " ".join(rest).strip() for _, kind, *rest in lines}
+    # Some print N in place of nanoseconds.
+    clock = re.match(r"\d+(\.\d+)?", values.get("clock", ""))
+    if clock is None or "sudo" not in values:
+        # A forced command speaks on its output, ssh itself on the other one.
+        failed = done.returncode == _SSH_FAILED
+        return _refused(host, done.stderr if failed else done.stdout or done.stderr, key)
+    pythons = [" ".join(rest).split() for _, kind, *rest in lines if kind == "python"]
+    answer = values["sudo"].partition(" ")
+    return FirstLogin(
+        host=host,
+        sent=sent,
+        now=float(clock.group()),
+        received=received,
+        pythons=tuple(
+            (words[0], words[1] if words[1:] else "")
+            for words in pythons
+            if words and _PATH.fullmatch(words[0])
+        ),
+        sudo=None if answer[0] == "yes" else answer[2].strip() or "there is no sudo",
+    )
+
+
+def _refused(host: Host, text: str, key: str | None) -> Problem:
+    """Return why a login did not come to its end, from what ssh printed."""
+    who = f"{host.user}@{host.address}"
+    said = _last_line(text)
+    if "permission denied" in text.lower():
+        own = f"-i {shlex.quote(key)} " if key else ""
+        remedy = (
+            f"let your key in: `ssh-copy-id {own}-p {host.port} {who}`; or name another with --user or --key "
+            "(a key with a passphrase has to be in ssh-agent)"
+        )
+        return Problem(host.name, f"it refuses the login of {host.user}: {said}", remedy)
+    if "verification failed" in text.lower():
+        remedy = f"compare its fingerprint, and look at its lines: `ssh-keygen -F {host.address}`"
+        return Problem(host.name, f"ssh does not accept its host key: {said}", remedy)
+    seen = f"the login of {host.user} ends without a shell: {said or 'nothing was printed'}"
+    return Problem(
+        host.name, seen, f"try it by hand: `ssh -p {host.port} {who} /bin/sh`; --user names another user"
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "".join(char for char in (lines[-1] if lines else "") if char.isprintable())[:300]
+
+
+def _quoted(path: str) -> str:
+    return f'"{path}"' if " " in path else path
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
