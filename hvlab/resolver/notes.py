@@ -140,7 +140,7 @@ def _platform(choice: GroupChoice) -> Iterable[str]:
         )
     if choice.group.guest == platforms.WSL:
         yield f"its kernel is that of WSL2: driver {driver} is that of Windows, and is left as it is"
-    if boards and driver:
+    if boards and driver and not packages.fabric_manager(choice.group, choice.catalogue):
         yield (
             f"{', '.join(boards)}: of an HGX or DGX board; where it has NVSwitches, programs start only with "
             f"the fabric manager {driver}, of exactly the driver's version"
