@@ -18,6 +18,8 @@ _WORDS = {"null", "true", "false", "yes", "no", "on", "off"}
 # Fields of a known entry that a new one of these files does not take over.
 _OWN = {"source", "note", "points", "cudnn", "nccl", "sha256"}
 _BLOCKS = ("torch",)
+# Longer entries have a line for each field.
+_LONGEST = 160
 
 
 def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterable[Difference]) -> str:
@@ -92,8 +94,9 @@ def _new(change: Difference, like: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(change: Difference, entry: Mapping[str, Any]) -> list[str]:
-    if change.file not in _BLOCKS:
-        return [f"  {_key(change.release)}: {flow(entry)}"]
+    line = f"  {_key(change.release)}: {flow(entry)}"
+    if change.file not in _BLOCKS and len(line) <= _LONGEST:
+        return [line]
     return [f"  {_key(change.release)}:", *(line for name in entry for line in _field(name, entry[name]))]
 
 
@@ -107,7 +110,7 @@ def _field(name: str, value: object) -> list[str]:
 def _corrected(lines: list[str], change: Difference, entry: Mapping[str, Any]) -> list[str]:
     """Return an entry's lines with the changed fields."""
     if len(lines) == 1:
-        return [f"  {_key(change.release)}: {flow(entry)}"]
+        return _written(change, entry)
     for name, value in change.changes.items():
         own_lines = [n for n, line in enumerate(lines) if line.startswith(f"    {name}:")]
         at = own_lines[0] if own_lines else len(lines)

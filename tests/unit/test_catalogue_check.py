@@ -192,6 +192,8 @@ def changed(**more: Sequence[str]) -> list[check.Difference]:
     [
         ("cuda", {"cuda_toolkit": ["13.9.1"]}, "13.9"),
         ("cuda", {"cuda_toolkit": ["12.4.9"]}, "12.4"),
+        ("cuda", {"cuda_toolkit": ["12.6.9", "12.6.10"]}, "12.6"),
+        ("cuda", {"cuda_toolkit": ["13.0.9"]}, "13.0"),
         ("nccl", {"nvidia_nccl_cu12": ["2.27.99"]}, "2.27.99"),
         ("cudnn", {"nvidia_cudnn_cu13": ["9.99.0.1"]}, "9.99.0.1"),
         ("torch", {"torch": ["2.99.0"]}, "2.99.0"),
@@ -205,6 +207,7 @@ def test_an_update_changes_these_lines_alone_and_the_loader_takes_it(
     after = update.updated(before, update.entries_of(before), changed(**more))
     lost = set(before.splitlines()) - set(after.splitlines())
     assert len(lost) == (release in update.entries_of(before))
+    assert all(len(line) <= 160 for line in set(after.splitlines()) - set(before.splitlines()))
     entries = update.entries_of(after)
     assert list(entries) == sorted(entries, key=catalogue.versions.numbers)
     data = {**FILES, file: yaml.safe_load(after)}
