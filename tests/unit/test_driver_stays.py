@@ -83,13 +83,13 @@ def test_headers_are_not_needed_where_nothing_is_built():
     assert planned(packages=OTHER, headers=[], library="550.54.14", dkms=[other]).problems
 
 
-@pytest.mark.parametrize("driver", [None, "595.71.05"])
+@pytest.mark.parametrize("driver", [None, "595.91.07"])
 def test_the_version_of_the_plan_is_the_one_installed(driver):
     stack = resolved(lab("n1", **({"driver": driver} if driver else {}))).hosts["n1"]
-    assert stack["versions"]["driver"] == stack["driver_wanted"] == "595.71.05"
+    assert stack["versions"]["driver"] == stack["driver_wanted"] == "595.91.07"
     assert stack["packages"]["driver"] == [
         {"name": "nvidia-driver-pinning-595", "version": None},
-        {"name": "nvidia-open", "version": "595.71.05*"},
+        {"name": "nvidia-open", "version": "595.91.07*"},
     ]
 
 
@@ -104,4 +104,4 @@ def test_on_dnf_nvidia_modprobe_has_the_version_too():
     rocky = lab("n1", distribution="Rocky", distribution_version="9.4", python="3.9")
     packages = resolved(rocky).hosts["n1"]["packages"]["driver"]
     assert [package["name"] for package in packages] == ["nvidia-open", "nvidia-modprobe"]
-    assert {package["version"] for package in packages} == {"595.71.05*"}
+    assert {package["version"] for package in packages} == {"595.91.07*"}
