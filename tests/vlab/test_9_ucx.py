@@ -10,7 +10,14 @@ import pytest
 from tests.vlab.labs import booted
 
 pytestmark = pytest.mark.slow
-UCX_OVER_TCP = {"OMPI_MCA_pml": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "host0"}
+UCX_OVER_TCP = {
+    "OMPI_MCA_pml": "ucx",
+    # Open MPI by itself takes UCX for Mellanox' cards alone.
+    "OMPI_MCA_opal_common_ucx_tls": "any",
+    "OMPI_MCA_opal_common_ucx_devices": "any",
+    "UCX_TLS": "tcp,self",
+    "UCX_NET_DEVICES": "host0",
+}
 SMALL = ("--hosts", "2", "--slots", "1", "--sizes", "64K,1M", "--iterations", "7")
 
 
