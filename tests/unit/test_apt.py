@@ -1,0 +1,106 @@
+"""What apt itself makes of the requests: on the lists of the test repository, without installing anything."""
+
+import hashlib
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from hvlab.provision.driver.host import DriverRequest
+from hvlab.provision.driver.sources import pin
+from tests.contract.tree import ROOT
+from tests.vlab.repository import deb, spec
+
+pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="there is no apt here")
+DKMS = spec.Package("dkms", "3.0.10-8", {}, {}, [], None, [])
+SYSTEMS = {"debian12": "Debian.yml", "ubuntu2204": "Ubuntu.yml"}
+
+
+class Apt:
+    """apt with a folder of its own for everything, where nothing is installed."""
+
+    def __init__(self, folder, system):
+        self.folder, self.system = folder, system
+        for name in (
+            "lists/partial",
+            "etc/preferences.d",
+            "etc/apt.conf.d",
+            "cache/archives/partial",
+            "site",
+        ):
+            (folder / name).mkdir(parents=True)
+        (folder / "status").touch()
+        (folder / "etc/sources.list").write_text(f"deb [trusted=yes] file:{folder}/site ./\n")
+        digest = hashlib.sha256(b"").hexdigest()
+        stanzas = [
+            f"{deb._control(package)}Filename: ./{package.name}.deb\nSize: 1\nSHA256: {digest}\n"
+            for package in [*spec.packages(system, "deb"), DKMS]
+        ]
+        (folder / "site/Packages").write_text("\n".join(stanzas))
+        assert self.run("update").returncode == 0
+
+    def run(self, *words):
+        places = {
+            "Dir::State": "",
+            "Dir::State::status": "status",
+            "Dir::Etc": "etc",
+            "Dir::Cache": "cache",
+        }
+        settings = {name: f"{self.folder}/{place}" for name, place in places.items()}
+        settings |= {"APT::Architecture": "amd64", "APT::Sandbox::User": "root"}
+        options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+        return subprocess.run(["apt-get", *options, *words], capture_output=True, text=True, check=False)
+
+    def versions(self, *requested):
+        """Return name and version of all that would be installed; None where apt refuses."""
+        done = self.run("--simulate", "--no-install-recommends", "install", *requested)
+        lines = [line.split() for line in done.stdout.splitlines() if line.startswith("Inst ")]
+        return None if done.returncode else {words[1]: words[2].lstrip("(") for words in lines}
+
+    def pin(self, version):
+        """Pin the driver as the role does."""
+        variables = yaml.safe_load((ROOT / "roles/nvidia_driver/vars" / SYSTEMS[self.system]).read_text())
+        request = DriverRequest(
+            method="repo",
+            packages=({"name": "nvidia-open", "version": f"{version}*"},),
+            old=tuple(variables["__nvidia_driver_old"]),
+        )
+        (self.folder / "etc/preferences.d/hvlab-nvidia-driver").write_text(pin(request))
+
+
+@pytest.fixture
+def apt(tmp_path, request):
+    return Apt(tmp_path, request.param)
+
+
+@pytest.mark.parametrize(
+    ("apt", "version", "newest", "requested"),
+    [
+        ("debian12", "580.82.07", "590.44.01", ["nvidia-driver-pinning-580"]),
+        ("debian12", "570.86.15", "590.44.01", []),
+        ("ubuntu2204", "590.44.01", "610.43.02", []),
+    ],
+    indirect=["apt"],
+)
+def test_all_packages_of_the_driver_come_in_one_version(apt, version, newest, requested):
+    top = f"nvidia-open-570={version}*" if version.startswith("570") else f"nvidia-open={version}*"
+    loose = apt.versions(*requested, top)
+    assert any(text.startswith(newest) for text in loose.values())
+    apt.pin(version)
+    pinned = apt.versions(*requested, top)
+    assert {pinned.pop(name) for name in [*requested, "dkms"]} <= {"580-5", DKMS.version}
+    assert {text.partition("-")[0] for text in pinned.values()} == {version}
+
+
+@pytest.mark.parametrize("apt", ["debian12"], indirect=True)
+def test_a_pinning_package_is_not_of_the_drivers_version(apt):
+    assert apt.versions("nvidia-driver-pinning-580=580.*") is None
+    assert apt.versions("nvidia-driver-pinning-580") == {"nvidia-driver-pinning-580": "580-5"}
+
+
+@pytest.mark.parametrize("apt", ["debian12", "ubuntu2204"], indirect=True)
+def test_a_cudnn_that_is_not_the_newest_needs_its_headers_named(apt):
+    packages = [f"libcudnn9{kind}-cuda-13=9.13.0.50-1" for kind in ("", "-dev", "-headers")]
+    assert apt.versions(*packages[:2]) is None
+    assert set(apt.versions(*packages).values()) == {"9.13.0.50-1"}
