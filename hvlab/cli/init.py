@@ -102,7 +102,8 @@ def command(
     _record(new, target, sure=bool(trusted) or accept_new_keys, silent=[problem for _, problem in left_out])
     logins, refused = _log_in([one.host for one in shown if not one.problem])
     facts, silent = _gather([login.host for login in logins])
-    left_out += refused + silent
+    order = [host.name for host in hosts]
+    left_out = sorted([*left_out, *refused, *silent], key=lambda one: order.index(one[0].name))
     logins = [login for login in logins if login.host.name in facts]
     problems = [*host_keys.shared(shown), *_problems(logins, facts)]
     network = rank_network.choose(facts, {login.host.name: login.host.address for login in logins})

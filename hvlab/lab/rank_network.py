@@ -116,6 +116,15 @@ def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) 
         for host, link in reached.items()
         if link.interface != interface
     ]
+    users: dict[IPv4Address, list[str]] = {}
+    for host, link in reached.items():
+        users.setdefault(link.address.ip, []).append(host)
+    remedy = "give each its own address, or set lab_network and lab_interface to what has one"
+    problems += [
+        Problem(", ".join(hosts), f"they have one address on {interface}: {address}", remedy)
+        for address, hosts in users.items()
+        if len(hosts) > 1
+    ]
     networks = {link.address.network for link in reached.values()}
     # Clouds give each host a network of its own, and route between them.
     if len(networks) > 1 and any(one.prefixlen != one.max_prefixlen for one in networks):

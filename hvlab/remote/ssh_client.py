@@ -20,6 +20,7 @@ from hvlab.lab.inventory import Host
 
 # The oldest that ansible-core 2.19 runs on at the far end.
 OLDEST_PYTHON = (3, 8)
+_SYSTEM_PYTHON = "/usr/bin/python3"
 _SETTINGS_S, _CONNECT_S, _LOGIN_S = 20.0, 10, 45.0
 _AT_ONCE = 32
 _REMEDY = "install openssh-client (Debian) or openssh-clients"
@@ -66,8 +67,11 @@ class FirstLogin:
 
     @property
     def interpreter(self) -> str | None:
-        """Return the first Python that Ansible can use; None without any."""
-        return next((path for path, version in self.pythons if _numbers(version) >= OLDEST_PYTHON), None)
+        """Return the Python that Ansible would take, else the system's, else any other; None without any."""
+        usable = [path for path, version in self.pythons if _numbers(version) >= OLDEST_PYTHON]
+        if not usable or usable[0] == self.pythons[0][0] or _SYSTEM_PYTHON not in usable:
+            return usable[0] if usable else None
+        return _SYSTEM_PYTHON
 
     @property
     def chosen(self) -> str | None:

@@ -263,6 +263,7 @@ def test_a_host_that_cannot_be_used_is_left_out_and_named(hosts, capsys, file, t
 
 def test_a_host_whose_facts_fail_is_left_out(hosts, capsys):
     del hosts.facts["gpu2"]
+    hosts.answer("10.0.0.2.login", LOGIN.replace("3.11.2", "", 1))
     hosts.failures = [HostFailure("gpu2", "MODULE FAILURE: No module named 'json'", unreachable=False)]
     assert hosts.init("--accept-new-keys") == 3
     assert "gpu2: its facts could not be gathered: MODULE FAILURE" in capsys.readouterr().err
@@ -305,8 +306,10 @@ def test_what_preflight_would_refuse_is_named(hosts, capsys):
         assert f"gpu2: {words}" in shown or words in shown
 
 
-def test_a_later_python_is_written_for_the_host(hosts):
-    answer = LOGIN.replace("/usr/bin/python3.11 3.11.2", "/usr/bin/python3.9 ")
+def test_where_ansible_would_take_a_broken_python_another_is_written_for_the_host(hosts):
+    """A shim of pyenv does not run where its version is not chosen."""
+    shims = "hvlab python /root/.pyenv/shims/python3.13\nhvlab python /root/.pyenv/shims/python3.9 3.9.1\n"
+    answer = LOGIN.replace("hvlab python /usr/bin/python3.11 3.11.2\n", shims)
     hosts.answer("10.0.0.2.login", answer)
     assert hosts.init("--accept-new-keys") == 0
     assert [own.get("ansible_python_interpreter") for own in written().values()] == [

@@ -109,6 +109,13 @@ def test_hosts_in_different_networks_are_named():
     assert "they share no network: 10.0.1.0/24, 10.0.2.0/24" in network.problems[0].seen
 
 
+def test_hosts_with_one_address_are_named():
+    """As virtual machines behind the NAT of their hypervisor."""
+    hosts = {name: facts(("eth0", "10.0.2.15/24")) for name in ("a", "b")}
+    [problem] = rank_network.choose(hosts, {}).problems
+    assert (problem.host, problem.seen) == ("a, b", "they have one address on eth0: 10.0.2.15")
+
+
 def test_hosts_without_a_usable_interface_are_named():
     down = facts(("eth0", "10.0.0.2/24"))
     down["hvlab"]["interfaces"]["eth0"]["up"] = False
