@@ -467,6 +467,13 @@ def test_the_pinning_package_of_another_branch_makes_room():
     assert not result.remove
 
 
+def test_a_runfile_leaves_no_pinning_package():
+    request = replace(REQUEST, method="runfile", version="550.54.14", remove_old=True, checksum="sha256:0")
+    there = {"nvidia-driver-pinning-580": "580-5", "nvidia-open": "580.95.05-1"}
+    result = plan(make(packages=there), request, repository_ready=True)
+    assert result.remove == ["nvidia-open", "nvidia-driver-pinning-580"]
+
+
 PYTHON = [{"pid": "7", "name": "python"}]
 DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
 

@@ -214,7 +214,7 @@ def old_packages(host: DriverHost, request: DriverRequest) -> list[str]:
 def removals(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the old packages that the requested version does not have, so that they must be removed."""
     if request.method == "runfile":
-        return old_packages(host, request)
+        return [*old_packages(host, request), *other_pinning(host, request)]
     goal, exact = f"{branch(target(host, request))}.*", exact_version(request)
     versions, own = host.state.get("versions", {}), {package["name"] for package in request.packages}
     version = f"{exact}-*" if exact else goal
@@ -243,8 +243,8 @@ def packages_to_hold(host: DriverHost, request: DriverRequest) -> list[str]:
 
 
 def other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
-    """Return the installed packages that pin another branch: they make room for the requested one."""
-    own = {package["name"] for package in request.packages}
+    """Return the installed packages that pin another branch than the requested one, or any for a runfile."""
+    own = {package["name"] for package in request.packages} if request.method in PACKAGED else set()
     return sorted(name for name in host.packages if name.startswith(PINNING) and name not in own)
 
 
