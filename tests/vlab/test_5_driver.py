@@ -182,7 +182,10 @@ def test_gpus_that_nvswitches_link_get_what_they_need(node):
     assert "NVreg_CreateImexChannel0=1" in node.on("cat /etc/modprobe.d/hvlab-nvidia-imex.conf")
     assert node.on("systemctl is-enabled nvidia-imex nvidia-fabricmanager").split() == ["enabled", "enabled"]
     assert node.play(linked) == 0
+    # Packages of the test repository do not stop their services when they go.
+    node.on("systemctl disable nvidia-imex nvidia-fabricmanager")
     node.on("apt-get -qy --allow-change-held-packages purge nvidia-imex-570 nvidia-fabricmanager-570 nvlsm")
+    node.on("systemctl daemon-reload")
 
 
 def test_another_branch_replaces_the_old_one(node):
