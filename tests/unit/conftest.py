@@ -1,7 +1,11 @@
-"""Lets the tests import what modules share, under the name that Ansible gives it on a host."""
+"""What the tests of modules share: how a host names what modules import, and hypothesis on a busy machine."""
 
 import ansible.module_utils
+from hypothesis import HealthCheck, settings
 
 from hvlab.paths import project_dir
 
 ansible.module_utils.__path__.append(str(project_dir() / "hvlab/ansible/module_utils"))
+# Time limits say how busy the machine is, not whether the code is right.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")

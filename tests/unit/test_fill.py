@@ -4,7 +4,7 @@ import difflib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.errors import UsageError
@@ -322,7 +322,6 @@ PLACES = st.lists(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["MPI", "Gloo", "", "..."]), NUMBERS, NUMBERS), max_size=6), PLACES)
-@settings(deadline=None)
 @pytest.mark.parametrize(
     "head", ["| Backend | Servers | Slots | Step time |", "| Backend | Servers | Step time |"]
 )
@@ -343,7 +342,6 @@ MEASURED = st.lists(
 
 
 @given(st.lists(st.tuples(NAMES, DEVICES), max_size=6), MEASURED)
-@settings(deadline=None)
 def test_every_compression_has_one_row_and_stays_there(lines, measured):
     rows = "".join(f"| {name} | {devices} | | |\n" for name, devices in lines)
     text = f"| 训练算法 | | 训练时间 | 正确率 |\n|-|-|-|-|\n{rows}"
@@ -418,7 +416,6 @@ def test_both_halves_of_the_environment_are_filled():
 
 
 @given(st.text(alphabet="|-: \n\\`ab后端通信服务器数量步耗时", max_size=80))
-@settings(deadline=None)
 def test_any_text_is_read_and_written_as_it_was(text):
     assert "".join(markdown.lines(text)) == text
     for line in markdown.lines(text):

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import xmlschema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -178,7 +178,6 @@ def test_prometheus_writes_what_is_no_number():
     assert " +Inf\n" in text
 
 
-@settings(deadline=None)
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text(), max_size=2))
 def test_junit_is_valid_whatever_a_case_said(name, told, properties):
     tests = [junit.Test(name, name, 0.5, failure=told, output=told), junit.Test(name, name, skipped=told)]
@@ -186,7 +185,6 @@ def test_junit_is_valid_whatever_a_case_said(name, told, properties):
     SCHEMA.validate(text)
 
 
-@settings(deadline=None)
 @given(st.text(), st.dictionaries(st.text(), st.text(), max_size=3), st.floats(allow_nan=False))
 def test_prometheus_text_is_read_back_whatever_it_holds(case, params, value):
     record = replace(measured().records[0], case_id=case, params=params, value=value)

@@ -263,7 +263,7 @@ def mangled(text, data):
 JSON = formats.export("nccl-tests-json", measured())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.data_too_large])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.data_too_large])
 @given(st.sampled_from([*(path.read_text("utf-8") for path in ALL), JSON]) | st.text(max_size=300), st.data())
 def test_mangled_output_never_breaks_the_readers(text, data):
     text = mangled(text, data)
@@ -278,7 +278,6 @@ def test_mangled_output_never_breaks_the_readers(text, data):
             continue
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=5),

@@ -298,7 +298,7 @@ def test_a_compressed_training_takes_the_sweep_of_its_type():
         assert found.fit.beta_s_per_byte == pytest.approx(slope, rel=1e-3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(some.floats(1e-3, 10), some.floats(0, 1), some.floats(0, 0.1), some.sampled_from(["weak", "strong"]))
 def test_bounds_hold_whatever_was_measured(compute, exposed, overhead, scaling):
     configurations = steps(
