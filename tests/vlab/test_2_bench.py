@@ -78,7 +78,7 @@ def test_a_dry_run_writes_nothing(lab):
     assert lab.results_of("list") == before
 
 
-@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("by_name", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_interrupted_run_goes_on_where_it_was(lab, by_name):
     words = ("--backend", "gloo", "--hosts", "1,2,3", *SMALL)
     argv = lab.argv("bench", "--fresh", *words)

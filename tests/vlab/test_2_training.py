@@ -157,7 +157,7 @@ def test_one_process_alone_learns_without_horovod(lab, digits):
     "words",
     [
         ("--workload", "synthetic", "--set", "model=resnet18", "--set", "image=32", "--set", "batch=2"),
-        ("--workload", "rnn", "--set", "length=8", "--set", "batch=4"),
+        pytest.param(("--workload", "rnn", "--set", "length=8", "--set", "batch=4"), marks=pytest.mark.slow),
     ],
     ids=["synthetic", "rnn"],
 )

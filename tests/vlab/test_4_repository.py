@@ -70,7 +70,7 @@ class Family:
         return self.on(VERSIONS[self.name].format(package) + " || true")
 
 
-@pytest.fixture(scope="module", params=["debian", "redhat"])
+@pytest.fixture(scope="module", params=["debian", pytest.param("redhat", marks=pytest.mark.slow)])
 def family(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     lab = Lab(GPU / request.param, folder / "results", folder / "data")
