@@ -119,7 +119,7 @@ test: check unit contract browser vlab  ## all of the above
 test-resolver: install  ## the resolver's cases and its data, in seconds
 	@pytest tests/unit/test_catalogue.py tests/unit/test_resolver*.py tests/unit/test_cli_plan.py
 
-test-repositories: install  ## the GPU roles on apt and dnf, with a repository of test packages (root)
+test-repositories: install  ## the GPU roles on apt and dnf, with a repository of test packages: 20 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py \
 		tests/vlab/test_6_cuda.py -m vlab -v -k "not debians_own"
 
