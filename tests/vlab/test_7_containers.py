@@ -157,7 +157,7 @@ def start(lab):
         lab.argv("bench", *words), env=lab.environment, stderr=subprocess.PIPE, text=True, cwd=PROJECT
     )
     deadline = time.monotonic() + 180
-    while not lab.on("t2", "pgrep -f [a]llreduce.py || true") and time.monotonic() < deadline:
+    while not lab.on("t2", "pgrep -f [c]ollective.py || true") and time.monotonic() < deadline:
         time.sleep(0.5)
     assert [len(found) for found in containers(lab)] == [1, 1]
     return bench
