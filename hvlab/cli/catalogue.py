@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from hvlab.cli import options
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.paths import own_catalogue, project_dir
@@ -29,14 +30,7 @@ def command() -> None:
 
 
 @command.command("check")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+@options.table_or_json
 def check_catalogue(*, output_format: str) -> int:
     """Print what the catalogue lacks or has otherwise; exit with 1 if there is anything."""
     changes = _differences()

@@ -25,11 +25,6 @@ from hvlab.vlab.command import PATH
 from hvlab.vlab.names import REDHAT, RELEASES
 from hvlab.vlab.plan import check_machine, make_plan
 
-output_format = click.option(
-    "--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="Output format.",
-)  # fmt: skip
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
@@ -69,7 +64,7 @@ def down(inventory: Path) -> None:
 
 @command.command()
 @options.inventory
-@output_format
+@options.table_or_json
 def status(inventory: Path, output_format: str) -> None:
     """Show which virtual hosts are running."""
     rows = virtual.status(make_plan(load(inventory)))

@@ -16,6 +16,14 @@ inventory = click.option(
     help="The lab: an Ansible inventory (file or folder).",
 )
 limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts (an Ansible pattern).")
+table_or_json = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
 output_format = click.option(
     "--format",
     "output_format",

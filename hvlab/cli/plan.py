@@ -43,14 +43,7 @@ from hvlab.resolver.pins import parse, replaced
     "--what-if", "instead", multiple=True, metavar="NAME=VERSION", help="Show what this pin would change."
 )
 @click.option("--explain", is_flag=True, help="Explain why each version was chosen.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+@options.table_or_json
 @click.option(
     "--write-facts",
     "written",

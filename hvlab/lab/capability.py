@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.lab.backends import BACKENDS
+from hvlab.lab.environment import recorded_by_role
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]
 
 def differing_ucx(facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
     """Return which hosts' Open MPI is without UCX while that of others has it: such ranks never connect."""
-    with_ucx = {host: bool(_openmpi(of_host).get("ucx")) for host, of_host in facts.items()}
+    with_ucx = {
+        host: bool(recorded_by_role(of_host, "openmpi").get("ucx")) for host, of_host in facts.items()
+    }
     without = [host for host, built in with_ucx.items() if not built]
     if not without or len(without) == len(facts):
         return None
@@ -53,10 +56,6 @@ def differing_ucx(facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
     return Refusal(
         seen, "set openmpi_ucx to true or to false for all hosts and run `hvlab provision -t openmpi`"
     )
-
-
-def _openmpi(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (facts.get("ansible_local") or {}).get("hvlab_openmpi") or {}
 
 
 def _check_gpus(host: str, facts: Mapping[str, Any], needed: int) -> Refusal | None:
@@ -100,7 +99,7 @@ def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]
 
 def built(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     """Return the backends of each Horovod variant installed on a host, from its facts."""
-    recorded = (facts.get("ansible_local") or {}).get("hvlab_horovod") or {}
+    recorded = recorded_by_role(facts, "horovod")
     return {
         name: frozenset(map(str.lower, item.get("operations", ())))
         for name, item in (recorded.get("variants") or {}).items()

@@ -110,7 +110,7 @@ def nccl(facts: Facts) -> str | None:
 
 def mpi(facts: Facts) -> str | None:
     """Return Open MPI's version, its CUDA flag, and the UCX it was built with."""
-    recorded = _recorded(facts, "openmpi")
+    recorded = recorded_by_role(facts, "openmpi")
     if not recorded.get("version"):
         return None
     ucx = f", UCX {recorded['ucx']}" if recorded.get("ucx") else ""
@@ -119,13 +119,13 @@ def mpi(facts: Facts) -> str | None:
 
 def mpi_cuda(facts: Facts) -> str | None:
     """Return yes or no: whether Open MPI takes GPU memory; None without Open MPI."""
-    recorded = _recorded(facts, "openmpi")
+    recorded = recorded_by_role(facts, "openmpi")
     return ("yes" if recorded.get("cuda") else "no") if recorded.get("version") else None
 
 
 def frameworks(facts: Facts) -> str | None:
     """Return the frameworks with their versions and builds, and Python's."""
-    recorded = _recorded(facts, "python_env")
+    recorded = recorded_by_role(facts, "python_env")
     names = [
         f"{item['framework']} {item.get('version')}" + (f" ({item['build']})" if item.get("build") else "")
         for item in (recorded.get("environments") or {}).values()
@@ -137,7 +137,7 @@ def frameworks(facts: Facts) -> str | None:
 
 def horovod(facts: Facts) -> str | None:
     """Return Horovod's version and what each of its builds can use."""
-    recorded = _recorded(facts, "horovod")
+    recorded = recorded_by_role(facts, "horovod")
     builds = (
         f"{name}: {', '.join(item.get('operations') or [])}"
         for name, item in (recorded.get("variants") or {}).items()
@@ -166,7 +166,8 @@ def _host_facts(facts: Facts) -> Mapping[str, Any]:
     return facts.get("hvlab") or {}
 
 
-def _recorded(facts: Facts, role: str) -> Mapping[str, Any]:
+def recorded_by_role(facts: Facts, role: str) -> Mapping[str, Any]:
+    """Return what a role recorded on a host; nothing where it has not run."""
     recorded = (facts.get("ansible_local") or {}).get(f"hvlab_{role}")
     return recorded if isinstance(recorded, Mapping) else {}
 
@@ -192,18 +193,18 @@ def stack(facts: Mapping[str, Mapping[str, Any]], variant: str) -> dict[str, Any
 
 
 def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    local = facts.get("ansible_local") or {}
-    horovod = ((local.get("hvlab_horovod") or {}).get("variants") or {}).get(variant) or {}
+    built = recorded_by_role(facts, "horovod")
+    horovod = (built.get("variants") or {}).get(variant) or {}
     packages = (facts.get("hvlab") or {}).get("packages") or {}
-    environments = (local.get("hvlab_python_env") or {}).get("environments") or {}
+    environments = recorded_by_role(facts, "python_env").get("environments") or {}
     versions = {
         "os": f"{facts.get('distribution')} {facts.get('distribution_version')}",
         "kernel": facts.get("kernel"),
         "architecture": facts.get("architecture"),
         "cpus": facts.get("processor_vcpus"),
         "gcc": (facts.get("hvlab") or {}).get("gcc"),
-        "openmpi": (local.get("hvlab_openmpi") or {}).get("version"),
-        "horovod": horovod.get("version") or (local.get("hvlab_horovod") or {}).get("version"),
+        "openmpi": recorded_by_role(facts, "openmpi").get("version"),
+        "horovod": horovod.get("version") or built.get("version"),
         **{item["framework"]: item["version"] for item in environments.values()},
         "libfabric": packages.get("libfabric1"),
         **hardware(facts),

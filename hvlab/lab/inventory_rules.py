@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,17 @@ _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _ENV = re.compile(r"(?!HVLAB_)[A-Za-z_]\w*")
 _INTERFACE = re.compile(r"[^\s/,:-][^\s/,:]{0,14}")
 _NUMBERS = (("lab_slots", range(1, 2**16)), ("ansible_port", range(1, 2**16)))
+# Of variables that are mappings: what each entry has to be, and how to write them.
+_MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "lab_rank_env": (
+        lambda key, value: bool(_ENV.fullmatch(str(key))) and isinstance(value, str | int),
+        "write a mapping such as {UCX_NET_DEVICES: 'mlx5_0:1'}; names that begin with HVLAB_ are taken",
+    ),
+    "horovod_variants": (
+        lambda _, value: isinstance(value, Mapping),
+        "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does",
+    ),
+}
 _NAME_LENGTH = 253
 
 
@@ -120,21 +131,18 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
     if not _template(interface) and not _INTERFACE.fullmatch(str(interface)):
         remedy = "write one interface's name, such as eth0"
         problems.append(Problem(host, f"lab_interface is {interface!r}", remedy))
-    rank_env = variables.get("lab_rank_env", {})
-    right = isinstance(rank_env, Mapping) and all(_ENV.fullmatch(str(name)) for name in rank_env)
-    if not (right and all(isinstance(value, str | int) for value in rank_env.values())) and not _template(
-        rank_env
-    ):
-        remedy = (
-            "write a mapping such as {UCX_NET_DEVICES: 'mlx5_0:1'}; names that begin with HVLAB_ are taken"
-        )
-        problems.append(Problem(host, f"lab_rank_env is {rank_env!r}", remedy))
-    builds = variables.get("horovod_variants", {})
-    right = isinstance(builds, Mapping) and all(isinstance(build, Mapping) for build in builds.values())
-    if not right and not _template(builds):
-        remedy = "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does"
-        problems.append(Problem(host, f"horovod_variants is {builds!r}", remedy))
+    problems += _mapping_problems(host, variables)
     return problems + _network_problems(host, variables, virtual=virtual)
+
+
+def _mapping_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for name, (fits, remedy) in _MAPPINGS.items():
+        value = variables.get(name, {})
+        right = isinstance(value, Mapping) and all(fits(key, item) for key, item in value.items())
+        if not right and not _template(value):
+            problems.append(Problem(host, f"{name} is {value!r}", remedy))
+    return problems
 
 
 def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -> list[Problem]:

@@ -77,9 +77,11 @@ def test_the_common_network_is_the_one_the_hosts_are_reached_in():
 
 
 def test_the_fastest_is_taken_where_all_speeds_are_known():
-    links = lambda number: (("eth0", f"10.0.0.{number}/24"), ("ib0", f"10.9.0.{number}/24"))  # noqa: E731
     speeds = {"eth0": 1000, "ib0": 200000}
-    hosts = {f"n{number}": facts(*links(number), speeds=speeds) for number in (1, 2)}
+    hosts = {
+        f"n{number}": facts(("eth0", f"10.0.0.{number}/24"), ("ib0", f"10.9.0.{number}/24"), speeds=speeds)
+        for number in (1, 2)
+    }
     assert rank_network.choose(hosts, {"n1": "10.0.0.1", "n2": "10.0.0.2"}).interface == "ib0"
     hosts["n2"]["hvlab"]["nics"].pop()
     assert rank_network.choose(hosts, {"n1": "10.0.0.1", "n2": "10.0.0.2"}).interface == "eth0"
