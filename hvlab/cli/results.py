@@ -126,7 +126,9 @@ def import_files(
 ) -> int:
     """Import the output of nccl-tests (text, JSON) or of the OSU benchmarks from FILES as a new run.
 
-    Output of any version is accepted. Launches of the same configuration become its repeats.
+    Output of any version is accepted, whatever launchers, pods or clocks put before its lines. Launches of
+    the same configuration become its repeats; the settings that a file states belong to the configuration.
+    A row that cannot be right becomes a failure with its line, and columns without a metric are named.
     """
     store = _store(folder)
     overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots)
@@ -142,6 +144,12 @@ def import_files(
             " show its figures without that: give --hosts and --slots",
             err=True,
         )
+    left_out: dict[str, dict[str, None]] = {}
+    for record in records:
+        left_out.setdefault(record.stack["file"], {}).update(dict.fromkeys(record.stack.get("left_out", ())))
+    for file, names in left_out.items():
+        if names:
+            click.echo(f"{file}: left out, as hvlab has no metric for it: {', '.join(names)}", err=True)
     return 0
 
 

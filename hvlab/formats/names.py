@@ -43,7 +43,8 @@ PROGRAMS: Mapping[str, str] = {
     "hypercube": "hypercube",
 }
 
-# What stands between "# OSU MPI" and "Test" (c/util/osu_util_mpi.c and the benchmarks' own headers).
+# What stands between "# OSU MPI" and "Test" (c/util/osu_util_mpi.c and the benchmarks' own headers), where
+# hvlab has a word of its own; all other tests keep theirs, such as put-latency and non-blocking-allreduce.
 OSU: Mapping[str, str] = {
     "Allreduce Latency": "allreduce",
     "Broadcast Latency": "broadcast",

@@ -33,9 +33,19 @@ HALF = (
 )
 # The spread of the single iterations; the text has no p50.
 ITERATIONS = (
-    LogColumn("min", "(us)", 7, "min_us", "time_min"),
-    LogColumn("max", "(us)", 7, "max_us", "time_max"),
-    LogColumn("p50", "(us)", 7, "p50_us", "time_median"),
+    LogColumn("i_min", "(us)", 7, "min_us", "time_min"),
+    LogColumn("i_max", "(us)", 7, "max_us", "time_max"),
+    LogColumn("i_p50", "(us)", 7, "p50_us", "time_median"),
 )
+# What hvlab has no metric for. The time of the CPU (-C) is that of issuing the calls, not of their end.
+OTHERS = (
+    LogColumn("cputime", "(us)", 7, "cpu_time"),
+    LogColumn("i_p99", "(us)", 7, "p99_us"),
+    LogColumn("i_cv%", "(%)", 7, "cv_pct"),
+)
+# What versions until 2022 call a column.
+OLD_HEADS = {"error": "#wrong", "res": "#wrong"}
 # The keys of both halves in the JSON, and whether they are in place.
 HALVES = {"out_of_place": False, "in_place": True}
+# The key of figures of which nothing says whether they are in place.
+EITHER = "either"

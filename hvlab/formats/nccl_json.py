@@ -11,21 +11,36 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from hvlab.formats.launch import Launch, LaunchRow
-from hvlab.formats.lines import number, whole
+from hvlab.formats.launch import Launch, LaunchRow, shares, with_digits
+from hvlab.formats.lines import impossible, number, whole
 from hvlab.formats.names import DTYPES, ITEM_BYTES, OPS, PROGRAMS, REDUCING, reverse
-from hvlab.formats.nccl_columns import HALF, HALVES, ITERATIONS
+from hvlab.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS
+from hvlab.workloads.metrics import busbw_factor
 
 _VERSION = 2
 _DEFAULT_STEP = 2**20
 # Each rank has this share of the bytes; elements are counted for each rank.
 _SHARED = ("allgather", "alltoall", "reducescatter")
-_METRICS = {"cpu_time": "time"} | {
-    column.key: column.metric for column in (*HALF, *ITERATIONS) if column.metric
+_METRICS = {column.key: column.metric for column in (*HALF, *ITERATIONS) if column.metric}
+# Beside the metrics: the mean is the time itself, and each iteration's time is in its minimum and maximum.
+_NO_FIGURES = ("nwrong", "avg_us", "times_us", "per_process_max_times_us", "skipped_iterations")
+# Settings under the tool's names and under hvlab's, and what they are where nobody asked for another.
+_SETTINGS: Mapping[str, tuple[str, object]] = {
+    "nthreads": ("threads_per_process", 1),
+    "ngpus": ("gpus_per_thread", 1),
+    "warmup_iters": ("warmup_iterations", None),
+    "aggregated_iterations": ("aggregated_iterations", 1),
+    "graph": ("graph", 0),
+    "blocking_collectives": ("blocking", "false"),
+    "unalign": ("unalign", 0),
 }
+# A bandwidth from which two digits after the point tell one number of ranks from the next.
+_CLEAR_GB_S = 1.0
+_APART = 0.02
 
 
 def knows(text: str) -> bool:
@@ -47,76 +62,121 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
     """Yield what an object holds, an operation each; ``empty`` is the error of one without rows."""
     config = _mapping(document.get("config"))
     devices = [_mapping(each) for each in _list(config.get("devices") or document.get("devices"))]
-    ranks = Counter(str(device.get("hostname") or "?") for device in devices)
-    slots = next(iter(ranks.values())) if len({*ranks.values()}) == 1 else None
-    rows: dict[str | None, list[LaunchRow]] = {}
-    for result in map(_mapping, _list(document.get("results"))):
-        rows.setdefault(_operation(document, result), []).extend(_rows(result))
+    origin = _mapping(document.get("hvlab"))
+    layout = _layout(devices, (whole(config.get("nthreads")) or 1) * (whole(config.get("ngpus")) or 1))
+    results: dict[str | None, list[Mapping[str, Any]]] = {}
+    for number_, result in enumerate(map(_mapping, _list(document.get("results"))), 1):
+        numbered = {"place": f"result {number_}", **result}
+        results.setdefault(_operation(document, result), []).append(numbered)
     errors = "; ".join(str(error) for error in _list(document.get("errors"))) or None
     wrong = whole(_mapping(document.get("out_of_bounds")).get("count"))
-    for workload, measured in (rows or {_operation(document, {}): []}).items():
+    for workload, measured in (results or {_operation(document, {}): []}).items():
+        rows = with_digits((row for result in measured for row in _rows(result)), origin)
+        ranks = layout if _agree(workload, sum(layout.values()), rows) else Counter[str]()
         error = errors
-        if wrong and not any(row.error for row in measured):
+        if wrong and not any(row.error for row in rows):
             error = error or f"out of bounds values: {wrong}"
         elif not measured:
             error = error or empty
         yield Launch(
             workload=workload,
-            rows=tuple(measured),
-            ranks=len(devices) or None,
+            rows=rows,
+            ranks=sum(ranks.values()) or None,
             hosts=tuple(ranks),
-            slots=slots,
+            slots=next(iter(ranks.values())) if len({*ranks.values()}) == 1 else None,
             iterations=whole(config.get("iterations")),
-            warmup=whole(config.get("warmup_iters")),
-            device="cuda",
+            device=str(document.get("device") or "cuda"),
             error=error,
+            settings=_settings(document, config),
+            left_out=tuple(dict.fromkeys(name for result in measured for name in _left_out(result))),
             stack=_stack(document, devices),
-            origin=_mapping(document.get("hvlab")),
+            origin=origin,
         )
+
+
+def _layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
+    """Return how many ranks each host has; nothing where the list of devices is not whole.
+
+    A process has ``each`` devices, of which the JSON of 2.16 and later lists the first alone.
+    """
+    count = len(devices)
+    numbers = [whole(device.get("rank")) for device in devices]
+    if len({str(device.get("group") or 0).strip() for device in devices}) > 1:
+        return Counter()
+    if numbers == list(range(count)) and count % each == 0:
+        each = 1
+    elif numbers != list(range(0, count * each, each)):
+        return Counter()
+    hosts = Counter(str(device.get("hostname") or "?") for device in devices)
+    return Counter({host: ranks * each for host, ranks in hosts.items()})
+
+
+def _agree(workload: str | None, ranks: int, rows: Iterable[LaunchRow]) -> bool:
+    """Return whether busbw over algbw, 2(n-1)/n for an allreduce, is that of so many ranks."""
+    ratios = [
+        row.values["busbw"] / row.values["algbw"] for row in rows
+        if row.values.get("algbw", 0) >= _CLEAR_GB_S and "busbw" in row.values
+    ]  # fmt: skip
+    if workload != "allreduce" or not ratios or not ranks:
+        return True
+    return abs(statistics.median(ratios) - busbw_factor(workload, ranks)) <= _APART
+
+
+def _settings(document: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the program was launched, as far as that is not as ever."""
+    settings: dict[str, Any] = {
+        ours: config[theirs]
+        for theirs, (ours, usual) in _SETTINGS.items()
+        if isinstance(config.get(theirs), str | int) and config[theirs] != usual
+    }
+    args = [str(each) for each in _list(document.get("args"))]
+    args = [each for at, each in enumerate(args) if "-J" not in args[max(at - 1, 0) : at + 1]]
+    env = [str(each) for each in _list(document.get("env")) if str(each).startswith("NCCL_")]
+    settings["command"] = document.get("command") or (" ".join(args) if len(args) > 1 else None)
+    settings["environment"] = " ".join(sorted(env)) or None
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def document(launch: Launch) -> dict[str, Any]:
     """Return a launch as nccl-tests would have written it, and under ``hvlab`` what that has no place for."""
     program = f"{reverse(PROGRAMS, launch.workload)}_perf"
-    warmup = launch.warmup or 0
-    timed = max((launch.iterations or 0) - warmup, 0)
     step, by = _step(launch.sizes)
     busbw = [row.values["busbw"] for row in launch.rows if "busbw" in row.values]
+    checked = bool(launch.rows) and all(row.checked for row in launch.rows)
     halves: dict[int, dict[bool, LaunchRow]] = {}
     for row in launch.rows:
         # Without a word on it: Horovod's allreduce is in place, the others have a result of their own.
         in_place = launch.workload == "allreduce" if row.in_place is None else row.in_place
         halves.setdefault(row.size, {})[in_place] = row
+    own = "source" not in launch.stack
     return {
         "version": _VERSION,
         "hvlab": launch.origin,
         "args": [program],
         "env": [],
         "nccl_version": version_code(launch.stack.get("nccl")),
+        # What nobody said is null. A process of hvlab's own has one thread and one device.
         "config": {
-            "nthreads": 1,
-            "ngpus": 1,
+            "nthreads": launch.settings.get("threads_per_process", 1 if own else None),
+            "ngpus": launch.settings.get("gpus_per_thread", 1 if own else None),
             "minimum_bytes": min(launch.sizes, default=0),
             "maximum_bytes": max(launch.sizes, default=0),
             f"step_{step}": by,
-            "warmup_iters": warmup,
-            "iterations": timed,
-            "aggregated_iterations": 1,
-            "validation": 1,
-            "graph": 0,
-            "blocking_collectives": "false",
-            "parallel_init": "false",
+            "warmup_iters": launch.warmup,
+            "iterations": launch.iterations,
+            "aggregated_iterations": launch.settings.get("aggregated_iterations", 1 if own else None),
+            "validation": int(checked),
+            "graph": launch.settings.get("graph", 0 if own else None),
             "devices": [_device(launch, rank) for rank in range(len(launch.hosts) * (launch.slots or 0))],
         },
         "results": [
-            _result(launch, size, rows) | {"actual_iterations": timed, "experiment_name": program}
+            _result(launch, size, rows) | {"actual_iterations": launch.iterations, "experiment_name": program}
             for size, rows in halves.items()
         ],
-        "out_of_bounds": None if launch.error else {"count": 0, "okay": "true"},
-        "average_bus_bandwidth": {
-            "bandwidth": statistics.fmean(busbw) if busbw else 0.0,
-            "okay": "unchecked",
-        },
+        "out_of_bounds": {"count": 0, "okay": "true"} if checked and not launch.error else None,
+        "average_bus_bandwidth": {"bandwidth": statistics.fmean(busbw), "okay": "unchecked"}
+        if busbw
+        else None,
         "errors": [launch.error] if launch.error else [],
     }
 
@@ -154,25 +214,42 @@ def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | 
 def _rows(result: Mapping[str, Any]) -> Iterator[LaunchRow]:
     size, root = whole(result.get("size")), whole(result.get("root"))
     dtype, redop = str(result.get("type")), str(result.get("redop"))
-    for half, in_place in HALVES.items():
-        cells = {**_mapping(result.get(half)), **_mapping(result.get(f"{half}_per_iter"))}
+    row = LaunchRow(
+        size=max(size or 0, 0),
+        dtype=DTYPES.get(dtype, dtype),
+        op=None if redop == "none" else OPS.get(redop, redop),
+        root=root if root is not None and root >= 0 else None,
+        place=str(result["place"]),
+    )
+    for half, in_place in {**HALVES, EITHER: None}.items():
+        cells = _cells(result, half)
         values = {
             _METRICS[key]: value
             for key, cell in cells.items()
             if key in _METRICS and (value := number(cell)) is not None
         }
         # What the columns `error` and `res` of old versions hold is the largest relative error, below 1.
-        wrong = number(cells.get("nwrong")) or 0
-        if size and "time" in values:
-            yield LaunchRow(
-                size=size,
-                values=values,
-                in_place=in_place,
-                dtype=DTYPES.get(dtype, dtype),
-                op=None if redop == "none" else OPS.get(redop, redop),
-                root=root if root is not None and root >= 0 else None,
-                error=f"{wrong:.0f} wrong values" if not 0 <= wrong < 1 else None,
-            )
+        wrong = number(cells.get("nwrong"))
+        error = f"{wrong:.0f} wrong values" if not 0 <= (wrong or 0) < 1 else None
+        if refused := impossible(values):
+            error = f"{row.place}: {refused}"
+        if size and size > 0 and values:
+            yield replace(row, values=values, in_place=in_place, checked=wrong is not None, error=error)
+    if refused := result.get("refused") or ("it has no size" if size is None or size < 0 else None):
+        yield replace(row, error=f"{row.place}: {refused}")
+
+
+def _cells(result: Mapping[str, Any], half: str) -> dict[str, Any]:
+    own = _mapping(result.get(half))
+    return {**own, **_mapping(result.get(f"{half}_per_iter"))} if own else {}
+
+
+def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what of a result no record can hold."""
+    if whole(result.get("size")) == 0:
+        yield "rows of 0 bytes"
+    for half in (*HALVES, EITHER):
+        yield from (key for key in _cells(result, half) if key not in (*_METRICS, *_NO_FIGURES))
 
 
 def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -230,19 +307,19 @@ def _step(sizes: Sequence[int]) -> tuple[str, int]:
 def _result(launch: Launch, size: int, rows: Mapping[bool, LaunchRow]) -> dict[str, Any]:
     first = rows.get(False) or rows[True]
     dtype = first.dtype or "uint8"
-    ranks = (launch.ranks or 1) if launch.workload in _SHARED else 1
-    op = first.op if launch.workload in REDUCING else None
+    root = (first.root or 0) if launch.workload == "broadcast" else -1
     result: dict[str, Any] = {
         "size": size,
-        "count": size // ITEM_BYTES.get(dtype, 1) // ranks,
+        "count": size // ITEM_BYTES.get(dtype, 1) // shares(launch, _SHARED),
         "type": reverse(DTYPES, dtype),
-        "redop": reverse(OPS, op) or "none",
-        "root": f"{0 if launch.workload == 'broadcast' else -1:6d}",
+        "redop": reverse(OPS, first.op if launch.workload in REDUCING else None) or "none",
+        "root": f"{root:6d}",
     }
     for half, in_place in HALVES.items():
-        values = rows[in_place].values if in_place in rows else {}
-        cells = {column.key: values.get(column.metric) if column.metric else 0 for column in HALF}
-        result[half] = cells if "time" in values else None
+        row = rows.get(in_place)
+        values = row.values if row else {}
+        cells = {column.key: values.get(column.metric) for column in HALF if column.metric}
+        result[half] = cells | {"nwrong": 0 if row and row.checked else None} if values else None
         if each := {c.key: values[c.metric] for c in ITERATIONS if c.metric in values}:
             result[f"{half}_per_iter"] = each
     return result

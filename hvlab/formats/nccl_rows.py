@@ -1,45 +1,89 @@
-"""A row of nccl-tests' text, as the tool's JSON has it; its columns are counted from the right. Pure.
+"""A row of nccl-tests' text, as the tool's JSON has it, by the columns that the table's head names. Pure.
 
-A row ends with four columns out of place and four in place: time, algbw, busbw, and #wrong, which old
-versions call error or res; each four may be followed by four on the single iterations. What stands at the
-left differs: old versions have no redop or no root for some operations.
+A row ends with the figures out of place and, in the same columns, those in place. Where one half was not
+measured, the tool leaves blanks in its place. What stands at the left differs: old versions have no redop
+or no root for some operations.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from hvlab.formats.lines import number, whole
+from hvlab.formats.lines import LogLine, number, whole
 from hvlab.formats.names import DTYPES
-from hvlab.formats.nccl_columns import HALF, ITERATIONS
+from hvlab.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS, OLD_HEADS, OTHERS, LogColumn
 
 _TIMESTAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
-_LEFT, _HALF = 3, len(HALF)
+_COLUMNS = {column.head: column for column in (*HALF, *ITERATIONS, *OTHERS)}
+_LEFT = 3
+# Blanks in the place of the first half are 32 wide, between two columns there are at most ten.
+_BLANK_HALF = re.compile(r"\S\s{24,}")
+# The head until early 2019, when times were in milliseconds.
+OLD_HEAD = r"#\s*bytes\s+N\s+type\b"
+HEAD = re.compile(rf"#\s*size\s+count\s+type\b|{OLD_HEAD}")
+ROW = rf"\d+\s+\d+\s+(?:{'|'.join(DTYPES)})\s"
 
 
-def parse(line: str, *, us: float = 1.0) -> dict[str, Any] | None:
-    """Return a row, its times in ``us`` microseconds each; None where it is no whole row."""
-    tokens = _TIMESTAMP.sub("", line).split()
+@dataclass(frozen=True)
+class TableHead:
+    """What a table's head says: the columns of a half, the halves, and how many us its unit of time is."""
+
+    columns: tuple[LogColumn, ...] = HALF
+    halves: tuple[str, ...] = tuple(HALVES)
+    us: float = 1.0
+
+
+def head(line: str, above: str) -> TableHead:
+    """Return what the line of names, and the one above it, say."""
+    words = [OLD_HEADS.get(word, word) for word in line.lstrip("# ").split() if word != "timestamp"]
+    starts = [at for at, word in enumerate(words) if word in ("time", "cputime")]
+    names = [key for key in HALVES if key.replace("_", "-") in above]
+    halves = tuple(names) if len(names) == len(starts) else tuple(HALVES)
+    if len(starts) == 1 and len(names) != 1:
+        halves = (EITHER,)
+    columns = words[starts[0] : starts[1] if len(starts) > 1 else None] if starts else []
+    return TableHead(
+        columns=tuple(_COLUMNS.get(word, LogColumn(word, "", 0, word)) for word in columns) or HALF,
+        halves=halves,
+        us=1e3 if re.match(OLD_HEAD, line) else 1.0,
+    )
+
+
+def parse(line: str, table: TableHead, place: str = "") -> dict[str, Any] | None:
+    """Return a row that stands at a place of a file; None where the line is none.
+
+    A row that is not whole has the reason under ``refused``.
+    """
+    line = _TIMESTAMP.sub("", line)
+    tokens = line.split()
     if not _begins(tokens):
         return None
     rest = tokens[_LEFT:]
     redop = rest.pop(0) if rest and not _is_cell(rest[0]) else "none"
-    root = rest.pop(0) if len(rest) in (_HALF + 1, 2 * _HALF + 1, 4 * _HALF + 1) else None
-    if len(rest) not in (_HALF, 2 * _HALF, 4 * _HALF) or not all(map(_is_cell, rest)):
-        return None
-    middle = 0 if len(rest) == _HALF else len(rest) // 2
-    halves = {"out_of_place": rest[:middle], "in_place": rest[middle:]}
-    cells = {half: _cells(tokens, us) if tokens else None for half, tokens in halves.items()}
-    return {"size": int(tokens[0]), "type": tokens[2], "redop": redop, "root": root, **cells}
+    width = len(table.columns)
+    sides = (width, width * len(table.halves))
+    root = rest.pop(0) if len(rest) - 1 in sides else None
+    row = {"size": int(tokens[0]), "type": tokens[2], "redop": redop, "root": root, "place": place}
+    if len(rest) not in sides or not all(map(_is_cell, rest)):
+        return row | {"refused": f"its figures are not the {sides[-1]} that the table's head names"}
+    halves = [rest[at : at + width] for at in range(0, len(rest), width)]
+    if len(halves) < len(table.halves):
+        if _BLANK_HALF.search(line):
+            halves.insert(0, [])
+        else:
+            row["refused"] = f"it ends before its figures {table.halves[-1].replace('_', '-')}"
+    return row | {
+        half: _cells(cells, table) for half, cells in zip(table.halves, halves, strict=False) if cells
+    }
 
 
-def _cells(tokens: Sequence[str], us: float) -> dict[str, float]:
-    columns = (*HALF, *ITERATIONS[:2])
-    values = {column: number(token) for column, token in zip(columns, tokens, strict=False)}
+def _cells(tokens: Sequence[str], table: TableHead) -> dict[str, float]:
+    values = {column: number(token.rstrip("*")) for column, token in zip(table.columns, tokens, strict=True)}
     return {
-        column.key: value * (us if column.unit == "(us)" else 1)
+        column.key: value * (table.us if column.unit == "(us)" else 1)
         for column, value in values.items()
         if value is not None
     }
@@ -54,25 +98,26 @@ def _begins(tokens: Sequence[str]) -> bool:
 
 
 def _is_cell(token: str) -> bool:
-    return token in ("N/A", "nan", "inf") or number(token) is not None
+    return token in ("N/A", "nan", "-nan", "inf") or number(token.rstrip("*")) is not None
 
 
-def mended(source: Iterable[tuple[str, bool]]) -> Iterator[str]:
-    """Yield the lines, with rows whole again that a library's lines tore apart.
-
-    The source says of each line whether something was cut out of its end.
-    """
-    held = ""
-    for line, cut in source:
-        tokens = line.split()
+def mended(source: Iterable[LogLine]) -> Iterator[LogLine]:
+    """Yield the lines, with rows whole again that a library's lines tore apart."""
+    table, above = TableHead(), ""
+    held: LogLine | None = None
+    for line in source:
+        tokens = line.text.split()
         joined = line
+        if HEAD.match(line.text):
+            table = head(line.text, above)
+        above = line.text or above
         if held and tokens and all(map(_is_cell, tokens)):
-            joined, held = f"{held} {line.strip()}", ""
-        elif held and (line.lstrip().startswith("#") or _begins(tokens)):
+            joined, held = held._replace(text=f"{held.text} {line.text}"), None
+        elif held and (line.text.lstrip().startswith("#") or _begins(tokens)):
             yield held
-            held = ""
-        result = parse(joined)
-        if _begins(joined.split()) and (result is None or (cut and result["out_of_place"] is None)):
+            held = None
+        row = parse(joined.text, table)
+        if row and "refused" in row:
             held = joined
         else:
             yield joined

@@ -9,35 +9,56 @@ from typing import Any
 
 from hvlab.errors import CheckError
 from hvlab.formats import nccl_json, nccl_rows
-from hvlab.formats.launch import ORIGIN, Launch, origin_line, read_origin
-from hvlab.formats.lines import lines, whole
+from hvlab.formats.launch import ORIGIN, Launch, origin_line, read_origin, with_figures
+from hvlab.formats.lines import FAILURE, LogLine, lines, whole
 from hvlab.formats.names import PROGRAMS
-from hvlab.formats.nccl_columns import HALF, HALVES, LEFT
+from hvlab.formats.nccl_columns import EITHER, HALF, HALVES, LEFT
 
-# The head of the table until early 2019, when times were in milliseconds.
-_OLD = r"#\s+bytes\s+N\s+type\b"
 _TOOL = (
-    r"#.*\b(?:nThread \d+|nccl-tests version|Collective test starting|Using devices)"
-    rf"|#\s+size\s+count\s+type\b|{_OLD}"
+    r"#.*\b(?:nThread \d+|[nr]ccl-tests version|Collective test starting|Using devices)"
+    rf"|{nccl_rows.HEAD.pattern}"
 )
 _HEAD = re.compile(f"{ORIGIN}|{_TOOL}")
+# Lines that only the program writes: before them stands what its launcher adds.
+_WRITTEN = re.compile(
+    r"#\s*(?:nThread \d|[nr]ccl-tests version |Collective test starting|Using devices)"
+    rf"|{nccl_rows.HEAD.pattern}|{nccl_rows.ROW}"
+)
 _DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+\d{1,6}\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<hostname>\S+)"
+    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<hostname>\S+)"
     r"\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<device_info>.*)"
 )
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
+_COMMAND = re.compile(r"[\w./~-]*_perf(?:_mpi)?\s+-{1,2}[a-zA-Z].*")
 _FOOTER = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
-_FAILURE = re.compile(r"Test (?:CUDA|NCCL) failure.*|Test failure .*|Invalid number of GPUs.*")
 _ERROR = re.compile(r"#\s*error: (.*)")
-_VERSION = re.compile(r"# nccl-tests version (\S+)(?:.*nccl-library=(\d{3,6}))?")
-_LIBRARY = re.compile(r"\bNCCL version (\d+\.\d+\.\d+)")
-_ITERATIONS = re.compile(r"warmup iters: (\d{1,9}) iters: (\d{1,9})")
+_VERSION = re.compile(r"# [nr]ccl-tests version (\S+)(?:.*[nr]ccl-library=(\d{3,6}))?")
+_LIBRARY = re.compile(r"\b[NR]CCL version\s?:? (\d+\.\d+\.\d+)")
+_RCCL = re.compile(r"\brccl-tests|device +\d+ \[\S+\] AMD ")
+_ENVIRONMENT = re.compile(r"NCCL INFO (NCCL_\w+) set by environment to (.+?)\.?$")
+_QUIET = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
+# What the head says of the launch, under the keys of the JSON.
+_CONFIG = {
+    "nthreads": r"\bnThread (\d{1,9})",
+    "ngpus": r"\bnGpus (\d{1,9})",
+    "warmup_iters": r"\bwarmup iters: (\d{1,9})",
+    "iterations": r"(?<!warmup )(?<!agg )\biters: (\d{1,9})",
+    "aggregated_iterations": r"\bagg iters: (\d{1,9})",
+    "graph": r"\bgraph: (\d{1,9})",
+    "unalign": r"\bunalign: (\d{1,9})",
+}
+# That line as it is written: what is not known does not stand in it.
+_WORDS = (
+    ("nThread", "nthreads"), ("nGpus", "ngpus"), ("minBytes", "minimum_bytes"), ("maxBytes", "maximum_bytes"),
+    ("step:", "step"), ("warmup iters:", "warmup_iters"), ("iters:", "iterations"),
+    ("agg iters:", "aggregated_iterations"), ("validation:", "validation"), ("graph:", "graph"),
+)  # fmt: skip
 _CLEAR_GB_S = 1.0
 
 
 def knows(text: str) -> bool:
     """Return whether this looks like the text of nccl-tests."""
-    return any(re.match(_TOOL, line) or nccl_rows.parse(line) for line, _ in lines(text))
+    return any(re.match(f"{_TOOL}|\\s*{nccl_rows.ROW}", line.text) for line in lines(text, _WRITTEN))
 
 
 def read(text: str) -> list[Launch]:
@@ -47,9 +68,9 @@ def read(text: str) -> list[Launch]:
     """
     library = _LIBRARY.search(text)
     outputs = [_Output()]
-    for line in nccl_rows.mended(lines(text)):
-        if _HEAD.match(line) and outputs[-1].ended:
-            outputs.append(_Output(program=outputs[-1].next_program))
+    for line in nccl_rows.mended(lines(text, _WRITTEN)):
+        if _HEAD.match(line.text) and outputs[-1].ended:
+            outputs.append(_Output(program=outputs[-1].next_program, command=outputs[-1].next_command))
         outputs[-1].add(line)
     return [
         launch
@@ -67,7 +88,11 @@ def write(measured: Iterable[Launch]) -> str:
 
     A half that was not measured is N/A; a failed launch has its error in the footer's place.
     """
-    return "".join(f"{line}\n" for launch in measured for line in _printed(nccl_json.document(launch)))
+    return "".join(
+        f"{line}\n"
+        for launch in measured
+        for line in _printed(nccl_json.document(launch) | {"hvlab": with_figures(launch.origin, launch.rows)})
+    )
 
 
 @dataclass
@@ -75,14 +100,19 @@ class _Output:
     """One program's output as far as it has been read."""
 
     program: str | None = None
+    command: str | None = None
     next_program: str | None = None
+    next_command: str | None = None
     version: str | None = None
     library: int | None = None
+    device: str = "cuda"
     devices: list[dict[str, str]] = field(default_factory=list)
     lists: int = 0
     results: list[dict[str, Any]] = field(default_factory=list)
-    us: float = 1.0
-    iterations: dict[str, int] = field(default_factory=dict)
+    table: nccl_rows.TableHead = field(default_factory=nccl_rows.TableHead)
+    above: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     footers: int = 0
     wrong: int = 0
     error: str | None = None
@@ -94,17 +124,24 @@ class _Output:
         """Return whether a head that follows is that of another program."""
         return bool(self.results or self.footers or self.error)
 
-    def add(self, line: str) -> None:
+    def add(self, line: LogLine) -> None:
         """Add what a line says."""
-        if result := nccl_rows.parse(line, us=self.us):
+        if result := nccl_rows.parse(line.text, self.table, f"line {line.number}"):
             self.results.append(result)
-        elif line.startswith("#"):
-            self._comment(line)
-        elif match := _PROGRAM.search(line):
-            self.next_program = match[1]
-            self.program = self.program if self.begun or self.ended else match[1]
-        elif (match := _FAILURE.search(line)) and not self.footers:
+        elif line.text.lstrip().startswith("#"):
+            self._comment(line.text.lstrip())
+        elif match := _PROGRAM.search(line.text):
+            command = command[0].strip() if (command := _COMMAND.search(line.text)) else None
+            self.next_program, self.next_command = match[1], command
+            if not (self.begun or self.ended):
+                self.program, self.command = match[1], command
+        elif (match := FAILURE.search(line.text)) and not self.footers:
             self.error = self.error or match[0]
+        if _RCCL.search(line.text):
+            self.device = "rocm"
+        if match := _ENVIRONMENT.search(line.debug):
+            self.environment |= {match[1]: match[2]} if match[1] not in _QUIET else {}
+        self.above = line.text or self.above
 
     def _comment(self, line: str) -> None:
         self.begun = self.begun or bool(_HEAD.match(line))
@@ -112,8 +149,8 @@ class _Output:
             if int(match["rank"]) == 0:
                 self.devices, self.lists = [], self.lists + 1
             self.devices.append(match.groupdict())
-        elif re.match(_OLD, line):
-            self.us = 1e3
+        elif nccl_rows.HEAD.match(line):
+            self.table = nccl_rows.head(line, self.above)
         elif match := _FOOTER.match(line):
             self.footers += 1
             self.wrong = int(match[1]) if match[2] != "OK" else 0
@@ -125,8 +162,11 @@ class _Output:
             self.origin = read_origin(line)
         elif match := _PROGRAM.search(line):
             self.program = match[1]
-        if match := _ITERATIONS.search(line):
-            self.iterations = {"warmup_iters": int(match[1]), "iterations": int(match[2])}
+        elif line.startswith("# Blocking Enabled"):
+            self.config["blocking_collectives"] = "true"
+        for key, pattern in _CONFIG.items() if "minBytes" in line else ():
+            if match := re.search(pattern, line):
+                self.config[key] = int(match[1])
 
     def document(self, library: str | None) -> dict[str, Any]:
         """Return what was read as the tool's JSON has it; ``library`` is NCCL's version by its own word."""
@@ -139,9 +179,12 @@ class _Output:
         return {
             "hvlab": self.origin,
             "args": [self.program or _guess(self.results, len(self.devices))],
+            "command": self.command,
+            "device": self.device,
+            "env": [f"{name}={value}" for name, value in self.environment.items()],
             "nccl_tests_version": self.version,
             "nccl_version": self.library or nccl_json.version_code(library),
-            "config": {**self.iterations, "devices": self.devices},
+            "config": {**self.config, "devices": self.devices},
             "results": self.results,
             "out_of_bounds": {"count": self.wrong},
             "errors": [self.error] if self.error else [],
@@ -153,7 +196,7 @@ def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
 
     Old versions do not write which program it is.
     """
-    halves = [result["out_of_place"] or result["in_place"] for result in results]
+    halves = [result[half] for result in results for half in (*HALVES, EITHER) if half in result]
     ratios = [
         half["bus_bw"] / half["alg_bw"] for half in halves
         if half.get("alg_bw", 0) >= _CLEAR_GB_S and "bus_bw" in half
@@ -177,11 +220,8 @@ def _printed(document: Mapping[str, Any]) -> Iterator[str]:
     step, by = next((name[5:], value) for name, value in config.items() if name.startswith("step_"))
     yield origin_line(document["hvlab"])
     yield f"# Collective test starting: {program}"
-    yield (
-        f"# nThread 1 nGpus 1 minBytes {config['minimum_bytes']} maxBytes {config['maximum_bytes']} "
-        f"step: {by}({step}) warmup iters: {config['warmup_iters']} iters: {config['iterations']} "
-        "agg iters: 1 validation: 1 graph: 0"
-    )
+    said = {**config, "step": f"{by}({step})"}
+    yield "# " + " ".join(f"{words} {said[key]}" for words, key in _WORDS if said.get(key) is not None)
     yield "#"
     yield "# Using devices"
     for device in config["devices"]:
@@ -196,12 +236,12 @@ def _printed(document: Mapping[str, Any]) -> Iterator[str]:
     for result in document["results"]:
         left = "  ".join(f"{result[column.key]:>{column.width}}" for column in LEFT)
         yield left + "".join(_half(_texts(result[half])) for half in HALVES)
-    busbw = document["average_bus_bandwidth"]["bandwidth"]
     if errors:
         yield "# error: " + " ".join(errors[0].split())
-    else:
+    if document["out_of_bounds"]:
         yield f"# {'Out of bounds values':<20s} : 0 OK"
-        yield f"# {'Avg bus bandwidth':<20s} : {busbw:g} "
+    if busbw := document["average_bus_bandwidth"]:
+        yield f"# {'Avg bus bandwidth':<20s} : {busbw['bandwidth']:g} "
     yield "#"
     yield f"# Collective test concluded: {program}"
     yield "#"

@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hvlab.formats.launch import ORIGIN, Launch, LaunchRow, origin_line, read_origin
-from hvlab.formats.lines import lines, number, whole
+from hvlab.errors import CheckError
+from hvlab.formats.launch import (
+    ORIGIN,
+    Launch,
+    LaunchRow,
+    origin_line,
+    read_origin,
+    shares,
+    with_digits,
+    with_figures,
+)
+from hvlab.formats.lines import FAILURE, LogLine, impossible, lines, number, whole
 from hvlab.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, REDUCING, reverse
 
 _WRITTEN_AS = "7.5"
 _ERROR = "# error: "
+_DEVICES = {"": "cpu", "CUDA": "cuda", "ROCM": "rocm"}
+_DEVICE = re.compile(r"-(CUDA|ROCM|SYCL|OPENACC|MANAGED)\b")
 _TITLE = re.compile(
-    r"#?\s*OSU (?P<library>\w+)(?:-(?P<device>\w+))? (?P<test>.+?) Test\s*(?:v(?P<version>\S+))?$"
+    r"\s*#?\s*OSU (?P<library>MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC\+\+|UPC)(?:_(?P<call>\w+))? (?P<test>.+?) Test"
+    r"\s*(?:v(?P<version>\S+))?$"
 )
-_DATATYPE = re.compile(r"# Datatype: (MPI_\w+)")
-_HEADS = re.compile(r"#\s*(?:(?P<size>Size)\s{2,}|(?=Avg Latency\(us\)))(?P<heads>.*)")
-_ROW = re.compile(r"[\d.]{1,18}(?:\s+(?:[\d.eE+-]+|Pass|Fail))*")
-_DEVICES = {None: "cpu", "CUDA": "cuda", "ROCM": "rocm"}
+# Lines that only the program writes: before them stands what its launcher adds.
+_WRITTEN = re.compile(r"#? ?OSU (?:MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC)\S* .+ Test|# Size\s+\S")
+# Without a size: barriers, whose non-blocking one has no # before its head.
+_HEAD = re.compile(r"#?\s*(?:(?P<size>Size)\s+|(?=Avg Lat|Overall ?\(|Bandwidth ?\(|MB/s))(?P<heads>[^=]*)$")
+_COLUMN = re.compile(r"(?:[^\s()]+ ){0,3}?[^\s()]*\([^)]*\)|\S+")
+_CELL = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?|-?nan|-?inf|Pass|Fail|N/A|-")
+_COMMAND = re.compile(r"(?<![\w.])\S*osu_[a-z_]+(?:\s.*)?$")
+# What stands between a title and its table, and says how the test was launched.
+_BUFFERS = re.compile(r"# Send Buffer on (\w+).* Receive Buffer on (\w+)")
+_BRACKETS = re.compile(r"\[ ([\w ]+): (\S+) \]")
+_SETTING = re.compile(r"# ([A-Z][\w ]{2,40}): (.+)")
 # Head of a column: its metric, and the factor to hvlab's unit. MB/s there are decimal.
 COLUMNS: Mapping[str, tuple[str, float]] = {
     "Avg Latency(us)": ("time", 1.0),
@@ -27,26 +48,39 @@ COLUMNS: Mapping[str, tuple[str, float]] = {
     "Latency (us)": ("time", 1.0),
     "Avg Lat(us)": ("time", 1.0),
     "P50 Tail Lat(us)": ("time_median", 1.0),
+    "Pure Comm.(us)": ("time", 1.0),
+    "Min Comm.(us)": ("time_min", 1.0),
+    "Max Comm.(us)": ("time_max", 1.0),
     "Bandwidth (MB/s)": ("algbw", 1e-3),
+    "MB/s": ("algbw", 1e-3),
 }
+_BY_LETTERS = {head.replace(" ", ""): column for head, column in COLUMNS.items()}
+_NO_FIGURES = ("Iterations", "Validation")
 _AVERAGE = ("Avg Latency(us)",)
 _FULL = (*_AVERAGE, "Min Latency(us)", "Max Latency(us)")
 
 
 def knows(text: str) -> bool:
     """Return whether this looks like the text of the OSU micro-benchmarks."""
-    return any(_TITLE.match(line) for line, _ in lines(text))
+    return any(_title(line.text) for line in lines(text, _WRITTEN))
 
 
 def read(text: str) -> list[Launch]:
-    """Return what each benchmark in the text measured; sizes are still those of OSU."""
-    benchmarks: list[tuple[re.Match[str], list[str]]] = []
-    for line, _ in lines(text):
-        if title := _TITLE.match(line):
-            benchmarks.append((title, []))
+    """Return what each benchmark in the text measured; sizes are still those of OSU.
+
+    Raises CheckError where benchmarks printed into one another.
+    """
+    benchmarks: list[_Benchmark] = []
+    command = None
+    for line in lines(text, _WRITTEN):
+        if title := _title(line.text):
+            benchmarks.append(_Benchmark(*title, command))
+            command = None
+        elif _COMMAND.search(line.text) and not re.match(rf"\s*#|.*(?:{FAILURE.pattern})", line.text):
+            command = line.text.strip(" $")
         elif benchmarks:
-            benchmarks[-1][1].append(line.strip())
-    return [_launch(title, body) for title, body in benchmarks]
+            benchmarks[-1].add(line)
+    return [each.launch() for each in benchmarks]
 
 
 def write(measured: Iterable[Launch]) -> str:
@@ -54,48 +88,142 @@ def write(measured: Iterable[Launch]) -> str:
     return "".join(f"{line}\n" for launch in measured for line in _printed(launch))
 
 
-def _launch(title: re.Match[str], body: Iterable[str]) -> Launch:
-    """Return what the lines below a title say."""
-    heads, sized = ["Avg Latency(us)"], True
-    dtype = iterations = error = None
-    origin: Mapping[str, Any] = {}
-    rows: list[LaunchRow] = []
-    workload = OSU.get(title["test"])
-    op = "sum" if workload in REDUCING else None
-    for line in body:
-        if match := _HEADS.match(line):
-            heads = re.split(r"\s{2,}", match["heads"].strip())
-            sized = sized and bool(match["size"])
-        elif match := _DATATYPE.match(line):
-            dtype = MPI_DTYPES.get(match[1])
-        elif line.startswith(ORIGIN):
-            origin = read_origin(line) or origin
-        elif line.startswith(_ERROR):
-            error = line.removeprefix(_ERROR)
-        elif _ROW.fullmatch(line):
-            size, *cells = line.split() if sized else ("0", *line.split())
-            row = dict(zip(heads, cells, strict=False))
-            iterations = whole(row.get("Iterations")) or iterations
-            values = _values(row)
-            if values and (whole(size) or not sized):
-                failed = "the validation failed" if row.get("Validation") == "Fail" else None
-                rows.append(LaunchRow(int(size), values, dtype=dtype, op=op, error=failed))
-    stack = {
-        "source": "osu",
-        "tool": f"OSU Micro-Benchmarks {title['version'] or ''}".strip(),
-        "library": title["library"],
-    }
-    if not origin and any("time_min" in row.values or "time_max" in row.values for row in rows):
-        stack["spread"] = "time_min and time_max are over the ranks"
-    return Launch(
-        workload=workload or title["test"].removesuffix(" Latency").lower().replace(" ", "-"),
-        rows=tuple(rows),
-        iterations=iterations,
-        device=_DEVICES.get(title["device"], (title["device"] or "").lower()),
-        error=error or (None if rows else "there is no row in it"),
-        stack=stack,
-        origin=origin,
-    )
+def _title(line: str) -> tuple[re.Match[str], str] | None:
+    """Return what a title says, and the kind of device in it."""
+    title = _TITLE.match(_DEVICE.sub("", line, count=1))
+    device = _DEVICE.search(line)
+    return (title, device[1] if device else "") if title else None
+
+
+@dataclass
+class _Benchmark:
+    """One benchmark's output as far as it has been read."""
+
+    title: re.Match[str]
+    device: str
+    command: str | None
+    heads: list[str] = field(default_factory=list)
+    sized: bool = True
+    dtype: str | None = None
+    rows: list[LaunchRow] = field(default_factory=list)
+    last: int = -1
+    error: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, None] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def add(self, line: LogLine) -> None:
+        """Add what a line below the title says."""
+        text = line.text.strip()
+        tokens = text.split()
+        if text.startswith("#") or _HEAD.match(text):
+            self._comment(text)
+        elif match := FAILURE.search(text):
+            self.error = self.error or match[0]
+        elif len(tokens) > self.sized and all(map(_CELL.fullmatch, tokens)):
+            self._row(tokens, f"line {line.number}")
+        elif len(tokens) > 1 and self.sized and self.rows and all(map(number, tokens[:2])):
+            self.rows.append(self._refused(tokens, f"line {line.number}", "other words stand in it"))
+
+    def _comment(self, text: str) -> None:
+        if match := _HEAD.match(text):
+            self.heads = _COLUMN.findall(match["heads"])
+            self.sized, self.last = bool(match["size"]), -1
+        elif match := re.match(r"# Datatype: (MPI_\w+)", text):
+            self.dtype, self.last = MPI_DTYPES.get(match[1], match[1]), -1
+        elif text.startswith(ORIGIN):
+            self.origin = read_origin(text) or self.origin
+        elif text.startswith(_ERROR):
+            self.error = text.removeprefix(_ERROR)
+        elif match := _BUFFERS.match(text):
+            self.settings["buffers"] = " ".join(match.groups())
+        elif match := _SETTING.match(text):
+            self.settings[match[1].lower().replace(" ", "_")] = match[2]
+        self.settings |= {name.replace(" ", "_"): value for name, value in _BRACKETS.findall(text)}
+
+    def _row(self, tokens: list[str], place: str) -> None:
+        cells = tokens[1:] if self.sized else tokens
+        if len(cells) != len(self.heads):
+            heads = ", ".join(self.heads) or "none"
+            self.rows.append(self._refused(tokens, place, f"the columns above it are {heads}"))
+            return
+        size = (whole(tokens[0]) or 0) if self.sized else 0
+        if self.sized and size <= self.last:
+            raise CheckError(
+                f"{place}: {size} bytes come after {self.last} in one table of {self.title[0].strip('# ')}",
+                remedy="two programs printed into one another, or a title is missing: give each its own file",
+            )
+        self.last = size
+        row = dict(zip(self.heads, cells, strict=True))
+        values = _values(row)
+        self.left_out |= dict.fromkeys(
+            head for head in self.heads if _letters(head) not in _BY_LETTERS and head not in _NO_FIGURES
+        )
+        if not values:
+            self.rows.append(self._refused(tokens, place, f"hvlab has no metric for {', '.join(self.heads)}"))
+        elif self.sized and not size:
+            self.left_out["rows of 0 bytes"] = None
+        else:
+            error = "the validation failed" if row.get("Validation") == "Fail" else None
+            if refused := impossible(values):
+                error = f"{place}: {refused}"
+            iterations, checked = whole(row.get("Iterations")), row.get("Validation") == "Pass"
+            self.rows.append(
+                LaunchRow(
+                    size,
+                    values,
+                    dtype=self.dtype,
+                    iterations=iterations,
+                    checked=checked,
+                    place=place,
+                    error=error,
+                )
+            )
+
+    def _refused(self, tokens: list[str], place: str, why: str) -> LaunchRow:
+        size = max(whole(tokens[0]) or 0, 0) if self.sized else 0
+        return LaunchRow(size, dtype=self.dtype, error=f"{place}: {' '.join(tokens)[:60]!r} is no row: {why}")
+
+    def launch(self) -> Launch:
+        """Return what was measured."""
+        title, workload = self.title, self._workload()
+        op = "sum" if workload in REDUCING else None
+        iterations = {row.iterations for row in self.rows if not row.error}
+        same = iterations.pop() if len(iterations) == 1 else None
+        spread = any({"time_min", "time_max"} & row.values.keys() for row in self.rows)
+        stack = {
+            "source": "osu",
+            "tool": f"OSU Micro-Benchmarks {title['version'] or ''}".strip(),
+            "library": title["library"],
+        }
+        if spread and not self.origin:
+            stack["spread"] = "time_min and time_max are over the ranks"
+        return Launch(
+            workload=workload,
+            rows=with_digits(
+                (replace(row, op=op, iterations=None if same else row.iterations) for row in self.rows),
+                self.origin,
+            ),
+            iterations=same,
+            device=_DEVICES.get(self.device, self.device.lower()),
+            error=self.error or (None if self.rows else "there is no row in it"),
+            settings=self.settings | ({"command": self.command} if self.command else {}),
+            left_out=tuple(self.left_out),
+            stack=stack,
+            origin=self.origin,
+        )
+
+    def _workload(self) -> str:
+        """Return hvlab's word for a collective, else the tool's; a one-sided test has its call before."""
+        call, test = self.title["call"], self.title["test"]
+        if not call and test in OSU:
+            return OSU[test]
+        words = f"{call} {test}" if call or test.startswith("Multi") else test.removesuffix(" Latency")
+        return re.sub(r"\W+|_", "-", words.removeprefix("None ").lower())
+
+
+def _letters(head: str) -> str:
+    return head.replace(" ", "")
 
 
 def _values(row: Mapping[str, str]) -> dict[str, float]:
@@ -103,30 +231,34 @@ def _values(row: Mapping[str, str]) -> dict[str, float]:
     values = {}
     for head, cell in row.items():
         value = number(cell)
-        if head in COLUMNS and value is not None:
-            metric, factor = COLUMNS[head]
+        if _letters(head) in _BY_LETTERS and value is not None:
+            metric, factor = _BY_LETTERS[_letters(head)]
             values[metric] = value * factor
     return values
 
 
 def _printed(launch: Launch) -> Iterator[str]:
-    full = bool(launch.rows) and all({"time_min", "time_max"} <= row.values.keys() for row in launch.rows)
+    whole_rows = [row for row in launch.rows if "time" in row.values]
+    full = launch.iterations is not None and all(
+        {"time_min", "time_max"} <= row.values.keys() for row in whole_rows
+    )
     heads = _FULL if full else _AVERAGE
     device = {"cuda": "-CUDA", "rocm": "-ROCM"}.get(launch.device or "", "")
     dtype = reverse(MPI_DTYPES, launch.rows[0].dtype) if launch.rows else None
-    ranks = (launch.ranks or 1) if launch.workload in OSU_BY_MESSAGE else 1
+    parts = shares(launch, OSU_BY_MESSAGE)
+    library = launch.stack.get("library") or ("NCCL" if launch.origin.get("backend") == "nccl" else "MPI")
     yield ""
-    yield f"# OSU MPI{device} {reverse(OSU, launch.workload)} Test v{_WRITTEN_AS}"
+    yield f"# OSU {library}{device} {reverse(OSU, launch.workload)} Test v{_WRITTEN_AS}"
     if dtype in MPI_DTYPES:
         yield f"# Datatype: {dtype}."
-    yield origin_line(launch.origin)
-    if full:
+    printed = [replace(row, size=row.size // parts, in_place=None) for row in whole_rows]
+    yield origin_line(with_figures(launch.origin, printed))
+    if full and "source" not in launch.stack:
         yield "# hvlab: Min and Max are over the iterations, of the mean over the ranks."
     yield f"{'# Size':<10}" + "".join(f"{head:>18}" for head in heads) + f"{'Iterations':>12}" * full
-    for row in launch.rows:
-        if "time" in row.values:
-            values = (row.values[COLUMNS[head][0]] / COLUMNS[head][1] for head in heads)
-            iterations = f"{launch.iterations or 0:>12d}" * full
-            yield f"{row.size // ranks:<10d}" + "".join(f"{value:>18.2f}" for value in values) + iterations
+    for row in printed:
+        values = (row.values[COLUMNS[head][0]] / COLUMNS[head][1] for head in heads)
+        iterations = f"{launch.iterations:>12d}" * full if full else ""
+        yield f"{row.size:<10d}" + "".join(f"{value:>18.2f}" for value in values) + iterations
     if launch.error:
         yield _ERROR + " ".join(launch.error.split())

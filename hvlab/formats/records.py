@@ -16,8 +16,8 @@ from hvlab.results.store import UNKNOWN, Record
 from hvlab.workloads.metrics import METRICS, busbw_factor
 
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi"}
-# Libraries in OSU's titles beside MPI.
-_LIBRARIES = {"NCCL": "nccl", "RCCL": "nccl"}
+# Libraries in OSU's titles.
+_LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "nccl"}
 _FILE_NAMES = {name.replace("_", ""): workload for name, workload in PROGRAMS.items()}
 _FILE_NAMES["bcast"] = "broadcast"
 # Half of the last digit that nccl-tests prints of a bandwidth; of a time in us, where it prints ms.
@@ -75,7 +75,8 @@ def _common(
     origin = launch.origin
     hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
     slots = overrides.slots or launch.slots or _count(origin.get("slots")) or 0
-    library = _LIBRARIES.get(str(launch.stack.get("library")), _BACKENDS[launch.stack["source"]])
+    name = str(launch.stack.get("library") or "")
+    library = _LIBRARIES.get(name) or name.lower() or _BACKENDS[launch.stack["source"]]
     stated = None if overrides.hosts or overrides.slots else launch.ranks
     params = origin.get("params")
     return Record(
@@ -94,14 +95,19 @@ def _common(
         world_size=stated or len(hosts) * slots or None,
         params=dict(params)
         if isinstance(params, Mapping) and params
-        else _known({"device": launch.device, "iterations": launch.iterations}),
+        else _known({"device": launch.device, "iterations": launch.iterations, **launch.settings}),
         repeat=1,
         metric=None,
         value=None,
         unit=None,
         status="ok",
         error=None,
-        stack={**launch.stack, "file": source.name} | _known({"warmup": launch.warmup or None}),
+        stack={
+            **launch.stack,
+            "file": source.name,
+            "checked": bool(launch.rows) and all(row.checked or row.error for row in launch.rows),
+        }
+        | _known({"left_out": list(launch.left_out) or None}),
         raw_path=source.raw_path,
     )
 
@@ -130,10 +136,11 @@ def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str
     cases: dict[_Key, tuple[dict[str, Any], list[LaunchRow]]] = {}
     times: Counter[_Key] = Counter()
     for row in launch.rows:
-        own = {"dtype": row.dtype, "op": row.op, "root": row.root or None, "in_place": row.in_place}
-        if launch.origin.get("in_place") == [None]:
-            del own["in_place"]
-        params = {**_known(own), **common}
+        own = {"dtype": row.dtype, "op": row.op, "root": row.root or None, "iterations": row.iterations}
+        # What hvlab exported has its own parameters beside it, and only its halves are of the table.
+        params = {**({} if launch.origin.get("params") else _known(own)), **common}
+        if row.in_place is not None and launch.origin.get("in_place") != [None]:
+            params["in_place"] = row.in_place
         key = sorted_items(params)
         times[key, row.size] += 1
         cases.setdefault((key, times[key, row.size]), (params, []))[1].append(row)
@@ -170,7 +177,7 @@ def _row_records(row: LaunchRow, case: Record) -> Iterator[Record]:
 
 
 def _values(row: LaunchRow, case: Record) -> dict[str, float]:
-    """Return the values of a row, the bandwidths with all their digits where the printed ones agree.
+    """Return the values of a row, and the bandwidths that were not printed.
 
     Raises CheckError where the size (bytes) over the time (us) is not the printed bandwidth (GB/s).
     """
@@ -183,28 +190,18 @@ def _values(row: LaunchRow, case: Record) -> dict[str, float]:
         least = row.size / (time + _PRINTED_US) / 1e3
         most = row.size / (time - _PRINTED_US) / 1e3 if time > _PRINTED_US else math.inf
         if least / _APART > algbw + _PRINTED_GB_S or most * _APART < algbw - _PRINTED_GB_S:
+            where = ", ".join(filter(None, (case.stack["file"], row.place)))
             raise CheckError(
-                f"{case.stack['file']}: {row.size} bytes in {time:g} us are {derived:.3g} GB/s, but algbw"
+                f"{where}: {row.size} bytes in {time:g} us are {derived:.3g} GB/s, but algbw"
                 f" in its row is {algbw:g} GB/s",
                 remedy="the time is in another unit, or that of the CPU (-C): give the whole output, whose"
                 " head tells the unit, or measure without -C",
             )
     if case.workload in PROGRAMS.values():
-        values["algbw"] = _finer(algbw, derived)
+        values.setdefault("algbw", derived)
         if case.world_size:
-            busbw = derived * busbw_factor(case.workload, case.world_size)
-            values["busbw"] = _finer(values.get("busbw"), busbw)
+            values.setdefault("busbw", derived * busbw_factor(case.workload, case.world_size))
     return values
-
-
-def _finer(printed: float | None, derived: float) -> float:
-    """Return a value with all its digits where it rounds to what was printed, else what was printed.
-
-    The time is rounded too, so that a relative error of a thousandth is taken for agreement.
-    """
-    if printed is None or abs(printed - derived) <= _PRINTED_GB_S + derived / 1000:
-        return derived
-    return printed
 
 
 def _operation(file: str) -> str:

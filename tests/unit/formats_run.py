@@ -6,6 +6,13 @@ from hvlab.formats import MeasuredRun
 from hvlab.results.store import Record, Run
 from hvlab.workloads.metrics import METRICS
 
+# Before each line: mpirun --tag-output (with --timestamp-output too), prterun, srun -l, Intel's mpirun -l,
+# kubectl logs --prefix and --timestamps, docker compose, pdsh, a terminal's colours, a list in Markdown.
+PREFIXES = (
+    "[1,0]<stdout>:", "Tue Jul 18 09:41:03 2017[1,0]<stdout>:", "[prterun-n1-1234@1,0]<stdout>: ",
+    "0: ", " 12: ", "[0] ", "[pod/nccl-launcher-x7f2k/launcher] ", "2026-01-23T10:00:00.123456789Z ",
+    "bench-1  | ", "n1: ", "gpu-1-7.cluster: ", "\x1b[32m", "    ", "> ",
+)  # fmt: skip
 RUN = Run(
     "20261120T155301Z-ab12", "2026-11-20T15:53:01.000Z", 'lab "7"\\', "finished", ("c1", "c2", "c3", "c4")
 )

@@ -9,7 +9,7 @@ import pytest
 from hvlab.errors import CheckError
 from hvlab.formats import READERS, nccl_json, nccl_text
 from hvlab.formats.launch import launches
-from tests.unit.formats_run import measured
+from tests.unit.formats_run import PREFIXES, measured
 
 DATA = Path(__file__).parent.parent / "data/nccl-tests"
 READ = READERS["nccl-tests"].read
@@ -31,6 +31,16 @@ FILES = {
         "allreduce", (("gpu-1-1", "gpu-1-7"), 1, 2), 14, (262144, True, 557.18, 0.47, 0.47),
     ),
     "allreduce-8x-gh200-crashed.txt": ("allreduce", (("gpu-1-1", "gpu-1-7"), 4, 8), 0, None),
+    "allreduce-72x-gb200-last-device.txt": (
+        None, ((), None, None), 4, (8589934592, True, 20006, 429.37, 846.82),
+    ),
+    "allreduce-8x-mi300x-rccl.txt": (
+        "allreduce", (("g100n126",), 8, 8), 2, (8388608, True, 94.94, 88.36, 154.63),
+    ),
+    "single-half-8x-h200.txt": (
+        "allreduce", (("nccl-single-node-validation",), 8, 8), 1, (34359738368, None, 875713, 39.24, 68.66),
+    ),
+    "allgather-masked.txt": (None, ((), None, None), 1, None),
     "allreduce-2x-5090-tagged.txt": (
         "allreduce", (("lab",), 2, 2), 6, (134217728, False, 58479.5, 2.30, 2.30),
     ),
@@ -85,7 +95,7 @@ def test_versions_and_devices_are_told():
     }  # fmt: skip
     (old,) = READ(text_of("allreduce-8x-a100.txt"))
     assert old.stack == {"source": "nccl-tests", "gpus": "8 x A100-SXM4-40GB"}
-    assert (old.warmup, old.iterations) == (5, 20)
+    assert (old.settings["warmup_iterations"], old.iterations) == (5, 20)
     (debugged,) = READ("h:1:1 [0] NCCL INFO NCCL version 2.8.3+cuda11.1\n" + text_of("allreduce-8x-a100.txt"))
     assert debugged.stack["nccl"] == "2.8.3"
 
@@ -125,7 +135,7 @@ def test_launchers_put_words_before_each_line():
     assert READ(text_of("allreduce-2x-5090-tagged.txt")) == plain
     assert [len(one.rows) for one in plain] == [6, 6, 6]
     (wanted,) = READ(text_of("allreduce-2x-gh200-wrong.txt"))
-    for before in ("0: ", " 12: ", "[0] ", "\x1b[32m", "2026-01-23T10:00:00.123Z "):
+    for before in PREFIXES:
         tagged = "\n".join(before + line for line in text_of("allreduce-2x-gh200-wrong.txt").splitlines())
         assert READ(tagged) == [wanted], before
 
@@ -164,7 +174,10 @@ def test_rows_torn_by_other_lines_are_whole_again(lines):
 
 def test_a_row_without_its_end_is_no_row():
     text = "\n".join(["# nThread 1 nGpus 1", LEFT, LEFT.replace("1048576", "2097152") + BODY, LEFT])
-    assert READ(text)[0].sizes == [2097152]
+    whole = [(row.size, row.values["time"]) for row in READ(text)[0].rows if not row.error]
+    assert whole == [(2097152, 74.78), (2097152, 76.17)]
+    refused = [row.error for row in READ(text)[0].rows if row.error]
+    assert [error.partition(":")[0] for error in refused] == ["line 2", "line 4"]
 
 
 def test_only_in_place_was_measured():
@@ -175,11 +188,110 @@ def test_only_in_place_was_measured():
 
 
 def test_times_of_single_iterations_stand_between():
+    half = " time algbw busbw #wrong i_min i_max i_p99 i_cv%"
     each = "    70.00    99.00    98.00     3.10"
-    (found,) = READ(f"# nThread 1 nGpus 1\n{LEFT}{OUT}{each}{INSIDE}{each}\n")
+    (found,) = READ(f"#  size count type redop root{half * 2}\n{LEFT}{OUT}{each}{INSIDE}{each}\n")
     assert found.rows[1].values == {
         "time": 76.17, "algbw": 13.77, "busbw": 24.09, "time_min": 70.0, "time_max": 99.0,
     }  # fmt: skip
+    assert found.left_out == ("p99_us", "cv_pct")
+
+
+def test_a_row_that_was_cut_after_its_first_half_is_not_in_place():
+    whole, cut = LEFT + BODY, LEFT.replace("1048576", "2097152") + OUT
+    (one,) = READ(f"# nThread 1 nGpus 1\n{whole}\n{cut}\n")
+    assert [(row.size, row.in_place, row.error) for row in one.rows] == [
+        (1048576, False, None), (1048576, True, None), (2097152, False, None),
+        (2097152, None, "line 3: it ends before its figures in-place"),
+    ]  # fmt: skip
+
+
+def test_a_half_of_which_nothing_is_said_is_neither():
+    (one,) = READ(text_of("single-half-8x-h200.txt"))
+    assert [row.in_place for row in one.rows] == [None]
+    above = "#                    in-place\n"
+    head = "#  size count type redop root time algbw busbw #wrong\n"
+    assert [row.in_place for row in READ(f"{above}{head}{LEFT}{INSIDE}\n")[0].rows] == [True]
+
+
+def test_the_time_of_the_cpu_is_no_time():
+    head = "#  size count type redop root" + " cputime algbw busbw #wrong" * 2
+    (one,) = READ(f"{head}\n{LEFT}{BODY}\n")
+    assert [row.values for row in one.rows] == [
+        {"algbw": 14.02, "busbw": 24.54}, {"algbw": 13.77, "busbw": 24.09},
+    ]  # fmt: skip
+    assert one.left_out == ("cpu_time",)
+    half = {"cpu_time": 3.1, "alg_bw": 14.02, "bus_bw": 24.54, "nwrong": 0}
+    result = {"size": 1048576, "type": "float", "redop": "sum", "out_of_place": half, "in_place": None}
+    (one,) = READ(json.dumps({"args": ["all_reduce_perf"], "config": {}, "results": [result]}))
+    assert [row.values for row in one.rows] == [{"algbw": 14.02, "busbw": 24.54}]
+    assert one.left_out == ("cpu_time",)
+
+
+@pytest.mark.parametrize("time", ["0.00", "-3.10"])
+def test_a_time_that_cannot_be_is_refused_with_its_line(time):
+    (one,) = READ(f"# nThread 1 nGpus 1\n{LEFT}    {time}   14.02   24.54       0{INSIDE}\n")
+    assert one.rows[0].error.startswith("line 2: time is ")
+    assert one.rows[1].error is None
+    half = {"time": float(time), "alg_bw": 14.02, "bus_bw": 24.54, "nwrong": 0}
+    result = {"size": 1048576, "type": "float", "redop": "sum", "out_of_place": half}
+    (one,) = READ(json.dumps({"args": ["all_reduce_perf"], "config": {}, "results": [result]}))
+    assert one.rows[0].error.startswith("result 1: time is ")
+
+
+def test_a_figure_that_is_none_is_refused_with_its_line():
+    (one,) = READ(text_of("allgather-masked.txt"))
+    assert one.rows[0].error == "line 5: its figures are not the 8 that the table's head names"
+
+
+def test_the_json_lists_one_device_of_each_process():
+    device = {"rank": 0, "group": 0, "hostname": "a", "device": 0, "device_info": "NVIDIA H100"}
+    devices = [device, device | {"rank": 8, "hostname": "b"}]
+    document = {"args": ["all_gather_perf"], "config": {"nthreads": 1, "ngpus": 8}, "results": []}
+    (one,) = READ(json.dumps(document | {"config": document["config"] | {"devices": devices}}))
+    assert (one.hosts, one.slots, one.ranks) == (("a", "b"), 8, 16)
+    (one,) = READ(json.dumps(document | {"config": document["config"] | {"devices": devices[1:]}}))
+    assert (one.hosts, one.slots, one.ranks) == ((), None, None)
+
+
+def test_a_list_of_devices_that_the_bandwidths_contradict_says_no_ranks():
+    text = text_of("allreduce-8x-a100.txt")
+    kept = [line for line in text.splitlines() if not re.match(r"#\s+Rank\s+[4-7] ", line)]
+    kept = [line for line in kept if "nThread" not in line]
+    assert len(kept) == len(text.splitlines()) - 5
+    (one,) = READ("\n".join(["# Using devices", *kept]))
+    assert (one.hosts, one.ranks) == ((), None)
+
+
+def test_the_devices_of_rccl_are_its_own():
+    (one,) = READ(text_of("allreduce-8x-mi300x-rccl.txt"))
+    assert (one.device, one.settings) == ("rocm", {"gpus_per_thread": 8, "warmup_iterations": 5})
+
+
+def test_how_a_launch_was_set_is_kept():
+    head = "# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 0(bytes) warmup iters: 5 iters: 20 agg iters: 4 "
+    set_ = "h:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring."
+    (one,) = READ(f"$ ./all_reduce_perf -g 2 -m 4\n{head}validation: 0 graph: 2\n{set_}\n{LEFT}{BODY}\n")
+    assert one.settings == {
+        "gpus_per_thread": 2, "warmup_iterations": 5, "aggregated_iterations": 4, "graph": 2,
+        "command": "./all_reduce_perf -g 2 -m 4", "environment": "NCCL_ALGO=Ring",
+    }  # fmt: skip
+
+
+def test_what_was_not_checked_is_not_said_to_be():
+    unchecked = OUT.replace("       0", "     N/A") + INSIDE.replace("       0", "     N/A")
+    (one,) = READ(f"# Collective test starting: all_reduce_perf\n{LEFT}{unchecked}\n")
+    document = nccl_json.document(one)
+    assert [row.checked for row in one.rows] == [False, False]
+    config = {key: document["config"][key] for key in ("nthreads", "ngpus", "warmup_iters", "iterations")}
+    assert config == {"nthreads": None, "ngpus": None, "warmup_iters": None, "iterations": None}
+    assert (document["config"]["validation"], document["out_of_bounds"]) == (0, None)
+    assert document["results"][0]["in_place"]["nwrong"] is None
+    written = nccl_text.write([one])
+    assert "nGpus" not in written
+    assert "warmup" not in written
+    assert "Out of bounds" not in written
+    assert "    76.17   13.77   24.09     N/A" in written
 
 
 def test_several_operations_in_one_file():
@@ -206,7 +318,7 @@ def test_ranks_that_ran_apart_are_refused():
 def test_json_of_nccl_tests_is_read():
     result = {
         "size": 1048576, "count": 262144, "type": "bfloat16", "redop": "avg", "root": "    -1",
-        "out_of_place": {"time": 74.78, "alg_bw": 14.02, "bus_bw": 24.54, "nwrong": 0.0},
+        "out_of_place": {"time": 74.78, "alg_bw": 14.02, "bus_bw": 14.02, "nwrong": 0.0},
         "out_of_place_per_iter": {"min_us": 70.1, "max_us": 99.9, "avg_us": 74.8, "p50_us": 74.0},
         "in_place": {"time": 76.17, "alg_bw": 13.77, "bus_bw": "nan", "nwrong": 7.0},
         "actual_iterations": 20, "experiment_name": "all_reduce_perf",
@@ -220,10 +332,11 @@ def test_json_of_nccl_tests_is_read():
         "device_info": "NVIDIA H100",
     }
     other = result | {"experiment_name": "all_gather_perf_mpi", "redop": "none", "out_of_place": None}
+    devices = [device, device | {"hostname": "b", "rank": 1}]
     found = {
         "version": 2, "start_time": "2026-01-23 10:00:00", "args": ["./build/all_reduce_perf", "-J"],
         "env": [], "nccl_version": 22907,
-        "config": {"warmup_iters": 1, "iterations": 20, "devices": [device, device | {"hostname": "b"}]},
+        "config": {"warmup_iters": 1, "iterations": 20, "devices": devices},
         "results": [result, other], "out_of_bounds": {"count": 2, "okay": "false"},
         "average_bus_bandwidth": {"bandwidth": 24.5, "okay": "unchecked"}, "errors": [],
     }  # fmt: skip
@@ -238,7 +351,7 @@ def test_json_of_nccl_tests_is_read():
     assert reduced.stack["measured_at"] == "2026-01-23 10:00:00"
     out, inside = reduced.rows
     assert out.values == {
-        "time": 74.78, "algbw": 14.02, "busbw": 24.54,
+        "time": 74.78, "algbw": 14.02, "busbw": 14.02,
         "time_min": 70.1, "time_max": 99.9, "time_median": 74.0,
     }  # fmt: skip
     assert (out.op, out.dtype, out.error, inside.error) == ("average", "bfloat16", None, "7 wrong values")

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.errors import CheckError
 from hvlab.formats import nccl_text, osu
 from hvlab.formats.launch import launches
-from tests.unit.formats_run import measured
+from tests.unit.formats_run import PREFIXES, measured
 
 DATA = Path(__file__).parent.parent / "data/osu"
 # For each file what its first benchmark is: operation, version, device, rows, and the last row.
@@ -22,8 +23,24 @@ FILES = {
     "allreduce-7.5-nccl.txt": ("allreduce", "7.5", "cuda", 1, (1073741824, {"time": 8955.18})),
     "alltoall-7.5-validated.txt": ("alltoall", "7.5", "cpu", 4, (8, {"time": 11.84})),
     "several-5.6.3.txt": ("allreduce", "5.6.3", "cpu", 3, (1048576, {"time": 927.1})),
+    "bandwidth-7.5-two-buffers.txt": ("bandwidth", "7.5", "cuda", 1, (268435456, {"algbw": 279.57781})),
+    "bandwidth-7.3-device-to-host.txt": (
+        "bidirectional-bandwidth", "7.3", "cuda", 3, (67108864, {"algbw": 1.27212}),
+    ),
+    "bandwidth-7.5-crashed.txt": ("bidirectional-bandwidth", "7.5", "cuda", 4, (4096, {"algbw": 0.32756})),
+    "non-blocking-5.3.2-two-settings.txt": (
+        "non-blocking-allgather", "5.3.2", "cpu", 1, (1, {"time": 135.61}),
+    ),
+    "non-blocking-barrier-5.8.txt": ("non-blocking-barrier", "5.8", "cpu", 1, (0, {"time": 2505.98})),
+    "message-rate-5.7.1.txt": (
+        "multiple-bandwidth-message-rate", "5.7.1", "cpu", 2, (1024, {"algbw": 51.84446}),
+    ),
+    "one-sided-5.8.txt": ("get-latency", "5.8", "cpu", 2, (4194304, {"time": 578.12})),
     "point-to-point-5.8.txt": ("latency", "5.8", "cpu", 3, (4194304, {"time": 1378.39})),
 }  # fmt: skip
+
+
+CRASH = "Caught signal 7 (Bus error: nonexistent physical address)"
 
 
 def text_of(name):
@@ -40,9 +57,10 @@ def test_recorded_output_is_read(name):
     assert osu.knows(text_of(name))
     assert not nccl_text.knows(text_of(name))
     first = osu.read(text_of(name))[0]
-    assert (first.workload, first.device, len(first.rows), first.error) == (workload, device, count, None)
+    assert (first.workload, first.device, len(first.rows)) == (workload, device, count)
+    assert first.error == (CRASH if "crashed" in name else None)
     assert first.stack["tool"] == f"OSU Micro-Benchmarks {version}"
-    assert (first.rows[-1].size, first.rows[-1].values) == (size, figures)
+    assert (first.rows[-1].size, first.rows[-1].values) == (size, pytest.approx(figures))
 
 
 def test_several_benchmarks_in_one_file():
@@ -67,6 +85,82 @@ def test_a_failed_validation_fails_its_row():
     assert [row.error for row in found.rows] == [None, None, "the validation failed", None]
 
 
+def test_one_sided_tests_keep_their_call():
+    get, put = osu.read(text_of("one-sided-5.8.txt"))
+    assert (get.workload, put.workload) == ("get-latency", "put-latency")
+    assert put.settings["window_creation"] == "MPI_Win_allocate"
+    assert put.settings["synchronization"] == "MPI_Win_flush"
+    assert put.settings["command"].endswith("-np 2 ./osu_put_latency")
+
+
+def test_what_the_launches_differ_in_is_a_setting():
+    two = osu.read(text_of("bandwidth-7.5-two-buffers.txt"))
+    assert [one.settings["command"][-3:] for one in two] == ["D D", "H D"]
+    (older,) = osu.read(text_of("bandwidth-7.3-device-to-host.txt"))
+    assert older.settings == {"buffers": "DEVICE HOST"}
+    (rate,) = osu.read(text_of("message-rate-5.7.1.txt"))
+    assert rate.settings == {"pairs": "48", "window_size": "64"}
+
+
+def test_columns_without_a_metric_are_named():
+    (first, _) = osu.read(text_of("non-blocking-5.3.2-two-settings.txt"))
+    assert first.left_out == ("Overall(us)", "Compute(us)", "Overlap(%)")
+    assert osu.read(text_of("message-rate-5.7.1.txt"))[0].left_out == ("Messages/s",)
+    assert osu.read(text_of("point-to-point-5.8.txt"))[0].left_out == ("rows of 0 bytes",)
+
+
+def test_blanks_that_were_lost_change_no_column():
+    text = text_of("bandwidth-7.3-device-to-host.txt")
+    (squeezed,) = osu.read("\n".join(" ".join(line.split()) for line in text.splitlines()))
+    assert squeezed == osu.read(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "seen"),
+    [
+        ("8  12.05  11.99", "line 4: '8 12.05 11.99' is no row: the columns above it are Avg Latency(us)"),
+        ("8  0.00", "line 4: time is 0, which nothing measured can be"),
+        ("8  -1.50", "line 4: time is -1.5, which nothing measured can be"),
+        ("8  12.05 [n1:mpi_rank_0] Warning", "other words stand in it"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused_with_its_line(row, seen):
+    (one,) = osu.read(
+        f"# OSU MPI Allreduce Latency Test v7.5\n# Size       Avg Latency(us)\n4  12.46\n{row}\n"
+    )
+    assert [each.values for each in one.rows if not each.error] == [{"time": 12.46}]
+    assert seen in one.rows[1].error
+
+
+def test_a_table_of_columns_that_nobody_knows_is_refused_by_its_lines():
+    (one,) = osu.read("# OSU MPI Allreduce Latency Test v9\n# Size  Speed(m/s)\n4  12.46\n")
+    assert one.error is None
+    assert one.rows[0].error.startswith("line 3: ")
+    assert "Speed(m/s)" in one.rows[0].error
+
+
+def test_two_tables_in_one_are_refused():
+    twice = [line for line in text_of("allreduce-5.4.1.txt").splitlines() for _ in range(2)]
+    with pytest.raises(CheckError, match="line 14: 4 bytes come after 4") as caught:
+        osu.read("\n".join(twice))
+    assert "own file" in str(caught.value.remedy)
+
+
+def test_each_type_has_a_table_of_its_own_below_one_title():
+    (one,) = osu.read(
+        "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_INT.\n# Size       Avg Latency(us)\n4  1.5\n"
+        "# Datatype: MPI_FLOAT.\n# Size       Avg Latency(us)\n4  1.6\n"
+    )
+    assert [(row.size, row.dtype) for row in one.rows] == [(4, "int32"), (4, "float32")]
+
+
+@pytest.mark.parametrize("before", PREFIXES)
+def test_what_launchers_put_before_a_line_is_learned(before):
+    text = text_of("one-sided-5.8.txt")
+    tagged = "\n".join(before + line for line in text.splitlines())
+    assert [one.rows for one in osu.read(tagged)] == [one.rows for one in osu.read(text)]
+
+
 def test_percentiles_and_types_of_new_versions():
     (found,) = osu.read(
         "# OSU MPI-ROCM Allreduce Latency Test v7.5\n# Datatype: MPI_DOUBLE.\n"
@@ -75,6 +169,7 @@ def test_percentiles_and_types_of_new_versions():
     )
     assert (found.device, found.rows[0].dtype, found.rows[0].op) == ("rocm", "float64", "sum")
     assert found.rows[0].values == {"time": 12.41, "time_median": 12.05}
+    assert found.left_out == ("P99 Tail Lat(us)",)
 
 
 def test_the_text_is_that_of_the_tool():
@@ -84,9 +179,9 @@ def test_the_text_is_that_of_the_tool():
     assert lines[3].startswith('# hvlab: {"version": ')
     assert lines[5:] == [
         "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
-        "1024                 1103.25            992.93           1654.88          25",
-        "1048576              4366.46           3929.81           6549.69          25",
-        "67108864           114977.06         103479.35         172465.59          25",
+        "1024                 1103.25            992.93           1654.88          22",
+        "1048576              4366.46           3929.81           6549.69          22",
+        "67108864           114977.06         103479.35         172465.59          22",
     ]
     recorded = text_of("allreduce-7.0-cuda-full.txt").splitlines()
     assert lines[5] in recorded
