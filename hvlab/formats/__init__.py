@@ -6,8 +6,9 @@ Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
 
     launch         the shapes: MeasuredRun, and Launch with its Rows for benchmark logs. Read it first.
     nccl_columns   nccl-tests' columns, in its text and its JSON, with hvlab's metrics
-    nccl_json      its JSON <-> launches
-    nccl_text      its text <-> its JSON; nccl_rows: one row of it
+    nccl_json      its JSON -> launches; nccl_document: launches -> its JSON
+    nccl_ranks     how many ranks ran where, from its list of devices
+    nccl_text      its text -> its JSON; nccl_rows: a row of it; nccl_print: its JSON -> its text
     osu            the OSU benchmarks' text <-> launches
     records        launches -> records; importing: files -> launches -> the store
     plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
@@ -22,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hvlab.errors import UsageError, unknown
-from hvlab.formats import nccl_json, nccl_text, osu
+from hvlab.formats import nccl_json, nccl_print, nccl_text, osu
 from hvlab.formats.launch import COLLECTIVES, Launch, MeasuredRun, launches
 from hvlab.formats.plain import as_csv, as_jsonl, as_junit
 from hvlab.formats.prometheus import as_prometheus
@@ -51,7 +52,7 @@ class Reader:
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
-        Format("nccl-tests", lambda run: nccl_text.write(launches(run.records)), COLLECTIVES),
+        Format("nccl-tests", lambda run: nccl_print.write(launches(run.records)), COLLECTIVES),
         Format("nccl-tests-json", lambda run: nccl_json.write(launches(run.records)), COLLECTIVES),
         Format("osu", lambda run: osu.write(launches(run.records, pair=False)), COLLECTIVES),
         Format("csv", as_csv),

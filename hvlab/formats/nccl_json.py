@@ -1,4 +1,4 @@
-"""The JSON of nccl-tests (-J, src/util.cu), read and written. Pure.
+"""The JSON of nccl-tests (-J, src/util.cu), read and written (nccl_document). Pure.
 
 Its text holds the same: nccl_text reads a text into such an object and prints one, so that every conversion
 between the tool's and hvlab's figures stands here once.
@@ -7,24 +7,18 @@ between the tool's and hvlab's figures stands here once.
 from __future__ import annotations
 
 import json
-import re
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
-from hvlab.formats.launch import Launch, LaunchRow, shares, with_digits
+from hvlab.formats import nccl_document
+from hvlab.formats.launch import Launch, LaunchRow, with_digits
 from hvlab.formats.lines import impossible, number, whole
-from hvlab.formats.names import DTYPES, ITEM_BYTES, OPS, PROGRAMS, REDUCING, reverse
+from hvlab.formats.names import DTYPES, OPS, PROGRAMS
 from hvlab.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS
-from hvlab.workloads.metrics import busbw_factor
+from hvlab.formats.nccl_ranks import agree, layout
 
-_VERSION = 2
-_DEFAULT_STEP = 2**20
-# Each rank has this share of the bytes; elements are counted for each rank.
-_SHARED = ("allgather", "alltoall", "reducescatter")
 _METRICS = {column.key: column.metric for column in (*HALF, *ITERATIONS) if column.metric}
 # Beside the metrics: the mean is the time itself, and each iteration's time is in its minimum and maximum.
 _NO_FIGURES = ("nwrong", "avg_us", "times_us", "per_process_max_times_us", "skipped_iterations")
@@ -38,9 +32,6 @@ _SETTINGS: Mapping[str, tuple[str, object]] = {
     "blocking_collectives": ("blocking", "false"),
     "unalign": ("unalign", 0),
 }
-# A bandwidth from which two digits after the point tell one number of ranks from the next.
-_CLEAR_GB_S = 1.0
-_APART = 0.02
 
 
 def knows(text: str) -> bool:
@@ -55,7 +46,7 @@ def read(text: str) -> list[Launch]:
 
 def write(measured: Iterable[Launch]) -> str:
     """Return an object a launch, each on its line, as nccl-tests writes one a file."""
-    return "".join(f"{json.dumps(document(launch))}\n" for launch in measured)
+    return "".join(f"{json.dumps(nccl_document.document(launch))}\n" for launch in measured)
 
 
 def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Launch]:
@@ -63,7 +54,7 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
     config = _mapping(document.get("config"))
     devices = [_mapping(each) for each in _list(config.get("devices") or document.get("devices"))]
     origin = _mapping(document.get("hvlab"))
-    layout = _layout(devices, (whole(config.get("nthreads")) or 1) * (whole(config.get("ngpus")) or 1))
+    hosts = layout(devices, (whole(config.get("nthreads")) or 1) * (whole(config.get("ngpus")) or 1))
     results: dict[str | None, list[Mapping[str, Any]]] = {}
     for number_, result in enumerate(map(_mapping, _list(document.get("results"))), 1):
         numbered = {"place": f"result {number_}", **result}
@@ -72,7 +63,7 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
     wrong = whole(_mapping(document.get("out_of_bounds")).get("count"))
     for workload, measured in (results or {_operation(document, {}): []}).items():
         rows = with_digits((row for result in measured for row in _rows(result)), origin)
-        ranks = layout if _agree(workload, sum(layout.values()), rows) else Counter[str]()
+        ranks = hosts if agree(workload, sum(hosts.values()), rows) else Counter[str]()
         error = errors
         if wrong and not any(row.error for row in rows):
             error = error or f"out of bounds values: {wrong}"
@@ -94,34 +85,6 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
         )
 
 
-def _layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
-    """Return how many ranks each host has; nothing where the list of devices is not whole.
-
-    A process has ``each`` devices, of which the JSON of 2.16 and later lists the first alone.
-    """
-    count = len(devices)
-    numbers = [whole(device.get("rank")) for device in devices]
-    if len({str(device.get("group") or 0).strip() for device in devices}) > 1:
-        return Counter()
-    if numbers == list(range(count)) and count % each == 0:
-        each = 1
-    elif numbers != list(range(0, count * each, each)):
-        return Counter()
-    hosts = Counter(str(device.get("hostname") or "?") for device in devices)
-    return Counter({host: ranks * each for host, ranks in hosts.items()})
-
-
-def _agree(workload: str | None, ranks: int, rows: Iterable[LaunchRow]) -> bool:
-    """Return whether busbw over algbw, 2(n-1)/n for an allreduce, is that of so many ranks."""
-    ratios = [
-        row.values["busbw"] / row.values["algbw"] for row in rows
-        if row.values.get("algbw", 0) >= _CLEAR_GB_S and "busbw" in row.values
-    ]  # fmt: skip
-    if workload != "allreduce" or not ratios or not ranks:
-        return True
-    return abs(statistics.median(ratios) - busbw_factor(workload, ranks)) <= _APART
-
-
 def _settings(document: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Return how the program was launched, as far as that is not as ever."""
     settings: dict[str, Any] = {
@@ -135,59 +98,6 @@ def _settings(document: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
     settings["command"] = document.get("command") or (" ".join(args) if len(args) > 1 else None)
     settings["environment"] = " ".join(sorted(env)) or None
     return {name: value for name, value in settings.items() if value is not None}
-
-
-def document(launch: Launch) -> dict[str, Any]:
-    """Return a launch as nccl-tests would have written it, and under ``hvlab`` what that has no place for."""
-    program = f"{reverse(PROGRAMS, launch.workload)}_perf"
-    step, by = _step(launch.sizes)
-    busbw = [row.values["busbw"] for row in launch.rows if "busbw" in row.values]
-    checked = bool(launch.rows) and all(row.checked for row in launch.rows)
-    halves: dict[int, dict[bool, LaunchRow]] = {}
-    for row in launch.rows:
-        # Without a word on it: Horovod's allreduce is in place, the others have a result of their own.
-        in_place = launch.workload == "allreduce" if row.in_place is None else row.in_place
-        halves.setdefault(row.size, {})[in_place] = row
-    own = "source" not in launch.stack
-    return {
-        "version": _VERSION,
-        "hvlab": launch.origin,
-        "args": [program],
-        "env": [],
-        "nccl_version": version_code(launch.stack.get("nccl")),
-        # What nobody said is null. A process of hvlab's own has one thread and one device.
-        "config": {
-            "nthreads": launch.settings.get("threads_per_process", 1 if own else None),
-            "ngpus": launch.settings.get("gpus_per_thread", 1 if own else None),
-            "minimum_bytes": min(launch.sizes, default=0),
-            "maximum_bytes": max(launch.sizes, default=0),
-            f"step_{step}": by,
-            "warmup_iters": launch.warmup,
-            "iterations": launch.iterations,
-            "aggregated_iterations": launch.settings.get("aggregated_iterations", 1 if own else None),
-            "validation": int(checked),
-            "graph": launch.settings.get("graph", 0 if own else None),
-            "devices": [_device(launch, rank) for rank in range(len(launch.hosts) * (launch.slots or 0))],
-        },
-        "results": [
-            _result(launch, size, rows) | {"actual_iterations": launch.iterations, "experiment_name": program}
-            for size, rows in halves.items()
-        ],
-        "out_of_bounds": {"count": 0, "okay": "true"} if checked and not launch.error else None,
-        "average_bus_bandwidth": {"bandwidth": statistics.fmean(busbw), "okay": "unchecked"}
-        if busbw
-        else None,
-        "errors": [launch.error] if launch.error else [],
-    }
-
-
-def version_code(version: object) -> int | None:
-    """Return NCCL's version as its own number, 2.28.9 as 22809; None where it is unknown."""
-    parts = re.match(r"(\d+)\.(\d+)\.(\d+)", str(version))
-    if parts is None:
-        return None
-    major, minor, patch = map(int, parts.groups())
-    return major * 10000 + minor * 100 + patch
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
@@ -276,53 +186,6 @@ def _dotted(code: int) -> str:
     """Return 22809 as 2.28.9; before 2.9 a release was written 2804."""
     factor = 10000 if code >= 10000 else 1000  # noqa: PLR2004 - how NCCL numbers its releases (nccl.h)
     return f"{code // factor}.{code % factor // 100}.{code % 100}"
-
-
-def _device(launch: Launch, rank: int) -> dict[str, Any]:
-    place, local = divmod(rank, launch.slots or 1)
-    host, gpus = launch.hosts[place], launch.stack.get("gpus")
-    name = gpus.get(host) if isinstance(gpus, dict) else gpus
-    return {
-        "rank": rank,
-        "group": 0,
-        "pid": None,
-        "hostname": host,
-        "device": local,
-        "device_hex": None,
-        "device_info": str(name) if launch.device != "cpu" and name else str(launch.device or "unknown"),
-    }
-
-
-def _step(sizes: Sequence[int]) -> tuple[str, int]:
-    """Return factor or bytes, and by how much a size exceeds the one before; 0 where they differ."""
-    if len(sizes) <= 1:
-        return "bytes", _DEFAULT_STEP
-    factors = {after / before for before, after in pairwise(sizes)}
-    if len(factors) == 1 and (factor := factors.pop()) == int(factor):
-        return "factor", int(factor)
-    distances = {after - before for before, after in pairwise(sizes)}
-    return "bytes", distances.pop() if len(distances) == 1 else 0
-
-
-def _result(launch: Launch, size: int, rows: Mapping[bool, LaunchRow]) -> dict[str, Any]:
-    first = rows.get(False) or rows[True]
-    dtype = first.dtype or "uint8"
-    root = (first.root or 0) if launch.workload == "broadcast" else -1
-    result: dict[str, Any] = {
-        "size": size,
-        "count": size // ITEM_BYTES.get(dtype, 1) // shares(launch, _SHARED),
-        "type": reverse(DTYPES, dtype),
-        "redop": reverse(OPS, first.op if launch.workload in REDUCING else None) or "none",
-        "root": f"{root:6d}",
-    }
-    for half, in_place in HALVES.items():
-        row = rows.get(in_place)
-        values = row.values if row else {}
-        cells = {column.key: values.get(column.metric) for column in HALF if column.metric}
-        result[half] = cells | {"nwrong": 0 if row and row.checked else None} if values else None
-        if each := {c.key: values[c.metric] for c in ITERATIONS if c.metric in values}:
-            result[f"{half}_per_iter"] = each
-    return result
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
