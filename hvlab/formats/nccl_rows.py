@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.formats.lines import LogLine, number, whole
-from hvlab.formats.names import DTYPES
+from hvlab.formats.names import DTYPES, ITEM_BYTES
 from hvlab.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS, OLD_HEADS, OTHERS, LogColumn
 
 _TIMESTAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
@@ -67,6 +67,8 @@ def parse(line: str, table: TableHead, place: str = "") -> dict[str, Any] | None
     sides = (width, width * len(table.halves))
     root = rest.pop(0) if len(rest) - 1 in sides else None
     row = {"size": int(tokens[0]), "type": tokens[2], "redop": redop, "root": root, "place": place}
+    if (elements := int(tokens[1]) * ITEM_BYTES.get(DTYPES[tokens[2]], 1)) and row["size"] % elements:
+        return row | {"refused": f"{tokens[0]} bytes are not {tokens[1]} {tokens[2]} a rank"}
     if len(rest) not in sides or not all(map(_is_cell, rest)):
         return row | {"refused": f"its figures are not the {sides[-1]} that the table's head names"}
     halves = [rest[at : at + width] for at in range(0, len(rest), width)]

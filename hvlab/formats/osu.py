@@ -35,6 +35,8 @@ _WRITTEN = re.compile(r"#? ?OSU (?:MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC)\S* .+ Test|
 _HEAD = re.compile(r"#?\s*(?:(?P<size>Size)\s+|(?=Avg Lat|Overall ?\(|Bandwidth ?\(|MB/s))(?P<heads>[^=]*)$")
 _COLUMN = re.compile(r"(?:[^\s()]+ ){0,3}?[^\s()]*\([^)]*\)|\S+")
 _CELL = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?|-?nan|-?inf|Pass|Fail|N/A|-")
+# Every figure has two digits after its point (FLOAT_PRECISION): with fewer, the line was cut.
+_CUT = re.compile(r"\d+(?:\.\d?)?")
 _COMMAND = re.compile(r"(?<![\w.])\S*osu_[a-z_]+(?:\s.*)?$")
 # What stands between a title and its table, and says how the test was launched.
 _BUFFERS = re.compile(r"# Send Buffer on (\w+).* Receive Buffer on (\w+)")
@@ -143,9 +145,9 @@ class _Benchmark:
 
     def _row(self, tokens: list[str], place: str) -> None:
         cells = tokens[1:] if self.sized else tokens
-        if len(cells) != len(self.heads):
+        if len(cells) != len(self.heads) or (_CUT.fullmatch(cells[-1]) and self.heads[-1] != "Iterations"):
             heads = ", ".join(self.heads) or "none"
-            self.rows.append(self._refused(tokens, place, f"the columns above it are {heads}"))
+            self.rows.append(self._refused(tokens, place, f"cut, or not of the columns {heads}"))
             return
         size = (whole(tokens[0]) or 0) if self.sized else 0
         if self.sized and size <= self.last:

@@ -206,6 +206,21 @@ def test_a_row_that_was_cut_after_its_first_half_is_not_in_place():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["allreduce-2x-gh200-wrong.txt", "allreduce-8x-a100.txt"])
+def test_a_line_cut_anywhere_gives_no_figure_that_was_not_there(name):
+    lines = text_of(name).splitlines()
+    at = max(number for number, line in enumerate(lines) if line.strip()[:1].isdigit() and " float " in line)
+    head, last = "\n".join(lines[:at]), lines[at]
+
+    def figures(line):
+        rows = READ(f"{head}\n{line}\n")[0].rows
+        return {(row.size, row.in_place, *row.values.items()) for row in rows if not row.error}
+
+    for end in range(len(last)):
+        assert figures(last[:end]) <= figures(last), last[:end]
+        assert {row[0] for row in figures(last[end:])} <= {row[0] for row in figures(last)}, last[end:]
+
+
 def test_a_half_of_which_nothing_is_said_is_neither():
     (one,) = READ(text_of("single-half-8x-h200.txt"))
     assert [row.in_place for row in one.rows] == [None]

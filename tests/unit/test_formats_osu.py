@@ -118,7 +118,7 @@ def test_blanks_that_were_lost_change_no_column():
 @pytest.mark.parametrize(
     ("row", "seen"),
     [
-        ("8  12.05  11.99", "line 4: '8 12.05 11.99' is no row: the columns above it are Avg Latency(us)"),
+        ("8  12.05  11.99", "line 4: '8 12.05 11.99' is no row: cut, or not of the columns Avg Latency(us)"),
         ("8  0.00", "line 4: time is 0, which nothing measured can be"),
         ("8  -1.50", "line 4: time is -1.5, which nothing measured can be"),
         ("8  12.05 [n1:mpi_rank_0] Warning", "other words stand in it"),
@@ -130,6 +130,19 @@ def test_a_row_that_cannot_be_is_refused_with_its_line(row, seen):
     )
     assert [each.values for each in one.rows if not each.error] == [{"time": 12.46}]
     assert seen in one.rows[1].error
+
+
+@pytest.mark.parametrize(
+    "name", ["allreduce-5.4.1.txt", "allreduce-7.0-cuda-full.txt", "message-rate-5.7.1.txt"]
+)
+def test_a_line_cut_anywhere_gives_no_figure_that_was_not_there(name):
+    text = text_of(name).rstrip()
+    whole = {(row.size, *row.values.items()) for row in osu.read(text)[0].rows}
+    for end in range(text.index("# Size"), len(text)):
+        (one,) = osu.read(text[:end])
+        # A number of iterations alone may lose its end unseen: it is a whole number.
+        rows = {(row.size, *row.values.items()) for row in one.rows if not row.error}
+        assert rows <= whole, text[:end].splitlines()[-1]
 
 
 def test_a_table_of_columns_that_nobody_knows_is_refused_by_its_lines():
