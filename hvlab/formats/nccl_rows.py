@@ -67,7 +67,8 @@ def parse(line: str, table: TableHead, place: str = "") -> dict[str, Any] | None
     sides = (width, width * len(table.halves))
     root = rest.pop(0) if len(rest) - 1 in sides else None
     row = {"size": int(tokens[0]), "type": tokens[2], "redop": redop, "root": root, "place": place}
-    if (elements := int(tokens[1]) * ITEM_BYTES.get(DTYPES[tokens[2]], 1)) and row["size"] % elements:
+    elements = int(tokens[1]) * ITEM_BYTES.get(DTYPES[tokens[2]], 1)
+    if elements and int(tokens[0]) % elements:
         return row | {"refused": f"{tokens[0]} bytes are not {tokens[1]} {tokens[2]} a rank"}
     if len(rest) not in sides or not all(map(_is_cell, rest)):
         return row | {"refused": f"its figures are not the {sides[-1]} that the table's head names"}
