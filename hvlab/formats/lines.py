@@ -61,8 +61,8 @@ def _prefixes(plain: list[str], written: re.Pattern[str]) -> re.Pattern[str]:
         match = written.search(line)
         if match and 0 < match.start() <= _LONGEST_PREFIX:
             before = line[: match.start()]
-            # Numbers alone would be the row's own.
-            if before.isspace() or not re.fullmatch(r"[\d\s.]*", before):
+            # Numbers alone would be the row's own, and # the table's.
+            if before.isspace() or not re.fullmatch(r"[\d\s.]*|\s*#\s*", before):
                 shapes.add(_PREFIX_PARTS.sub(_part, before))
     return re.compile("|".join(sorted(shapes, key=len, reverse=True)))
 

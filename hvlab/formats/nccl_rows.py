@@ -57,7 +57,8 @@ def parse(line: str, table: TableHead, place: str = "") -> dict[str, Any] | None
 
     A row that is not whole has the reason under ``refused``.
     """
-    line = _TIMESTAMP.sub("", line)
+    # People comment rows out to show them.
+    line = _TIMESTAMP.sub("", line).lstrip("# ")
     tokens = line.split()
     if not _begins(tokens):
         return None

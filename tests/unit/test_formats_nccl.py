@@ -40,6 +40,9 @@ FILES = {
     "single-half-8x-h200.txt": (
         "allreduce", (("nccl-single-node-validation",), 8, 8), 1, (34359738368, None, 875713, 39.24, 68.66),
     ),
+    "allreduce-2x-2080-commented-rows.txt": (
+        "allreduce", (("ncrh",), 2, 2), 4, (8, True, 9, 0.0, 0.0),
+    ),
     "allgather-masked.txt": (None, ((), None, None), 1, None),
     "allreduce-2x-5090-tagged.txt": (
         "allreduce", (("lab",), 2, 2), 6, (134217728, False, 58479.5, 2.30, 2.30),
@@ -219,6 +222,21 @@ def test_a_line_cut_anywhere_gives_no_figure_that_was_not_there(name):
     for end in range(len(last)):
         assert figures(last[:end]) <= figures(last), last[:end]
         assert {row[0] for row in figures(last[end:])} <= {row[0] for row in figures(last)}, last[end:]
+
+
+def test_one_table_of_several_types_and_operations():
+    head = "#  bytes  N  type  op" + "  time  algbw  busbw  res" * 2
+    rows = [
+        "    10000000   10000000    char     sum  0.286  34.98  52.47    0e+00  0.303  32.98  49.46    0e+00",
+        "    10000000   10000000    char    prod  0.291  34.31  51.47    0e+00  0.309  32.36  48.54    0e+00",
+        "    10000000       2500000     int     sum  0.283  35.35  53.02    0e+00  0.298  33.53     ...",
+    ]
+    (one,) = READ("\n".join([head, *rows]))
+    assert [(row.dtype, row.op, row.values.get("time")) for row in one.rows] == [
+        ("int8", "sum", 286), ("int8", "sum", 303), ("int8", "prod", 291), ("int8", "prod", 309),
+        ("int32", "sum", None),
+    ]  # fmt: skip
+    assert one.rows[-1].error.startswith("line 4: ")
 
 
 def test_a_half_of_which_nothing_is_said_is_neither():
