@@ -18,7 +18,7 @@ LEVELS = [
     {"workloads"},
     {"launchers", "results"},
     {"compare", "formats", "model", "remote", "resolver", "vlab"},
-    {"baseline", "provision", "scaling"},
+    {"baseline", "health", "provision", "scaling"},
     {"bench", "report"},
     {"ansible"},
     {"cli"},

@@ -22,8 +22,10 @@ from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 from testinfra.utils.ansible_runner import AnsibleRunner
 
+from hvlab.health.node import probe
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROBE = (Path(__file__).parent / "probe.py").read_text(encoding="utf-8")
+PROBE = Path(probe.__file__).read_text(encoding="utf-8")
 FACTS = "/etc/ansible/facts.d"
 CONNECTION = [
     *(

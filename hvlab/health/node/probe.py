@@ -5,7 +5,7 @@ A question is one of
 
     {"run": [argv], "user": name or null, "env": {}, "timeout": seconds, "queue": name or null}
         -> {"rc", "out", "err"}; rc is 124 when it ran too long and 127 when there is no such program
-    {"read": glob}  -> {path: text}
+    {"read": glob}  -> {path: text}, without files that cannot be read
     {"stat": glob}  -> {path: {"mode": "0644", "owner", "group", "link": target or null}}
 
 Commands run side by side, except that those of one queue run one after another, and those with "alone": true
@@ -13,6 +13,7 @@ after all others, one by one.
 """
 
 import concurrent.futures
+import contextlib
 import glob
 import grp
 import json
@@ -20,9 +21,13 @@ import os
 import pwd
 import subprocess
 import sys
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+# A process in the kernel's hands (state D) survives SIGKILL: so long after it was sent, it is left behind.
+GRACE_S = 2
 
 
-def as_user(account, argv, env):
+def as_user(account: pwd.struct_passwd, argv: List[str], env: Mapping[str, str]) -> List[str]:
     """Put an argv into a clean environment of one user."""
     clean = {
         "HOME": account.pw_dir,
@@ -36,48 +41,64 @@ def as_user(account, argv, env):
     return argv if account.pw_uid == os.getuid() else ["runuser", "-u", account.pw_name, "--", *argv]
 
 
-def run(question):
+def output(process: "subprocess.Popen[bytes]", seconds: float) -> Tuple[bytes, bytes]:
+    """Return what a process printed; leave it behind where it does not end in time."""
+    try:
+        return process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
+        process.kill()
+        process.poll()
+        raise
+
+
+def run(question: Mapping[str, Any]) -> Dict[str, Any]:
     """Run one command in its user's home and return what it printed."""
     limit = question.get("timeout", 20)
     user = question.get("user")
     try:
         account = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
         argv = as_user(account, question["run"], question.get("env", {}))
-        done = subprocess.run(
-            ["timeout", "--kill-after=2", str(limit), *argv],
+        process = subprocess.Popen(
+            ["timeout", f"--kill-after={GRACE_S}", str(limit), *argv],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             cwd=account.pw_dir if os.path.isdir(account.pw_dir) else "/",
         )
+        out, err = output(process, limit + 2 * GRACE_S)
     except KeyError:
         return {"rc": 127, "out": "", "err": f"there is no user {user}"}
     except OSError as error:
         return {"rc": 127, "out": "", "err": str(error)}
+    except subprocess.TimeoutExpired:
+        return {"rc": 124, "out": "", "err": f"no end within {limit} s, nor after SIGKILL"}
     return {
-        "rc": done.returncode,
-        "out": done.stdout.decode(errors="replace"),
-        "err": done.stderr.decode(errors="replace"),
+        "rc": process.returncode,
+        "out": out.decode(errors="replace"),
+        "err": err.decode(errors="replace"),
     }
 
 
-def read(pattern):
-    """Return the text of every file that matches."""
+def read(pattern: str) -> Dict[str, str]:
+    """Return the text of every file that matches and can be read."""
     texts = {}
     for path in sorted(glob.glob(pattern)):
-        with open(path, errors="replace") as file:
+        with contextlib.suppress(OSError), open(path, errors="replace") as file:
             texts[path] = file.read()
     return texts
 
 
-def _name(lookup, number):
+def _name(lookup: Callable[[int], Any], number: int) -> str:
     try:
-        return lookup(number)[0]
+        return str(lookup(number)[0])
     except KeyError:
         return str(number)
 
 
-def stat(pattern):
+def stat(pattern: str) -> Dict[str, Dict[str, Any]]:
     """Return who may do what with every file that matches, links not followed."""
     files = {}
     for path in sorted(glob.glob(pattern)):
@@ -91,25 +112,25 @@ def stat(pattern):
     return files
 
 
-def main():
-    """Answer the questions."""
-    questions = json.loads(sys.argv[1])
-    answers = {}
-    queues = {}
+def answers(questions: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return the answers by name."""
+    replies: Dict[str, Any] = {}
+    queues: Dict[str, List[str]] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
         for name, question in questions.items():
             if "read" in question:
-                answers[name] = read(question["read"])
+                replies[name] = read(question["read"])
             elif "stat" in question:
-                answers[name] = stat(question["stat"])
+                replies[name] = stat(question["stat"])
             elif not question.get("alone"):
                 queues.setdefault(question.get("queue") or f"only {name}", []).append(name)
         for queue in pool.map(lambda names: {name: run(questions[name]) for name in names}, queues.values()):
-            answers.update(queue)
+            replies.update(queue)
     for name, question in questions.items():
         if question.get("alone"):
-            answers[name] = run(question)
-    json.dump(answers, sys.stdout)
+            replies[name] = run(question)
+    return replies
 
 
-main()
+if __name__ == "__main__":
+    json.dump(answers(json.loads(sys.argv[1])), sys.stdout)

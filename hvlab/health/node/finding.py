@@ -1,0 +1,40 @@
+"""What one check of a node came to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """One check of one node.
+
+    ``check`` begins with its subject: ``gpu count``. ``outcome`` is ``passed``, ``failed`` or ``skipped``.
+    ``severity`` of a failed one is ``hard`` (work would fail or be wrong: drain the node) or ``soft`` (slow
+    or doubtful); else empty. ``seen`` is what was read, or why it was skipped; ``remedy`` is a thing to do.
+    """
+
+    check: str
+    outcome: str
+    severity: str
+    seen: str
+    remedy: str
+
+
+def passed(check: str, seen: str = "") -> Finding:
+    """Return a check that holds."""
+    return Finding(check, "passed", "", seen, "")
+
+
+def skipped(check: str, reason: str) -> Finding:
+    """Return a check that could not be judged here, and why."""
+    return Finding(check, "skipped", "", reason, "")
+
+
+def hard(check: str, seen: str, remedy: str) -> Finding:
+    """Return a fault for which the node is drained."""
+    return Finding(check, "failed", "hard", seen, remedy)
+
+
+def soft(check: str, seen: str, remedy: str) -> Finding:
+    """Return a fault that makes work slow, or is doubtful."""
+    return Finding(check, "failed", "soft", seen, remedy)

@@ -1,0 +1,40 @@
+"""The subjects of the checks, and what all of them ask, read and say."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from hvlab.health.node.finding import Finding
+
+# Quick, and without load on the node: before every job, too.
+QUICK: Tuple[ModuleType, ...] = ()
+# From the controller only.
+SLOW: Tuple[ModuleType, ...] = ()
+# By name: only when asked for.
+ON_REQUEST: Dict[str, ModuleType] = {}
+
+
+def questions(subjects: Sequence[ModuleType]) -> Dict[str, Dict[str, Any]]:
+    """Return the questions of these subjects, by name."""
+    return {name: question for subject in subjects for name, question in subject.QUESTIONS.items()}
+
+
+def readings(subjects: Sequence[ModuleType], answers: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return what was read, by name; what could not be read is absent."""
+    values: Dict[str, Any] = {}
+    for subject in subjects:
+        values.update(subject.readings(answers))
+    return values
+
+
+def findings(
+    subjects: Sequence[ModuleType], values: Mapping[str, Any], expected: Mapping[str, Any]
+) -> List[Finding]:
+    """Return the outcome of every check, in the order of the subjects."""
+    return [finding for subject in subjects for finding in subject.findings(values, expected)]
+
+
+def learned(subjects: Sequence[ModuleType]) -> Tuple[str, ...]:
+    """Return the names of all values that a machine type may give."""
+    return tuple(name for subject in subjects for name in subject.LEARNED)
