@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+from hvlab.health.node import clock, cpu, disk, machine, memory, network, rdma
 from hvlab.health.node.finding import Finding
 
 # Quick, and without load on the node: before every job, too.
-QUICK: Tuple[ModuleType, ...] = ()
+QUICK: Tuple[ModuleType, ...] = (machine, cpu, memory, disk, clock, network, rdma)
 # From the controller only.
 SLOW: Tuple[ModuleType, ...] = ()
 # By name: only when asked for.
@@ -35,6 +36,16 @@ def findings(
     return [finding for subject in subjects for finding in subject.findings(values, expected)]
 
 
-def learned(subjects: Sequence[ModuleType]) -> Tuple[str, ...]:
-    """Return the names of all values that a machine type may give."""
-    return tuple(name for subject in subjects for name in subject.LEARNED)
+def learned() -> Tuple[str, ...]:
+    """Return the names of what a good node teaches its machine type."""
+    return tuple(name for subject in every() for name in subject.LEARNED)
+
+
+def known() -> Tuple[str, ...]:
+    """Return the names of all values that a type may give; ``GIVEN`` are those that no node teaches."""
+    return learned() + tuple(name for subject in every() for name in getattr(subject, "GIVEN", ()))
+
+
+def every() -> Tuple[ModuleType, ...]:
+    """Return every subject there is."""
+    return (*QUICK, *SLOW, *ON_REQUEST.values())

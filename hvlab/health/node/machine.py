@@ -1,0 +1,95 @@
+"""What machine a node is, and which of the known types that makes it."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from hvlab.health.node.answers import text
+from hvlab.health.node.finding import Finding, passed, skipped
+
+_DMI = "/sys/class/dmi/id/"
+QUESTIONS: Dict[str, Dict[str, Any]] = {
+    "machine product": {"read": _DMI + "product_name"},
+    "machine vendor": {"read": _DMI + "sys_vendor"},
+}
+LEARNED = ()
+# Set by whoever chose the expected values.
+GIVEN = ("machine_type",)
+
+# What a type is recognised by: the name in ``match:`` -> that of the reading.
+CRITERIA = {
+    "product": "machine_product",
+    "vendor": "machine_vendor",
+    "gpu_model": "gpu_model",
+    "gpu_count": "gpu_count",
+}
+
+MachineType = Mapping[str, Any]
+
+
+def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return ``machine_product`` and ``machine_vendor``, as the firmware (DMI) names them."""
+    values = {f"machine_{name}": text(answers, f"machine {name}") for name in ("product", "vendor")}
+    return {name: value for name, value in values.items() if value}
+
+
+def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:
+    """Tell which type the values come from; without one, only what is wrong on any machine is judged."""
+    if "machine_type" in expected:
+        return [passed("machine type", expected["machine_type"])]
+    shown = " with ".join(str(values[name]) for name in ("machine_product", "gpu_model") if name in values)
+    seen = f"no type is known for {shown or 'this machine'}: `hvlab health --learn HOST` writes one"
+    return [skipped("machine type", seen)]
+
+
+def choose(types: Sequence[MachineType], values: Mapping[str, Any]) -> Optional[MachineType]:
+    """Return the type that fits best, None where none does.
+
+    Types are mappings with ``name``, ``match``, ``expect`` and ``own`` (a user's own goes first); of several
+    the one with most criteria wins, then the first by name. Where GPUs are missing, so that no
+    type has their number, it is the next larger one of that product and model.
+    """
+    fitting = [each for each in types if _fits(each["match"], values)]
+    ranked = sorted(
+        fitting,
+        key=lambda each: (not each.get("own"), -len(each["match"]), _missing(each, values), each["name"]),
+    )
+    return ranked[0] if ranked else None
+
+
+def _fits(match: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    for criterion, pattern in match.items():
+        value = values.get(CRITERIA[criterion])
+        if criterion == "gpu_count":
+            if pattern < (value or 0):
+                return False
+        elif value is None or not _like(str(value), pattern):
+            return False
+    return True
+
+
+def _like(value: str, patterns: Any) -> bool:
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatch.fnmatchcase(value.lower(), str(pattern).lower()) for pattern in patterns)
+
+
+def _missing(machine_type: MachineType, values: Mapping[str, Any]) -> int:
+    count = machine_type["match"].get("gpu_count")
+    return 0 if count is None else int(count) - int(values.get("gpu_count") or 0)
+
+
+def expected(
+    types: Sequence[MachineType], values: Mapping[str, Any], name: Optional[str] = None
+) -> Dict[str, Any]:
+    """Return the values that a node should have: of the type ``name``, or of the one that fits; else none.
+
+    Raises KeyError where no type has this name.
+    """
+    if name:
+        chosen: Optional[MachineType] = next((each for each in types if each["name"] == name), None)
+        if chosen is None:
+            raise KeyError(name)
+    else:
+        chosen = choose(types, values)
+    return {**chosen["expect"], "machine_type": chosen["name"]} if chosen else {}
