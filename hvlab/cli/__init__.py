@@ -16,6 +16,7 @@ VERBS = {
     "catalogue": "compare the catalogue of releases with the package index, and update it",
     "provision": "install the stack on every host (runs site.yml)",
     "verify": "check the state of every host",
+    "health": "find out whether each host is fit for work",
     "bench": "run benchmarks on the hosts",
     "results": "list, show, export and import results",
     "compare": "compare two runs",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from hvlab.cli import options
+from hvlab.cli import checks, options
 from hvlab.lab import inventory as inventories
 from hvlab.remote import verify
 from hvlab.results.tables import render
@@ -30,36 +30,31 @@ def command(inventory: Path, limit: str | None, output_format: str, junit: Path 
     lab = inventories.load(inventory, limit=limit)
     console = Console(stderr=True)
     with console.status(f"checking {', '.join(host.name for host in lab.hosts)}") as status:
-        checks = verify.run(
+        outcomes = verify.run(
             inventory,
             limit=limit,
             junit=junit,
             on_check=lambda check: status.update(f"{check.host}  {check.role}: {check.check}"),
         )
     if output_format == "table":
-        _table(checks)
+        _table(outcomes)
     else:
         columns = [field.name for field in fields(verify.Check)]
-        click.echo(render([asdict(check) for check in checks], columns, output_format))
-    error = verify.verdict(checks)
+        click.echo(render([asdict(check) for check in outcomes], columns, output_format))
+    error = verify.verdict(outcomes)
     if error:
         raise error
 
 
-def _table(checks: list[verify.Check]) -> None:
-    table = Table("host", "checks", "passed", "failed", "skipped", box=None)
-    for host in dict.fromkeys(check.host for check in checks):
-        own = [check for check in checks if check.host == host]
-        passed = sum(check.outcome == "passed" for check in own)
-        skipped = sum(check.outcome == "skipped" for check in own)
-        failed = sum(check.wrong for check in own)
-        table.add_row(host, str(len(own)), str(passed), str(failed), str(skipped))
-    Console().print(table)
-    partial = [check for check in checks if check.outcome == "passed" and check.seen]
+def _table(outcomes: list[verify.Check]) -> None:
+    columns: dict[str, Callable[[list[verify.Check]], str]] = {
+        "checks": lambda own: str(len(own)),
+        "passed": lambda own: str(sum(check.outcome == "passed" for check in own)),
+        "failed": lambda own: str(sum(check.wrong for check in own)),
+        "skipped": lambda own: str(sum(check.outcome == "skipped" for check in own)),
+    }
+    checks.counts(outcomes, columns)
+    partial = [check for check in outcomes if check.outcome == "passed" and check.seen]
     for note in dict.fromkeys(f"{check.role}: {check.seen}" for check in partial):
         click.echo(f"\n{note}")
-    for check in checks:
-        if check.wrong:
-            click.echo(f"\n{check.host}  {check.role}: {check.check} ({check.outcome})\n  seen: {check.seen}")
-            if check.remedy:
-                click.echo(f"  what to do: {check.remedy}")
+    checks.failed(outcomes)

@@ -38,6 +38,11 @@ class Check:
         """Whether it needs attention."""
         return self.outcome not in ("passed", "skipped")
 
+    @property
+    def title(self) -> str:
+        """Return the host, the check and how it ended, in one line."""
+        return f"{self.host}  {self.role}: {self.check} ({self.outcome})"
+
 
 def command(
     inventory: Path, report: str, *, limit: str | None = None, junit: Path | None = None

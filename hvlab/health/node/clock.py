@@ -113,7 +113,9 @@ def _offset(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     remedy = "set it: `chronyc makestep` or `systemctl restart systemd-timesyncd`; then see its server"
     if abs(offset) >= limit:
         return hard(check, seen, remedy)
-    return soft(check, seen, remedy) if abs(offset) > _SOFT_S else passed(check, seen)
+    return (
+        soft(check, seen, remedy) if abs(offset) > _SOFT_S else passed(check, f"{offset:+.3g} s, by {source}")
+    )
 
 
 def _behind_controller(now: Optional[float], window: Any) -> Optional[float]:

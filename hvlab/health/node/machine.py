@@ -50,7 +50,7 @@ def choose(types: Sequence[MachineType], values: Mapping[str, Any]) -> Optional[
     the one with most criteria wins, then the first by name. Where GPUs are missing, so that no
     type has their number, it is the next larger one of that product and model.
     """
-    fitting = [each for each in types if _fits(each["match"], values)]
+    fitting = [each for each in types if each["match"] and _fits(each["match"], values)]
     ranked = sorted(
         fitting,
         key=lambda each: (not each.get("own"), -len(each["match"]), _missing(each, values), each["name"]),

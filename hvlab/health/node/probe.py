@@ -25,6 +25,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 # A process in the kernel's hands (state D) survives SIGKILL: so long after it was sent, it is left behind.
 GRACE_S = 2
+AT_ONCE = 8
 
 
 def as_user(account: pwd.struct_passwd, argv: List[str], env: Mapping[str, str]) -> List[str]:
@@ -116,7 +117,7 @@ def answers(questions: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
     """Return the answers by name."""
     replies: Dict[str, Any] = {}
     queues: Dict[str, List[str]] = {}
-    with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         for name, question in questions.items():
             if "read" in question:
                 replies[name] = read(question["read"])

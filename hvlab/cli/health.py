@@ -1,0 +1,107 @@
+"""``hvlab health``: is every host fit for work?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from hvlab import files
+from hvlab.cli import checks, options
+from hvlab.errors import unknown
+from hvlab.health import expected, judge, learn
+from hvlab.health.ask import ask
+from hvlab.health.judge import HealthCheck
+from hvlab.health.node import subjects
+from hvlab.lab import inventory as inventories
+from hvlab.lab.inventory import Lab
+from hvlab.results.tables import render
+
+
+@click.command()
+@options.inventory
+@options.limit
+@options.output_format
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
+)
+@click.option(
+    "--learn",
+    "teacher",
+    metavar="HOST",
+    help="Write what this host has as the type of such machines, and stop.",
+)
+@click.option("--force", is_flag=True, help="With --learn: replace the file of the type.")
+def command(
+    *,
+    inventory: Path,
+    limit: str | None,
+    output_format: str,
+    junit: Path | None,
+    teacher: str | None,
+    force: bool,
+) -> None:
+    """Find out whether every host is fit for work.
+
+    A hard fault is one with which work would fail or be wrong; a soft one makes it slow or doubtful.
+    Nothing is changed on the hosts. The exit code is 1 if a host has hard faults, 3 if one is unreachable.
+    """
+    lab = inventories.load(inventory, limit=limit)
+    if teacher:
+        click.echo(f"written: {_learn(inventory, lab, teacher, force=force)}")
+        return
+    types = expected.load(inventory)
+    chosen = (*subjects.QUICK, *subjects.SLOW)
+    with Console(stderr=True).status(f"asking {', '.join(host.name for host in lab.hosts)}"):
+        outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
+    if output_format == "table":
+        _table(outcomes)
+    else:
+        columns = [field.name for field in fields(HealthCheck)]
+        click.echo(render([asdict(check) for check in outcomes], columns, output_format))
+    if junit:
+        files.write_file(junit, judge.as_junit(outcomes, lab.name))
+    error = judge.verdict(outcomes)
+    if error:
+        raise error
+
+
+def _learn(inventory: Path, lab: Lab, teacher: str, *, force: bool) -> Path:
+    """Judge a host by what holds on any machine, then write its type."""
+    names = [host.name for host in lab.hosts]
+    if teacher not in names:
+        raise unknown("host", teacher, names)
+    alone = replace(lab, hosts=(lab.host(teacher),))
+    chosen = (*subjects.QUICK, *subjects.SLOW)
+    with Console(stderr=True).status(f"asking {teacher}"):
+        answered = ask(alone, chosen)
+    outcomes = judge.judge(alone, answered, chosen, None)
+    if error := judge.verdict(outcomes):
+        checks.failed(outcomes)
+        raise error
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    return learn.write(inventory, teacher, answered.readings[teacher], day=day, force=force)
+
+
+def _table(outcomes: list[HealthCheck]) -> None:
+    columns: dict[str, Callable[[list[HealthCheck]], str]] = {
+        "": _word,
+        "hard": lambda own: str(sum(check.severity == "hard" for check in own)),
+        "soft": lambda own: str(sum(check.severity == "soft" for check in own)),
+        "passed": lambda own: str(sum(check.outcome == "passed" for check in own)),
+        "skipped": lambda own: str(sum(check.outcome == "skipped" for check in own)),
+        "type": lambda own: next(
+            (c.seen for c in own if c.check == "machine type" and c.outcome == "passed"), "-"
+        ),
+    }
+    checks.counts(outcomes, columns)
+    checks.failed(outcomes)
+
+
+def _word(own: list[HealthCheck]) -> str:
+    silent = any(check.outcome == "unreachable" for check in own)
+    return "unreachable" if silent else "unfit" if any(check.unfit for check in own) else "fit"

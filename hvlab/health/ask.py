@@ -1,0 +1,64 @@
+"""Put the questions of some subjects to every host of a lab, in one round trip each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from hvlab.health.node import probe, subjects
+from hvlab.lab.inventory import Lab
+from hvlab.remote.collect import collect
+
+# What a question may take by itself, see probe; then what the round trip may take besides.
+_QUESTION_S = 20
+_ROUND_TRIP_S = 60
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the hosts answered: ``readings`` by host, and ``silent`` and ``broken`` with the reason.
+
+    ``asked`` is when, by the controller's clock: before and after, in seconds since the epoch.
+    """
+
+    readings: Mapping[str, Mapping[str, Any]]
+    silent: Mapping[str, str]
+    broken: Mapping[str, str]
+    asked: tuple[float, float]
+
+
+def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
+    """Ask all hosts at the same time; a host that does not answer keeps none of the others.
+
+    Raises CheckError where Ansible itself fails.
+    """
+    questions = subjects.questions(chosen)
+    variables = {
+        "hvlab_probe": probe.__file__,
+        "hvlab_questions": questions,
+        "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
+    }
+    began = time.time()
+    gathered, failures = collect(lab, "ask.yml", variables)
+    asked = (began, time.time())
+    silent = {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
+    broken = {failure.host: failure.message.strip() for failure in failures if not failure.unreachable}
+    readings = {}
+    for host, text in gathered.items():
+        try:
+            readings[host] = subjects.readings(chosen, json.loads(text))
+        except ValueError:
+            broken[host] = f"it answered no JSON: {text[:200]!r}"
+    return Answered(readings, silent, broken, asked)
+
+
+def _longest(questions: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the seconds that questions may take, some of which run one after another."""
+    alone = sum(each.get("timeout", _QUESTION_S) for each in questions.values() if each.get("alone"))
+    beside = [each.get("timeout", _QUESTION_S) for each in questions.values() if not each.get("alone")]
+    # Eight at a time; it is enough that the slowest of each eight come one after another.
+    return int(alone + sum(sorted(beside, reverse=True)[:: probe.AT_ONCE]))

@@ -1,0 +1,116 @@
+"""What machines of a type should have: files of data, the package's own and the user's.
+
+A file is named after its type and holds ``match`` (what such a machine is recognised by), ``expect`` (values
+by name, each plain or ``{value, source}``) and ``source``. :mod:`hvlab.health.node.machine` chooses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hvlab.errors import Problem, UsageError, report, unknown
+from hvlab.health.node import machine, subjects
+
+FOLDER = Path(__file__).parent / "machines"
+_KEYS = ("match", "expect", "source")
+# What a name's ending says of its value.
+_KINDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
+    (("_count", "_width", "_generation"), (int,), "a whole number"),
+    (("_gib", "_mib", "_gbit", "_gbyte_s", "_w", "_mhz"), (int, float), "a number"),
+    (("_model", "_mode", "_governor"), (str,), "a text"),
+    (("_interfaces",), (list,), "a list of names"),
+)
+
+
+def own_folder(inventory: Path) -> Path:
+    """Return where the machine types of an inventory lie: ``health`` beside or inside it."""
+    return (inventory if inventory.is_dir() else inventory.parent) / "health"
+
+
+def load(inventory: Path) -> list[dict[str, Any]]:
+    """Return the known types, a user's own first, as :func:`machine.choose` takes them.
+
+    Raises UsageError with everything that is wrong in the files.
+    """
+    types: list[dict[str, Any]] = []
+    wrong: list[Problem] = []
+    for folder, own in ((own_folder(inventory), True), (FOLDER, False)):
+        for path in sorted(folder.glob("*.yml")):
+            try:
+                data = yaml.safe_load(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError, yaml.YAMLError) as error:
+                wrong.append(Problem(str(path), f"it cannot be read: {error}", "correct it, or remove it"))
+                continue
+            mistakes = problems(path, data)
+            wrong += mistakes
+            if not mistakes:
+                types.append({"name": path.stem, "own": own, "match": data["match"], "expect": values(data)})
+    if wrong:
+        raise UsageError(f"machine types cannot be used:\n{report(wrong, indent='  ')}")
+    return types
+
+
+def values(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a file, without their sources."""
+    return {
+        name: entry["value"] if isinstance(entry, dict) else entry for name, entry in data["expect"].items()
+    }
+
+
+def problems(path: Path, data: Any) -> list[Problem]:
+    """Return everything that is wrong in the data of one file."""
+    shape = "write `match:` and `expect:`, each a mapping, as in a file of `hvlab health --learn HOST`"
+    if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("match", "expect")):
+        return [Problem(str(path), "it has no mappings `match` and `expect`", shape)]
+    wrong = [
+        *_unknown(path, "key", data, _KEYS),
+        *_unknown(path, "criterion", data["match"], machine.CRITERIA),
+    ]
+    wrong += _unknown(path, "value", data["expect"], subjects.known())
+    for name, pattern in data["match"].items():
+        right = isinstance(pattern, str) or (
+            isinstance(pattern, list) and all(isinstance(one, str) for one in pattern)
+        )
+        if name == "gpu_count":
+            right = isinstance(pattern, int) and not isinstance(pattern, bool)
+        if not right:
+            wrong.append(
+                Problem(str(path), f"match: {name} is {pattern!r}", "write a name, with * for any part of it")
+            )
+    for name, entry in data["expect"].items():
+        if isinstance(entry, dict) and set(entry) != {"value", "source"}:
+            seen = f"expect: {name} has {', '.join(map(str, entry)) or 'nothing'}"
+            wrong.append(Problem(str(path), seen, "write a value alone, or {value: ..., source: ...}"))
+            continue
+        wrong += _kind(path, name, entry["value"] if isinstance(entry, dict) else entry)
+    return wrong
+
+
+def _unknown(path: Path, what: str, names: Iterable[Any], known: Iterable[str]) -> list[Problem]:
+    errors = [unknown(what, str(name), known) for name in names if name not in set(known)]
+    return [Problem(str(path), str(error), error.remedy or "") for error in errors]
+
+
+def _kind(path: Path, name: Any, value: Any) -> list[Problem]:
+    for endings, kinds, words in _KINDS:
+        if str(name).endswith(endings) and (isinstance(value, bool) or not isinstance(value, kinds)):
+            return [Problem(str(path), f"expect: {name} is {value!r}", f"write {words}")]
+    return []
+
+
+def choose(
+    types: Iterable[Mapping[str, Any]], readings: Mapping[str, Any], name: str | None
+) -> dict[str, Any]:
+    """Return the expected values of a host; ``name`` is the type that the inventory gives it.
+
+    Raises UsageError where there is no such type.
+    """
+    types = list(types)
+    try:
+        return machine.expected(types, readings, name)
+    except KeyError:
+        raise unknown("machine type", str(name), [each["name"] for each in types]) from None

@@ -1,0 +1,121 @@
+"""Answers of hosts and machine types -> one check after another, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab.formats import junit
+from hvlab.health import expected
+from hvlab.health.ask import Answered
+from hvlab.health.node import subjects
+from hvlab.lab.inventory import Host, Lab
+
+_LOOK = "look at its power and its network; `hvlab lab status` shows virtual hosts"
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """One check of one host.
+
+    ``outcome`` is ``passed``, ``failed``, ``skipped``, ``unreachable`` (the host did not answer) or ``error``
+    (it could not be asked); ``severity`` of a failed one is ``hard`` or ``soft``. ``seen`` is what was
+    read, or why it was skipped.
+    """
+
+    host: str
+    check: str
+    outcome: str
+    severity: str
+    seen: str
+    remedy: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it needs attention."""
+        return self.outcome not in ("passed", "skipped")
+
+    @property
+    def unfit(self) -> bool:
+        """Whether work on this host would fail or be wrong."""
+        return self.wrong and self.severity != "soft"
+
+    @property
+    def title(self) -> str:
+        """Return the host, the check and how it ended, in one line."""
+        return f"{self.host}  {self.check} ({self.severity or self.outcome})"
+
+
+def judge(
+    lab: Lab,
+    answered: Answered,
+    chosen: Sequence[ModuleType],
+    types: Sequence[Mapping[str, Any]] | None,
+) -> list[HealthCheck]:
+    """Return every check of every host, in the lab's order; without ``types``, by what holds on any machine.
+
+    Raises UsageError where the inventory gives a host a type that there is not.
+    """
+    checks = []
+    for host in lab.hosts:
+        if host.name not in answered.readings:
+            checks.append(_unanswered(host.name, answered))
+            continue
+        readings = answered.readings[host.name]
+        should = given(host, lab, answered)
+        if types is not None:
+            should |= expected.choose(types, readings, host.text("lab_machine_type"))
+        findings = subjects.findings(chosen, readings, should)
+        checks += [HealthCheck(host.name, *finding) for finding in findings]
+    return checks
+
+
+def _unanswered(host: str, answered: Answered) -> HealthCheck:
+    if host in answered.broken:
+        remedy = (
+            "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"
+        )
+        return HealthCheck(host, "host answers", "error", "", answered.broken[host], remedy)
+    seen = answered.silent.get(host, "no answer")
+    return HealthCheck(host, "host answers", "unreachable", "", seen, _LOOK)
+
+
+def given(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:
+    """Return what is expected of a host besides what its type has; a type may say otherwise."""
+    interface = host.text("lab_interface") or lab.interface
+    return {"network_interfaces": [interface], "controller_clock": answered.asked}
+
+
+def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
+    """Return the error that names the hosts that are unfit or silent, or None where every host is fit."""
+    silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
+    unfit = sorted({check.host for check in checks if check.unfit and check.outcome != "unreachable"})
+    named = f"unfit for work: {', '.join(unfit)}" if unfit else ""
+    if silent:
+        return UnreachableError(
+            "; ".join(filter(None, [f"no answer from {', '.join(silent)}", named])), remedy="see above"
+        )
+    return CheckError(named, remedy="see above; take them out of work until it is done") if unfit else None
+
+
+def as_junit(checks: Sequence[HealthCheck], name: str) -> str:
+    """Return the checks as JUnit XML: a suite for each host; soft faults pass, with an output."""
+    hosts = dict.fromkeys(check.host for check in checks)
+    suites = [
+        junit.JUnitSuite(host, [_test(check) for check in checks if check.host == host]) for host in hosts
+    ]
+    return junit.document(f"hvlab health {name}", suites)
+
+
+def _test(check: HealthCheck) -> junit.Test:
+    reason = f"{check.seen}\nwhat to do: {check.remedy}" if check.wrong else check.seen
+    return junit.Test(
+        name=check.check,
+        classname=check.host,
+        failure=reason if check.unfit else None,
+        skipped=check.seen if check.outcome == "skipped" else None,
+        output=reason if check.severity == "soft" else None,
+    )
