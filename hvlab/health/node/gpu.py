@@ -1,0 +1,227 @@
+"""GPUs: is each there, of the right kind and set up as it should be; and is none broken?"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from hvlab.health.node import gpu_memory, gpu_running, smi
+from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
+from hvlab.health.node.per_gpu import Fault, judge
+
+_BUS = "gpu pci devices"
+QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, _BUS: {"read": "/sys/bus/pci/devices/*/uevent"}}
+LEARNED: Tuple[str, ...] = (
+    "gpu_count",
+    "gpu_model",
+    "gpu_memory_mib",
+    "gpu_power_limit_w",
+    "gpu_clock_max_mhz",
+    "gpu_ecc_mode",
+    "gpu_mig_mode",
+    "gpu_compute_mode",
+)
+
+_NOT_FOUND, _TOO_LONG = 127, (124, 137)
+_NO_PROGRAM = "nvidia-smi is not installed"
+_REBOOT = "look for NVRM in the kernel log (journalctl -k), then reboot the node"
+_REMEDIES = (
+    (_NO_PROGRAM, "install NVIDIA's driver"),
+    ("version mismatch", "the driver was updated but not loaded: reboot, or load the nvidia modules again"),
+    (
+        "communicate with the NVIDIA driver",
+        "modprobe nvidia; if this kernel has no such module, install the driver",
+    ),
+)
+# VGA and 3D controllers: https://pci-ids.ucw.cz/read/PD/03
+_GPU_CLASSES = ("30000", "30200")
+_HANDLE = re.compile(r"Unable to determine the device handle for GPU\s*\d*:?\s*([0-9A-Fa-f:.]+[0-9A-Fa-f])")
+_INFOROM = re.compile(r"infoROM is corrupted at gpu ([0-9A-Fa-f:.]+)", re.IGNORECASE)
+_RESET = "reset the GPU: nvidia-smi --gpu-reset"
+# A little less than nominal is the driver's own use; a tenth less is memory taken out of use.
+_MEMORY_SHARE = 0.95
+
+
+def _on_the_bus(answer: Any) -> List[str]:
+    """Return the PCI addresses of NVIDIA's GPUs, but of those handed to a virtual machine."""
+    addresses = []
+    for text in answer.values() if isinstance(answer, dict) else ():
+        values = dict(line.partition("=")[::2] for line in str(text).splitlines())
+        nvidia = values.get("PCI_ID", "").upper().startswith("10DE:")
+        graphics = values.get("PCI_CLASS", "") in _GPU_CLASSES
+        if nvidia and graphics and values.get("DRIVER") != "vfio-pci" and "PCI_SLOT_NAME" in values:
+            addresses.append(smi.address(values["PCI_SLOT_NAME"]))
+    return sorted(addresses)
+
+
+def _driver_error(answer: Any) -> Optional[str]:
+    """Return what keeps nvidia-smi from a report, if anything does."""
+    if not isinstance(answer, dict):
+        return None
+    text = str(answer.get("out", ""))
+    if smi.parse(text) is not None:
+        return None
+    if answer.get("rc") == _NOT_FOUND:
+        return _NO_PROGRAM
+    if answer.get("rc") in _TOO_LONG:
+        return f"nvidia-smi gave no answer within {smi.TIMEOUT_S} s"
+    lines = (text + "\n" + str(answer.get("err", ""))).strip().splitlines()
+    return f"nvidia-smi: {lines[0].strip()}" if lines else "nvidia-smi printed nothing"
+
+
+def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return ``gpus``, ``gpu_bus``, what went wrong, and values that all GPUs share."""
+    answer = answers.get(smi.NAME)
+    gpus = smi.gpus(answers)
+    text = f"{answer.get('out', '')}\n{answer.get('err', '')}" if isinstance(answer, dict) else ""
+    values: Dict[str, Any] = {
+        "gpus": gpus,
+        "gpu_bus": _on_the_bus(answers.get(_BUS)),
+        "gpu_no_handle": sorted(map(smi.address, _HANDLE.findall(text))),
+        "gpu_inforom_corrupted": sorted(map(smi.address, _INFOROM.findall(text))),
+    }
+    error = _driver_error(answer)
+    if error:
+        values["gpu_driver_error"] = error
+    if gpus:
+        values["gpu_count"] = len(gpus)
+    for name in LEARNED[1:]:
+        distinct = {gpu.get(name[len("gpu_") :]) for gpu in gpus}
+        if len(distinct) == 1 and None not in distinct:
+            values[name] = distinct.pop()
+    return values
+
+
+def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:
+    """Return the outcome of every check of the GPUs."""
+    gpus = values.get("gpus", [])
+    driver = _driver(values, expected)
+    if not gpus:
+        return [driver]
+    return [
+        driver,
+        _count(values, expected),
+        *_kind(gpus, expected),
+        *_modes(gpus, expected),
+        _inforom(values),
+        *gpu_memory.findings(gpus),
+        *gpu_running.findings(gpus, expected),
+    ]
+
+
+def _driver(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
+    check, bus, error = "gpu driver", values.get("gpu_bus", []), values.get("gpu_driver_error")
+    shown = ", ".join(bus) or "no GPU"
+    if values.get("gpu_no_handle"):
+        lost = ", ".join(values["gpu_no_handle"])
+        return hard(
+            check, f"the driver has lost {lost}", f"{_REBOOT}; if it comes back, reseat or replace the GPU"
+        )
+    if error == _NO_PROGRAM and not expected.get("gpu_count"):
+        if not bus:
+            return skipped(check, "no NVIDIA GPU on the PCI bus")
+        return soft(check, f"{error}, and on the PCI bus is {shown}", "install NVIDIA's driver")
+    if error:
+        return hard(check, f"{error}; on the PCI bus: {shown}", _driver_remedy(error))
+    if not values.get("gpus"):
+        return hard(check, f"the driver shows no GPU; on the PCI bus: {shown}", _REBOOT)
+    return passed(check, "answers")
+
+
+def _driver_remedy(error: str) -> str:
+    for text, remedy in _REMEDIES:
+        if text in error:
+            return remedy
+    return _REBOOT
+
+
+def _count(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
+    check, gpus = "gpu count", values["gpus"]
+    addresses = [gpu["address"] for gpu in gpus]
+    hidden = [address for address in values.get("gpu_bus", []) if address not in addresses]
+    if hidden:
+        seen = f"{len(gpus)} GPUs; on the PCI bus, but not shown by the driver: {', '.join(hidden)}"
+        return hard(check, seen, f"{_REBOOT}; if the GPU stays away, reseat or replace it")
+    target = expected.get("gpu_count", len(gpus))
+    if len(gpus) < target:
+        seen = f"{len(gpus)} GPUs instead of {target}: {', '.join(addresses)}"
+        return hard(check, seen, "power the node off and on; if the GPU stays away, reseat or replace it")
+    if len(gpus) > target:
+        return soft(check, f"{len(gpus)} GPUs instead of {target}", "correct gpu_count of the machine type")
+    return passed(check, str(len(gpus)))
+
+
+def _kind(gpus: List[smi.Gpu], expected: Mapping[str, Any]) -> List[Finding]:
+    def model(gpu: Mapping[str, Any]) -> Optional[Fault]:
+        if gpu["model"] == expected.get("gpu_model", gpu["model"]):
+            return None
+        return Fault(
+            "hard",
+            f"{gpu['model']} instead of {expected['gpu_model']}",
+            "replace the GPU, or correct gpu_model of the machine type",
+        )
+
+    def memory(gpu: Mapping[str, Any]) -> Optional[Fault]:
+        if gpu["memory_mib"] >= _MEMORY_SHARE * expected.get("gpu_memory_mib", 0):
+            return None
+        return Fault(
+            "hard",
+            f"{gpu['memory_mib']} MiB of memory instead of {expected['gpu_memory_mib']}",
+            "look for Xid 168 and row remapping, reset the GPU; if it stays, have it replaced",
+        )
+
+    return [*judge("gpu model", gpus, model, ["model"]), *judge("gpu memory", gpus, memory, ["memory_mib"])]
+
+
+def _modes(gpus: List[smi.Gpu], expected: Mapping[str, Any]) -> List[Finding]:
+    def persistence(gpu: Mapping[str, Any]) -> Optional[Fault]:
+        if gpu["persistence_mode"] != "Disabled":
+            return None
+        return Fault("soft", "persistence mode is off", "start nvidia-persistenced, or: nvidia-smi -pm 1")
+
+    def compute(gpu: Mapping[str, Any]) -> Optional[Fault]:
+        mode = gpu["compute_mode"]
+        if mode == "Prohibited":
+            return Fault("hard", "compute mode Prohibited: nothing may use it", "nvidia-smi -c DEFAULT")
+        target = expected.get("gpu_compute_mode", mode)
+        return (
+            None
+            if mode == target
+            else Fault("soft", f"compute mode {mode}", f"set it to {target} (nvidia-smi -c)")
+        )
+
+    def switch(name: str, option: str, title: str) -> List[Finding]:
+        def fault(gpu: Mapping[str, Any]) -> Optional[Fault]:
+            mode, pending = gpu[name], gpu.get(f"{name}_pending", gpu[name])
+            target = expected.get(f"gpu_{name}", mode)
+            if mode != target:
+                number = int(target == "Enabled")
+                return Fault(
+                    "hard", f"{title} mode is {mode}", f"nvidia-smi {option} {number}, then reset the GPU"
+                )
+            if mode != pending:
+                return Fault(
+                    "soft", f"{title} mode {pending} is pending", "reset the GPU: nvidia-smi --gpu-reset"
+                )
+            return None
+
+        return judge(f"gpu {title} mode", gpus, fault, [name])
+
+    return [
+        *judge("gpu persistence mode", gpus, persistence, ["persistence_mode"]),
+        *judge("gpu compute mode", gpus, compute, ["compute_mode"]),
+        *switch("ecc_mode", "-e", "ECC"),
+        *switch("mig_mode", "-mig", "MIG"),
+    ]
+
+
+def _inforom(values: Mapping[str, Any]) -> Finding:
+    corrupted = set(values.get("gpu_inforom_corrupted", []))
+    which = [smi.name(gpu) for gpu in values["gpus"] if gpu["address"] in corrupted]
+    if corrupted:
+        return soft(
+            "gpu infoROM",
+            f"corrupted: {', '.join(which) or ', '.join(sorted(corrupted))}",
+            "reset the GPU; if it stays, have the GPU replaced",
+        )
+    return passed("gpu infoROM")
