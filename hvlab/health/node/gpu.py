@@ -35,7 +35,8 @@ _REMEDIES = (
 )
 # VGA and 3D controllers: https://pci-ids.ucw.cz/read/PD/03
 _GPU_CLASSES = ("30000", "30200")
-_HANDLE = re.compile(r"Unable to determine the device handle for GPU\s*\d*:?\s*([0-9A-Fa-f:.]+[0-9A-Fa-f])")
+# With the index or without, with a blank or without: drivers word it in three ways.
+_HANDLE = re.compile(r"device handle for GPU ?(?:\d+: )?([0-9A-Fa-f]+:[0-9A-Fa-f:]+\.[0-9A-Fa-f])")
 _INFOROM = re.compile(r"infoROM is corrupted at gpu ([0-9A-Fa-f:.]+)", re.IGNORECASE)
 _RESET = "reset the GPU: nvidia-smi --gpu-reset"
 # A little less than nominal is the driver's own use; a tenth less is memory taken out of use.

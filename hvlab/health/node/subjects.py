@@ -5,11 +5,37 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from hvlab.health.node import clock, cpu, disk, machine, memory, network, rdma
+from hvlab.health.node import (
+    clock,
+    cpu,
+    disk,
+    fabric,
+    gpu,
+    machine,
+    memory,
+    network,
+    nvlink,
+    pcie,
+    rdma,
+    xid,
+)
 from hvlab.health.node.finding import Finding
 
 # Quick, and without load on the node: before every job, too.
-QUICK: Tuple[ModuleType, ...] = (machine, cpu, memory, disk, clock, network, rdma)
+QUICK: Tuple[ModuleType, ...] = (
+    machine,
+    cpu,
+    memory,
+    disk,
+    clock,
+    network,
+    rdma,
+    gpu,
+    pcie,
+    nvlink,
+    fabric,
+    xid,
+)
 # From the controller only.
 SLOW: Tuple[ModuleType, ...] = ()
 # By name: only when asked for.
