@@ -58,8 +58,8 @@ def test_every_code_has_a_meaning_and_a_remedy():
         assert xids.ACTIONS[entry.action]
 
 
-# Azure's node health check fails on these (azurehpc-health-checks, customTests/azure_gpu_xid.nhc), and on some
-# that NVIDIA calls unused or an application's today (56, 65, 68, 69, 73, 80, 81), pending (63) or harmless (92).
+# Azure's node health check fails on these (azurehpc-health-checks, azure_gpu_xid.nhc), and on some
+# that are unused or an application's today (56, 65, 68, 69, 73, 80, 81), pending (63) or harmless (92).
 @pytest.mark.parametrize("code", [48, 57, 58, 62, 64, 74, 79, 119, 120])
 def test_codes_on_which_azure_fails_are_hard(code):
     assert xids.XIDS[code].severity == "hard"
