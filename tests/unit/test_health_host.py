@@ -348,9 +348,12 @@ def test_odd_answers_raise_nothing(data):
 
 
 def test_every_question_begins_with_its_subject_and_every_fault_with_a_remedy():
+    asked: dict[str, object] = {}
+    names = {subject.__name__.rpartition(".")[2] for subject in subjects.every()}
     for subject in subjects.every():
-        name = subject.__name__.rpartition(".")[2]
-        assert all(question.startswith(f"{name} ") for question in subject.QUESTIONS), name
+        for name, question in subject.QUESTIONS.items():
+            assert name.partition(" ")[0] in names
+            assert asked.setdefault(name, question) == question, f"{name} asks two things"
     for subject in SUBJECTS:
         for finding in subject.findings({}, {}):
             assert (finding.outcome == "failed") == bool(finding.remedy)

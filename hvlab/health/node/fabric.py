@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvlab.health.node import smi
+from hvlab.health.node import pci, smi
 from hvlab.health.node.finding import Finding, hard, passed, skipped
 from hvlab.health.node.per_gpu import Fault, judge
 
-_SERVICE, _PROCESS, _BUS = "fabric manager", "fabric manager process", "fabric pci devices"
+_SERVICE, _PROCESS = "fabric manager", "fabric manager process"
 QUESTIONS: Dict[str, Dict[str, Any]] = {
     **smi.QUESTION,
+    **pci.QUESTION,
     _SERVICE: {"run": ["systemctl", "is-active", "nvidia-fabricmanager"], "timeout": 10},
     # In a container it runs without the service. The kernel keeps 15 characters of a name.
     _PROCESS: {"run": ["pgrep", "-x", "nv-fabricmanage"], "timeout": 10},
-    _BUS: {"read": "/sys/bus/pci/devices/*/uevent"},
 }
 LEARNED: Tuple[str, ...] = ()
 
-# NVIDIA's bridges of the class "Bridge" without a kind of their own are NVSwitches.
-_SWITCH_CLASS = "68000"
 _START = (
     "systemctl enable --now nvidia-fabricmanager (of the driver's version; on HGX B200 and B300 it also "
     "needs nvlsm and the module ib_umad)"
@@ -35,19 +33,13 @@ _START = (
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, the state of the service, and how many NVSwitches stand on the PCI bus."""
     values: Dict[str, Any] = {"gpus": smi.gpus(answers)}
-    service, process, bus = answers.get(_SERVICE), answers.get(_PROCESS), answers.get(_BUS)
+    service, process = answers.get(_SERVICE), answers.get(_PROCESS)
     if isinstance(process, dict) and process.get("rc") == 0:
         values["fabric_manager"] = "active"
     elif isinstance(service, dict) and str(service.get("out", "")).strip():
         values["fabric_manager"] = str(service["out"]).split()[0]
-    if isinstance(bus, dict):
-        values["nvswitch_count"] = sum(map(_is_switch, map(str, bus.values())))
+    values["nvswitch_count"] = len(pci.addresses(answers, pci.NVSWITCH))
     return values
-
-
-def _is_switch(uevent: str) -> bool:
-    lines = uevent.upper().splitlines()
-    return f"PCI_CLASS={_SWITCH_CLASS}" in lines and any(line.startswith("PCI_ID=10DE:") for line in lines)
 
 
 def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:  # noqa: ARG001

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvlab.health.node import gpu_memory, gpu_running, smi
+from hvlab.health.node import gpu_memory, gpu_running, pci, smi
 from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.health.node.per_gpu import Fault, judge
 
-_BUS = "gpu pci devices"
-QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, _BUS: {"read": "/sys/bus/pci/devices/*/uevent"}}
+QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION}
 LEARNED: Tuple[str, ...] = (
     "gpu_count",
     "gpu_model",
@@ -33,26 +32,12 @@ _REMEDIES = (
         "modprobe nvidia; if this kernel has no such module, install the driver",
     ),
 )
-# VGA and 3D controllers: https://pci-ids.ucw.cz/read/PD/03
-_GPU_CLASSES = ("30000", "30200")
 # With the index or without, with a blank or without: drivers word it in three ways.
 _HANDLE = re.compile(r"device handle for GPU ?(?:\d+: )?([0-9A-Fa-f]+:[0-9A-Fa-f:]+\.[0-9A-Fa-f])")
 _INFOROM = re.compile(r"infoROM is corrupted at gpu ([0-9A-Fa-f:.]+)", re.IGNORECASE)
 _RESET = "reset the GPU: nvidia-smi --gpu-reset"
 # A little less than nominal is the driver's own use; a tenth less is memory taken out of use.
 _MEMORY_SHARE = 0.95
-
-
-def _on_the_bus(answer: Any) -> List[str]:
-    """Return the PCI addresses of NVIDIA's GPUs, but of those handed to a virtual machine."""
-    addresses = []
-    for text in answer.values() if isinstance(answer, dict) else ():
-        values = dict(line.partition("=")[::2] for line in str(text).splitlines())
-        nvidia = values.get("PCI_ID", "").upper().startswith("10DE:")
-        graphics = values.get("PCI_CLASS", "") in _GPU_CLASSES
-        if nvidia and graphics and values.get("DRIVER") != "vfio-pci" and "PCI_SLOT_NAME" in values:
-            addresses.append(smi.address(values["PCI_SLOT_NAME"]))
-    return sorted(addresses)
 
 
 def _driver_error(answer: Any) -> Optional[str]:
@@ -77,7 +62,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     text = f"{answer.get('out', '')}\n{answer.get('err', '')}" if isinstance(answer, dict) else ""
     values: Dict[str, Any] = {
         "gpus": gpus,
-        "gpu_bus": _on_the_bus(answers.get(_BUS)),
+        "gpu_bus": pci.addresses(answers, pci.GPU),
         "gpu_no_handle": sorted(map(smi.address, _HANDLE.findall(text))),
         "gpu_inforom_corrupted": sorted(map(smi.address, _INFOROM.findall(text))),
     }

@@ -62,11 +62,16 @@ def _fits(match: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     for criterion, pattern in match.items():
         value = values.get(CRITERIA[criterion])
         if criterion == "gpu_count":
-            if pattern < (value or 0):
+            if not _count_fits(pattern, value or 0, named="product" in match or "vendor" in match):
                 return False
         elif value is None or not _like(str(value), pattern):
             return False
     return True
+
+
+def _count_fits(pattern: int, count: int, *, named: bool) -> bool:
+    """Tell whether GPUs may be missing: only where a name says so, for one GPU makes no board of eight."""
+    return count <= pattern if named else count == pattern
 
 
 def _like(value: str, patterns: Any) -> bool:
