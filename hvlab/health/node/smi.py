@@ -55,7 +55,7 @@ Reader = Callable[[str], Any]
 # Name of the value, how it is read, its places.
 _VALUES: Tuple[Tuple[str, Reader, Tuple[str, ...]], ...] = (
     ("model", _text, ("product_name",)),
-    ("serial", _text, ("serial",)),
+    ("serial_number", _text, ("./serial",)),
     ("uuid", _text, ("uuid",)),
     ("persistence_mode", _text, ("persistence_mode",)),
     ("compute_mode", _text, ("compute_mode",)),
@@ -196,5 +196,5 @@ def gpus(answers: Mapping[str, Any]) -> List[Gpu]:
 
 def name(gpu: Mapping[str, Any]) -> str:
     """Name a GPU by all that a person may look for: index, PCI address, serial number or else UUID."""
-    serial = f"serial {gpu['serial']}" if "serial" in gpu else gpu.get("uuid", "")
+    serial = f"serial {gpu['serial_number']}" if "serial_number" in gpu else gpu.get("uuid", "")
     return f"GPU {gpu['index']} ({', '.join(part for part in (gpu['address'], serial) if part)})"
