@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from hvlab.cli import cli
+from hvlab.health.node import xids
 from tests.contract import tree
 
 WIDTH = 100
@@ -75,7 +76,31 @@ def roles_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {"docs/cli.md": cli_page, "docs/roles.md": roles_page}
+SEVERITIES = {"none": "no fault", "soft": "soft", "hard": "hard", "line": "as the message says"}
+
+
+def xids_page() -> str:
+    """docs/xids.md: how every Xid is judged."""
+    rows = [
+        f"| {code} | {xid.meaning} | {SEVERITIES[xid.severity]} | {xids.ACTIONS[xid.action]} |"
+        for code, xid in sorted(xids.XIDS.items())
+    ]
+    return (
+        "\n\n".join(
+            [
+                "# Xids",
+                "Written by `make docs` from `hvlab/health/node/xids.py`. How `hvlab health` judges the errors that "
+                "NVIDIA's driver writes to the kernel log, after NVIDIA's catalogue "
+                "(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); "
+                "[health-gpu.md](health-gpu.md) says when they count. Any other code is soft.",
+                "\n".join(["| Xid | meaning | severity | what to do |", "|---|---|---|---|", *rows]),
+            ]
+        )
+        + "\n"
+    )
+
+
+PAGES = {"docs/cli.md": cli_page, "docs/roles.md": roles_page, "docs/xids.md": xids_page}
 
 
 def main() -> None:
