@@ -85,19 +85,14 @@ def xids_page() -> str:
         f"| {code} | {xid.meaning} | {SEVERITIES[xid.severity]} | {xids.ACTIONS[xid.action]} |"
         for code, xid in sorted(xids.XIDS.items())
     ]
-    return (
-        "\n\n".join(
-            [
-                "# Xids",
-                "Written by `make docs` from `hvlab/health/node/xids.py`. How `hvlab health` judges the errors that "
-                "NVIDIA's driver writes to the kernel log, after NVIDIA's catalogue "
-                "(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); "
-                "[health-gpu.md](health-gpu.md) says when they count. Any other code is soft.",
-                "\n".join(["| Xid | meaning | severity | what to do |", "|---|---|---|---|", *rows]),
-            ]
-        )
-        + "\n"
+    about = (
+        "Written by `make docs` from `hvlab/health/node/xids.py`. How `hvlab health` judges the errors that NVIDIA's "
+        "driver writes to the kernel log, after "
+        "[NVIDIA's catalogue](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); "
+        "[health-gpu.md](health-gpu.md) says when they count. Any other code is soft."
     )
+    table = "\n".join(["| Xid | meaning | severity | what to do |", "|---|---|---|---|", *rows])
+    return f"# Xids\n\n{about}\n\n{table}\n"
 
 
 PAGES = {"docs/cli.md": cli_page, "docs/roles.md": roles_page, "docs/xids.md": xids_page}
