@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent
 PROJECT = (
     "site.yml", "ansible.cfg", "group_vars", "playbooks", "playbooks/group_vars", "roles", "templates",
     "inventory", "tests/__init__.py", "tests/node", "hvlab/ansible", "hvlab/workloads/programs",
+    "hvlab/health/node", "hvlab/health/machines",
 )  # fmt: skip
 
 

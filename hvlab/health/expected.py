@@ -36,29 +36,24 @@ def load(inventory: Path) -> list[dict[str, Any]]:
 
     Raises UsageError with everything that is wrong in the files.
     """
-    types: list[dict[str, Any]] = []
     wrong: list[Problem] = []
-    for folder, own in ((own_folder(inventory), True), (FOLDER, False)):
-        for path in sorted(folder.glob("*.yml")):
-            try:
-                data = yaml.safe_load(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError, yaml.YAMLError) as error:
-                wrong.append(Problem(str(path), f"it cannot be read: {error}", "correct it, or remove it"))
-                continue
-            mistakes = problems(path, data)
-            wrong += mistakes
-            if not mistakes:
-                types.append({"name": path.stem, "own": own, "match": data["match"], "expect": values(data)})
+    own, known = (_read(folder, wrong) for folder in (own_folder(inventory), FOLDER))
     if wrong:
         raise UsageError(f"machine types cannot be used:\n{report(wrong, indent='  ')}")
+    return machine.types(own, known)
+
+
+def _read(folder: Path, wrong: list[Problem]) -> dict[str, Any]:
+    """Return the data of every file by its name; what is wrong is added to ``wrong``."""
+    types = {}
+    for path in sorted(folder.glob("*.yml")):
+        try:
+            types[path.stem] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            wrong.append(Problem(str(path), f"it cannot be read: {error}", "correct it, or remove it"))
+        else:
+            wrong += problems(path, types[path.stem])
     return types
-
-
-def values(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a file, without their sources."""
-    return {
-        name: entry["value"] if isinstance(entry, dict) else entry for name, entry in data["expect"].items()
-    }
 
 
 def problems(path: Path, data: Any) -> list[Problem]:

@@ -43,14 +43,28 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
     return [skipped("machine type", seen)]
 
 
-def choose(types: Sequence[MachineType], values: Mapping[str, Any]) -> Optional[MachineType]:
+def types(own: Mapping[str, Any], known: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Return the types of two sets of files, each the data of a file by its name."""
+    return [
+        {"name": name, "own": files is own, "match": data["match"], "expect": _values(data["expect"])}
+        for files in (own, known)
+        for name, data in sorted(files.items())
+    ]
+
+
+def _values(expect: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return values without their sources."""
+    return {name: entry["value"] if isinstance(entry, dict) else entry for name, entry in expect.items()}
+
+
+def choose(machine_types: Sequence[MachineType], values: Mapping[str, Any]) -> Optional[MachineType]:
     """Return the type that fits best, None where none does.
 
     Types are mappings with ``name``, ``match``, ``expect`` and ``own`` (a user's own goes first); of several
     the one with most criteria wins, then the first by name. Where GPUs are missing, so that no
     type has their number, it is the next larger one of that product and model.
     """
-    fitting = [each for each in types if each["match"] and _fits(each["match"], values)]
+    fitting = [each for each in machine_types if each["match"] and _fits(each["match"], values)]
     ranked = sorted(
         fitting,
         key=lambda each: (not each.get("own"), -len(each["match"]), _missing(each, values), each["name"]),
@@ -85,16 +99,13 @@ def _missing(machine_type: MachineType, values: Mapping[str, Any]) -> int:
 
 
 def expected(
-    types: Sequence[MachineType], values: Mapping[str, Any], name: Optional[str] = None
+    machine_types: Sequence[MachineType], values: Mapping[str, Any], name: Optional[str] = None
 ) -> Dict[str, Any]:
     """Return the values that a node should have: of the type ``name``, or of the one that fits; else none.
 
     Raises KeyError where no type has this name.
     """
+    chosen = choose(machine_types, values)
     if name:
-        chosen: Optional[MachineType] = next((each for each in types if each["name"] == name), None)
-        if chosen is None:
-            raise KeyError(name)
-    else:
-        chosen = choose(types, values)
+        chosen = {each["name"]: each for each in reversed(machine_types)}[name]
     return {**chosen["expect"], "machine_type": chosen["name"]} if chosen else {}

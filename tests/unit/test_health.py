@@ -1,0 +1,135 @@
+"""`hvlab health`: the verdict, its exit code and its formats, and a run on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from hvlab.cli import cli
+from hvlab.health import judge
+from hvlab.health.ask import Answered
+from hvlab.health.judge import HealthCheck
+from hvlab.health.node.finding import hard, passed, skipped, soft
+from tests.unit.labs import lab
+
+HERE = {"ansible_host": "192.0.2.1", "ansible_connection": "local", "ansible_become": False}
+INVENTORY = {
+    "all": {
+        "hosts": {"here": {**HERE, "ansible_python_interpreter": sys.executable}},
+        "vars": {"lab_network": "192.0.2.0/24", "lab_interface": "lo0", "lab_name": "health"},
+    }
+}
+
+
+def subject(*findings):
+    return SimpleNamespace(
+        QUESTIONS={}, LEARNED=(), readings=lambda answers: {}, findings=lambda values, expected: [*findings]
+    )
+
+
+def outcome(host: str, outcome: str, severity: str = "") -> HealthCheck:
+    return HealthCheck(host, "cpu count", outcome, severity, "seen", "do")
+
+
+@pytest.mark.parametrize(
+    ("checks", "code"),
+    [
+        ([outcome("n1", "passed"), outcome("n1", "skipped")], 0),
+        ([outcome("n1", "failed", "soft")], 0),
+        ([outcome("n1", "failed", "soft"), outcome("n2", "failed", "hard")], 1),
+        ([outcome("n1", "error")], 1),
+        ([outcome("n1", "failed", "hard"), outcome("n2", "unreachable")], 3),
+    ],
+)
+def test_the_exit_code(checks, code):
+    error = judge.verdict(checks)
+    assert (error.exit_code if error else 0) == code
+
+
+def test_the_verdict_names_the_hosts():
+    checks = [outcome("n2", "failed", "hard"), outcome("n1", "failed", "hard"), outcome("n3", "unreachable")]
+    assert str(judge.verdict(checks)) == "no answer from n3; unfit for work: n1, n2"
+
+
+def test_a_silent_host_keeps_none_of_the_others():
+    three = lab(3)
+    answered = Answered({"n1": {}}, {"n3": "timed out"}, {"n2": "sudo: a password is required"}, (0, 1))
+    findings = (passed("a"), soft("b", "slow", "do"), hard("c", "lost", "do"), skipped("d", "none"))
+    checks = judge.judge(three, answered, [subject(*findings)], None)
+    assert [(check.host, check.check, check.severity or check.outcome) for check in checks] == [
+        ("n1", "a", "passed"),
+        ("n1", "b", "soft"),
+        ("n1", "c", "hard"),
+        ("n1", "d", "skipped"),
+        ("n2", "host answers", "error"),
+        ("n3", "host answers", "unreachable"),
+    ]
+    assert [check.unfit for check in checks] == [False, False, True, False, True, True]
+    report = judge.as_junit(checks, "t")
+    assert 'tests="6" failures="3"' in report
+    assert "what to do: do" in report
+
+
+def test_what_the_inventory_says_is_expected():
+    seen = []
+    one = SimpleNamespace(
+        QUESTIONS={}, LEARNED=(), readings=None, findings=lambda _, given: seen.append(given) or []
+    )
+    answered = Answered({"n1": {}, "n2": {}}, {}, {}, (5.0, 6.0))
+    types = [{"name": "big", "own": True, "match": {}, "expect": {"cpu_count": 8}}]
+    judge.judge(lab(2, lab_machine_type="big"), answered, [one], types)
+    assert seen[0] == {
+        "network_interfaces": ["eth0"],
+        "controller_clock": (5.0, 6.0),
+        "cpu_count": 8,
+        "machine_type": "big",
+    }
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab/hosts.yml").write_text(yaml.safe_dump(INVENTORY))
+    return tmp_path / "lab"
+
+
+def test_a_run_on_this_machine(inventory, tmp_path):
+    """Its inventory names an interface that it does not have."""
+    (inventory / "health").mkdir()
+    (inventory / "health/own.yml").write_text("match: {product: nothing-like-it}\nexpect: {cpu_count: 3}\n")
+    words = ["health", "-i", str(inventory), "--format", "json", "--junit", str(tmp_path / "junit.xml")]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert getattr(done.exception, "exit_code", None) == 1, done.output
+    checks = {row["check"]: row for row in json.loads(done.stdout)}
+    assert checks["network link lo0"]["severity"] == "hard"
+    assert "there is no interface lo0" in checks["network link lo0"]["seen"]
+    assert checks["cpu count"]["outcome"] in ("passed", "failed")
+    assert "<testsuite " in (tmp_path / "junit.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("readings", "words", "code", "written"),
+    [
+        ({"cpu_count": 8, "interfaces": {"lo0": {"link": True, "card": False}}}, "here", 0, ["here.yml"]),
+        # An unfit host teaches nothing.
+        ({"cpu_count": 8, "interfaces": {"lo0": {"link": False, "card": False}}}, "here", 1, []),
+        (None, "here", 3, []),
+        ({}, "there", 2, []),
+    ],
+)
+def test_learning_from_a_host(tmp_path, monkeypatch, *, readings, words, code, written):
+    one = lab(1)
+    here = replace(one, hosts=(replace(one.hosts[0], name="here", vars={"lab_interface": "lo0"}),))
+    answered = Answered({} if readings is None else {"here": readings}, {}, {}, (0, 1))
+    monkeypatch.setattr("hvlab.cli.health.inventories.load", lambda *_, **__: here)
+    monkeypatch.setattr("hvlab.cli.health.ask", lambda *_: answered)
+    done = CliRunner().invoke(cli, ["health", "-i", str(tmp_path), "--learn", words], standalone_mode=False)
+    assert getattr(done.exception, "exit_code", 0) == code, done.output
+    assert [path.name for path in tmp_path.glob("health/*")] == written

@@ -1,0 +1,121 @@
+"""The short form, installed as by role node_health: what it prints, and what drains a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvlab.health import node
+from hvlab.health.node import short
+from hvlab.health.node.finding import hard, passed, soft
+from hvlab.paths import project_dir
+
+SOURCE = Path(node.__file__).parent
+TYPES = {"own": {}, "known": {}, "type": "", "expect": {}}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """Return the installed program."""
+    root = tmp_path / "health"
+    shutil.copytree(SOURCE, root / "hvlab/health/node", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(SOURCE / "__main__.py", root)
+    (root / "python3").symlink_to(sys.executable)
+    (tmp_path / "bin").mkdir()
+    shutil.copy(project_dir() / "roles/node_health/files/hvlab-node-health", tmp_path / "bin")
+    (tmp_path / "bin/hvlab-node-health").chmod(0o755)
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake/logger").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\n')
+    (tmp_path / "fake/logger").chmod(0o755)
+    expect(tmp_path, {})
+    return tmp_path / "bin/hvlab-node-health"
+
+
+def expect(folder: Path, values: dict[str, object]) -> None:
+    (folder / "health/machine-types.json").write_text(json.dumps({**TYPES, "expect": values}))
+
+
+def call(program: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    path = f"{program.parent.parent}/fake:{os.environ['PATH']}"
+    return subprocess.run(
+        [str(program), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={"PATH": path},
+        timeout=60,
+    )
+
+
+def log(program: Path) -> str:
+    file = program.parent.parent / "log"
+    return file.read_text() if file.exists() else ""
+
+
+def test_every_check_as_json(program):
+    done = call(program, "--json")
+    checks = {row["check"]: row for row in json.loads(done.stdout)}
+    assert {"cpu count", "memory size", "disk space /"} <= set(checks)
+    assert set(checks["cpu count"]) == {"check", "outcome", "severity", "seen", "remedy"}
+    assert not log(program)
+
+
+def test_a_hard_fault_is_one_line_and_code_1(program):
+    expect(program.parent.parent, {"cpu_count": 10**6})
+    done = call(program, "--prolog")
+    assert done.returncode == 1
+    [line] = [line for line in done.stdout.splitlines() if "cpu" in line]
+    assert line.startswith("hvlab: cpu count: ")
+    assert line.endswith("CPUs are online, its type has 1000000")
+
+
+def test_soft_faults_drain_no_node():
+    findings = [passed("a"), soft("b", "slow", "do"), hard("c", "broken", "do")]
+    assert short.lines(findings, hard_only=True) == ["hvlab: c: broken"]
+    assert short.lines(findings[:2], hard_only=True) == []
+    assert len(short.lines(findings, hard_only=False)) == 2
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "health/python3",
+        "health/machine-types.json",
+        "health/hvlab/health/node/subjects.py",
+        "health/__main__.py",
+    ],
+)
+def test_a_check_that_cannot_run_drains_no_node(program, broken):
+    (program.parent.parent / broken).unlink()
+    assert call(program, "--prolog").returncode == 0
+    assert "could not run" in log(program)
+
+
+def test_a_broken_file_of_types_drains_no_node(program):
+    (program.parent.parent / "health/machine-types.json").write_text('{"own": ')
+    assert call(program, "--prolog").returncode == 0
+    assert "could not run" in log(program)
+
+
+def test_it_runs_nothing_of_the_folder_it_is_called_in(program, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/json.py").write_text("raise SystemExit('mine')\n")
+    done = call(program, "--json", cwd=tmp_path / "elsewhere")
+    assert json.loads(done.stdout)
+    assert not log(program)
+
+
+def test_it_uses_nothing_of_hvlab_but_itself(program):
+    """`python3 -I` sees no package of this environment; that of the node package suffices."""
+    for path in SOURCE.glob("*.py"):
+        text = path.read_text("utf-8")
+        imports = [line for line in text.splitlines() if line.startswith(("from hvlab", "import hvlab"))]
+        assert all("hvlab.health.node" in line for line in imports), path.name
+    assert call(program, "--json").returncode in (0, 1)
