@@ -86,8 +86,8 @@ def xids_page() -> str:
         for code, xid in sorted(xids.XIDS.items())
     ]
     about = (
-        "Written by `make docs` from `hvlab/health/node/xids.py`. How `hvlab health` judges the errors that NVIDIA's "
-        "driver writes to the kernel log, after "
+        "Written by `make docs` from `hvlab/health/node/xids.py`. How `hvlab health` judges the errors that "
+        "NVIDIA's driver writes to the kernel log, after "
         "[NVIDIA's catalogue](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); "
         "[health-gpu.md](health-gpu.md) says when they count. Any other code is soft."
     )

@@ -235,7 +235,14 @@ def test_a_lost_gpu_is_named(name):
 
 
 def test_no_driver_where_gpus_are_expected():
-    assert failed(127, expected={"gpu_count": 8}).severity == "hard"
+    assert "reseat" in failed(127, expected={"gpu_count": 8}).remedy
+    assert failed(127, expected={"gpu_count": 8}, pci=A10).remedy == "install NVIDIA's driver"
+
+
+def test_a_container_has_none_of_its_hosts_gpus():
+    files = {**devices(A10), "/run/systemd/container": "systemd-nspawn\n"}
+    (finding,) = gpu.findings(gpu.readings(answers(gpu.QUESTIONS, files=files)), {})
+    assert finding.outcome == "skipped"
 
 
 def test_a_gpu_on_the_bus_that_the_driver_does_not_show():

@@ -7,9 +7,10 @@ import csv
 import pytest
 
 from hvlab.health.node import xid, xids
-from tests.unit.gpu_reports import faults, judged, report
+from tests.unit.gpu_reports import devices, faults, judged, report
 from tests.unit.health_answers import DATA, answers
 
+BUS = devices("91:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 SXM4 80GB] [10de:20b2] (rev a1)")
 RING, JOURNAL = "xid dmesg", "xid journal"
 
 
@@ -18,7 +19,8 @@ def log(name: str) -> str:
 
 
 def judge(text: str, smi: str = ""):
-    return judged(xid, smi, outputs={RING: text})
+    """Judge a kernel log, on a node whose GPU nvidia-smi may not know."""
+    return judged(xid, smi, outputs={RING: text}, files=BUS)
 
 
 LINES = list(csv.DictReader((DATA / "xid/lines.tsv").read_text("utf-8").splitlines(), delimiter="\t"))
@@ -185,5 +187,10 @@ def test_logs_that_cannot_be_read(journal, ring, outcome):
     assert finding.outcome == outcome
 
 
-def test_without_gpus_and_xids_there_is_nothing_to_say():
-    assert judge("") == []
+def test_without_gpus_there_is_nothing_to_say():
+    assert judged(xid, "", outputs={RING: LOST}) == []
+
+
+def test_a_container_sees_the_log_and_the_devices_of_its_host():
+    files = {**BUS, "/run/systemd/container": "systemd-nspawn\n"}
+    assert judged(xid, "", outputs={RING: LOST}, files=files) == []

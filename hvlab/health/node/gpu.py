@@ -25,7 +25,6 @@ _NOT_FOUND, _TOO_LONG = 127, (124, 137)
 _NO_PROGRAM = "nvidia-smi is not installed"
 _REBOOT = "look for NVRM in the kernel log (journalctl -k), then reboot the node"
 _REMEDIES = (
-    (_NO_PROGRAM, "install NVIDIA's driver"),
     ("version mismatch", "the driver was updated but not loaded: reboot, or load the nvidia modules again"),
     (
         "communicate with the NVIDIA driver",
@@ -103,15 +102,23 @@ def _driver(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
         return hard(
             check, f"the driver has lost {lost}", f"{_REBOOT}; if it comes back, reseat or replace the GPU"
         )
-    if error == _NO_PROGRAM and not expected.get("gpu_count"):
-        if not bus:
-            return skipped(check, "no NVIDIA GPU on the PCI bus")
-        return soft(check, f"{error}, and on the PCI bus is {shown}", "install NVIDIA's driver")
+    if error == _NO_PROGRAM:
+        return _no_driver(shown if bus else "", expected=bool(expected.get("gpu_count")))
     if error:
         return hard(check, f"{error}; on the PCI bus: {shown}", _driver_remedy(error))
     if not values.get("gpus"):
         return hard(check, f"the driver shows no GPU; on the PCI bus: {shown}", _REBOOT)
     return passed(check, "answers")
+
+
+def _no_driver(shown: str, *, expected: bool) -> Finding:
+    check = "gpu driver"
+    if shown:
+        fault = hard if expected else soft
+        return fault(check, f"{_NO_PROGRAM}, and on the PCI bus is {shown}", "install NVIDIA's driver")
+    if expected:
+        return hard(check, "no NVIDIA GPU on the PCI bus", "power the node off and on, then reseat the GPUs")
+    return skipped(check, "no NVIDIA GPU on the PCI bus")
 
 
 def _driver_remedy(error: str) -> str:

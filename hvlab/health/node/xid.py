@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvlab.health.node import smi
+from hvlab.health.node import pci, smi
 from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.health.node.xids import ACTIONS, RECOVERY, UNKNOWN, XIDS, Xid
 
@@ -17,6 +17,7 @@ _JOURNAL, _RING = "xid journal", "xid dmesg"
 _GREP = r"NVRM: (Xid|GPU|loading)|: SXid \("
 QUESTIONS: Dict[str, Dict[str, Any]] = {
     **smi.QUESTION,
+    **pci.QUESTION,
     _JOURNAL: {
         "run": [
             "journalctl",
@@ -93,13 +94,13 @@ def _of(address: str, kind: str, code: int, text: str, fatal: bool) -> Dict[str,
 
 
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``gpus``, ``xids`` and the UUIDs which the log names; no ``xids`` if no log can be read."""
+    """Return ``gpus``, ``gpu_bus``, ``xids`` and the UUIDs that the log names; no ``xids`` without a log."""
     texts = [
         text
         for text in (_text(answers.get(_JOURNAL), (0, 1)), _text(answers.get(_RING), (0,)))
         if text is not None
     ]
-    values: Dict[str, Any] = {"gpus": smi.gpus(answers)}
+    values: Dict[str, Any] = {"gpus": smi.gpus(answers), "gpu_bus": pci.addresses(answers, pci.GPU)}
     if texts:
         # One of the two may hold less: a journal without the kernel's messages, a ring that has turned over.
         text = max(texts, key=lambda text: (len(_XID.findall(text)), len(text)))
@@ -118,9 +119,12 @@ def _text(answer: Any, fine: Tuple[int, ...]) -> Optional[str]:
 
 
 def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:  # noqa: ARG001
-    """Return a finding for each Xid of each GPU that is a fault; nothing where there is neither."""
-    gpus, events = values.get("gpus", []), values.get("xids")
-    if not gpus and not events:
+    """Return a finding for each Xid of each GPU that is a fault; nothing where there are no GPUs.
+
+    A container without GPUs of its own may well see the kernel log of its host.
+    """
+    events = values.get("xids")
+    if not values.get("gpus") and not values.get("gpu_bus"):
         return []
     if events is None:
         return [skipped("xid", "the kernel log cannot be read (neither journalctl nor dmesg)")]
