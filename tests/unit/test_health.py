@@ -114,12 +114,18 @@ def test_a_run_on_this_machine(inventory, tmp_path):
     assert "<testsuite " in (tmp_path / "junit.xml").read_text()
 
 
+def link(up: bool) -> dict[str, object]:
+    """Return the readings of a host without GPUs."""
+    interfaces = {"lo0": {"link": up, "card": False}}
+    return {"cpu_count": 8, "interfaces": interfaces, "gpu_driver_error": "nvidia-smi is not installed"}
+
+
 @pytest.mark.parametrize(
     ("readings", "words", "code", "written"),
     [
-        ({"cpu_count": 8, "interfaces": {"lo0": {"link": True, "card": False}}}, "here", 0, ["here.yml"]),
+        (link(True), "here", 0, ["here.yml"]),
         # An unfit host teaches nothing.
-        ({"cpu_count": 8, "interfaces": {"lo0": {"link": False, "card": False}}}, "here", 1, []),
+        (link(False), "here", 1, []),
         (None, "here", 3, []),
         ({}, "there", 2, []),
     ],
