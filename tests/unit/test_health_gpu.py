@@ -234,6 +234,15 @@ def test_a_lost_gpu_is_named(name):
     assert finding.seen == "the driver has lost 0000:07:00.0"
 
 
+def test_a_lost_gpu_before_a_report_of_the_others():
+    """As public notes on nvidia-smi -q -x have it: exit code 0, and the report after the message."""
+    line = "Unable to determine the device handle for GPU0: 0000:53:00.0: Unknown Error\n"
+    text = report()
+    block = text[text.index("\t<gpu id=") : text.index("</gpu>\n") + len("</gpu>\n")]
+    findings = judged(gpu, line + text.replace(block, ""), {"gpu_count": 8})
+    assert faults(findings) == {"gpu driver": "hard", "gpu count": "hard"}
+
+
 def test_no_driver_where_gpus_are_expected():
     assert "reseat" in failed(127, expected={"gpu_count": 8}).remedy
     assert failed(127, expected={"gpu_count": 8}, pci=A10).remedy == "install NVIDIA's driver"

@@ -113,3 +113,11 @@ def test_what_is_learned():
     assert nvlink.readings(answers(nvlink.QUESTIONS, outputs=outputs))["nvlink_count"] == 18
     outputs = {"gpu nvidia-smi": report(), STATUS: one_down()}
     assert "nvlink_count" not in nvlink.readings(answers(nvlink.QUESTIONS, outputs=outputs))
+
+
+@pytest.mark.parametrize("rc", [124, 127, 137])
+def test_a_status_that_does_not_come_is_no_missing_link(rc):
+    recorded = answers(nvlink.QUESTIONS, outputs={"gpu nvidia-smi": report()})
+    recorded[STATUS] = {"rc": rc, "out": "", "err": ""}
+    (finding,) = nvlink.findings(nvlink.readings(recorded), {"nvlink_count": 18})
+    assert finding.outcome == "skipped"

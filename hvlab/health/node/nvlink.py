@@ -21,6 +21,8 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
 }
 LEARNED: Tuple[str, ...] = ("nvlink_count",)
 
+# There is no such program, or it was given up on.
+_NO_ANSWER = (127, 124, 137)
 _NO_LINKS: Dict[str, Any] = {"up": 0, "down": [], "speeds": []}
 _GPU = re.compile(r"^\s*GPU (\d+): ")
 _LINK = re.compile(r"^\s*Link (\d+): (?:(\d+(?:\.\d+)?) GB/s|(<inactive>))\s*$")
@@ -50,10 +52,9 @@ def parse(text: str) -> Dict[int, Dict[str, Any]]:
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, ``nvlinks`` by index, and the number of links that are up if all GPUs have as many."""
     answer = answers.get(_STATUS)
-    text = answer.get("out") if isinstance(answer, dict) else None
     values: Dict[str, Any] = {"gpus": smi.gpus(answers)}
-    if isinstance(text, str):
-        links = parse(text)
+    if isinstance(answer, dict) and answer.get("rc") not in _NO_ANSWER:
+        links = parse(str(answer.get("out", "")))
         values["nvlinks"] = {str(index): one for index, one in links.items() if _has_links(one)}
         counts = {one["up"] for one in values["nvlinks"].values()}
         if len(counts) == 1 and len(values["nvlinks"]) == len(values["gpus"]):
