@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,11 +33,12 @@ def type_name(host: str, readings: Mapping[str, Any]) -> str:
 def text(host: str, readings: Mapping[str, Any], day: str) -> str:
     """Return the file that describes machines like this host."""
     name = type_name(host, readings)
-    match = {
+    known = {
         criterion: readings[reading]
         for criterion, reading in machine.CRITERIA.items()
         if readings.get(reading)
     }
+    match = {name: glob.escape(value) if isinstance(value, str) else value for name, value in known.items()}
     lines = [_HEAD.format(host=host, day=day, name=name)]
     lines.append("match:\n" + _mapping(match) if match else _NO_MATCH + "match: {}\n")
     lines.append("expect:\n")
