@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
     questions = subjects.questions(chosen)
     variables = {
         "hvlab_probe": probe.__file__,
-        "hvlab_questions": questions,
+        "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
         "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
     }
     began = time.time()

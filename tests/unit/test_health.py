@@ -13,10 +13,11 @@ import yaml
 from click.testing import CliRunner
 
 from hvlab.cli import cli
-from hvlab.health import judge
+from hvlab.health import ask, judge
 from hvlab.health.ask import Answered
 from hvlab.health.judge import HealthCheck
 from hvlab.health.node.finding import hard, passed, skipped, soft
+from hvlab.lab.inventory import load
 from tests.unit.labs import lab
 
 HERE = {"ansible_host": "192.0.2.1", "ansible_connection": "local", "ansible_become": False}
@@ -139,3 +140,15 @@ def test_learning_from_a_host(tmp_path, monkeypatch, *, readings, words, code, w
     done = CliRunner().invoke(cli, ["health", "-i", str(tmp_path), "--learn", words], standalone_mode=False)
     assert getattr(done.exception, "exit_code", 0) == code, done.output
     assert [path.name for path in tmp_path.glob("health/*")] == written
+
+
+def test_questions_reach_the_host_as_they_are(inventory):
+    """Braces are no templates of Ansible's; and the answers come back as they were."""
+    odd = "{{ 1 + 1 }} {% raw %} {# x #} 'a' \"b\" \\n ü"
+    one = SimpleNamespace(
+        QUESTIONS={"odd words": {"run": ["printf", "%s", odd]}, "odd none": {"run": ["no-such-program"]}},
+        readings=lambda answers: {name: answer["out"] or answer["rc"] for name, answer in answers.items()},
+    )
+    answered = ask.ask(load(inventory), [one])
+    assert answered.readings == {"here": {"odd words": odd, "odd none": 127}}, answered
+    assert answered.asked[0] < answered.asked[1]
