@@ -81,7 +81,11 @@ def compare(
     comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
     verdicts = verdict.compare_all(
         [
-            Pair(_figures(pair.a, name), _figures(pair.b, name), METRICS[name].better or "low")
+            Pair(
+                _figures(pair.a, name),
+                _of_other_rounds(_figures(pair.b, name)),
+                METRICS[name].better or "low",
+            )
             for pair, name in comparable
         ],
         matters=matters,
@@ -120,6 +124,11 @@ def _figures(repeats: Repeats, metric: str) -> dict[int, float]:
     """Return the figure of each repeat that has one: a loss may have become infinite."""
     figures = repeats.values.get(metric, {})
     return {repeat: figures[repeat] for repeat in sorted(figures) if math.isfinite(figures[repeat])}
+
+
+def _of_other_rounds(figures: dict[int, float]) -> dict[int, float]:
+    """Return figures under numbers that no repeat of the other run has: two runs share no round."""
+    return {~repeat: value for repeat, value in figures.items()}
 
 
 def _side(repeats: Repeats, metric: str) -> Side:

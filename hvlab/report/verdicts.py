@@ -50,7 +50,7 @@ class BackendVerdict:
 
 
 def judge(studies: Sequence[Study], sweeps: Sequence[SweepGroup]) -> list[BackendVerdict]:
-    """Return the verdict on every two backends: step times of trainings, and two sizes of each sweep."""
+    """Return the verdict on every two backends: step times of trainings, and all sizes of sweeps."""
     pairs = [*_trainings(studies), *_collectives(sweeps)]
     verdicts = compare_all([each.pair for each in pairs])
     return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, verdicts, strict=True)]
@@ -132,8 +132,7 @@ def _collectives(sweeps: Sequence[SweepGroup]) -> Iterator[BackendPair]:
         pairs = itertools.combinations(group.backends, 2)
         for layout, (one, other) in itertools.product(sorted(group.telling), pairs):
             ours, theirs = (group.lines.get((backend, layout), {}) for backend in (one, other))
-            sizes = sorted(ours.keys() & theirs.keys())
-            for size in dict.fromkeys((*sizes[:1], *sizes[-1:])):
+            for size in sorted(ours.keys() & theirs.keys()):
                 what = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
                 pair = Pair(ours[size].values["time"], theirs[size].values["time"])
                 yield BackendPair(what, layout, one, other, pair, collective=True)

@@ -3,7 +3,8 @@
 In: the figures of repeats or of the iterations of one launch. Out: where the warm-up ends, a median with its
 interval, the ratio of two medians, a verdict, the hosts that are stragglers. Nothing here knows a record.
 
-Read `verdict` first: it says what "faster" rests on. It takes its chances from `permutation` (all pairs as
-one family) and `welch` (sides with unlike noise), and its interval from `ratio`. `interval`, `warmup` and
-`straggler` stand alone. `alpha` is everywhere the share of comparisons that may hold a false alarm.
+Read `verdict` first: it says what "faster" rests on. `rounds` takes out what a round does to all pairs; the
+chances come from `permutation` (all pairs as one family) and `welch` (sides with unlike noise, their
+variances from `squeeze`), the interval from `ratio`. `interval`, `warmup` and `straggler` stand alone.
+`alpha` is everywhere the share of comparisons that may hold a false alarm.
 """

@@ -22,7 +22,7 @@ _EQUAL = 1 - 1e-9
 _A_SPREAD = 2
 
 
-def chances(a: Floats, b: Floats, *, floor: float) -> Floats:
+def chances(a: Floats, b: Floats) -> Floats:
     """Return for each column how often chance alone would show as large a difference in any column.
 
     ``a`` and ``b`` hold a row for each repeat and a column for each pair compared; NaN is a repeat without
@@ -32,11 +32,11 @@ def chances(a: Floats, b: Floats, *, floor: float) -> Floats:
     that is alike on both sides, because repeats could then be swapped.
 
     The statistic is Student's with pooled variance, on values clipped at 1.5 robust standard deviations of
-    the column. ``floor`` is added to the standard deviation, so that a spread that is small by chance does
-    not make a large statistic (Tusher 2001).
+    the column. To each variance the median variance of all columns is added, under every labelling anew, so
+    that a spread that is small by chance does not make a large statistic (Tusher, Tibshirani and Chu 2001).
     """
     values, known = _fenced(np.vstack((a, b)))
-    statistic = _statistics(labellings(len(a), len(b)), values, known, floor)
+    statistic = _statistics(labellings(len(a), len(b)), values, known)
     order = np.argsort(-statistic[0], kind="stable")
     largest = np.maximum.accumulate(statistic[:, order[::-1]], axis=1)[:, ::-1]
     shares = (largest >= statistic[0, order] * _EQUAL).mean(axis=0)
@@ -84,7 +84,7 @@ def _fenced(values: Floats) -> tuple[Floats, Floats]:
     return np.nan_to_num(np.clip(distances, -fence, fence)), known.astype(float)
 
 
-def _statistics(labels: Floats, values: Floats, known: Floats, floor: float) -> Floats:
+def _statistics(labels: Floats, values: Floats, known: Floats) -> Floats:
     """Return the statistic of each column under each labelling; 0 where a side has too few values."""
     count_a = labels @ known
     count_b = known.sum(axis=0) - count_a
@@ -93,7 +93,16 @@ def _statistics(labels: Floats, values: Floats, known: Floats, floor: float) -> 
     sum_a = labels @ values
     sum_b = values.sum(axis=0) - sum_a
     within = (values**2).sum(axis=0) - sum_a**2 / count_a - sum_b**2 / count_b
-    variance = np.maximum(within, 0) / np.maximum(count_a + count_b - 2, 1) + floor**2 + _TINY
+    variance = np.maximum(within, 0) / np.maximum(count_a + count_b - 2, 1)
+    variance += _usual(variance, enough)[:, np.newaxis] + _TINY
     apart = np.abs(sum_a / count_a - sum_b / count_b)
     statistic: Floats = np.where(enough, apart / np.sqrt(variance * (1 / count_a + 1 / count_b)), 0)
     return statistic
+
+
+def _usual(variance: Floats, enough: NDArray[np.bool_]) -> Floats:
+    """Return for each labelling the median variance of the columns that have one; infinite without any."""
+    ordered = np.sort(np.where(enough, variance, np.inf), axis=1)
+    count, rows = enough.sum(axis=1), np.arange(len(variance))
+    middle: Floats = (ordered[rows, np.maximum(count - 1, 0) // 2] + ordered[rows, count // 2]) / 2
+    return middle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from hvlab.statistics import permutation, ratio, welch
+from hvlab.statistics import permutation, ratio, rounds, welch
 from hvlab.statistics.interval import Interval
 
 Kind = Literal["faster", "slower", "same", "unclear", "too_few"]
@@ -33,9 +34,10 @@ class Verdict:
     """How A stands to B. ``faster`` is better, be the figure a time, a throughput or an accuracy.
 
     ``same`` means equal within what matters, ``unclear`` not distinguishable. ``ratio`` is A's median over
-    B's with its 95 % interval, None where a side has no figure above zero. ``reason`` is what the kind
-    rests on. ``needed`` is how many repeats of each it takes where there are too few, else 0. ``chance`` is
-    how often noise alone would show as much anywhere in the comparison.
+    B's with its 95 % interval, of figures without what their rounds did; None where a side has no figure
+    above zero. ``reason`` is what the kind rests on. ``needed`` is how many repeats of each it takes where
+    there are too few, else 0. ``chance`` is how often noise alone would show as much anywhere in the
+    comparison.
     """
 
     kind: Kind
@@ -48,24 +50,25 @@ class Verdict:
 def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alpha: float = ALPHA) -> list[Verdict]:
     """Return the verdict on each pair; all pairs are one family of tests.
 
-    Figures come from independent launches and are compared by their logarithms. ``faster`` and ``slower``
-    take all of these:
+    Figures come from independent launches and are compared by their logarithms. Figures of one number on
+    both sides are of one round; what a round does to all comparisons alike is taken out, from eight
+    comparisons on (:func:`hvlab.statistics.rounds.shared`). ``faster`` and ``slower`` take all of these:
 
     - the chance by :func:`hvlab.statistics.permutation.chances` is at most ``alpha``: if nothing differs, at
       most that share of families holds any such verdict, for any noise that is alike on both sides;
-    - so is the chance by Welch's test with Holm's adjustment, for noise that is not alike;
+    - so is the chance by :func:`hvlab.statistics.welch.chances` with Holm's adjustment, for noise that is
+      not alike;
     - the interval of the ratio excludes 1, and the ratio differs from 1 by ``matters`` or more.
 
     ``same`` takes an interval within ``matters``.
     """
     untestable = [_untestable(pair, alpha) for pair in pairs]
-    chances = iter(
-        _chances([pair for pair, verdict in zip(pairs, untestable, strict=True) if not verdict], matters)
+    tested = _without_rounds([pair for pair, verdict in zip(pairs, untestable, strict=True) if not verdict])
+    judged = iter(
+        _verdict(pair, chance, matters=matters, alpha=alpha)
+        for pair, chance in zip(tested, _chances(tested), strict=True)
     )
-    return [
-        verdict or _verdict(pair, next(chances), matters=matters, alpha=alpha)
-        for pair, verdict in zip(pairs, untestable, strict=True)
-    ]
+    return [verdict or next(judged) for verdict in untestable]
 
 
 def _untestable(pair: Pair, alpha: float) -> Verdict | None:
@@ -87,24 +90,39 @@ def _counts(pair: Pair) -> str:
     return f"{a} and {b} repeats" if a != b else f"{a} repeats each" if a != 1 else "1 repeat each"
 
 
-def _chances(pairs: Sequence[Pair], matters: float) -> list[float]:
+def _without_rounds(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs, each figure over what its round did to all of them."""
+    if len(pairs) < rounds.ENOUGH:
+        return list(pairs)
+    numbers = sorted({number for pair in pairs for side in (pair.a, pair.b) for number in side})
+    effects = rounds.shared(*(_table(side, numbers) for side in _sides(pairs)))
+    usual = dict(zip(numbers, np.exp(effects).tolist(), strict=True))
+    return [
+        dataclasses.replace(
+            pair,
+            a={number: value / usual[number] for number, value in pair.a.items()},
+            b={number: value / usual[number] for number, value in pair.b.items()},
+        )
+        for pair in pairs
+    ]
+
+
+def _chances(pairs: Sequence[Pair]) -> list[float]:
     """Return for each pair how often noise alone would show as much in any of them."""
     if not pairs:
         return []
-    a, b = _table([pair.a for pair in pairs]), _table([pair.b for pair in pairs])
-    swapped = permutation.chances(a, b, floor=math.log1p(matters) / 2)
-    apart = welch.holm([welch.chance(_logs(pair.a), _logs(pair.b)) for pair in pairs])
-    return [max(float(one), other) for one, other in zip(swapped, apart, strict=True)]
+    a, b = (_table(side, sorted({number for values in side for number in values})) for side in _sides(pairs))
+    chances: list[float] = np.maximum(permutation.chances(a, b), welch.holm(welch.chances(a, b))).tolist()
+    return chances
 
 
-def _logs(values: Mapping[int, float]) -> list[float]:
-    return [math.log(value) for value in values.values()]
+def _sides(pairs: Sequence[Pair]) -> tuple[list[Mapping[int, float]], list[Mapping[int, float]]]:
+    return [pair.a for pair in pairs], [pair.b for pair in pairs]
 
 
-def _table(side: Sequence[Mapping[int, float]]) -> permutation.Floats:
-    """Return the logarithms: a row for each repeat that any pair has, a column for each pair."""
-    repeats = sorted({repeat for values in side for repeat in values})
-    return np.log([[values.get(repeat, math.nan) for values in side] for repeat in repeats])
+def _table(side: Sequence[Mapping[int, float]], numbers: Sequence[int]) -> permutation.Floats:
+    """Return the logarithms: a row for each number of a repeat, a column for each pair."""
+    return np.log([[values.get(number, math.nan) for values in side] for number in numbers])
 
 
 def _verdict(pair: Pair, chance: float, *, matters: float, alpha: float) -> Verdict:

@@ -12,8 +12,9 @@ from tests.contract import tree
 
 RECORDED = tree.ROOT / "tests/data/recorded-store"
 FIRST, SECOND = "20261120T155301Z-ab12", "20261121T155301Z-cd34"
-# Sentences may be worded anew; all else in the JSON is what other programs read.
-WORDED = ("reason", "note", "differences")
+# Sentences may be worded anew, and the chance is the method's own; all else in the JSON is what other
+# programs read, the verdicts among it.
+FREE = ("reason", "note", "differences", "chance")
 
 
 @pytest.fixture
@@ -25,9 +26,9 @@ def store(tmp_path, monkeypatch):
 
 
 def figures(value):
-    """JSON without its sentences, numbers to nine digits."""
+    """JSON without its sentences and chances, numbers to nine digits."""
     if isinstance(value, dict):
-        return {name: figures(inner) for name, inner in value.items() if name not in WORDED}
+        return {name: figures(inner) for name, inner in value.items() if name not in FREE}
     if isinstance(value, list):
         return [figures(inner) for inner in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value

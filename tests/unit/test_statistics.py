@@ -3,6 +3,7 @@
 Draws are seeded, so that a rate is the same at every run of the tests.
 """
 
+import itertools
 import math
 import statistics
 import subprocess
@@ -11,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
-from hvlab.statistics import interval, permutation, ratio, straggler, verdict, warmup, welch
+from hvlab.statistics import interval, permutation, ratio, rounds, squeeze, straggler, verdict, warmup, welch
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
 
@@ -395,6 +396,34 @@ def test_ten_percent_at_two_percent_noise_is_found(repeats, count, power):
     assert found >= power * trials
 
 
+@pytest.mark.parametrize("drift", [0.0, 0.5])
+def test_a_seven_fold_difference_in_two_of_ten_is_faster(drift):
+    draw = np.random.default_rng(3)
+    trials, found = 60, 0
+    for _ in range(trials):
+        hours = drift * draw.normal(size=(5, 1))
+        a, b = (np.exp(hours + 0.5 * draw.normal(size=(5, 10))) for _ in "ab")
+        b[:, :2] *= 7
+        kinds = [one.kind for one in verdict.compare_all(pairs(a, b))]
+        found += kinds[:2].count("faster")
+        assert kinds[2:].count("unclear") >= 7
+    assert found >= 0.85 * 2 * trials
+
+
+def test_drift_hides_no_difference_among_many_comparisons_and_makes_none():
+    draw = np.random.default_rng(9)
+    trials, found, alarms = 100, 0, 0
+    for _ in range(trials):
+        hours = np.linspace(0, 0.5, 5)[:, None] + 0.1 * draw.normal(size=(5, 1))
+        a, b = (np.exp(hours + 0.03 * draw.normal(size=(5, 10))) for _ in "ab")
+        b[:, 0] *= 1.25
+        verdicts = verdict.compare_all(pairs(a, b))
+        found += verdicts[0].kind == "faster"
+        alarms += alarmed(verdicts[1:])
+    assert found >= 0.97 * trials
+    assert alarms <= 0.01 * trials
+
+
 def test_other_configurations_being_faster_makes_no_alarm_of_those_that_are_not():
     draw = np.random.default_rng(8)
     trials, alarms, found = 300, 0, 0
@@ -422,16 +451,99 @@ def test_no_pair_no_verdict():
 
 
 def test_holm():
-    assert welch.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert welch.holm([0.9, 0.9]) == [1.0, 1.0]
+    assert welch.holm(np.array([0.01, 0.04, 0.03, 0.005])) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert welch.holm(np.array([0.9, 0.9])).tolist() == [1.0, 1.0]
 
 
-def test_welch_is_the_textbook_one_below_seven_values():
+def columns(*sides):
+    """One column for each side's values; the shorter end in NaN."""
+    return np.array(list(itertools.zip_longest(*sides, fillvalue=math.nan)), dtype=float)
+
+
+def test_welch_is_the_textbook_one_for_a_single_comparison():
     a, b = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4]
-    assert welch.chance(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    (chance,) = welch.chances(columns(a), columns(b))
+    assert chance == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
     longer = [*a, 30.0, 25.0], [*b, 24.0, 22.0, 60.0]
-    expected = stats.ttest_ind(*longer, equal_var=False, trim=0.15).pvalue
-    assert welch.chance(*longer) == pytest.approx(expected)
+    (chance,) = welch.chances(columns(longer[0]), columns(longer[1]))
+    assert chance == pytest.approx(stats.ttest_ind(*longer, equal_var=False, trim=0.15).pvalue)
+
+
+def test_missing_repeats_do_not_change_welch():
+    a, b = columns([1.0, 2.0, 4.0, 3.0, 9.0], [1.0, 2.5, 2.0]), columns([5.0, 6.0, 9.0], [4.0, 4.5, 8.0, 2.0])
+    expected = [
+        stats.ttest_ind(x, y, equal_var=False, nan_policy="omit").pvalue
+        for x, y in zip(a.T, b.T, strict=True)
+    ]
+    assert welch.chances(a, b) == pytest.approx(expected)
+
+
+def test_sides_without_spread_have_no_chance_or_a_sure_one():
+    a, b = np.array([[1.0, 1.0]] * 3), np.array([[1.0, 2.0]] * 3)
+    assert welch.chances(a, b).tolist() == [1.0, 0.0]
+
+
+# Variances
+
+
+def test_variances_that_differ_by_chance_become_one():
+    draw = np.random.default_rng(0)
+    variances = np.var(draw.normal(size=(5, 400)), axis=0, ddof=1)
+    drawn, freedom = squeeze.squeezed(variances, np.full(400, 4.0))
+    assert np.ptp(np.log(drawn)) < 0.1 * np.ptp(np.log(variances))
+    assert np.median(drawn) == pytest.approx(1, rel=0.1)
+    assert freedom.min() > 40
+
+
+def test_variances_that_differ_stay_apart():
+    draw = np.random.default_rng(0)
+    scale = np.exp(2 * draw.normal(size=400))
+    variances = scale**2 * np.var(draw.normal(size=(5, 400)), axis=0, ddof=1)
+    drawn, freedom = squeeze.squeezed(variances, np.full(400, 4.0))
+    assert np.corrcoef(np.log(drawn), np.log(scale))[0, 1] > 0.9
+    assert freedom.max() < 6
+
+
+def test_the_prior_is_that_of_which_the_variances_were_drawn():
+    # The true variances are 8 over chi-squared with 8 degrees of freedom; each one's own are 4 more.
+    draw = np.random.default_rng(1)
+    variances = 8 / draw.chisquare(8, size=20_000) * draw.chisquare(4, size=20_000) / 4
+    drawn, freedom = squeeze.squeezed(variances, np.full(20_000, 4.0))
+    assert freedom[0] == pytest.approx(12, rel=0.05)
+    assert drawn == pytest.approx((4 * variances + 8) / 12, rel=0.05)
+
+
+@pytest.mark.parametrize("variances", [[], [1.0], [1.0, 9.0], [0.0, 0.0, 0.0, 1.0]])
+def test_too_few_variances_stay_as_they_are(variances):
+    given = np.array(variances), np.full(len(variances), 4.0)
+    assert [part.tolist() for part in squeeze.squeezed(*given)] == [part.tolist() for part in given]
+
+
+@pytest.mark.parametrize("value", [1e-3, 0.5, 3.0, 1e3])
+def test_the_inverse_of_trigamma(value):
+    assert special.polygamma(1, squeeze.trigamma_inverse(value)) == pytest.approx(value)
+
+
+# Rounds
+
+
+def test_what_a_round_does_to_all_is_known():
+    draw = np.random.default_rng(0)
+    effects = np.array([0.0, 0.3, -0.2, 0.0, 1.0])
+    a, b = np.split(0.01 * draw.normal(size=(10, 20)) + draw.normal(size=20), 2)
+    a, b = a + effects[:, None], b + effects[:, None]
+    b[:, :15] += 2  # how far the sides are apart does not matter
+    assert rounds.shared(a, b) == pytest.approx(effects, abs=0.02)
+
+
+def test_rounds_of_one_side_and_of_few_comparisons_are_left_alone():
+    draw = np.random.default_rng(0)
+    a, b = draw.normal(size=(2, 5, 10))
+    a[0, :3] = b[1, :] = math.nan
+    effects = rounds.shared(a, b)
+    assert effects[:2].tolist() == [0, 0]
+    assert effects[2:].any()
+    assert not rounds.shared(a[:, 3:], b[:, 3:]).any()
 
 
 def test_all_labellings_are_taken_while_they_are_few():
