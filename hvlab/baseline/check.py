@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hvlab.baseline.merging import merged
 from hvlab.compare import Comparison, ComparisonRow, Measurements, compare
 from hvlab.compare.names import case_names
 from hvlab.compare.rows import why
@@ -19,8 +21,8 @@ Status = Literal["regression", "undecided", "better", "fine", "new"]
 class Result:
     """What became of a configuration; ``row`` is None where only one side has it.
 
-    A regression is slower, or always succeeded before and fails now. Undecided means too few repeats. Fine
-    is the rest: no significant difference.
+    A regression is slower, or always succeeded before and fails now. Undecided means too few repeats, or too
+    few runs in the baseline. Fine is the rest: no significant difference.
     """
 
     status: Status
@@ -32,9 +34,13 @@ class Result:
 
 @dataclass(frozen=True)
 class BaselineCheck:
-    """A run checked against a baseline: A of the comparison is the run, B the baseline."""
+    """A run checked against a baseline: A of the comparison is the run, B the last run of the baseline.
+
+    The rows' B holds the repeats of all runs of the baseline, and the median of their medians.
+    """
 
     comparison: Comparison
+    runs: tuple[Measurements, ...]
     results: tuple[Result, ...]
 
     def of(self, status: Status) -> list[Result]:
@@ -48,16 +54,18 @@ class BaselineCheck:
 
 def check(
     run: Measurements,
-    baseline: Measurements,
+    baseline: Sequence[Measurements],
     *,
     metric: str | None = None,
     matters: float = verdict.MATTERS,
 ) -> BaselineCheck:
     """Return the result for each configuration. Raises CheckError where run and baseline share none."""
-    comparison = compare(run, baseline, metric=metric, matters=matters)
+    each = [compare(run, kept, metric=metric, matters=matters) for kept in baseline]
+    comparison = merged(each, matters=matters)
     if not comparison.rows:
         raise CheckError(
-            f"run {run.run_id} and the baseline of run {baseline.run_id} have no figure in common",
+            f"run {run.run_id} and the baseline of run {', '.join(kept.run_id for kept in baseline)} "
+            "have no figure in common",
             remedy="measure the same cases, or set another baseline: `hvlab baseline set`",
         )
     names = case_names(
@@ -75,7 +83,7 @@ def check(
         Result("new", configuration, names[configuration], "not in the baseline")
         for configuration in comparison.only_a
     ]
-    return BaselineCheck(comparison, tuple(results))
+    return BaselineCheck(comparison, tuple(baseline), tuple(results))
 
 
 def _why(row: ComparisonRow) -> str:

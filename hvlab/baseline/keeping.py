@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,32 @@ from hvlab.results.configurations import Configuration, Repeats
 from hvlab.results.store import utc
 
 DEFAULT = "default"
-SCHEMA = 1
+SCHEMA = 2
+_ONE_RUN = 1
 _FOLDER = "baselines"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def save(results: Path, run: Measurements, *, name: str = DEFAULT) -> Path:
-    """Write a run's figures as the baseline ``name`` of its lab, and return the file.
+def save(results: Path, runs: Sequence[Measurements], *, name: str = DEFAULT) -> Path:
+    """Write the figures of one run or more as the baseline ``name`` of their lab, and return the file.
 
-    The file is written whole or not at all. Raises UsageError where the run has no figures.
+    The file is written whole or not at all. Raises UsageError where a run has no figures, is there twice or
+    is of another lab.
     """
-    if not any(repeats.ok for repeats in run.configurations.values()):
-        problem = f"run {run.run_id} has no figures: none of its cases succeeded"
-        raise UsageError(problem, remedy="`hvlab results list` shows runs that have some")
-    file = _file(results, run.lab, name)
-    text = json.dumps({"schema": SCHEMA, "name": name, "set_at": utc(), **_plain(run)}, indent=1)
+    for run in runs:
+        if not any(repeats.ok for repeats in run.configurations.values()):
+            problem = f"run {run.run_id} has no figures: none of its cases succeeded"
+            raise UsageError(problem, remedy="`hvlab results list` shows runs that have some")
+        if run.lab != runs[0].lab:
+            problem = f"run {run.run_id} is of lab {run.lab}, run {runs[0].run_id} of lab {runs[0].lab}"
+            raise UsageError(problem, remedy="a baseline holds runs of one lab: name only those")
+    twice = [run_id for run_id, count in Counter(run.run_id for run in runs).items() if count > 1]
+    if twice:
+        problem = f"run {', '.join(twice)} would be in the baseline {name} twice"
+        raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another run")
+    file = _file(results, runs[0].lab, name)
+    content = {"schema": SCHEMA, "name": name, "set_at": utc(), "runs": [_plain(run) for run in runs]}
+    text = json.dumps(content, indent=1)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, text + "\n")
@@ -39,8 +51,11 @@ def save(results: Path, run: Measurements, *, name: str = DEFAULT) -> Path:
     return file
 
 
-def load(results: Path, lab: str, *, name: str = DEFAULT) -> Measurements:
-    """Return the baseline ``name`` of a lab. Raises UsageError where there is none that can be read."""
+def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements, ...]:
+    """Return the runs of the baseline ``name`` of a lab, one or more.
+
+    Raises UsageError where there is none that can be read.
+    """
     file = _file(results, lab, name)
     if not file.is_file():
         others = sorted(path.stem for path in file.parent.glob("*.json"))
@@ -52,17 +67,24 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> Measurements:
     try:
         content = json.loads(file.read_text("utf-8"))
         version = content["schema"]
-        measurements = _measurements(content) if version == SCHEMA else None
+        runs = tuple(_measurements(run) for run in _of_version(content, version))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"the baseline {file} cannot be read: {error!r}", remedy="set it again: `hvlab baseline set RUN`"
         ) from error
-    if measurements is None:
+    if not runs:
         raise UsageError(
             f"{file} has schema version {version}, this hvlab knows {SCHEMA}",
             remedy="set it again: `hvlab baseline set RUN`",
         )
-    return measurements
+    return runs
+
+
+def _of_version(content: Mapping[str, Any], version: int) -> list[Mapping[str, Any]]:
+    """Return the runs in a file of a version; none of an unknown version."""
+    if version == _ONE_RUN:
+        return [content]
+    return list(content["runs"]) if version == SCHEMA else []
 
 
 def _file(results: Path, lab: str, name: str) -> Path:

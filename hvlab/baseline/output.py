@@ -10,6 +10,7 @@ from hvlab.baseline.check import BaselineCheck, Result, Status
 from hvlab.compare import names, rows
 from hvlab.formats import junit
 from hvlab.results import tables
+from hvlab.statistics.between import FEWEST
 
 COLUMNS = (
     "status",
@@ -39,9 +40,8 @@ def summary(checked: BaselineCheck, *, strict: bool) -> str:
         f"{len(checked.of(status))} {word}" for status, word in _WORDS.items() if checked.of(status)
     )
     outcome = "passed" if checked.passed(strict=strict) else "failed"
-    few = sum(result.row is not None for result in checked.of("undecided"))
-    needed = max((result.row.verdict.needed for result in checked.of("undecided") if result.row), default=0)
-    hint = f"; {few} configurations need {needed} repeats for a verdict" if few else ""
+    few = len(checked.runs) < FEWEST
+    hint = f"; a verdict needs {FEWEST} runs in the baseline, it has {len(checked.runs)}" if few else ""
     return f"{outcome}: {counts}{hint}"
 
 
@@ -61,6 +61,7 @@ def as_json(checked: BaselineCheck, *, strict: bool) -> dict[str, Any]:
         "strict": strict,
         "run": rows.run_json(checked.comparison.a),
         "baseline": rows.run_json(checked.comparison.b),
+        "baseline_runs": [run.run_id for run in checked.runs],
         "counts": {status: len(checked.of(status)) for status in _WORDS},
         "results": [
             {
@@ -82,12 +83,12 @@ def as_junit(checked: BaselineCheck, *, strict: bool) -> str:
 
     With ``strict``, what is undecided is a failure too.
     """
-    run, baseline = checked.comparison.a, checked.comparison.b
+    run, baseline = checked.comparison.a, " ".join(kept.run_id for kept in checked.runs)
     suite = junit.JUnitSuite(
         "hvlab baseline",
         [_test(result, strict=strict) for result in checked.results],
         run.started_at,
-        {"run": run.run_id, "baseline": baseline.run_id, "lab": run.lab},
+        {"run": run.run_id, "baseline": baseline, "lab": run.lab},
     )
     return junit.document("hvlab baseline check", [suite])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,33 +14,45 @@ from hvlab.compare import Measurements, measurements, rows
 from hvlab.errors import UsageError
 from hvlab.paths import results_dir
 from hvlab.results.store import Store
-from hvlab.statistics import permutation, verdict
+from hvlab.statistics.between import FEWEST
 
 _name = click.option("--name", default=baseline.DEFAULT, show_default=True, help="Name of the baseline.")
 
 
 @click.group("baseline")
 def command() -> None:
-    """Keep a run as the baseline of its lab, and check later runs against it."""
+    """Keep runs as the baseline of their lab, and check later runs against it."""
 
 
 @command.command("set")
-@click.argument("run", required=False)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
 @_name
 @options.results
-def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
-    """Keep RUN (default: the last run) as the baseline of its lab."""
+def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
+    """Keep each RUN (default: the last run) as the baseline of their lab, in place of what it had."""
     store = _store(folder)
-    measured = _measurements(store, run)
-    file = baseline.save(store.folder, measured, name=name)
-    click.echo(f"run {measured.run_id} is now baseline {name} of lab {measured.lab}: {file}")
-    needed = permutation.needed(verdict.ALPHA)
-    few = sum(len(repeats.ok) < needed for repeats in measured.configurations.values())
-    if few:
-        total = len(measured.configurations)
+    return _keep(store, [_measurements(store, run) for run in runs or (None,)], name)
+
+
+@command.command("add")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@_name
+@options.results
+def add_to_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
+    """Add each RUN (default: the last run) to the baseline of its lab."""
+    store = _store(folder)
+    measured = [_measurements(store, run) for run in runs or (None,)]
+    return _keep(store, [*baseline.load(store.folder, measured[0].lab, name=name), *measured], name)
+
+
+def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
+    file = baseline.save(store.folder, runs, name=name)
+    names = ", ".join(run.run_id for run in runs)
+    click.echo(f"baseline {name} of lab {runs[0].lab} is now of run {names}: {file}")
+    if len(runs) < FEWEST:
         click.echo(
-            f"{few} of its {total} configurations have too few repeats for a verdict: "
-            f"measure with --repeats {needed}",
+            f"a verdict on later runs needs {FEWEST} runs in the baseline, best of different hours, it has "
+            f"{len(runs)}: measure again, then `hvlab baseline add`",
             err=True,
         )
     return 0
@@ -50,7 +63,11 @@ def set_baseline(*, run: str | None, name: str, folder: Path | None) -> int:
 @_name
 @verdicts.metric
 @verdicts.matters
-@click.option("--strict", is_flag=True, help="Also fail if there are too few repeats or a case is missing.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Also fail if anything is undecided: too few runs or repeats, a missing case.",
+)
 @options.results
 @click.option(
     "--format",
@@ -77,12 +94,16 @@ def check_run(
     output_format: str,
     file: Path | None,
 ) -> int:
-    """Check RUN (default: the last run) against the baseline of its lab; exit code 1 on a regression."""
+    """Check RUN (default: the last run) against the baseline of its lab; exit code 1 on a regression.
+
+    How much runs differ by their hour alone comes from the runs of the baseline. With fewer than five, all
+    figures are undecided; what fails now and did not before is a regression.
+    """
     store = _store(folder)
     measured = _measurements(store, run)
     kept = baseline.load(store.folder, measured.lab, name=name)
-    if kept.run_id == measured.run_id:
-        problem = f"run {measured.run_id} is the baseline {name} itself"
+    if measured.run_id in {one.run_id for one in kept}:
+        problem = f"run {measured.run_id} is in the baseline {name} itself"
         raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another run")
     checked = baseline.check(measured, kept, metric=metric, matters=matters / 100)
     text = output.render(checked, output_format, strict=strict)
@@ -93,7 +114,10 @@ def check_run(
     for difference in checked.comparison.differences:
         click.echo(f"differs (A: the run, B: the baseline): {difference}", err=True)
     summary = output.summary(checked, strict=strict)
-    click.echo(f"run {measured.run_id} against {kept.run_id}: {summary}\n{rows.NOTE}", err=True)
+    click.echo(
+        f"run {measured.run_id} against {', '.join(one.run_id for one in kept)}: {summary}\n{rows.NOTE}",
+        err=True,
+    )
     return 0 if checked.passed(strict=strict) else 1
 
 

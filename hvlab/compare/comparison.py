@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hvlab.compare.matching import Match, differences, match
 from hvlab.compare.measurements import Measurements, primary
@@ -71,6 +71,9 @@ def compare(
 ) -> Comparison:
     """Return how run A stands to run B; all configurations are one family of tests.
 
+    The repeats of a run share its hour, so what two runs differ in may be their hours: such a difference is
+    never "faster" or "slower", but "differs".
+
     ``metric`` is by default the step time of trainings and the time of collectives. Raises UsageError for a
     metric of which neither more nor less is better.
     """
@@ -95,7 +98,9 @@ def compare(
         a,
         b,
         tuple(
-            ComparisonRow(pair.configuration, name, _side(pair.a, name), _side(pair.b, name), judged)
+            ComparisonRow(
+                pair.configuration, name, _side(pair.a, name), _side(pair.b, name), _of_runs(judged)
+            )
             for (pair, name), judged in zip(comparable, verdicts, strict=True)
         ),
         matches.only_a,
@@ -103,6 +108,13 @@ def compare(
         tuple(pair.configuration for pair, name in compared if not _measured(pair, name)),
         tuple(differences(a, b)),
     )
+
+
+def _of_runs(judged: Verdict) -> Verdict:
+    """Return a verdict on repeats as one on runs of which there is one each."""
+    if judged.kind not in ("faster", "slower"):
+        return judged
+    return replace(judged, kind="differs", reason=f"{judged.reason}; cannot be told from the hour")
 
 
 def _check(metric: str) -> None:

@@ -12,7 +12,6 @@ from hvlab.compare.names import case_names, place
 from hvlab.results.configurations import Configuration
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Kind
-from hvlab.workloads.metrics import METRICS
 
 COLUMNS = (
     "workload",
@@ -32,16 +31,15 @@ COLUMNS = (
 )
 NOTE = (
     "The repeats of one run share the conditions of their hour: network load, temperature, other work. "
-    "Two runs may differ for that alone. To compare two settings, measure both in one run."
+    "Two runs may differ for that alone. To compare two settings, measure both in one run; to find a "
+    "regression, check against a baseline of five runs or more."
 )
 _KINDS: Mapping[Kind, str] = {
-    "faster": "A is faster or better in",
-    "slower": "A is slower or worse in",
+    "differs": "differs, cannot be told from the hour, in",
     "same": "the same in",
     "unclear": "not distinguishable in",
     "too_few": "too few repeats in",
 }
-_TIMES = ("s", "us")
 
 
 def table(comparison: Comparison) -> list[dict[str, Any]]:
@@ -116,10 +114,8 @@ def run_json(run: Measurements) -> dict[str, Any]:
 
 
 def word(row: ComparisonRow) -> str:
-    """Return how A stands to B in a word or two; figures that are not times are better or worse."""
+    """Return how A stands to B in a word or two."""
     words = {"too_few": "too few", "unclear": "not distinguishable"}
-    if METRICS[row.metric].unit not in _TIMES:
-        words |= {"faster": "better", "slower": "worse"}
     return words.get(row.verdict.kind, row.verdict.kind)
 
 

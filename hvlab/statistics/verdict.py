@@ -13,7 +13,7 @@ import numpy as np
 from hvlab.statistics import permutation, ratio, rounds, welch
 from hvlab.statistics.interval import Interval
 
-Kind = Literal["faster", "slower", "same", "unclear", "too_few"]
+Kind = Literal["faster", "slower", "same", "unclear", "too_few", "differs"]
 Better = Literal["low", "high"]
 MATTERS = 0.02
 ALPHA = 0.01
@@ -33,7 +33,8 @@ class Pair:
 class Verdict:
     """How A stands to B. ``faster`` is better, be the figure a time, a throughput or an accuracy.
 
-    ``same`` means equal within what matters, ``unclear`` not distinguishable. ``ratio`` is A's median over
+    ``same`` means equal within what matters, ``unclear`` not distinguishable, ``differs`` that the figures of
+    two runs do, be it for their hour. ``ratio`` is A's median over
     B's with its 95 % interval, of figures without what their rounds did; None where a side has no figure
     above zero. ``reason`` is what the kind rests on. ``needed`` is how many repeats of each it takes where
     there are too few, else 0. ``chance`` is how often noise alone would show as much anywhere in the

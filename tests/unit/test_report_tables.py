@@ -327,6 +327,16 @@ def test_verdicts_are_given_only_where_they_are_significant():
     assert {verdict for _, verdict in once.values()} == {"too few repeats: 5 each needed"}
 
 
+def test_every_size_that_both_backends_measured_is_judged():
+    data = data_of(runs.lab7())
+    sizes = {one.get("size_bytes") for one in data.configurations if one.workload == "allreduce"} - {None}
+    assert len(sizes) > 2
+    judged = [
+        what for what, where in verdicts(document(data)) if what.startswith("allreduce") and where == "3 × 1"
+    ]
+    assert len(judged) == len(sizes)
+
+
 def test_with_one_repeat_the_interval_is_that_of_its_own_steps():
     found = table(document(data_of(runs.lab7(repeats=1))), "across-1")
     assert load("en").say(found.note) == "One repeat only: the interval is over its own steps."
