@@ -5,7 +5,7 @@ interval, the ratio of two medians, a verdict, the hosts that are stragglers. No
 
 Read `verdict` first: it says what "faster" rests on. `rounds` takes out what a round does to all pairs; the
 chances come from `permutation` (all pairs as one family) and `welch` (sides with unlike noise, their
-variances from `squeeze`), the interval from `ratio`. `between`
-judges a run against several. `interval`, `warmup` and `straggler` stand alone.
-`alpha` is everywhere the share of comparisons that may hold a false alarm.
+variances from `squeeze`), the interval from `ratio`. `between` judges a run against several. `interval`,
+`warmup` and `straggler` stand alone. `alpha` is everywhere the share of comparisons that may hold a false
+alarm.
 """

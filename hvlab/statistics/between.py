@@ -28,7 +28,7 @@ _COMMON, _OWN = 0.5, 0.25
 
 @dataclass(frozen=True)
 class RunMedians:
-    """A cell: what is measured, its median in the new run, and by the number of the run in those of the baseline."""
+    """A cell of a table of runs: its median in the new run, and by its number in each earlier one."""
 
     new: float
     before: Mapping[int, float]
