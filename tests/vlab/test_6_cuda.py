@@ -27,14 +27,21 @@ NEW = {
 }
 # How a family lists its packages, tries to bring them up to date, and what it calls the libraries.
 LIST = {
-    "debian": "dpkg-query -W -f '${Package} ${Version}\\n' '*cuda*' '*cudnn*' '*nccl*'",
-    "redhat": "rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\\n' '*cuda*' '*cudnn*' '*nccl*'",
+    "debian": "dpkg-query -W -f '${Package} ${Version}\\n' '*cuda*' '*cudnn*' '*nccl*' '*gpu-manager*'",
+    "redhat": "rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\\n' '*cuda*' '*cudnn*' '*nccl*' '*gpu-manager*'",
 }
 UPGRADE = {"debian": "apt-get -q update && apt-get -qy upgrade", "redhat": "dnf -qy upgrade --nobest"}
 REFRESH = {"debian": "apt-get -q update", "redhat": "dnf -q clean expire-cache"}
 HELD_OWN = "/etc/hvlab/held.json"
 NCCL = {"debian": ("libnccl2", "libnccl-dev"), "redhat": ("libnccl", "libnccl-devel")}
 # The repository has a newer cuDNN for CUDA 13, too.
+DCGM = {"dcgm_enabled": True, "dcgm_driver_version": "580.95.05"}
+DCGM_PACKAGES = {
+    f"datacenter-gpu-manager-4-{name}" for name in ("core", "cuda13", "proprietary", "proprietary-cuda13")
+}
+# An rpm's epoch is not in its version.
+DCGM_VERSION = {"debian": "1:4.5.2-1", "redhat": "4.5.2-1"}
+DCGM_3 = {"debian": "3.3.9", "redhat": "3.3.9-1"}
 CUDNN = {
     "debian": ("libcudnn9-cuda-13", "libcudnn9-dev-cuda-13", "libcudnn9-headers-cuda-13"),
     "redhat": ("libcudnn9-cuda-13", "libcudnn9-devel-cuda-13", "libcudnn9-headers-cuda-13"),
@@ -212,6 +219,36 @@ def test_back_to_the_older_version(old):
     for name in NCCL[old.name]:
         assert old.packages()[name] == "2.18.5-1+cuda12.2"
     assert old.fact("nccl")["version"] == "2.18.5"
+
+
+def dcgm(family):
+    """Return the versions of DCGM's packages."""
+    return {name: version for name, version in family.packages().items() if "gpu-manager" in name}
+
+
+def test_dcgm_is_pinned_and_held_and_its_service_runs(old):
+    assert old.play(DCGM, "--tags", "dcgm", "--check") > 0
+    assert dcgm(old) == {}
+    assert old.play(DCGM, "--tags", "dcgm") > 0
+    assert dcgm(old) == dict.fromkeys(DCGM_PACKAGES, DCGM_VERSION[old.name])
+    assert old.on("systemctl is-active nvidia-dcgm; systemctl is-enabled nvidia-dcgm").split() == [
+        "active",
+        "enabled",
+    ]
+    assert old.play(DCGM, "--tags", "dcgm") == 0
+    # The repository has 4.6.0, too.
+    old.on(UPGRADE[old.name])
+    assert dcgm(old) == dict.fromkeys(DCGM_PACKAGES, DCGM_VERSION[old.name])
+
+
+def test_dcgm_3_comes_for_4_only_when_asked(old):
+    three = DCGM | {"dcgm_version": DCGM_3[old.name]}
+    refused(old, ["set dcgm_remove_old to true"], variables=three, tags="dcgm")
+    assert old.play(three | {"dcgm_remove_old": True}, "--tags", "dcgm") > 0
+    assert set(dcgm(old)) == {"datacenter-gpu-manager"}
+    assert old.fact("dcgm")["version"] == "3.3.9"
+    assert old.play(DCGM | {"dcgm_remove_old": True}, "--tags", "dcgm") > 0
+    assert set(dcgm(old)) == DCGM_PACKAGES
 
 
 def test_a_toolkit_that_is_another_one_is_refused(old):
