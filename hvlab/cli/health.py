@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from types import ModuleType
 
 import click
 from rich.console import Console
@@ -35,6 +36,16 @@ from hvlab.results.tables import render
     metavar="HOST",
     help="Write what this host has as the type of such machines, and stop.",
 )
+@click.option(
+    "--bandwidth",
+    is_flag=True,
+    help="Also measure with nccl-tests and nvbandwidth; needs free GPUs, a minute.",
+)
+@click.option(
+    "--diagnostics",
+    type=click.IntRange(2, 3),
+    help="Level of DCGM's diagnostics, 1 otherwise; needs free GPUs: 2 takes minutes, 3 half an hour.",
+)
 @click.option("--force", is_flag=True, help="With --learn: replace the file of the type.")
 def command(
     *,
@@ -43,6 +54,8 @@ def command(
     output_format: str,
     junit: Path | None,
     teacher: str | None,
+    bandwidth: bool,
+    diagnostics: int | None,
     force: bool,
 ) -> None:
     """Find out whether every host is fit for work.
@@ -51,11 +64,12 @@ def command(
     Nothing is changed on the hosts. The exit code is 1 if a host has hard faults, 3 if one is unreachable.
     """
     lab = inventories.load(inventory, limit=limit)
+    requested = [f"diagnostics {diagnostics}"] if diagnostics else []
+    chosen = subjects.chosen([*requested, *(["bandwidth"] if bandwidth else [])])
     if teacher:
-        click.echo(f"written: {_learn(inventory, lab, teacher, force=force)}")
+        click.echo(f"written: {_learn(inventory, lab, teacher, chosen, force=force)}")
         return
     types = expected.load(inventory)
-    chosen = (*subjects.QUICK, *subjects.SLOW)
     with Console(stderr=True).status(f"asking {', '.join(host.name for host in lab.hosts)}"):
         outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
     if output_format == "table":
@@ -70,13 +84,12 @@ def command(
         raise error
 
 
-def _learn(inventory: Path, lab: Lab, teacher: str, *, force: bool) -> Path:
+def _learn(inventory: Path, lab: Lab, teacher: str, chosen: Sequence[ModuleType], *, force: bool) -> Path:
     """Judge a host by what holds on any machine, then write its type."""
     names = [host.name for host in lab.hosts]
     if teacher not in names:
         raise unknown("host", teacher, names)
     alone = replace(lab, hosts=(lab.host(teacher),))
-    chosen = (*subjects.QUICK, *subjects.SLOW)
     with Console(stderr=True).status(f"asking {teacher}"):
         answered = ask(alone, chosen)
     outcomes = judge.judge(alone, answered, chosen, None)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from hvlab.health.node import (
+    bandwidth,
     clock,
     cpu,
+    dcgm,
+    dcgm_long,
+    dcgm_medium,
     disk,
     fabric,
     gpu,
@@ -37,9 +41,26 @@ QUICK: Tuple[ModuleType, ...] = (
     xid,
 )
 # From the controller only.
-SLOW: Tuple[ModuleType, ...] = ()
+SLOW: Tuple[ModuleType, ...] = (dcgm,)
 # By name: only when asked for.
-ON_REQUEST: Dict[str, ModuleType] = {}
+ON_REQUEST: Dict[str, ModuleType] = {
+    "bandwidth": bandwidth,
+    "diagnostics 2": dcgm_medium,
+    "diagnostics 3": dcgm_long,
+}
+
+
+def chosen(on_request: Sequence[str]) -> Tuple[ModuleType, ...]:
+    """Return what the controller asks of a node: a longer form of a subject replaces the usual one."""
+    requested = tuple(ON_REQUEST[name] for name in on_request)
+    longer = {name for subject in requested for name in _names(subject)}
+    usual = (subject for subject in SLOW if not _names(subject) & longer)
+    return (*QUICK, *usual, *requested)
+
+
+def _names(subject: ModuleType) -> Set[str]:
+    """Return the first words of what a subject asks."""
+    return {name.partition(" ")[0] for name in subject.QUESTIONS}
 
 
 def questions(subjects: Sequence[ModuleType]) -> Dict[str, Dict[str, Any]]:
