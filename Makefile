@@ -24,7 +24,7 @@ INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab test demo down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-training test-containers test-ucx
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -149,6 +149,13 @@ test-user-cold: install  ## the same with an empty cache: 20 minutes (root)
 
 test-gpu: install  ## the GPUs of this machine: provision it, measure NCCL and CUDA-aware MPI (root)
 	@$(TESTS_AS_ROOT) pytest tests/gpu -v
+
+BUNDLE ?= gpu-bundle
+BUNDLE_DRIVER ?= 580
+
+test-gpu-bundle: install  ## all that test-gpu needs, in a folder for a machine without network: 40 minutes (root)
+	@$(AS_ROOT) python -m tests.gpu.bundle "$(BUNDLE)" --driver "$(BUNDLE_DRIVER)" --limit-mib "$(BUNDLE_LIMIT_MIB)" \
+		--without "$(BUNDLE_WITHOUT)"
 
 demo: install  ## a complete lab: boot, provision, check, measure, report
 	$(call say,boot three virtual hosts)
