@@ -18,7 +18,8 @@ _ARCH = "amd64"
 def build(packages: list[Package], folder: Path) -> None:
     """Write the packages and their lists, unsigned, into an empty folder."""
     for package in packages:
-        name = f"{package.name}_{package.version}_{_ARCH}.deb"
+        # A file's name has no epoch.
+        name = f"{package.name}_{package.version.rpartition(':')[2]}_{_ARCH}.deb"
         (folder / name).write_bytes(_archive(package))
         (folder / f"{name}.stanza").write_text(_control(package) + f"Filename: ./{name}\n", encoding="utf-8")
 
