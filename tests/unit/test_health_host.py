@@ -273,6 +273,13 @@ def test_links(attributes, expected, wrong):
     assert {check: outcome for check, outcome in judged.items() if outcome in ("hard", "soft")} == wrong
 
 
+def test_a_lab_of_one_machine_may_use_the_loopback():
+    loopback = nic("lo", card=False, speed=None, duplex=None)
+    judged = severity(network, {"network_interfaces": ["lo"]}, **loopback)
+    assert judged["network link lo"] == "passed"
+    assert judged["network rate"] == "skipped"
+
+
 def test_a_good_host_teaches_its_fastest_links():
     values = network.readings(answers(network.QUESTIONS, **nic()))
     assert {name: values[name] for name in network.LEARNED} == {"nic_rate_gbit": 100.0, "nic_count": 1}

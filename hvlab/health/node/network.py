@@ -46,7 +46,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     )
     interfaces: Dict[str, Dict[str, Any]] = {}
     # An interface that is switched off gives no carrier, but counts.
-    for name in sorted({*counts["rx_packets"], *parts["carrier"]} - {"lo"}):
+    for name in sorted({*counts["rx_packets"], *parts["carrier"]}):
         interface: Dict[str, Any] = {"card": name in cards, "link": parts["carrier"].get(name) == "1"}
         rate = number(parts["speed"].get(name))
         if interface["link"] and rate is not None and rate > 0:
