@@ -241,6 +241,7 @@ def test_dcgm_is_pinned_and_held_and_its_service_runs(old):
     assert dcgm(old) == dict.fromkeys(DCGM_PACKAGES, DCGM_VERSION[old.name])
 
 
+@pytest.mark.slow
 def test_dcgm_3_comes_for_4_only_when_asked(old):
     three = DCGM | {"dcgm_version": DCGM_3[old.name]}
     refused(old, ["set dcgm_remove_old to true"], variables=three, tags="dcgm")
