@@ -51,11 +51,11 @@ def test_each_collective_is_proved(lab, backend):
 
 def test_trainings_on_each_host_alone_and_with_ranks(lab):
     words = ("--workload", "mnist", "--set", "epochs=1", "--slots", "1")
-    lab.hvlab("bench", "--fresh", "--backend", "serial,gloo", "--hosts", "each,3", *words)
+    lab.hvlab("bench", "--fresh", "--backend", "serial,gloo", "--hosts", "each,2", *words)
     records = lab.results_of("show")
     assert {row["status"] for row in records} == {"ok"}
     seen = {(row["proved_backend"], ",".join(row["hosts"])) for row in records}
-    assert seen == {("serial", "t1"), ("gloo", "t1"), ("gloo", "t2"), ("gloo", "t3"), ("gloo", "t1,t2,t3")}
+    assert seen == {("serial", "t1"), ("gloo", "t1"), ("gloo", "t2"), ("gloo", "t3"), ("gloo", "t1,t2")}
     timed = {row["params"]["host"] for row in records if row["metric"] == "host_compute_time"}
     assert timed == {"t1", "t2", "t3"}
     assert {"step_time", "throughput", "accuracy", "startup", "real"} <= {row["metric"] for row in records}
