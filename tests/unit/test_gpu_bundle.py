@@ -121,7 +121,7 @@ def run(bundle: Path, *words: str, smi: str = "") -> subprocess.CompletedProcess
     (programs / "nvidia-smi").write_text(f"#!/bin/sh\n{smi or 'exec nvidia-smi-is-not-here'}\n", "utf-8")
     (programs / "nvidia-smi").chmod(0o755)
     return subprocess.run(
-        [bundle / "run", "--output", bundle.parent / "output", "--work", bundle.parent / "work", *words],
+        [bundle / "run", "--output", bundle.parent / "output", "--work", f"{bundle.parent}/work", *words],
         capture_output=True,
         text=True,
         check=False,
@@ -144,6 +144,7 @@ def bundle(tmp_path):
     return folder
 
 
+SMI = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="`run` works as root only")
 
 
@@ -166,7 +167,7 @@ def test_without_a_gpu_it_says_so_before_anything_else(bundle, smi, reason):
 
 @as_root
 def test_without_a_part_the_machines_own_outputs_are_kept(bundle):
-    done = run(bundle, smi="echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'")
+    done = run(bundle, smi=SMI)
     assert done.returncode == 2
     assert "the bundle was made without torch" in done.stderr
     machine = bundle.parent / "output/machine"
@@ -179,10 +180,66 @@ def test_without_a_part_the_machines_own_outputs_are_kept(bundle):
 @as_root
 def test_a_part_that_was_damaged_on_the_way_is_named(bundle):
     (bundle / "parts/project.tar.gz").write_bytes(b"cut")
-    done = run(bundle, smi="echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'")
+    done = run(bundle, smi=SMI)
     assert done.returncode == 2
     assert "parts/project.tar.gz: FAILED" in done.stdout
     assert "differ from its MANIFEST" in done.stderr
+
+
+def others_folder(work: Path) -> None:
+    work.mkdir(mode=0o700)
+    os.chown(work, 12345, 12345)
+
+
+def open_folder(work: Path) -> None:
+    work.mkdir()
+    work.chmod(0o777)
+
+
+def link(work: Path) -> None:
+    (work.parent / "target").mkdir(mode=0o700)
+    work.symlink_to("target")
+
+
+def others_root(work: Path) -> None:
+    work.mkdir(mode=0o700)
+    (work / "hvlab-root").mkdir()
+
+
+@as_root
+@pytest.mark.parametrize("prepare", [others_folder, open_folder, link, Path.touch, others_root])
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_work_folder_that_others_may_have_filled_is_refused(bundle, prepare, end):
+    work = bundle.parent / "work"
+    prepare(work)
+    before = sorted(bundle.parent.rglob("*"))
+    done = run(bundle, "--work", f"{work}{end}", smi=SMI)
+    assert done.returncode == 2
+    assert "--work FOLDER" in done.stderr
+    assert sorted(path for path in bundle.parent.rglob("*") if "programs" not in str(path)) == before
+
+
+@as_root
+@pytest.mark.parametrize("root", ["/", "//", "/.", "/tmp/.."])
+def test_the_root_is_no_work_folder(bundle, root):
+    done = run(bundle, "--work", root, smi=SMI)
+    assert done.returncode == 2
+    assert "--work FOLDER" in done.stderr
+    assert not list(Path("/").glob("hvlab-*"))
+
+
+@as_root
+def test_what_is_not_its_own_in_the_work_folder_stays(bundle):
+    work = bundle.parent / "work"
+    work.mkdir(mode=0o700)
+    for name in ("root", "project"):
+        (work / name).mkdir()
+        (work / name / "kept").touch()
+    for _ in range(2):
+        assert "was made without torch" in run(bundle, smi=SMI).stderr
+    assert (work / "root/kept").exists()
+    assert (work / "project/kept").exists()
+    assert (work / "hvlab-project/hvlab").is_dir()
 
 
 @as_root
