@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -22,9 +24,40 @@ def test_a_command_whose_output_never_ends_is_left_behind(monkeypatch: pytest.Mo
     began = time.monotonic()
     answer = probe.run({"run": ["sh", "-c", "sleep 4 &"], "timeout": 0.3})
     assert answer["rc"] == 124
-    assert "no end within" in answer["err"]
+    assert "did not finish within" in answer["err"]
     assert time.monotonic() - began < 3
 
 
 def test_a_program_that_is_not_there() -> None:
     assert probe.run({"run": ["hvlab-has-no-such-program"]})["rc"] == 127
+
+
+def test_a_file_that_hangs_keeps_none_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a pipe does that nobody writes to."""
+    monkeypatch.setattr(probe, "READ_S", 0.2)
+    (tmp_path / "file").write_text("text")
+    os.mkfifo(tmp_path / "pipe")
+    questions = {
+        "hangs": {"read": f"{tmp_path}/pipe"},
+        "file": {"read": f"{tmp_path}/file"},
+        "command": {"run": ["echo", "it"]},
+    }
+    answers = probe.answers(questions)
+    os.close(os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK))
+    assert answers["hangs"] == {}
+    assert answers["file"] == {f"{tmp_path}/file": "text"}
+    assert answers["command"]["out"] == "it\n"
+
+
+def test_a_file_that_goes_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe.glob, "glob", lambda _: ["/proc/no-such-process"])
+    assert probe.stat("/proc/*") == {}
+
+
+def test_python_is_the_one_that_runs_the_probe() -> None:
+    asked = {"run": ["python3", "-c", "import sys; print(sys.executable)"]}
+    assert probe.run(asked)["out"].strip() == sys.executable
+
+
+def test_programs_of_wsl_are_on_the_path() -> None:
+    assert "/usr/lib/wsl/lib" in probe.run({"run": ["printenv", "PATH"]})["out"].strip().split(":")

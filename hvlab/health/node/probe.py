@@ -4,12 +4,13 @@ Its one argument is a JSON object of questions by name; it prints a JSON object 
 A question is one of
 
     {"run": [argv], "user": name or null, "env": {}, "timeout": seconds, "queue": name or null}
-        -> {"rc", "out", "err"}; rc is 124 when it ran too long and 127 when there is no such program
+        -> {"rc", "out", "err"}; rc is 124 when it ran too long and 127 when there is no such program;
+        "python3" as the program is the Python that runs this one
     {"read": glob}  -> {path: text}, without files that cannot be read
     {"stat": glob}  -> {path: {"mode": "0644", "owner", "group", "link": target or null}}
 
-Commands run side by side, except that those of one queue run one after another, and those with "alone": true
-after all others, one by one.
+What cannot be read within READ_S is left out. Commands run side by side, except that those of one queue run
+one after another, and those with "alone": true after all others, one by one.
 """
 
 import concurrent.futures
@@ -21,11 +22,15 @@ import os
 import pwd
 import subprocess
 import sys
+import threading
+import time
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 # A process in the kernel's hands (state D) survives SIGKILL: so long after it was sent, it is left behind.
 GRACE_S = 2
 AT_ONCE = 8
+# Reading takes milliseconds, but where a device or a file server hangs.
+READ_S = 10
 
 
 def as_user(account: pwd.struct_passwd, argv: List[str], env: Mapping[str, str]) -> List[str]:
@@ -34,7 +39,8 @@ def as_user(account: pwd.struct_passwd, argv: List[str], env: Mapping[str, str])
         "HOME": account.pw_dir,
         "USER": account.pw_name,
         "LOGNAME": account.pw_name,
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        # Under WSL nvidia-smi lies apart.
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/wsl/lib",
         "LC_ALL": "C.UTF-8",
     }
     clean.update(env)
@@ -61,7 +67,9 @@ def run(question: Mapping[str, Any]) -> Dict[str, Any]:
     user = question.get("user")
     try:
         account = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
-        argv = as_user(account, question["run"], question.get("env", {}))
+        program, *words = question["run"]
+        program = sys.executable if program == "python3" and sys.executable else program
+        argv = as_user(account, [program, *words], question.get("env", {}))
         process = subprocess.Popen(
             ["timeout", f"--kill-after={GRACE_S}", str(limit), *argv],
             stdin=subprocess.DEVNULL,
@@ -75,7 +83,7 @@ def run(question: Mapping[str, Any]) -> Dict[str, Any]:
     except OSError as error:
         return {"rc": 127, "out": "", "err": str(error)}
     except subprocess.TimeoutExpired:
-        return {"rc": 124, "out": "", "err": f"no end within {limit} s, nor after SIGKILL"}
+        return {"rc": 124, "out": "", "err": f"did not finish within {limit} s, nor after SIGKILL"}
     return {
         "rc": process.returncode,
         "out": out.decode(errors="replace"),
@@ -103,34 +111,51 @@ def stat(pattern: str) -> Dict[str, Dict[str, Any]]:
     """Return who may do what with every file that matches, links not followed."""
     files = {}
     for path in sorted(glob.glob(pattern)):
-        status = os.lstat(path)
-        files[path] = {
-            "mode": f"{status.st_mode & 0o7777:04o}",
-            "owner": _name(pwd.getpwuid, status.st_uid),
-            "group": _name(grp.getgrgid, status.st_gid),
-            "link": os.readlink(path) if os.path.islink(path) else None,
-        }
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            files[path] = {
+                "mode": f"{status.st_mode & 0o7777:04o}",
+                "owner": _name(pwd.getpwuid, status.st_uid),
+                "group": _name(grp.getgrgid, status.st_gid),
+                "link": os.readlink(path) if os.path.islink(path) else None,
+            }
     return files
+
+
+def start_reading(
+    questions: Mapping[str, Mapping[str, Any]], replies: Dict[str, Any]
+) -> List[threading.Thread]:
+    """Answer what only reads, each in a thread of its own, and return the threads."""
+
+    def answer(name: str, question: Mapping[str, Any]) -> None:
+        replies[name] = read(question["read"]) if "read" in question else stat(question["stat"])
+
+    threads = []
+    for name, question in questions.items():
+        if "run" not in question:
+            replies[name] = {}
+            threads.append(threading.Thread(target=answer, args=(name, question), daemon=True))
+            threads[-1].start()
+    return threads
 
 
 def answers(questions: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
     """Return the answers by name."""
     replies: Dict[str, Any] = {}
     queues: Dict[str, List[str]] = {}
+    threads, end = start_reading(questions, replies), time.monotonic() + READ_S
     with concurrent.futures.ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         for name, question in questions.items():
-            if "read" in question:
-                replies[name] = read(question["read"])
-            elif "stat" in question:
-                replies[name] = stat(question["stat"])
-            elif not question.get("alone"):
+            if "run" in question and not question.get("alone"):
                 queues.setdefault(question.get("queue") or f"only {name}", []).append(name)
         for queue in pool.map(lambda names: {name: run(questions[name]) for name in names}, queues.values()):
             replies.update(queue)
     for name, question in questions.items():
         if question.get("alone"):
             replies[name] = run(question)
-    return replies
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return dict(replies)
 
 
 if __name__ == "__main__":
