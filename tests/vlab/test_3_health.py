@@ -22,6 +22,8 @@ FAULTS = (
         "network link hvlab9",
     ),
 )
+# The machines' file system is an overlay, which its kernel makes read-only for no error.
+SOFT = {"disk writable /home"}
 CHECK = "/opt/hvlab/bin/hvlab-node-health --prolog"
 TYPES = "/opt/hvlab/health/machine-types.json"
 
@@ -76,7 +78,8 @@ def broken(lab, typed):
 
 def test_faults_are_told_of_their_host_alone(broken):
     checks, said, _ = broken
-    assert hard(checks["t2"]) == {check for _, _, check in FAULTS}
+    assert hard(checks["t2"]) == {check for _, _, check in FAULTS} - SOFT
+    assert {checks["t2"][check] for check in SOFT} == {"soft"}
     assert not hard(checks["t1"]) | hard(checks["t3"])
     assert "no answer from gone; unfit for work: t2\n" in said
 
@@ -85,7 +88,7 @@ def test_the_node_tells_the_same_in_a_line_each(broken):
     """But for the second link, of which its own file of types knows nothing."""
     _, _, lines = broken
     told = {line.split(": ")[1] for line in lines.splitlines()}
-    assert told == {check for _, _, check in FAULTS} - {"network link hvlab9"}
+    assert told == {check for _, _, check in FAULTS} - SOFT - {"network link hvlab9"}
 
 
 def test_a_check_that_cannot_run_drains_no_node(lab, broken):

@@ -85,7 +85,7 @@ def _size(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
         return skipped(check, "/proc/meminfo does not say it")
     if type_has is not None and gib < type_has - max(_TOLERANCE * type_has, _TOLERANCE_GIB):
         remedy = "compare `dmidecode -t memory` with another node's: a module is missing or was switched off"
-        return hard(check, f"{gib} GiB, its type has {type_has}", remedy)
+        return hard(check, f"{gib} GiB, this machine type should have {type_has}", remedy)
     return passed(check, f"{gib} GiB")
 
 
@@ -119,9 +119,8 @@ def _hugepages(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Findin
     if gib is None:
         return skipped(check, "this kernel does not say how much memory they hold")
     if type_has is not None and gib < type_has:
-        return soft(
-            check, f"{gib} GiB, its type has {type_has}", "set vm.nr_hugepages, and reboot if few are free"
-        )
+        seen = f"{gib} GiB, this machine type should have {type_has}"
+        return soft(check, seen, "set vm.nr_hugepages, and reboot if few are free")
     return passed(check, f"{gib} GiB")
 
 
@@ -130,9 +129,11 @@ def _shared(shm: Optional[Mapping[str, Any]]) -> Finding:
     if shm is None:
         return skipped(check, "df does not answer for /dev/shm")
     seen = f"{shm['free_mib']} of {shm['mib']} MiB are free ({shm['type']})"
+    if shm["mib"] < _SHM_LEAST_MIB:
+        return hard(check, seen, "give it more room: `mount -o remount,size=50% /dev/shm`")
     if shm["free_mib"] < _SHM_LEAST_MIB:
-        remedy = "remove what ended jobs left (nccl-*, vader_*), or `mount -o remount,size=50% /dev/shm`"
-        return hard(check, seen, remedy)
+        # A job may still use them.
+        return soft(check, seen, "remove what ended jobs left in it: nccl-*, vader_*")
     if shm["type"] != "tmpfs" or shm["mib"] < _SHM_MIB:
         return soft(check, seen, f"mount a tmpfs of at least {_SHM_MIB} MiB there, as NCCL's guide asks for")
     return passed(check, seen)

@@ -1,4 +1,4 @@
-"""Ethernet: the links, their rate, how often they fell, and errors."""
+"""Ethernet: the links, their rate, how often they went down, and errors."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _rate(interfaces: Mapping[str, Mapping[str, Any]], expected: Mapping[str, An
         return passed(check, shown) if cards else skipped(check, "no interface is of a card")
     fast = [name for name, card in cards.items() if card.get("rate_gbit", 0) >= rate]
     if len(fast) < count:
-        seen = f"{len(fast)} links of {rate:g} Gbit/s, its type has {count}: {shown}"
+        seen = f"{len(fast)} links of {rate:g} Gbit/s, this machine type should have {count}: {shown}"
         return hard(
             check,
             seen,
@@ -145,7 +145,7 @@ def _falls(up: Mapping[str, Mapping[str, Any]]) -> Finding:
     shown = ", ".join(f"{name} {falls} times" for name, falls in many.items())
     return soft(
         check,
-        f"links fell since boot: {shown}",
+        f"links went down since boot: {shown}",
         "look at the times in the kernel log; replace cable or transceiver",
     )
 

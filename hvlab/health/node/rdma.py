@@ -84,7 +84,10 @@ def _devices(ports: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]
     if count is None or len(_fit(ports, rate)) >= count:
         return passed(check, shown)
     at = f" of {rate:g} Gbit/s" if rate else ""
-    seen = f"{len(_fit(ports, rate))} devices with an active port{at}, its type has {count}: {shown}"
+    seen = (
+        f"{len(_fit(ports, rate))} devices with an active port{at}, "
+        f"this machine type should have {count}: {shown}"
+    )
     return hard(
         check,
         seen,
@@ -121,7 +124,8 @@ def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
 def _links(active: Mapping[str, Mapping[str, Any]]) -> Finding:
     many = [f"{name} {port['falls']} times" for name, port in active.items() if port.get("falls", 0) > _FLAPS]
     if many:
-        return soft("rdma flaps", f"links fell since the counters were cleared: {', '.join(many)}", _CABLE)
+        seen = f"links went down since the counters were cleared: {', '.join(many)}"
+        return soft("rdma flaps", seen, _CABLE)
     return passed("rdma flaps")
 
 
