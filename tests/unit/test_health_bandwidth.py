@@ -118,6 +118,12 @@ def test_without_the_programs_all_is_skipped_with_the_role_to_run():
     assert "role nccl_tests" in findings["bandwidth nccl allreduce"].seen
 
 
+def test_a_program_without_its_libraries_is_broken():
+    words = "perf: error while loading shared libraries: libnccl.so.2: cannot open shared object file"
+    values = bandwidth.readings({"bandwidth nccl": {"rc": 127, "out": "", "err": words}})
+    assert values["bandwidth_failed"] == {"nccl": words}
+
+
 def test_gpus_that_do_not_reach_one_another_are_no_fault():
     printed = "Running device_to_device_memcpy_read_ce.\nWaived: \n"
     assert judge(nvbandwidth=printed)["bandwidth device to device"].outcome == "skipped"
@@ -162,7 +168,13 @@ def test_the_program_runs_what_is_there_on_every_gpu(tmp_path):
     assert start("not_there_perf").returncode == 127
     install("cuda13/measure", 'echo "$0 $@"')
     places = f"not_there_perf:{tmp_path}/cuda*/measure"
-    install("nvidia-smi", "echo 'No devices were found'; exit 6")
-    assert (start(places).returncode, "cannot be listed" in start(places).stderr) == (1, True)
+    for smi, code in (
+        ("echo 'No devices were found'; exit 6", 127),
+        ("exit 0", 127),
+        ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18", 1),
+    ):
+        install("nvidia-smi", smi)
+        assert start(places).returncode == code
+    assert "cannot be listed" in start(places).stderr
     install("nvidia-smi", "printf '81559\\n81559\\n'")
     assert start(places).stdout.split()[1:] == ["-b", str(8 << 30), "-g", "2"]

@@ -199,6 +199,16 @@ A10 = "06:00.0 3D controller [0302]: NVIDIA Corporation GA102GL [A10] [10de:2236
     [
         (127, "", "", "skipped", ""),
         (127, "", A10, "soft", "install NVIDIA's driver"),
+        # The driver of an image for all nodes, where there is no GPU.
+        (6, "No devices were found\n", "", "skipped", ""),
+        (
+            9,
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+            "the latest NVIDIA driver is installed and running.\n",
+            "",
+            "skipped",
+            "",
+        ),
         (124, "", A10, "hard", "kernel log"),
         (137, "", A10, "hard", "kernel log"),
         (6, "No devices were found\n", A10, "hard", "kernel log"),
@@ -219,7 +229,18 @@ A10 = "06:00.0 3D controller [0302]: NVIDIA Corporation GA102GL [A10] [10de:2236
             "reboot the node",
         ),
     ],
-    ids=["no GPU", "no driver", "silent", "killed", "no device", "no module", "mismatch", "lost"],
+    ids=[
+        "no GPU",
+        "no driver",
+        "no GPU, driver",
+        "no GPU, module",
+        "silent",
+        "killed",
+        "no device",
+        "no module",
+        "mismatch",
+        "lost",
+    ],
 )
 def test_a_driver_that_does_not_answer(rc, out, pci, severity, remedy):
     finding = failed(rc, out, pci=pci)
@@ -248,8 +269,28 @@ def test_no_driver_where_gpus_are_expected():
     assert failed(127, expected={"gpu_count": 8}, pci=A10).remedy == "install NVIDIA's driver"
 
 
-def test_a_container_has_none_of_its_hosts_gpus():
-    files = {**devices(A10), "/run/systemd/container": "systemd-nspawn\n"}
+def test_an_idle_driver_is_a_fault_where_gpus_are_expected():
+    out = "No devices were found\n"
+    assert failed(6, out, expected={"gpu_count": 8}).severity == "hard"
+    recorded = answers(gpu.QUESTIONS, files={"/.dockerenv": ""})
+    recorded[smi.NAME] = {"rc": 6, "out": out, "err": ""}
+    # A container has an nvidia-smi because it was given GPUs.
+    (finding,) = gpu.findings(gpu.readings(recorded), {})
+    assert finding.severity == "hard"
+
+
+def test_a_program_without_its_libraries_is_broken():
+    """The words are those of glibc's loader, which ends with 127, too."""
+    library = "cannot open shared object file: No such file or directory"
+    words = f"nvidia-smi: error while loading shared libraries: libdl.so.2: {library}\n"
+    finding = failed(127, err=words, pci=A10)
+    assert (finding.severity, "libdl.so.2" in finding.seen) == ("hard", True)
+
+
+@pytest.mark.parametrize("mark", ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"])
+def test_a_container_has_none_of_its_hosts_gpus(mark):
+    """Docker's mark is empty, and Podman's where the container has no privileges."""
+    files = {**devices(A10), mark: ""}
     (finding,) = gpu.findings(gpu.readings(answers(gpu.QUESTIONS, files=files)), {})
     assert finding.outcome == "skipped"
 
@@ -260,7 +301,10 @@ def test_a_gpu_on_the_bus_that_the_driver_does_not_show():
     hidden = judged(gpu, report(), files=devices(shown + "\n" + A10))
     assert faults(hidden) == {"gpu count": "hard"}
     assert any("0000:06:00.0" in finding.seen for finding in hidden)
-    assert faults(judged(gpu, report(), files={**devices(shown), **devices(A10, "vfio-pci")})) == {}
+    for driver in ("vfio-pci", "nouveau", "nvgrace_gpu_vfio_pci"):
+        assert faults(judged(gpu, report(), files={**devices(shown), **devices(A10, driver)})) == {}
+    link = "/sys/bus/pci/devices/0000:06:00.0/physfn"
+    assert faults(judged(gpu, report(), files={**devices(shown), **devices(A10)}, links=(link,))) == {}
 
 
 def test_other_devices_of_nvidia_are_no_gpus():

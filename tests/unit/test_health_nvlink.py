@@ -36,6 +36,15 @@ def lost(index: int) -> str:
     return "".join(f"GPU {block}" for block in blocks)
 
 
+def one_down_of_each() -> str:
+    """Return the H100s' status where each GPU has a link down, and not all the same."""
+    blocks = H100.split("GPU ")[1:]
+    return "".join(
+        "GPU " + block.replace(f"Link {index}: 26.562 GB/s", f"Link {index}: <inactive>")
+        for index, block in enumerate(blocks)
+    )
+
+
 def one_down() -> str:
     return H100.replace("Link 17: 26.562 GB/s", "Link 17: <inactive>", 1)
 
@@ -49,6 +58,7 @@ def one_down() -> str:
         (H100, {"nvlink_count": 18}, {}),
         (one_down(), {}, {"nvlink count": "hard"}),
         (one_down(), {"nvlink_count": 18}, {"nvlink count": "hard"}),
+        (one_down_of_each(), {}, {"nvlink count": "soft"}),
         (lost(2), {}, {"nvlink count": "soft"}),
         (lost(2), {"nvlink_count": 18}, {"nvlink count": "hard"}),
         (H100.replace("26.562", "<inactive>").replace(" GB/s", ""), {}, {}),
@@ -68,6 +78,7 @@ def one_down() -> str:
         "8 H100 as expected",
         "one down",
         "one down of those expected",
+        "one down of each",
         "all of one GPU down",
         "all of one GPU down, but expected",
         "cards without a bridge",

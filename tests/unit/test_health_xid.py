@@ -58,6 +58,8 @@ def test_every_code_has_a_meaning_and_a_remedy():
         assert entry.severity in ("none", "soft", "hard", "line"), code
         assert entry.meaning
         assert xids.ACTIONS[entry.action]
+        counts = "counts until the driver is loaded again, or the node rebooted" in xids.ACTIONS[entry.action]
+        assert counts == (entry.action in ("reset", "nvlink"))
 
 
 # Azure's node health check fails on these (azurehpc-health-checks, azure_gpu_xid.nhc), and on some
@@ -75,7 +77,7 @@ def test_codes_of_applications_are_no_faults(code):
 def test_an_application_that_reads_out_of_range():
     (finding,) = judge(log("13-application"), report())
     assert finding.outcome == "passed"
-    assert finding.seen == "of applications: Xid 13 (15), Xid 43 (1)"
+    assert finding.seen == "application errors only: Xid 13 (15), Xid 43 (1)"
 
 
 def test_a_contained_memory_error():

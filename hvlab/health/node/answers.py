@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional
 
+_NO_PROGRAM = 127
+
 
 def files(answers: Mapping[str, Any], name: str) -> Dict[str, str]:
     """Return path -> text, stripped, of a question that reads files."""
@@ -24,6 +26,14 @@ def output(answers: Mapping[str, Any], name: str) -> str:
     if not isinstance(answer, dict) or answer.get("rc") != 0:
         return ""
     return str(answer.get("out", ""))
+
+
+def not_installed(answers: Mapping[str, Any], name: str) -> bool:
+    """Whether there is no such program: one that lacks a shared library ends with 127, too, but is broken."""
+    answer = answers.get(name)
+    if not isinstance(answer, dict) or answer.get("rc") != _NO_PROGRAM:
+        return False
+    return "shared libraries" not in str(answer.get("err", ""))
 
 
 def too_long(answers: Mapping[str, Any], name: str) -> bool:

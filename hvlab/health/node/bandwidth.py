@@ -9,7 +9,7 @@ import pkgutil
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvlab.health.node.answers import number, too_long
+from hvlab.health.node.answers import not_installed, number, too_long
 from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 
 _PROGRAM = (pkgutil.get_data(__package__ or "", "on_all_gpus.py") or b"").decode()
@@ -54,7 +54,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     failed = {}
     for name, parse in (("nccl", _nccl), ("nvbandwidth", _nvbandwidth)):
         answer = answers.get(f"bandwidth {name}")
-        if not isinstance(answer, dict) or answer.get("rc") == 127:  # noqa: PLR2004 - no such program
+        if not isinstance(answer, dict) or not_installed(answers, f"bandwidth {name}"):
             continue
         own = parse(str(answer.get("out", "")))
         lines = [
@@ -122,11 +122,11 @@ def findings(readings: Mapping[str, Any], expected: Mapping[str, Any]) -> List[F
             nccl, seen, "drain the node and run `dcgmi diag -r 3`: a GPU or a link corrupts data"
         )
     else:
-        missing = "one GPU, or no nccl-tests: set nccl_tests_enabled, and run role nccl_tests"
+        missing = "no GPU, one GPU, or no nccl-tests: set nccl_tests_enabled, and run role nccl_tests"
         allreduce = _judged(nccl, LEARNED[0], readings, expected, missing)
     if "nvbandwidth" in failed:
         return [allreduce, hard("bandwidth nvbandwidth", failed["nvbandwidth"], _FREE)]
-    missing = "nvbandwidth is not installed (role dcgm brings it), or the GPUs do not reach one another"
+    missing = "no GPU, no nvbandwidth (role dcgm brings it), or the GPUs do not reach one another"
     copies = [
         _judged(f"bandwidth {copy}", name, readings, expected, missing)
         for copy, name in zip(_COPIES, LEARNED[1:])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from hvlab.health.node.answers import too_long
+from hvlab.health.node.answers import not_installed, too_long
 from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 
 _ASKED = "dcgm level "
@@ -45,7 +45,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """
     name = next((name for name in answers if name.startswith(_ASKED)), _ASKED)
     answer = answers.get(name)
-    if not isinstance(answer, dict) or answer.get("rc") == 127:  # noqa: PLR2004 - no such program
+    if not isinstance(answer, dict) or not_installed(answers, name):
         return {}
     if too_long(answers, name):
         return {"dcgm_error": "dcgmi diag did not end in time"}

@@ -6,6 +6,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.health.node import gpu_memory, gpu_running, pci, smi
+from hvlab.health.node.answers import not_installed, too_long
 from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.health.node.per_gpu import Fault, judge
 
@@ -21,7 +22,6 @@ LEARNED: Tuple[str, ...] = (
     "gpu_compute_mode",
 )
 
-_NOT_FOUND, _TOO_LONG = 127, (124, 137)
 _NO_PROGRAM = "nvidia-smi is not installed"
 _REBOOT = "look for NVRM in the kernel log (journalctl -k), then reboot the node"
 _REMEDIES = (
@@ -39,33 +39,39 @@ _RESET = "reset the GPU: nvidia-smi --gpu-reset"
 _MEMORY_SHARE = 0.95
 
 
-def _driver_error(answer: Any) -> Optional[str]:
+def _driver_error(answers: Mapping[str, Any]) -> Optional[str]:
     """Return what keeps nvidia-smi from a report, if anything does."""
+    answer = answers.get(smi.NAME)
     if not isinstance(answer, dict):
         return None
     text = str(answer.get("out", ""))
     if smi.parse(text) is not None:
         return None
-    if answer.get("rc") == _NOT_FOUND:
+    if not_installed(answers, smi.NAME):
         return _NO_PROGRAM
-    if answer.get("rc") in _TOO_LONG:
+    if too_long(answers, smi.NAME):
         return f"nvidia-smi gave no answer within {smi.TIMEOUT_S} s"
     lines = (text + "\n" + str(answer.get("err", ""))).strip().splitlines()
     return f"nvidia-smi: {lines[0].strip()}" if lines else "nvidia-smi printed nothing"
 
 
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``gpus``, ``gpu_bus``, what went wrong, and values that all GPUs share."""
+    """Return ``gpus``, ``gpu_bus``, what went wrong, and values that all GPUs share.
+
+    ``gpu_bus_free`` are those on the bus that no other driver than NVIDIA's has.
+    """
     answer = answers.get(smi.NAME)
     gpus = smi.gpus(answers)
     text = f"{answer.get('out', '')}\n{answer.get('err', '')}" if isinstance(answer, dict) else ""
     values: Dict[str, Any] = {
         "gpus": gpus,
         "gpu_bus": pci.addresses(answers, pci.GPU),
+        "gpu_bus_free": pci.addresses(answers, pci.GPU, drivers=("", "nvidia")),
+        "gpu_container": pci.in_container(answers),
         "gpu_no_handle": sorted(map(smi.address, _HANDLE.findall(text))),
         "gpu_inforom_corrupted": sorted(map(smi.address, _INFOROM.findall(text))),
     }
-    error = _driver_error(answer)
+    error = _driver_error(answers)
     if error:
         values["gpu_driver_error"] = error
     if gpus:
@@ -95,7 +101,10 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
 
 
 def _driver(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
-    check, bus, error = "gpu driver", values.get("gpu_bus", []), values.get("gpu_driver_error")
+    check, bus = "gpu driver", values.get("gpu_bus", [])
+    error = values.get("gpu_driver_error", "")
+    # An image for all nodes has the driver where there is no GPU. A container does not show its bus.
+    none_here = not bus and not expected.get("gpu_count") and not values.get("gpu_container")
     shown = ", ".join(bus) or "no GPU"
     if values.get("gpu_no_handle"):
         lost = ", ".join(values["gpu_no_handle"])
@@ -104,6 +113,8 @@ def _driver(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
         )
     if error == _NO_PROGRAM:
         return _no_driver(shown if bus else "", expected=bool(expected.get("gpu_count")))
+    if none_here and not values.get("gpus"):
+        return skipped(check, f"no NVIDIA GPU on the PCI bus{error and f'; {error}'}")
     if error:
         return hard(check, f"{error}; on the PCI bus: {shown}", _driver_remedy(error))
     if not values.get("gpus"):
@@ -131,7 +142,7 @@ def _driver_remedy(error: str) -> str:
 def _count(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     check, gpus = "gpu count", values["gpus"]
     addresses = [gpu["address"] for gpu in gpus]
-    hidden = [address for address in values.get("gpu_bus", []) if address not in addresses]
+    hidden = [address for address in values.get("gpu_bus_free", []) if address not in addresses]
     if hidden:
         seen = f"{len(gpus)} GPUs; on the PCI bus, but not shown by the driver: {', '.join(hidden)}"
         return hard(check, seen, f"{_REBOOT}; if the GPU stays away, reseat or replace it")

@@ -2,7 +2,7 @@
 
 Arguments: where the program may be, with colons between them, each a name in PATH or a pattern of paths;
 then its own arguments, in which GPUS is the number of GPUs and SIZE bytes that fit several times into each.
-It ends with 127 where there is no such program, and with 1 where there is no GPU.
+It ends with 127 where there is no such program or no GPU, and with 1 where the GPUs cannot be listed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import List, Optional
 
 # As Azure's node health checks measure; three such buffers are in use at a time.
 LARGEST = 8 << 30
+NOTHING_TO_RUN, NO_GPU = 127, "No devices were found"
 QUERY = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
 
 
@@ -39,14 +40,18 @@ def main() -> None:
     """Replace this process by the program."""
     path = program(sys.argv[1])
     if path is None:
-        sys.exit(127)
+        sys.exit(NOTHING_TO_RUN)
     try:
         memory = subprocess.check_output(QUERY, universal_newlines=True, timeout=60).split("\n")
+    except FileNotFoundError:
+        sys.exit(NOTHING_TO_RUN)
     except (OSError, subprocess.SubprocessError) as error:
+        if NO_GPU in str(getattr(error, "output", "")):
+            sys.exit(NOTHING_TO_RUN)
         sys.exit("the GPUs cannot be listed: {}".format(error))
     gpus = [line.strip() for line in memory if line.strip()]
     if not gpus:
-        sys.exit("there is no GPU")
+        sys.exit(NOTHING_TO_RUN)
     filled = {"GPUS": str(len(gpus)), "SIZE": str(size(gpus))}
     os.execv(path, [path, *(filled.get(word, word) for word in sys.argv[2:])])  # noqa: S606
 

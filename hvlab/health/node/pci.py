@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.health.node import smi
 from hvlab.health.node.answers import files
 
-_NAME, _CONTAINER = "gpu pci devices", "gpu container"
+_NAME, _VIRTUAL = "gpu pci devices", "gpu virtual functions"
+# A container sees the devices of its host, which are none of its own: systemd's, Docker's and Podman's.
+_CONTAINERS: Dict[str, Dict[str, Any]] = {
+    "gpu container systemd": {"read": "/run/systemd/container"},
+    "gpu container docker": {"read": "/.dockerenv"},
+    "gpu container podman": {"read": "/run/.containerenv"},
+}
 QUESTION: Dict[str, Dict[str, Any]] = {
     _NAME: {"read": "/sys/bus/pci/devices/*/uevent"},
-    # A container sees the devices of its host, which are none of its own.
-    _CONTAINER: {"read": "/run/systemd/container"},
+    # A GPU shared among virtual machines has functions for them, which link to it.
+    _VIRTUAL: {"stat": "/sys/bus/pci/devices/*/physfn"},
+    **_CONTAINERS,
 }
 
 # Classes of https://pci-ids.ucw.cz/read/PD, as uevent writes them: VGA and 3D controllers; other bridges,
@@ -20,14 +27,29 @@ GPU = ("30000", "30200")
 NVSWITCH = ("68000",)
 
 
-def addresses(answers: Mapping[str, Any], classes: Tuple[str, ...]) -> List[str]:
-    """Return the addresses of NVIDIA's devices of some classes, but of those handed to a virtual machine."""
+def in_container(answers: Mapping[str, Any]) -> bool:
+    """Whether the answers come from a container."""
+    return any(files(answers, name) for name in _CONTAINERS)
+
+
+def addresses(
+    answers: Mapping[str, Any], classes: Tuple[str, ...], drivers: Optional[Tuple[str, ...]] = None
+) -> List[str]:
+    """Return the addresses of NVIDIA's devices of some classes, but of those handed to a virtual machine.
+
+    With ``drivers`` only of those that one of these has; "" is a device without a driver.
+    """
     shown: List[str] = []
-    if files(answers, _CONTAINER):
+    if in_container(answers):
         return shown
-    for text in files(answers, _NAME).values():
+    links = answers.get(_VIRTUAL)
+    virtual = {path.rpartition("/")[0] for path in links} if isinstance(links, dict) else set()
+    for path, text in files(answers, _NAME).items():
+        if path.rpartition("/")[0] in virtual:
+            continue
         values = dict(line.partition("=")[::2] for line in text.splitlines())
-        nvidia = values.get("PCI_ID", "").upper().startswith("10DE:")
-        if nvidia and values.get("PCI_CLASS") in classes and values.get("DRIVER") != "vfio-pci":
+        nvidia, driver = values.get("PCI_ID", "").upper().startswith("10DE:"), values.get("DRIVER", "")
+        usable = driver in drivers if drivers else driver != "vfio-pci"
+        if nvidia and values.get("PCI_CLASS") in classes and usable:
             shown.append(smi.address(values.get("PCI_SLOT_NAME", "")))
     return sorted(shown)

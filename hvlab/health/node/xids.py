@@ -27,15 +27,20 @@ class Xid(NamedTuple):
     action: str
 
 
+# The kernel log keeps it after a reset.
+_COUNTS = " (the fault counts until the driver is loaded again, or the node rebooted)"
+
 ACTIONS: Dict[str, str] = {
     "ignore": "nothing to do",
     "application": "look at the program that ran: a bug of its own is the usual cause",
     "restart": "start the program again; if it comes back, run dcgmi diag -r 3 and ask NVIDIA's support",
     "support": "run dcgmi diag -r 3; if it comes back, ask NVIDIA's support",
-    "reset": "stop its jobs, reset the GPU (nvidia-smi --gpu-reset -i INDEX); if it comes back, replace it",
+    "reset": "stop its jobs, reset the GPU (nvidia-smi --gpu-reset -i INDEX); if it comes back, replace it"
+    + _COUNTS,
     "reboot": "reboot the node; if it comes back, reseat the GPU, then replace it",
     "cables": "power the node off and look at the GPU's power cables",
-    "nvlink": "stop all jobs on the node and reset all GPUs; if it comes back, have the links repaired",
+    "nvlink": "stop all jobs on the node and reset all GPUs; if it comes back, have the links repaired"
+    + _COUNTS,
     "driver": "update the driver",
 }
 
