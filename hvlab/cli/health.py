@@ -70,6 +70,7 @@ def command(
         click.echo(f"written: {_learn(inventory, lab, teacher, chosen, force=force)}")
         return
     types = expected.load(inventory)
+    expected.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
     with Console(stderr=True).status(f"asking {', '.join(host.name for host in lab.hosts)}"):
         outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
     if output_format == "table":

@@ -97,6 +97,14 @@ def _kind(path: Path, name: Any, value: Any) -> list[Problem]:
     return []
 
 
+def check_names(types: Iterable[Mapping[str, Any]], names: Iterable[str | None]) -> None:
+    """Raise UsageError where an inventory names a machine type that there is not."""
+    known = [each["name"] for each in types]
+    for name in names:
+        if name and name not in known:
+            raise unknown("machine type", name, known)
+
+
 def choose(
     types: Iterable[Mapping[str, Any]], readings: Mapping[str, Any], name: str | None
 ) -> dict[str, Any]:

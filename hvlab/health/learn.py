@@ -20,7 +20,7 @@ _HEAD = """\
 # Correct what is not so on every one of them; remove what may differ. A host belongs to the type that matches
 # best; `lab_machine_type: {name}` in the inventory says it without a match.
 """
-_NO_MATCH = "# Neither firmware nor GPUs tell these machines from others: set lab_machine_type.\n"
+_NO_MATCH = "# No GPUs tell these machines from others: set lab_machine_type, or write a match.\n"
 
 
 def type_name(host: str, readings: Mapping[str, Any]) -> str:
@@ -33,10 +33,11 @@ def type_name(host: str, readings: Mapping[str, Any]) -> str:
 def text(host: str, readings: Mapping[str, Any], day: str) -> str:
     """Return the file that describes machines like this host."""
     name = type_name(host, readings)
+    # The firmware's name alone may be that of other machines, too: every virtual machine of a cloud has it.
     known = {
         criterion: readings[reading]
         for criterion, reading in machine.CRITERIA.items()
-        if readings.get(reading)
+        if readings.get(reading) and readings.get("gpu_model")
     }
     match = {name: glob.escape(value) if isinstance(value, str) else value for name, value in known.items()}
     lines = [_HEAD.format(host=host, day=day, name=name)]

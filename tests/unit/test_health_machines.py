@@ -25,6 +25,9 @@ def host(product: str, vendor: str, model: str, count: int) -> dict[str, Any]:
     return {"machine_product": product, "machine_vendor": vendor, "gpu_model": model, "gpu_count": count}
 
 
+AZURE, GOOGLE = ("Virtual Machine", "Microsoft Corporation"), ("Google Compute Engine", "Google")
+
+
 # The names of DMI: files in hvlab/health/machines say where they are from; XE9680: leptonai/gpud, Xid 119.
 @pytest.mark.parametrize(
     ("values", "name"),
@@ -34,6 +37,12 @@ def host(product: str, vendor: str, model: str, count: int) -> dict[str, Any]:
         (host("DGXH100", "NVIDIA", H100, 8), "dgx-h100"),
         (host("PowerEdge XE9680", "Dell Inc.", H100, 8), "hgx-h100"),
         (host("PowerEdge XE9680", "Dell Inc.", H100, 7), None),
+        ({**host("PowerEdge XE9680", "Dell Inc.", H100, 7), "nvswitch_count": 4}, "hgx-h100"),
+        # The memory of the machine with four or eight GPUs, of which one is left.
+        ({**host(*AZURE, PCIE, 1), "memory_gib": 216.0}, "azure-nc24ads-a100-v4"),
+        ({**host(*AZURE, PCIE, 1), "memory_gib": 866.0}, "azure-nc96ads-a100-v4"),
+        ({**host(*AZURE, PCIE, 2), "memory_gib": 866.0}, "azure-nc96ads-a100-v4"),
+        ({**host(*GOOGLE, A100, 4), "memory_gib": 670.0}, "gcp-a2-highgpu-8g"),
         (host("Standard PC (Q35 + ICH9, 2009)", "QEMU", H100, 1), None),
         (host("p5.48xlarge", "Amazon EC2", H100, 8), "aws-p5-48xlarge"),
         (host("p5.48xlarge", "Amazon EC2", H100, 7), "aws-p5-48xlarge"),

@@ -74,7 +74,7 @@ def test_a_hard_fault_is_one_line_and_code_1(program):
     assert done.returncode == 1
     [line] = [line for line in done.stdout.splitlines() if "cpu" in line]
     assert line.startswith("hvlab: cpu count: ")
-    assert line.endswith("CPUs are online, its type has 1000000")
+    assert line.endswith("CPUs are online, this machine type should have 1000000")
 
 
 def test_soft_faults_drain_no_node():
@@ -103,6 +103,27 @@ def test_a_broken_file_of_types_drains_no_node(program):
     (program.parent.parent / "health/machine-types.json").write_text('{"own": ')
     assert call(program, "--prolog").returncode == 0
     assert "could not run" in log(program)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "bigg"},
+        {"own": {"mine": None}},
+        {"own": {"mine": {"match": {"produkt": "x"}, "expect": {}}}},
+        {"own": {"mine": {"match": {}, "expect": {"cpu_count": {"from": "x"}}}}},
+        {"own": {"mine": {"match": {}, "expect": {"memory_gib": "2 TiB"}}}, "type": "mine"},
+    ],
+    ids=["no such type", "no mapping", "no such criterion", "no value", "no number"],
+)
+def test_a_type_that_cannot_be_used_is_a_soft_fault(program, change):
+    file = program.parent.parent / "health/machine-types.json"
+    file.write_text(json.dumps({**TYPES, **change}))
+    done = call(program, "--json")
+    rows = json.loads(done.stdout)
+    assert [row["severity"] for row in rows if row["check"] == "machine type"] == ["soft", ""]
+    assert "memory size" in {row["check"] for row in rows}
+    assert not log(program)
 
 
 def test_it_runs_nothing_of_the_folder_it_is_called_in(program, tmp_path):

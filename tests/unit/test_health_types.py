@@ -141,9 +141,22 @@ def test_a_good_host_teaches_a_type_that_fits_it(tmp_path):
     assert expected.load(tmp_path)
 
 
-def test_a_machine_without_a_name_is_chosen_by_the_inventory(tmp_path):
-    path = learn.write(tmp_path, "n7", {"cpu_count": 2}, day="2026-01-02", force=False)
-    assert path.name == "n7.yml"
+@pytest.mark.parametrize(
+    ("firmware", "name"),
+    [({}, "n7"), ({"machine_product": "Virtual Machine", "machine_vendor": "QEMU"}, "virtual-machine")],
+)
+def test_a_machine_without_gpus_is_chosen_by_the_inventory(tmp_path, firmware, name):
+    """Of the firmware's name there are other machines, too."""
+    readings = {"cpu_count": 2, **firmware}
+    path = learn.write(tmp_path, "n7", readings, day="2026-01-02", force=False)
+    assert path.name == f"{name}.yml"
     types = expected.load(tmp_path)
-    assert expected.choose(types, {"cpu_count": 2}, None) == {}
-    assert expected.choose(types, {"cpu_count": 2}, "n7")["cpu_count"] == 2
+    assert expected.choose(types, readings, None) == {}
+    assert expected.choose(types, readings, name)["cpu_count"] == 2
+
+
+def test_a_name_of_the_inventory_that_is_no_type_is_refused():
+    types = [kind("big")]
+    expected.check_names(types, [None, "", "big"])
+    with pytest.raises(UsageError, match="unknown machine type 'bigg'"):
+        expected.check_names(types, ["big", "bigg"])

@@ -59,10 +59,10 @@ def _count(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
         return skipped(check, "the kernel does not say how many CPUs are online")
     if type_has is not None and count < type_has:
         remedy = "look in the kernel log and the BMC's for a processor or a socket that was switched off"
-        return hard(check, f"{count} CPUs are online, its type has {type_has}", remedy)
+        return hard(check, f"{count} CPUs are online, this machine type should have {type_has}", remedy)
     if type_has is not None and count > type_has:
         remedy = "switch SMT as on the other nodes, or correct cpu_count in its machine type"
-        return soft(check, f"{count} CPUs are online, its type has {type_has}", remedy)
+        return soft(check, f"{count} CPUs are online, this machine type should have {type_has}", remedy)
     if values.get("cpu_offline"):
         seen = f"{values['cpu_offline']} of {count + values['cpu_offline']} CPUs are offline"
         return soft(check, seen, f"write 1 to {_CPU}/cpu*/online, or find in the kernel log why they went")

@@ -25,6 +25,9 @@ CRITERIA = {
     "gpu_count": "gpu_count",
 }
 
+# What a node may have more than its type; the next larger type has twice as much.
+_AT_MOST = 1.1
+
 MachineType = Mapping[str, Any]
 
 
@@ -62,9 +65,14 @@ def choose(machine_types: Sequence[MachineType], values: Mapping[str, Any]) -> O
 
     Types are mappings with ``name``, ``match``, ``expect`` and ``own`` (a user's own goes first); of several
     the one with most criteria wins, then the first by name. Where GPUs are missing, so that no
-    type has their number, it is the next larger one of that product and model.
+    type has their number, it is the next larger one of that product and model, and of any machine with
+    NVSwitches. A node with much more memory or CPUs than a type with its number of GPUs is a larger one.
     """
-    fitting = [each for each in machine_types if each["match"] and _fits(each["match"], values)]
+    fitting = [
+        each
+        for each in machine_types
+        if each["match"] and _fits(each["match"], values) and not _outgrown(each, values)
+    ]
     ranked = sorted(
         fitting,
         key=lambda each: (not each.get("own"), -len(each["match"]), _missing(each, values), each["name"]),
@@ -73,19 +81,28 @@ def choose(machine_types: Sequence[MachineType], values: Mapping[str, Any]) -> O
 
 
 def _fits(match: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    # A virtual machine with a part of the GPUs gets no switches.
+    known = "product" in match or "vendor" in match or values.get("nvswitch_count")
     for criterion, pattern in match.items():
         value = values.get(CRITERIA[criterion])
         if criterion == "gpu_count":
-            if not _count_fits(pattern, value or 0, named="product" in match or "vendor" in match):
+            if not _count_fits(pattern, value or 0, known=bool(known)):
                 return False
         elif value is None or not _like(str(value), pattern):
             return False
     return True
 
 
-def _count_fits(pattern: int, count: int, *, named: bool) -> bool:
-    """Tell whether GPUs may be missing: only where a name says so, for one GPU makes no board of eight."""
-    return count <= pattern if named else count == pattern
+def _count_fits(pattern: int, count: int, *, known: bool) -> bool:
+    """Tell whether GPUs may be missing: only of a machine known by more; one GPU makes no board of eight."""
+    return count <= pattern if known else count == pattern
+
+
+def _outgrown(machine_type: MachineType, values: Mapping[str, Any]) -> bool:
+    """Whether the node has more than this type, which is told from others by its number of GPUs."""
+    expect = machine_type["expect"] if "gpu_count" in machine_type["match"] else {}
+    sizes = [name for name in ("memory_gib", "cpu_count") if name in expect]
+    return any(values.get(name, 0) > expect[name] * _AT_MOST for name in sizes)
 
 
 def _like(value: str, patterns: Any) -> bool:

@@ -13,7 +13,7 @@ import syslog
 from typing import Any, Dict, List, Sequence
 
 from hvlab.health.node import machine, probe, subjects
-from hvlab.health.node.finding import Finding
+from hvlab.health.node.finding import Finding, soft
 
 HARD = 10
 
@@ -53,9 +53,23 @@ def judge(given: Dict[str, Any]) -> List[Finding]:
     """
     answers = probe.answers(subjects.questions(subjects.QUICK))
     values = subjects.readings(subjects.QUICK, answers)
-    types = machine.types(given["own"], given["known"])
-    expected = {**given["expect"], **machine.expected(types, values, given["type"])}
-    return subjects.findings(subjects.QUICK, values, expected)
+    try:
+        types = machine.types(given["own"], given["known"])
+        expected = {**given["expect"], **machine.expected(types, values, given["type"])}
+        return subjects.findings(subjects.QUICK, values, expected)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fault = _unusable(given["type"], error)
+    return [fault, *subjects.findings(subjects.QUICK, values, given["expect"])]
+
+
+def _unusable(name: str, error: Exception) -> Finding:
+    """Return why the machine types cannot be used; the node is judged by what holds on any machine."""
+    unknown = isinstance(error, KeyError) and error.args == (name,)
+    seen = f"there is no type {name!r}" if unknown else f"a file of a machine type is wrong: {error!r}"
+    remedy = (
+        "correct lab_machine_type, or the file that `hvlab health` names; then run role node_health again"
+    )
+    return soft("machine type", seen, remedy)
 
 
 def lines(findings: Sequence[Finding], *, hard_only: bool) -> List[str]:
