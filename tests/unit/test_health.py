@@ -115,6 +115,14 @@ def test_a_run_on_this_machine(inventory, tmp_path):
     assert "<testsuite " in (tmp_path / "junit.xml").read_text()
 
 
+def test_an_unknown_type_is_refused_before_any_host_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr("hvlab.cli.health.inventories.load", lambda *_, **__: lab(2, lab_machine_type="bigg"))
+    monkeypatch.setattr("hvlab.cli.health.ask", lambda *_: pytest.fail("a host was asked"))
+    done = CliRunner().invoke(cli, ["health", "-i", str(tmp_path)], standalone_mode=False)
+    assert done.exception.exit_code == 2
+    assert "unknown machine type 'bigg'" in str(done.exception)
+
+
 def link(up: bool) -> dict[str, object]:
     """Return the readings of a host without GPUs."""
     interfaces = {"lo0": {"link": up, "card": False}}
@@ -140,6 +148,19 @@ def test_learning_from_a_host(tmp_path, monkeypatch, *, readings, words, code, w
     done = CliRunner().invoke(cli, ["health", "-i", str(tmp_path), "--learn", words], standalone_mode=False)
     assert getattr(done.exception, "exit_code", 0) == code, done.output
     assert [path.name for path in tmp_path.glob("health/*")] == written
+
+
+def test_an_interpreter_that_ansible_looks_for_is_no_program(inventory, monkeypatch):
+    # Without pyenv's stand-ins, which Ansible takes for interpreters.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin")
+    hosts = json.loads(json.dumps(INVENTORY))
+    hosts["all"]["hosts"]["here"]["ansible_python_interpreter"] = "auto_silent"
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    one = SimpleNamespace(
+        QUESTIONS={"one": {"run": ["echo", "here"]}}, readings=lambda answers: {"one": answers["one"]["out"]}
+    )
+    answered = ask.ask(load(inventory), [one])
+    assert answered.readings == {"here": {"one": "here\n"}}, answered
 
 
 def test_questions_reach_the_host_as_they_are(inventory):
