@@ -105,7 +105,8 @@ def _common(
         stack={
             **launch.stack,
             "file": source.name,
-            "checked": bool(launch.rows) and all(row.checked or row.error for row in launch.rows),
+            "checked": any(row.checked for row in launch.rows)
+            and all(row.checked or row.error for row in launch.rows),
         }
         | _known({"left_out": list(launch.left_out) or None}),
         raw_path=source.raw_path,

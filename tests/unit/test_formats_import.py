@@ -164,6 +164,19 @@ def test_failures_are_records():
     assert (crashed.status, crashed.metric, crashed.slots_per_host) == ("failed", None, 4)
 
 
+def test_nothing_was_checked_where_every_row_was_refused():
+    rows = (launch.LaunchRow(8, error="line 4: cut"), launch.LaunchRow(16, error="line 5: cut"))
+    checked = launch.LaunchRow(4, {"time": 1.0}, checked=True)
+
+    def stacks(*rows):
+        one = launch.Launch("allreduce", rows, stack={"source": "nccl-tests"})
+        made = records([LogSource("x", "x", [one])], LaunchOverrides(), run_id="r", started_at="2026")
+        return {record.stack["checked"] for record in made}
+
+    assert stacks(*rows) == {False}
+    assert stacks(checked, *rows) == {True}
+
+
 def test_a_printed_bandwidth_stays_as_it_was_printed():
     made = taken(DATA / "nccl-tests/allreduce-8x-a100.txt")
     busbw = {r.params["size_bytes"]: r.value for r in made if r.metric == "busbw" and r.params["in_place"]}
