@@ -9,14 +9,12 @@ from typing import Any
 
 from hvlab import __version__
 from hvlab.errors import UsageError
-from hvlab.formats.lines import number
+from hvlab.formats.lines import ORIGIN, number
 from hvlab.results.store import Record, Run
 from hvlab.workloads.metrics import METRICS
 
 # What benchmark logs have a place for.
 COLLECTIVES = ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter")
-# Before the line in which hvlab says what a tool's own format has no place for.
-ORIGIN = "# hvlab: "
 # Half of the last digit that the tools print.
 _PRINTED = 0.00501
 

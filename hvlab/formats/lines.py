@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from hvlab.formats.names import DTYPES, REDOPS
 
+# Before the line in which hvlab says what a tool's own format has no place for.
+ORIGIN = "# hvlab: "
+# Where a line is cut: of the tools' own only hvlab's is longer. And a pattern's time must grow no faster than
+# its line: it has no open beginning, and no two parts beside each other that match the same.
+_LONGEST = 64 * 1024
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LONGEST_PREFIX = 200
+# One for each launcher and library that writes in the same file; the rare ones are no prefixes.
+_MOST_PREFIXES = 100
 # What a prefix may have besides its own words: numbers, blanks, and names of days and months.
 _PREFIX_PARTS = re.compile(
     r"(\d+)|( +)|\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun|[JFMASOND][a-z][a-z])\b|(.)", re.DOTALL
@@ -26,13 +34,15 @@ _DEBUG = re.compile(
     r"(?:\[[\d-]+ [\d:.]+\] )?[^\s:]+:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL .*"
 )
 _NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,3})?")
-# What launchers, libraries and the tools themselves say of a launch that broke.
-FAILURE = re.compile(
-    r"Test (?:CUDA|NCCL|HIP) failure.*|Test failure .*|Invalid number of GPUs.*|Caught signal \d+.*"
-    r"|Signal: \S.*|[Ss]egmentation fault.*|Bus error.*|MPI_A(?:bort|BORT).*|\[?Abort\(\d+\).*"
-    r"|(?:mpirun|mpiexec|prterun)\S* (?:noticed|detected) that .*|.*exited on signal .*|.*BAD TERMINATION.*"
-    r"|(?:srun|slurmstepd): error: .*|.*DUE TO TIME LIMIT.*|Fatal error in .*|.*Assertion `.* failed.*"
-    r"|.*error while loading shared libraries.*|\bKilled$|\*\*\* An error occurred in .*"
+# What launchers, libraries and the tools themselves say of a launch that broke: the error begins with such
+# words, or they stand inside it.
+_FAILURE = re.compile(
+    r"Test (?:CUDA|NCCL|HIP) failure|Test failure |Invalid number of GPUs|Caught signal \d"
+    r"|Signal: \S|[Ss]egmentation fault|Bus error|MPI_A(?:bort|BORT)|\[?Abort\(\d"
+    r"|(?:mpirun|mpiexec|prterun)\S{0,40} (?:noticed|detected) that |(?:srun|slurmstepd): error: "
+    r"|Fatal error in |\bKilled$|\*\*\* An error occurred in "
+    r"|(?P<inside>exited on signal |BAD TERMINATION|DUE TO TIME LIMIT|Assertion `[^`]* failed"
+    r"|error while loading shared libraries)"
 )
 
 
@@ -46,33 +56,47 @@ class LogLine(NamedTuple):
 
 def lines(text: str, written: re.Pattern[str]) -> Iterator[LogLine]:
     """Yield each line of the program; ``written`` matches the beginning of lines that only it writes."""
-    plain = [_TERMINAL.sub("", line) for line in text.splitlines()]
+    plain = [
+        line if line.startswith(ORIGIN) else _TERMINAL.sub("", line[:_LONGEST]) for line in text.splitlines()
+    ]
     prefix = _prefixes(plain, written)
     for number, line in enumerate(plain, 1):
+        if line.startswith(ORIGIN):
+            yield LogLine(number, line.rstrip())
+            continue
         own = line[match.end() :] if (match := prefix.match(line)) else line
         kept = _DEBUG.sub(r"\g<kept>", own)
         yield LogLine(number, kept.rstrip(), "" if kept == own else own)
 
 
+def failure(line: str) -> str | None:
+    """Return what a line says of a launch that broke; None where it says nothing of one."""
+    match = _FAILURE.search(line)
+    if match is None:
+        return None
+    return (line if match["inside"] else line[match.start() :]).strip()
+
+
 def _prefixes(plain: list[str], written: re.Pattern[str]) -> re.Pattern[str]:
     """Return what matches that which stands before the program's own lines, longest first."""
-    shapes = {""}
+    shapes: Counter[str] = Counter()
     for line in plain:
-        match = written.search(line)
+        match = None if line.startswith(ORIGIN) else written.search(line)
         if match and 0 < match.start() <= _LONGEST_PREFIX:
             before = line[: match.start()]
             # Numbers alone would be the row's own, and # the table's.
             if before.isspace() or not re.fullmatch(r"[\d\s.]*|\s*#\s*", before):
-                shapes.add(_PREFIX_PARTS.sub(_part, before))
-    return re.compile("|".join(sorted(shapes, key=len, reverse=True)))
+                shapes[_PREFIX_PARTS.sub(_part, before)] += 1
+    usual = [shape for shape, _ in shapes.most_common(_MOST_PREFIXES)]
+    return re.compile("|".join([*sorted(usual, key=len, reverse=True), ""]))
 
 
 def _part(match: re.Match[str]) -> str:
     number, blanks, name, other = match.groups()
     if number:
-        return r"\d+"
+        return r"\d++"
     if blanks:
-        return f" {{0,{len(blanks)}}}"
+        return f" {{0,{len(blanks)}}}+"
     return "[A-Z][a-z]{2}" if name else re.escape(other)
 
 

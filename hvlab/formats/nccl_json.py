@@ -7,6 +7,7 @@ between the tool's and hvlab's figures stands here once.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from hvlab.formats.names import DTYPES, OPS, PROGRAMS
 from hvlab.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS
 from hvlab.formats.nccl_ranks import agree, layout
 
+_BLANKS = re.compile(r"\s*")
 _METRICS = {column.key: column.metric for column in (*HALF, *ITERATIONS) if column.metric}
 # Beside the metrics: the mean is the time itself, and each iteration's time is in its minimum and maximum.
 _NO_FIGURES = ("nwrong", "avg_us", "times_us", "per_process_max_times_us", "skipped_iterations")
@@ -102,8 +104,9 @@ def _settings(document: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that stand one after the other, until something else stands there."""
-    decoder, at = json.JSONDecoder(), 0
-    text = text.strip()
+    decoder = json.JSONDecoder()
+    text = text.rstrip()
+    at = _after_blanks(text, 0)
     while at < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
@@ -111,7 +114,12 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             return
         values = value if isinstance(value, list) else [value]
         yield from (each for each in values if isinstance(each, dict))
-        at += len(text[at:]) - len(text[at:].lstrip())
+        at = _after_blanks(text, at)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    return match.end() if match else at
 
 
 def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
@@ -123,10 +131,10 @@ def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | 
 
 def _rows(result: Mapping[str, Any]) -> Iterator[LaunchRow]:
     size, root = whole(result.get("size")), whole(result.get("root"))
-    dtype, redop = str(result.get("type")), str(result.get("redop"))
+    dtype, redop = str(result.get("type") or ""), str(result.get("redop"))
     row = LaunchRow(
         size=max(size or 0, 0),
-        dtype=DTYPES.get(dtype, dtype),
+        dtype=DTYPES.get(dtype, dtype) or None,
         op=None if redop == "none" else OPS.get(redop, redop),
         root=root if root is not None and root >= 0 else None,
         place=str(result["place"]),

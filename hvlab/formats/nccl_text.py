@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvlab.errors import CheckError
 from hvlab.formats import nccl_document, nccl_json, nccl_rows
-from hvlab.formats.launch import ORIGIN, Launch, read_origin
-from hvlab.formats.lines import FAILURE, LogLine, lines, whole
+from hvlab.formats.launch import Launch, read_origin
+from hvlab.formats.lines import ORIGIN, LogLine, failure, lines, whole
 from hvlab.formats.names import PROGRAMS
 from hvlab.formats.nccl_columns import EITHER, HALVES
 
@@ -29,11 +29,14 @@ _DEVICE = re.compile(
     r"\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<device_info>.*)"
 )
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
-_COMMAND = re.compile(r"[\w./~-]*_perf(?:_mpi)?\s+-{1,2}[a-zA-Z].*")
+_COMMAND = re.compile(r"(?<![\w./~-])[\w./~-]*_perf(?:_mpi)?\s+-{1,2}[a-zA-Z].*")
 _FOOTER = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
+# A first line with # has such last ones in every version (nccl-tests' src/common.cu, cbe7f65 of 2019).
+_FIRST = re.compile(r"#\s*(?:nThread \d|Collective test starting)")
+_LAST = re.compile(r"#\s*(?:Out of bounds values|Avg bus bandwidth|Collective test concluded)")
 _ERROR = re.compile(r"#\s*error: (.*)")
 _VERSION = re.compile(r"# [nr]ccl-tests version (\S+)(?:.*[nr]ccl-library=(\d{3,6}))?")
-_LIBRARY = re.compile(r"\b[NR]CCL version\s?:? (\d+\.\d+\.\d+)")
+_LIBRARY = re.compile(r"\b[NR]CCL version\s?:? (\d{1,4}\.\d{1,4}\.\d{1,4})")
 _RCCL = re.compile(r"\brccl-tests|device +\d+ \[\S+\] AMD ")
 _ENVIRONMENT = re.compile(r"NCCL INFO (NCCL_\w+) set by environment to (.+?)\.?$")
 _QUIET = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
@@ -99,6 +102,9 @@ class _Output:
     wrong: int = 0
     error: str | None = None
     begun: bool = False
+    first: bool = False
+    last: bool = False
+    number: int = 0
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -108,6 +114,7 @@ class _Output:
 
     def add(self, line: LogLine) -> None:
         """Add what a line says."""
+        self.number = max(self.number, line.number)
         if result := nccl_rows.parse(line.text, self.table, f"line {line.number}"):
             self.results.append(result)
         elif line.text.lstrip().startswith("#"):
@@ -117,8 +124,8 @@ class _Output:
             self.next_program, self.next_command = match[1], command
             if not (self.begun or self.ended):
                 self.program, self.command = match[1], command
-        elif (match := FAILURE.search(line.text)) and not self.footers:
-            self.error = self.error or match[0]
+        elif (broken := failure(line.text)) and not self.footers:
+            self.error = self.error or broken
         if _RCCL.search(line.text):
             self.device = "rocm"
         if match := _ENVIRONMENT.search(line.debug):
@@ -127,6 +134,9 @@ class _Output:
 
     def _comment(self, line: str) -> None:
         self.begun = self.begun or bool(_HEAD.match(line))
+        self.first = self.first or bool(_FIRST.match(line))
+        if _LAST.match(line):
+            self.last, self.table = True, replace(self.table, read=False)
         if match := _DEVICE.match(line):
             if int(match["rank"]) == 0:
                 self.devices, self.lists = [], self.lists + 1
@@ -150,6 +160,12 @@ class _Output:
             if match := re.search(pattern, line):
                 self.config[key] = int(match[1])
 
+    def _cut(self) -> str | None:
+        """Return that the end is missing, where the head says that there is one."""
+        if self.last or self.origin or not (self.first and self.results):
+            return None
+        return f"line {self.number}: the output was cut before '# Out of bounds values', rows may be missing"
+
     def document(self, library: str | None) -> dict[str, Any]:
         """Return what was read as the tool's JSON has it; ``library`` is NCCL's version by its own word."""
         if self.lists > 1 and self.footers > 1:
@@ -158,6 +174,7 @@ class _Output:
                 " the first row, and nothing says which row is whose",
                 remedy="each rank ran alone: build nccl-tests with MPI=1, or give each its own file",
             )
+        error = self.error or self._cut()
         return {
             "hvlab": self.origin,
             "args": [self.program or _guess(self.results, len(self.devices))],
@@ -169,7 +186,7 @@ class _Output:
             "config": {**self.config, "devices": self.devices},
             "results": self.results,
             "out_of_bounds": {"count": self.wrong},
-            "errors": [self.error] if self.error else [],
+            "errors": [error] if error else [],
         }
 
 
@@ -185,9 +202,10 @@ def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
     ]  # fmt: skip
     if not ratios:
         return None
-    root = whole(results[0]["root"])
+    first = next(result for result in results if any(half in result for half in (*HALVES, EITHER)))
+    root = whole(first["root"])
     rooted = root is not None and root >= 0
-    if results[0]["redop"] == "none":
+    if first["redop"] == "none":
         return "broadcast" if rooted else None
     if rooted:
         return "reduce"

@@ -9,7 +9,6 @@ from typing import Any
 
 from hvlab.errors import CheckError
 from hvlab.formats.launch import (
-    ORIGIN,
     Launch,
     LaunchRow,
     origin_line,
@@ -18,7 +17,7 @@ from hvlab.formats.launch import (
     with_digits,
     with_figures,
 )
-from hvlab.formats.lines import FAILURE, LogLine, impossible, lines, number, whole
+from hvlab.formats.lines import ORIGIN, LogLine, failure, impossible, lines, number, whole
 from hvlab.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, REDUCING, reverse
 
 _WRITTEN_AS = "7.5"
@@ -26,20 +25,22 @@ _ERROR = "# error: "
 _DEVICES = {"": "cpu", "CUDA": "cuda", "ROCM": "rocm"}
 _DEVICE = re.compile(r"-(CUDA|ROCM|SYCL|OPENACC|MANAGED)\b")
 _TITLE = re.compile(
-    r"\s*#?\s*OSU (?P<library>MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC\+\+|UPC)(?:_(?P<call>\w+))? (?P<test>.+?) Test"
-    r"\s*(?:v(?P<version>\S+))?$"
+    r"\s*(?:#\s*)?OSU (?P<library>MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC\+\+|UPC)(?:_(?P<call>\w+))?"
+    r" (?P<test>.+?) Test\s*(?:v(?P<version>\S+))?$"
 )
 # Lines that only the program writes: before them stands what its launcher adds.
-_WRITTEN = re.compile(r"#? ?OSU (?:MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC)\S* .+ Test|# Size\s+\S")
+_WRITTEN = re.compile(r"#? ?OSU (?:MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC)\S* .{1,100} Test|# Size\s+\S")
 # Without a size: barriers, whose non-blocking one has no # before its head.
-_HEAD = re.compile(r"#?\s*(?:(?P<size>Size)\s+|(?=Avg Lat|Overall ?\(|Bandwidth ?\(|MB/s))(?P<heads>[^=]*)$")
-_COLUMN = re.compile(r"(?:[^\s()]+ ){0,3}?[^\s()]*\([^)]*\)|\S+")
+_HEAD = re.compile(
+    r"#?\s*(?:(?P<size>Size)\s+|(?=Avg Lat|Overall ?\(|Bandwidth ?\(|MB/s))(?P<heads>[^=\s][^=]*)$"
+)
+_COLUMN = re.compile(r"(?:[^\s()]+ ){0,3}?[^\s()]*\([^()]*\)|\S+")
 _CELL = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?|-?nan|-?inf|Pass|Fail|N/A|-")
 # Every figure has two digits after its point (FLOAT_PRECISION): with fewer, the line was cut.
 _CUT = re.compile(r"\d+(?:\.\d?)?")
-_COMMAND = re.compile(r"(?<![\w.])\S*osu_[a-z_]+(?:\s.*)?$")
+_COMMAND = re.compile(r"(?<!\S)\S*osu_[a-z_]{1,40}(?:\s.*)?$")
 # What stands between a title and its table, and says how the test was launched.
-_BUFFERS = re.compile(r"# Send Buffer on (\w+).* Receive Buffer on (\w+)")
+_BUFFERS = re.compile(r"# Send Buffer on (\w+)\b.* Receive Buffer on (\w+)")
 _BRACKETS = re.compile(r"\[ ([\w ]+): (\S+) \]")
 _SETTING = re.compile(r"# ([A-Z][\w ]{2,40}): (.+)")
 # Head of a column: its metric, and the factor to hvlab's unit. MB/s there are decimal.
@@ -78,7 +79,7 @@ def read(text: str) -> list[Launch]:
         if title := _title(line.text):
             benchmarks.append(_Benchmark(*title, command))
             command = None
-        elif _COMMAND.search(line.text) and not re.match(rf"\s*#|.*(?:{FAILURE.pattern})", line.text):
+        elif _is_command(line.text):
             command = line.text.strip(" $")
         elif benchmarks:
             benchmarks[-1].add(line)
@@ -95,6 +96,10 @@ def _title(line: str) -> tuple[re.Match[str], str] | None:
     title = _TITLE.match(_DEVICE.sub("", line, count=1))
     device = _DEVICE.search(line)
     return (title, device[1] if device else "") if title else None
+
+
+def _is_command(line: str) -> bool:
+    return bool(_COMMAND.search(line)) and not line.lstrip().startswith("#") and not failure(line)
 
 
 @dataclass
@@ -120,12 +125,19 @@ class _Benchmark:
         tokens = text.split()
         if text.startswith("#") or _HEAD.match(text):
             self._comment(text)
-        elif match := FAILURE.search(text):
-            self.error = self.error or match[0]
+        elif broken := failure(text):
+            self.error = self.error or broken
         elif len(tokens) > self.sized and all(map(_CELL.fullmatch, tokens)):
             self._row(tokens, f"line {line.number}")
         elif len(tokens) > 1 and self.sized and self.rows and all(map(number, tokens[:2])):
             self.rows.append(self._refused(tokens, f"line {line.number}", "other words stand in it"))
+        elif self._is_size(text):
+            self.rows.append(self._refused(tokens, f"line {line.number}", "cut after its size"))
+
+    def _is_size(self, text: str) -> bool:
+        """Return whether this can be the size alone, of a row that comes next."""
+        size = whole(text) if self.sized and self.heads else None
+        return size is not None and size > self.last
 
     def _comment(self, text: str) -> None:
         if match := _HEAD.match(text):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,8 @@ NEW_DEBUG = (
         [LEFT + BODY + "  2026-01-23 10:00:00"],
         [LEFT + DEBUG, BODY],
         [LEFT + NEW_DEBUG, BODY],
-        [LEFT, DEBUG, DEBUG, "", "some words", BODY],
+        [LEFT, DEBUG, DEBUG, "", BODY],
+        [LEFT + DEBUG, OUT, DEBUG, INSIDE],
         [LEFT + OUT + DEBUG, INSIDE],
         [LEFT + OUT + NEW_DEBUG, DEBUG, INSIDE],
         [LEFT.replace("      -1", DEBUG), "      -1" + BODY],
@@ -173,6 +175,85 @@ def test_rows_torn_by_other_lines_are_whole_again(lines):
         (1048576, False, 74.78), (1048576, True, 76.17),
     ]  # fmt: skip
     assert {row.op for row in found.rows} == {"sum"}
+
+
+@pytest.mark.parametrize(
+    ("torn", "pieces"),
+    [
+        (LEFT, ["some words", BODY]),
+        (LEFT, ["some words", "", DEBUG, BODY]),
+        (LEFT + "    74.78   14.0", ["     24.54       0" + INSIDE]),
+        (LEFT + "    74.78   14.02   24.5", ["       0" + INSIDE, OUT]),
+        (LEFT + OUT + "    76.17   13.7", ["     24.09       0"]),
+        (LEFT.removesuffix("      -1") + "    74.78", ["   14.02   24.54       0"]),
+    ],
+)
+def test_rows_torn_inside_a_half_or_by_other_words_stay_torn(torn, pieces):
+    head = "# nThread 1 nGpus 1\n#  size count type redop root" + " time algbw busbw #wrong" * 2
+    (one,) = READ("\n".join([head, torn, *pieces, "# Out of bounds values : 0 OK"]))
+    assert {row.error.partition(":")[0] for row in one.rows if row.error} == {"line 3"}
+    assert [row for row in one.rows if not row.error] == []
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype", "seen"),
+    [
+        ("     1048576        262144     f4e2m1     sum      -1" + BODY, "f4e2m1", "its type, f4e2m1"),
+        ("     1048576        262144     f4e2m1     sum", "f4e2m1", "its type, f4e2m1"),
+        ("     1048576        262144     fl", None, "it ends in its type, fl"),
+        ("     1048576        262144     float", "float32", "its figures are not the 8"),
+    ],
+)
+def test_a_row_whose_type_cannot_be_read_is_refused_with_its_line(row, dtype, seen):
+    text = text_of("allreduce-2x-gh200-wrong.txt")
+    (at,) = (number for number, line in enumerate(text.splitlines(), 1) if line.split()[:1] == ["1024"])
+    lines = text.splitlines()
+    lines.insert(at, row)
+    (one,) = READ("\n".join(lines))
+    (refused,) = [each for each in one.rows if each.error and each.error.startswith("line")]
+    assert refused.error.startswith(f"line {at + 1}: ")
+    assert seen in refused.error
+    assert (refused.size, refused.dtype) == (1048576, dtype)
+    assert one.workload == "allreduce"
+    (before,) = READ(text)
+    assert [each for each in one.rows if not each.error and each.size == 1024] == [
+        each for each in before.rows if each.size == 1024
+    ]
+
+
+@pytest.mark.parametrize("words", ["12 34 files 5", "1048576 262144 fl"])
+def test_words_outside_of_a_table_are_no_rows(words):
+    text = text_of("allreduce-8x-a100.txt")
+    assert READ(f"{words}\n{text}{words}\n")[0].rows == tuple(
+        replace(row, place=f"line {int(row.place.split()[1]) + 1}") for row in READ(text)[0].rows
+    )
+
+
+def test_the_operation_is_guessed_from_rows_that_were_read():
+    text = text_of("allreduce-8x-a100.txt")
+    first = next(line for line in text.splitlines() if " float " in line)
+    assert READ(text.replace(first, f"       4        1   fl\n{first}"))[0].workload == "allreduce"
+
+
+@pytest.mark.parametrize("name", ["allreduce-8x-a100.txt", "allreduce-2x-gh200-wrong.txt"])
+def test_a_log_that_ends_between_rows_was_cut(name):
+    lines = text_of(name).splitlines()
+    (end,) = (number for number, line in enumerate(lines) if "Out of bounds" in line)
+    rows = [number for number, line in enumerate(lines[:end], 1) if " float " in line]
+    assert READ(text_of(name))[0].error is None
+    assert READ("\n".join(lines[: end + 1]))[0].error is None
+    for number in rows:
+        (one,) = READ("\n".join(lines[:number]))
+        assert one.error.startswith(f"line {number}: the output was cut"), number
+    cut = "\n".join(lines[: rows[-1]])
+    assert [bool(one.error) for one in READ(f"{cut}\n{text_of(name)}")] == [True, False]
+
+
+def test_only_a_head_that_promises_an_end_makes_a_log_cut():
+    assert READ(text_of("allreduce-8x-mi300x-rccl.txt"))[0].error.startswith("line 17: the output was cut")
+    table = text_of("allreduce-16x-a100-no-head.txt").partition("f1d5e1df")[0]
+    assert READ(table)[0].error is None
+    assert READ(text_of("single-half-8x-h200.txt"))[0].error is None
 
 
 def test_a_row_without_its_end_is_no_row():
@@ -313,7 +394,8 @@ def test_how_a_launch_was_set_is_kept():
 
 def test_what_was_not_checked_is_not_said_to_be():
     unchecked = OUT.replace("       0", "     N/A") + INSIDE.replace("       0", "     N/A")
-    (one,) = READ(f"# Collective test starting: all_reduce_perf\n{LEFT}{unchecked}\n")
+    table = f"{LEFT}{unchecked}\n# Avg bus bandwidth    : 24.315\n"
+    (one,) = READ(f"# Collective test starting: all_reduce_perf\n{table}")
     document = nccl_document.document(one)
     assert [row.checked for row in one.rows] == [False, False]
     config = {key: document["config"][key] for key in ("nthreads", "ngpus", "warmup_iters", "iterations")}

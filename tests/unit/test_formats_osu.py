@@ -122,6 +122,7 @@ def test_blanks_that_were_lost_change_no_column():
         ("8  0.00", "line 4: time is 0, which nothing measured can be"),
         ("8  -1.50", "line 4: time is -1.5, which nothing measured can be"),
         ("8  12.05 [n1:mpi_rank_0] Warning", "other words stand in it"),
+        ("8", "line 4: '8' is no row: cut after its size"),
     ],
 )
 def test_a_row_that_cannot_be_is_refused_with_its_line(row, seen):
@@ -143,6 +144,14 @@ def test_a_line_cut_anywhere_gives_no_figure_that_was_not_there(name):
         # A number of iterations alone may lose its end unseen: it is a whole number.
         rows = {(row.size, *row.values.items()) for row in one.rows if not row.error}
         assert rows <= whole, text[:end].splitlines()[-1]
+
+
+@pytest.mark.parametrize("place", ["before the table", "after it"])
+def test_a_number_that_is_no_next_size_is_no_row(place):
+    title = "# OSU MPI Allreduce Latency Test v7.5\n"
+    table = "# Size       Avg Latency(us)\n4  12.46\n"
+    (one,) = osu.read(f"{title}{table}0\n" if place == "after it" else f"{title}8\n{table}")
+    assert [(row.size, row.error) for row in one.rows] == [(4, None)]
 
 
 def test_a_table_of_columns_that_nobody_knows_is_refused_by_its_lines():
