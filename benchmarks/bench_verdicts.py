@@ -12,9 +12,11 @@ simulation can be run in parts.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import click
 import numpy as np
@@ -27,6 +29,10 @@ Floats = NDArray[np.float64]
 # Draws the logarithms of both sides, each a row for each repeat and a column for each comparison.
 Noise = Callable[[np.random.Generator, int, int, float], tuple[Floats, Floats]]
 DIFFERING = 2
+# Of a launch of the default sweep, and how much of their noise each has for itself.
+SIZES, OWN = 9, 0.3
+# What was launched for both sides of a comparison.
+Names = tuple[tuple[int, int], tuple[int, int]]
 
 
 def alike(noise: Callable[[np.random.Generator, tuple[int, int]], Floats]) -> Noise:
@@ -96,17 +102,59 @@ def unlike(draw: np.random.Generator, repeats: int, count: int, sigma: float) ->
     return sigma * one, 9 * sigma * other
 
 
+@dataclass(frozen=True)
+class Launch:
+    """Sizes of one launch, which share its noise but for 0.3 sigma of each one's own.
+
+    Every two of the ``backends`` are compared at nine sizes, in one layout after another. ``hours`` is how
+    far the rounds lie apart, in sigma.
+    """
+
+    backends: int = 2
+    hours: float = 0.0
+
+    def __call__(
+        self, draw: np.random.Generator, repeats: int, count: int, sigma: float
+    ) -> tuple[Floats, Floats]:
+        """Return the logarithms of both sides."""
+        names = self.names(count)
+        layouts = 1 + names[-1][0][0]
+        noise = draw.normal(size=(repeats, layouts, self.backends, 1))
+        noise = noise + OWN * draw.normal(size=(repeats, layouts, self.backends, SIZES))
+        noise += self.hours * draw.normal(size=(repeats, 1, 1, 1))
+        sides = [
+            np.stack(
+                [noise[:, layout, backend, column % SIZES] for column, (layout, backend) in each], axis=1
+            )
+            for each in (enumerate(side) for side in zip(*names, strict=True))
+        ]
+        return sigma * sides[0], sigma * sides[1]
+
+    def names(self, count: int) -> list[Names]:
+        """Return what was launched for each comparison: the layout and the backend of both sides."""
+        return list(itertools.islice(self._names(), count))
+
+    def _names(self) -> Iterator[Names]:
+        for layout in itertools.count():
+            for one, other in itertools.combinations(range(self.backends), 2):
+                yield from [((layout, one), (layout, other))] * SIZES
+
+
+# The place of a scenario is part of its seed: a new one comes last.
 SCENARIOS: Mapping[str, Noise] = {
-    "log-normal": alike(normal),
-    "outliers": alike(outliers),
-    "bimodal": alike(bimodal),
-    "drift": drift,
-    "unlike": unlike,
-    "t3": alike(heavy),
-    "mixed": alike(mixed),
-    "ar1-shared": shared,
     "ar1-0.2": alike(persistent(0.2)),
     "ar1-0.5": alike(persistent(0.5)),
+    "ar1-shared": shared,
+    "bimodal": alike(bimodal),
+    "drift": drift,
+    "log-normal": alike(normal),
+    "mixed": alike(mixed),
+    "outliers": alike(outliers),
+    "t3": alike(heavy),
+    "unlike": unlike,
+    "launch": Launch(),
+    "launch-3-backends": Launch(backends=3),
+    "launch-drift": Launch(hours=3.0),
 }
 
 
@@ -115,11 +163,11 @@ def upper(hits: int, runs: int) -> float:
     return float(special.betaincinv(hits + 1, runs - hits, 0.95)) if hits < runs else 1.0
 
 
-def significant(a: Floats, b: Floats) -> list[int]:
+def significant(a: Floats, b: Floats, launches: Sequence[Names | None]) -> list[int]:
     """Return the columns with a verdict, positive where the first side is faster."""
     pairs = [
-        Pair(dict(enumerate(one)), dict(enumerate(other)))
-        for one, other in zip(np.exp(a).T.tolist(), np.exp(b).T.tolist(), strict=True)
+        Pair(dict(enumerate(one)), dict(enumerate(other)), launches=names)
+        for one, other, names in zip(np.exp(a).T.tolist(), np.exp(b).T.tolist(), launches, strict=True)
     ]
     return [{"faster": 1, "slower": -1}.get(verdict.kind, 0) for verdict in compare_all(pairs)]
 
@@ -131,14 +179,16 @@ def simulate(
 
     With a ``ratio`` other than 1, that much separates the sides of the first two comparisons.
     """
-    draw = np.random.default_rng([seed, sorted(SCENARIOS).index(scenario), comparisons, repeats])
+    draw = np.random.default_rng([seed, list(SCENARIOS).index(scenario), comparisons, repeats])
+    noise = SCENARIOS[scenario]
+    launches = noise.names(comparisons) if isinstance(noise, Launch) else [None] * comparisons
     differing = min(DIFFERING, comparisons) if ratio != 1 else 0
     false = hits = 0
     begun = time.process_time()
     for _ in range(runs):
-        a, b = SCENARIOS[scenario](draw, repeats, comparisons, sigma)
+        a, b = noise(draw, repeats, comparisons, sigma)
         b[:, :differing] += np.log(ratio)
-        verdicts = significant(a, b)
+        verdicts = significant(a, b, launches)
         hits += verdicts[:differing].count(1)
         false += any(verdicts[differing:]) or -1 in verdicts[:differing]
     result = {"false": false / runs, "false_at_most": round(upper(false, runs), 5)}

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hvlab.statistics.permutation import Floats
 
-# With fewer comparisons, a round's median is itself so noisy that it makes false alarms.
-ENOUGH = 8
+# With fewer launches, a round's median is itself so noisy that it makes false alarms.
+ENOUGH = 16
 
 
-def shared(a: Floats, b: Floats) -> Floats:
+def shared(a: Floats, b: Floats, launches: NDArray[np.int_]) -> Floats:
     """Return for each round how far its logarithms lie from the usual; 0 where that is not known.
 
     ``a`` and ``b`` hold a row for each round and a column for each comparison; NaN is a launch without a
-    figure. The median goes over all comparisons that have both sides in that round, after each column is
-    centred on its own median, without a look at which side a figure is of. So what is taken out is taken
-    from both sides alike, and no difference between them can come of it. It takes 8 such comparisons.
+    figure. ``launches`` has two rows, for the columns of ``a`` and of ``b``: columns with the same number
+    come from one launch in each round, as the sizes of a sweep do, and share its noise. So each launch
+    counts once, by the median of its columns, and the round's value is the median over its launches. It
+    takes 16 of them. Each column is centred on its own median before, without a look at which side a figure
+    is of, and counts where it has both sides in that round: what is taken out is taken from both alike.
     """
-    both = ~np.isnan(a) & ~np.isnan(b)
+    both = np.tile(~np.isnan(a) & ~np.isnan(b), 2)
     distances = np.concatenate((a, b), axis=1) - np.tile(_middles(np.vstack((a, b))), 2)
     effects = np.zeros(len(a))
-    for row in np.flatnonzero(both.sum(axis=1) >= ENOUGH):
-        effects[row] = np.median(distances[row, np.tile(both[row], 2)])
+    for row, measured in enumerate(both):
+        numbers = launches.ravel()[measured]
+        values = distances[row, measured]
+        each = [np.median(values[numbers == number]) for number in np.unique(numbers)]
+        if len(each) >= ENOUGH:
+            effects[row] = np.median(each)
     return effects
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hvlab.statistics import permutation, ratio, rounds, welch
 from hvlab.statistics.interval import Interval
@@ -22,11 +24,16 @@ _LEAST = 3
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides of one comparison: the figure of each successful repeat, by its number."""
+    """Two sides of one comparison: the figure of each successful repeat, by its number.
+
+    ``launches`` names what was launched for A and for B, once a repeat: all sizes of a case come from the
+    same launches and share their noise. Without, a pair has launches of its own.
+    """
 
     a: Mapping[int, float]
     b: Mapping[int, float]
     better: Better = "low"
+    launches: tuple[Hashable, Hashable] | None = None
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,10 @@ class Verdict:
     """How A stands to B. ``faster`` is better, be the figure a time, a throughput or an accuracy.
 
     ``same`` means equal within what matters, ``unclear`` not distinguishable, ``differs`` that the figures of
-    two runs do, be it for their hour. ``ratio`` is A's median over
-    B's with its 95 % interval, of figures without what their rounds did; None where a side has no figure
-    above zero. ``reason`` is what the kind rests on. ``needed`` is how many repeats of each it takes where
-    there are too few, else 0. ``chance`` is how often noise alone would show as much anywhere in the
-    comparison.
+    two runs do, perhaps only because of the time of measurement. ``ratio`` is A's median over B's with its
+    95 % interval, of figures without what their rounds did; None where a side has no figure above zero.
+    ``reason`` is what the kind rests on. ``needed`` is how many repeats of each it takes where there are too
+    few, else 0. ``chance`` is how often noise alone would show as much anywhere in the comparison.
     """
 
     kind: Kind
@@ -51,14 +57,15 @@ class Verdict:
 def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alpha: float = ALPHA) -> list[Verdict]:
     """Return the verdict on each pair; all pairs are one family of tests.
 
-    Figures come from independent launches and are compared by their logarithms. Figures of one number on
-    both sides are of one round; what a round does to all comparisons alike is taken out, from eight
-    comparisons on (:func:`hvlab.statistics.rounds.shared`). ``faster`` and ``slower`` take all of these:
+    Repeats are independent of each other, and are compared by their logarithms. Figures of one number on
+    both sides are of one round; what a round does to all launches alike is taken out, where it has 16 or more
+    (:func:`hvlab.statistics.rounds.shared`). ``faster`` and ``slower`` take all of these:
 
     - the chance by :func:`hvlab.statistics.permutation.chances` is at most ``alpha``: if nothing differs, at
-      most that share of families holds any such verdict, for any noise that is alike on both sides;
+      most that share of families holds any such verdict, for noise that is alike on both sides. Where what
+      rounds share was taken out, that holds nearly: the noise of the round's value is left in both sides;
     - so is the chance by :func:`hvlab.statistics.welch.chances` with Holm's adjustment, for noise that is
-      not alike;
+      not alike. With very unlike spreads up to 1.5 % of simulated families held a false verdict;
     - the interval of the ratio excludes 1, and the ratio differs from 1 by ``matters`` or more.
 
     ``same`` takes an interval within ``matters``.
@@ -93,10 +100,11 @@ def _counts(pair: Pair) -> str:
 
 def _without_rounds(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs, each figure over what its round did to all of them."""
-    if len(pairs) < rounds.ENOUGH:
-        return list(pairs)
+    if not pairs:
+        return []
     numbers = sorted({number for pair in pairs for side in (pair.a, pair.b) for number in side})
-    effects = rounds.shared(*(_table(side, numbers) for side in _sides(pairs)))
+    a, b = (_table(side, numbers) for side in _sides(pairs))
+    effects = rounds.shared(a, b, _launches(pairs))
     usual = dict(zip(numbers, np.exp(effects).tolist(), strict=True))
     return [
         dataclasses.replace(
@@ -113,8 +121,16 @@ def _chances(pairs: Sequence[Pair]) -> list[float]:
     if not pairs:
         return []
     a, b = (_table(side, sorted({number for values in side for number in values})) for side in _sides(pairs))
-    chances: list[float] = np.maximum(permutation.chances(a, b), welch.holm(welch.chances(a, b))).tolist()
+    guard = welch.holm(welch.chances(a, b, _launches(pairs)))
+    chances: list[float] = np.maximum(permutation.chances(a, b), guard).tolist()
     return chances
+
+
+def _launches(pairs: Sequence[Pair]) -> NDArray[np.int_]:
+    """Return a number for what was launched: a row for each side, a column for each pair."""
+    names = [pair.launches or (object(), object()) for pair in pairs]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(itertools.chain(*names)))}
+    return np.array([[numbers[name] for name in sides] for sides in zip(*names, strict=True)])
 
 
 def _sides(pairs: Sequence[Pair]) -> tuple[list[Mapping[int, float]], list[Mapping[int, float]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from hvlab.statistics.permutation import Floats
@@ -25,16 +26,19 @@ class Trimmed(NamedTuple):
     kept: Floats
 
 
-def chances(a: Floats, b: Floats) -> Floats:
+def chances(a: Floats, b: Floats, launches: NDArray[np.int_] | None = None) -> Floats:
     """Return for each column the two-sided chance of such a difference between sides with the same mean.
 
     ``a`` and ``b`` hold a row for each repeat and a column for each pair compared; NaN is a repeat without
     a figure, each side of a column needs two. Welch's (1947) test; from seven values on with trimmed means
-    (Yuen 1974), which tolerate an outlier. Each side's variances are squeezed over the columns (Smyth 2004).
+    (Yuen 1974), which tolerate an outlier. Each side's variances are squeezed over the columns (Smyth 2004);
+    ``launches`` has two rows, for the columns of ``a`` and of ``b``, with the same number for those that
+    come from the same launches. Without, each column is of launches of its own.
     """
     one, other = trimmed(a), trimmed(b)
+    numbers = (None, None) if launches is None else launches
     (var_a, freedom_a), (var_b, freedom_b) = (
-        squeezed(side.variances, side.kept - 1) for side in (one, other)
+        squeezed(side.variances, side.kept - 1, its) for side, its in zip((one, other), numbers, strict=True)
     )
     square_a, square_b = var_a / one.kept, var_b / other.kept
     square, apart = square_a + square_b, np.abs(one.means - other.means)

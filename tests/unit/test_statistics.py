@@ -339,10 +339,15 @@ def test_a_difference_has_to_matter(matters, kind):
     assert (f"{100 * matters:g} %" in found.reason) == (kind != "faster")
 
 
-def pairs(a: np.ndarray, b: np.ndarray) -> list[Pair]:
+def pairs(a: np.ndarray, b: np.ndarray, sizes: int = 1) -> list[Pair]:
+    """Columns as pairs; so many neighbours are of one launch on each side."""
     return [
-        Pair(dict(enumerate(one.tolist())), dict(enumerate(other.tolist())))
-        for one, other in zip(a.T, b.T, strict=True)
+        Pair(
+            dict(enumerate(one.tolist())),
+            dict(enumerate(other.tolist())),
+            launches=(("a", column // sizes), ("b", column // sizes)),
+        )
+        for column, (one, other) in enumerate(zip(a.T, b.T, strict=True))
     ]
 
 
@@ -380,6 +385,47 @@ def test_configurations_that_share_their_noise_raise_no_more_alarms():
         noise = np.exp(0.05 * shared + 0.01 * own)
         alarms += alarmed(verdict.compare_all(pairs(noise[:5], noise[5:])))
     assert alarms <= 0.01 * trials
+
+
+@pytest.mark.parametrize("layouts", [1, 2, 3])
+def test_sizes_of_one_launch_raise_no_more_alarms(layouts):
+    # The sizes of a sweep share the noise of their launch, each side's its own.
+    draw = np.random.default_rng(1)
+    trials, alarms = 400, 0
+    for _ in range(trials):
+        common, own = draw.normal(size=(2, 5, layouts)), draw.normal(size=(2, 5, 9 * layouts))
+        a, b = np.exp(0.03 * (np.repeat(common, 9, axis=2) + 0.3 * own))
+        alarms += alarmed(verdict.compare_all(pairs(a, b, sizes=9)))
+    assert alarms <= 0.01 * trials
+
+
+def test_sizes_of_one_launch_of_a_noisier_side_raise_no_more_alarms():
+    draw = np.random.default_rng(5)
+    trials, alarms = 400, 0
+    for _ in range(trials):
+        a, b = (np.repeat(spread * draw.normal(size=(5, 1)), 9, axis=1) for spread in (0.03, 0.3))
+        own = np.exp(0.01 * draw.normal(size=(2, 5, 9)))
+        alarms += alarmed(verdict.compare_all(pairs(np.exp(a) * own[0], np.exp(b) * own[1], sizes=9)))
+    assert alarms <= 0.01 * trials
+
+
+def test_a_round_is_known_from_launches_not_from_their_sizes():
+    draw = np.random.default_rng(2)
+    rounds_by = 0.5 * draw.normal(size=(5, 1))
+    a, b = (rounds_by + 0.01 * draw.normal(size=(5, 8)) for _ in "ab")
+    shared = np.array([[0] * 8, [1] * 8])
+    assert rounds.shared(a, b, launched_alone(8)) == pytest.approx(
+        (rounds_by - np.median(rounds_by)).ravel(), abs=0.03
+    )
+    assert rounds.shared(a, b, shared).tolist() == [0.0] * 5
+
+
+def test_sizes_of_a_launch_count_once_in_its_round():
+    # Fifteen launches of one size that stay, and one of forty sizes whose second round is bad.
+    a, b = np.zeros((3, 8 + 39)), np.zeros((3, 8 + 39))
+    a[1, 7:] = 1.0
+    launches = np.array([[*range(7), *[7] * 40], [*range(8, 15), *[15] * 40]])
+    assert rounds.shared(a, b, launches).tolist() == [0.0] * 3
 
 
 @pytest.mark.parametrize(
@@ -495,6 +541,19 @@ def test_variances_that_differ_by_chance_become_one():
     assert freedom.min() > 40
 
 
+def test_copies_of_a_variance_make_it_no_surer():
+    draw = np.random.default_rng(0)
+    variances = np.repeat(np.var(draw.normal(size=(5, 3)), axis=0, ddof=1), 9)
+    launches = np.repeat(np.arange(3), 9)
+    drawn, freedom = squeeze.squeezed(variances, np.full(27, 4.0), launches)
+    assert freedom.max() <= 12
+    _, alone = squeeze.squeezed(
+        np.full(9, 2.0) * np.exp(0.01 * draw.normal(size=9)), np.full(9, 4.0), np.zeros(9, int)
+    )
+    assert alone == pytest.approx(np.full(9, 4.0))
+    assert np.ptp(drawn) < np.ptp(variances)
+
+
 def test_variances_that_differ_stay_apart():
     draw = np.random.default_rng(0)
     scale = np.exp(2 * draw.normal(size=400))
@@ -527,23 +586,28 @@ def test_the_inverse_of_trigamma(value):
 # Rounds
 
 
+def launched_alone(columns: int) -> np.ndarray:
+    """Launches of which each has one column on one side."""
+    return np.arange(2 * columns).reshape(2, columns)
+
+
 def test_what_a_round_does_to_all_is_known():
     draw = np.random.default_rng(0)
     effects = np.array([0.0, 0.3, -0.2, 0.0, 1.0])
     a, b = np.split(0.01 * draw.normal(size=(10, 20)) + draw.normal(size=20), 2)
     a, b = a + effects[:, None], b + effects[:, None]
     b[:, :15] += 2  # how far the sides are apart does not matter
-    assert rounds.shared(a, b) == pytest.approx(effects, abs=0.02)
+    assert rounds.shared(a, b, launched_alone(20)) == pytest.approx(effects, abs=0.02)
 
 
 def test_rounds_of_one_side_and_of_few_comparisons_are_left_alone():
     draw = np.random.default_rng(0)
     a, b = draw.normal(size=(2, 5, 10))
     a[0, :3] = b[1, :] = math.nan
-    effects = rounds.shared(a, b)
+    effects = rounds.shared(a, b, launched_alone(10))
     assert effects[:2].tolist() == [0, 0]
     assert effects[2:].any()
-    assert not rounds.shared(a[:, 3:], b[:, 3:]).any()
+    assert not rounds.shared(a[:, 3:], b[:, 3:], launched_alone(7)).any()
 
 
 def test_all_labellings_are_taken_while_they_are_few():
