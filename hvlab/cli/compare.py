@@ -26,8 +26,8 @@ def command(
 ) -> int:
     """Compare RUN_A with RUN_B, configuration by configuration.
 
-    "differs" means that the difference is statistically significant, but may be that of two hours: to compare
-    two settings, measure both in one run.
+    "differs" means that the difference is statistically significant, but perhaps only because of the time of
+    measurement, and "same" may be so for that reason, too: to compare two settings, measure both in one run.
     """
     store = Store(folder.absolute() if folder else results_dir())
     runs = [store.run(run_a), store.run(run_b)]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hvlab.compare.matching import Match, differences, match
-from hvlab.compare.measurements import Measurements, primary
+from hvlab.compare.measurements import Measurements, primary, whole
 from hvlab.errors import UsageError, unknown
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import interval, verdict
 from hvlab.statistics.interval import Interval
+from hvlab.statistics.two_runs import compare_two_runs
 from hvlab.statistics.verdict import Pair, Verdict
 from hvlab.workloads.metrics import METRICS
 
@@ -71,8 +72,8 @@ def compare(
 ) -> Comparison:
     """Return how run A stands to run B; all configurations are one family of tests.
 
-    The repeats of a run share its hour, so what two runs differ in may be their hours: such a difference is
-    never "faster" or "slower", but "differs".
+    The repeats of a run share the conditions of its time, so two runs may differ, or be the same, merely
+    because they were measured at different times: a difference is never "faster" or "slower", but "differs".
 
     ``metric`` is by default the step time of trainings and the time of collectives. Raises UsageError for a
     metric of which neither more nor less is better.
@@ -82,25 +83,14 @@ def compare(
     matches = match(a, b)
     compared = [(pair, metric or primary(pair.configuration)) for pair in matches.both]
     comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
-    verdicts = verdict.compare_all(
-        [
-            Pair(
-                _figures(pair.a, name),
-                _of_other_rounds(_figures(pair.b, name)),
-                METRICS[name].better or "low",
-            )
-            for pair, name in comparable
-        ],
-        matters=matters,
-        alpha=alpha,
+    verdicts = compare_two_runs(
+        [_pair(pair, name) for pair, name in comparable], matters=matters, alpha=alpha
     )
     return Comparison(
         a,
         b,
         tuple(
-            ComparisonRow(
-                pair.configuration, name, _side(pair.a, name), _side(pair.b, name), _of_runs(judged)
-            )
+            ComparisonRow(pair.configuration, name, _side(pair.a, name), _side(pair.b, name), judged)
             for (pair, name), judged in zip(comparable, verdicts, strict=True)
         ),
         matches.only_a,
@@ -110,11 +100,10 @@ def compare(
     )
 
 
-def _of_runs(judged: Verdict) -> Verdict:
-    """Return a verdict on repeats as one on runs of which there is one each."""
-    if judged.kind not in ("faster", "slower"):
-        return judged
-    return replace(judged, kind="differs", reason=f"{judged.reason}; cannot be told from the hour")
+def _pair(pair: Match, metric: str) -> Pair:
+    case = whole(pair.configuration)
+    figures = _figures(pair.a, metric), _figures(pair.b, metric)
+    return Pair(*figures, METRICS[metric].better or "low", (("A", case), ("B", case)))
 
 
 def _check(metric: str) -> None:
@@ -136,11 +125,6 @@ def _figures(repeats: Repeats, metric: str) -> dict[int, float]:
     """Return the figure of each repeat that has one: a loss may have become infinite."""
     figures = repeats.values.get(metric, {})
     return {repeat: figures[repeat] for repeat in sorted(figures) if math.isfinite(figures[repeat])}
-
-
-def _of_other_rounds(figures: dict[int, float]) -> dict[int, float]:
-    """Return figures under numbers that no repeat of the other run has: two runs share no round."""
-    return {~repeat: value for repeat, value in figures.items()}
 
 
 def _side(repeats: Repeats, metric: str) -> Side:

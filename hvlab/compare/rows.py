@@ -11,6 +11,7 @@ from hvlab.compare.measurements import Measurements
 from hvlab.compare.names import case_names, place
 from hvlab.results.configurations import Configuration
 from hvlab.statistics.interval import Interval
+from hvlab.statistics.two_runs import PERHAPS
 from hvlab.statistics.verdict import Kind
 
 COLUMNS = (
@@ -26,17 +27,18 @@ COLUMNS = (
     "B",
     "A/B",
     "95 %",
-    "A is",
+    "verdict",
     "why",
 )
 NOTE = (
-    "The repeats of one run share the conditions of their hour: network load, temperature, other work. "
-    "Two runs may differ for that alone. To compare two settings, measure both in one run; to find a "
-    "regression, check against a baseline of five runs or more."
+    "The repeats of one run share the conditions of their time: network load, temperature, other work. "
+    "Two runs may differ, or be the same, merely because they were measured at different times. To compare "
+    "two settings, measure both in one run; to find a regression, check against a baseline of five runs or "
+    "more."
 )
 _KINDS: Mapping[Kind, str] = {
-    "differs": "differs, cannot be told from the hour, in",
-    "same": "the same in",
+    "differs": f"different, {PERHAPS}, in",
+    "same": f"the same, {PERHAPS}, in",
     "unclear": "not distinguishable in",
     "too_few": "too few repeats in",
 }
@@ -60,12 +62,14 @@ def table(comparison: Comparison) -> list[dict[str, Any]]:
             "ok B": _of(row.b),
             "B": row.b.median.mid if row.b.median else None,
             **_ratio(row.verdict.ratio),
-            "A is": word(row),
+            "verdict": word(row),
             "why": why(row),
         }
         for row in comparison.rows
     ]
-    rows += [{**place(configuration, names), "A is": f"only in {side}"} for configuration, side in one_sided]
+    rows += [
+        {**place(configuration, names), "verdict": f"only in {side}"} for configuration, side in one_sided
+    ]
     return rows
 
 

@@ -26,8 +26,9 @@ def section(
     """
     blocks: list[Block] = [_intro(data)]
     if judged:
-        blocks.append(verdicts.table(judged))
-    faster = [_supported(one, judged) for one in of_kind(explanations, "faster")]
+        blocks.append(verdicts.table(judged, imported=data.imported))
+    claims = [] if data.imported else of_kind(explanations, "faster")
+    faster = [_supported(one, judged) for one in claims]
     if faster:
         sentences = tuple(
             Say("comparison.line", {"about": about(one), "reason": reason(one)}) for one in faster

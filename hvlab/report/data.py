@@ -12,7 +12,7 @@ from typing import Any
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report.blocks import ShownCommand
 from hvlab.results.configurations import Configuration, Repeats, gather
-from hvlab.results.store import Record, Run, Store
+from hvlab.results.store import UNKNOWN, Record, Run, Store
 from hvlab.workloads.case import InfeasibleCase
 
 Configurations = Mapping[Configuration, Repeats]
@@ -76,6 +76,11 @@ class ReportData:
     def virtual(self) -> bool:
         """Return whether the hosts share the cores of one machine, as containers or virtual machines do."""
         return any((host_facts.get("hvlab") or {}).get("container") for host_facts in self.facts.values())
+
+    @property
+    def imported(self) -> bool:
+        """Return whether a figure is from another program's output: its cases took no turns."""
+        return any(configuration.launcher == UNKNOWN for configuration in self.configurations)
 
     @property
     def on_gpus(self) -> bool:

@@ -38,7 +38,7 @@ def document(data: ReportData, *, attached: bool = True) -> Document:
     parted = terms.blocks(terms.of_steps(trainings(data.configurations), good), terms.of_collectives(good))
     swept = sweeps.groups(data)
     checks = check_hosts(data.configurations)
-    judged = verdicts.judge(studied, swept)
+    judged = verdicts.judge(studied, swept, imported=data.imported)
     parts: list[Section | None] = [_environment(data)]
     if studied:
         parts += [

@@ -11,6 +11,7 @@ from hvlab.report import labels, spread
 from hvlab.report.blocks import Column, Number, Range, Say, Table, Value
 from hvlab.report.study import Study, StudyRow
 from hvlab.report.sweeps import Layout, SweepGroup
+from hvlab.statistics.two_runs import compare_two_runs
 from hvlab.statistics.verdict import Pair, Verdict, compare_all
 
 
@@ -49,10 +50,13 @@ class BackendVerdict:
         return abs(math.log(self.verdict.ratio.mid)) if self.verdict.ratio else 0.0
 
 
-def judge(studies: Sequence[Study], sweeps: Sequence[SweepGroup]) -> list[BackendVerdict]:
-    """Return the verdict on every two backends: step times of trainings, and all sizes of sweeps."""
+def judge(studies: Sequence[Study], sweeps: Sequence[SweepGroup], *, imported: bool) -> list[BackendVerdict]:
+    """Return the verdict on every two backends: step times of trainings, and all sizes of sweeps.
+
+    The figures of an ``imported`` run were measured at different times: they differ, and none is faster.
+    """
     pairs = [*_trainings(studies), *_collectives(sweeps)]
-    verdicts = compare_all([each.pair for each in pairs])
+    verdicts = (compare_two_runs if imported else compare_all)([each.pair for each in pairs])
     return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, verdicts, strict=True)]
 
 
@@ -77,7 +81,7 @@ def sentence(judged: BackendVerdict) -> Say:
     return Say("comparison.claim", values)
 
 
-def table(verdicts: Sequence[BackendVerdict]) -> Table:
+def table(verdicts: Sequence[BackendVerdict], *, imported: bool) -> Table:
     """Return every two backends with the ratio of their times and the verdict."""
     columns = (
         Column(Say("comparison.what"), text=True),
@@ -97,7 +101,7 @@ def table(verdicts: Sequence[BackendVerdict]) -> Table:
         for one in verdicts
     )
     faint = frozenset(row for row, one in enumerate(verdicts) if not one.significant)
-    note = Say("comparison.ratio_note")
+    note = Say("comparison.imported_note" if imported else "comparison.ratio_note")
     return Table("verdicts", Say("comparison.verdicts"), columns, rows, merged=1, note=note, faint=faint)
 
 
@@ -115,7 +119,8 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
             ]
             most = max((row.ranks for row in rows), default=0)
             for one, other in itertools.combinations([row for row in rows if row.ranks == most], 2):
-                pair = Pair(one.repeats.values["step_time"], other.repeats.values["step_time"])
+                figures = one.repeats.values["step_time"], other.repeats.values["step_time"]
+                pair = Pair(*figures, launches=(one.configuration, other.configuration))
                 yield BackendPair(
                     name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair
                 )
@@ -130,9 +135,11 @@ def _collectives(sweeps: Sequence[SweepGroup]) -> Iterator[BackendPair]:
     for group in sweeps:
         name = names.name(group.workload, group.params)
         pairs = itertools.combinations(group.backends, 2)
+        case = (group.workload, group.params)
         for layout, (one, other) in itertools.product(sorted(group.telling), pairs):
             ours, theirs = (group.lines.get((backend, layout), {}) for backend in (one, other))
             for size in sorted(ours.keys() & theirs.keys()):
                 what = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
-                pair = Pair(ours[size].values["time"], theirs[size].values["time"])
+                launches = ((*case, one, layout), (*case, other, layout))
+                pair = Pair(ours[size].values["time"], theirs[size].values["time"], launches=launches)
                 yield BackendPair(what, layout, one, other, pair, collective=True)

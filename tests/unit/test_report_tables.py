@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.report import compression, conditions
+from hvlab.report import compression, conditions, sweeps
+from hvlab.report import verdicts as verdict_rows
 from hvlab.report.blocks import Paragraph, Table
 from hvlab.report.data import Head, ReportData
 from hvlab.report.document import document
@@ -325,6 +326,34 @@ def test_verdicts_are_given_only_where_they_are_significant():
     assert found["mnist · digits, weak scaling", "1 × 2"][1] == "not distinguishable"
     once = verdicts(document(data_of(runs.lab7(repeats=1))))
     assert {verdict for _, verdict in once.values()} == {"too few repeats: 5 each needed"}
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_no_backend_of_an_imported_run_is_faster(lang):
+    data = lab("lab7")
+    records = [replace(record, launcher="unknown") for record in data.records]
+    found = document(replace(data, records=records, configurations=gather(records)))
+    words = {row[-1] for row in said(table(found, "verdicts"), lang)[1:]}
+    differs = {
+        "en": "different, perhaps only because of the time of measurement",
+        "zh": "有差异，但可能只因测量时间不同",
+    }
+    faster = {"en": "faster", "zh": "更快"}
+    assert differs[lang] in words
+    assert not any(faster[lang] in word for word in words)
+    text = " ".join(load(lang).say(one) for one in found.findings)
+    assert {"en": "as fast as", "zh": "的速度是"}[lang] not in text
+    assert {"en": "backends did not take turns", "zh": "并未轮流运行"}[lang] in load(lang).say(
+        table(found, "verdicts").note
+    )
+
+
+def test_all_sizes_of_a_case_are_of_one_launch():
+    found = lab("lab7")
+    pairs = [one.backends.pair for one in verdict_rows.judge([], sweeps.groups(found), imported=False)]
+    assert len(pairs) > 8
+    assert len({pair.launches for pair in pairs}) == 2
+    assert len({side for pair in pairs for side in pair.launches}) == 4
 
 
 def test_every_size_that_both_backends_measured_is_judged():
