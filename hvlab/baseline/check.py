@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hvlab.baseline.merging import merged
-from hvlab.compare import Comparison, ComparisonRow, Measurements, compare
+from hvlab.compare import Comparison, ComparisonRow, Measurements, Side, compare
 from hvlab.compare.names import case_names
 from hvlab.compare.rows import why
 from hvlab.errors import CheckError
@@ -15,14 +15,17 @@ from hvlab.results.configurations import Configuration
 from hvlab.statistics import ratio, verdict
 
 Status = Literal["regression", "undecided", "better", "fine", "new"]
+# Launches that mostly succeeded before and mostly fail now are a regression, though some failed before.
+_SUCCEEDED, _SUCCEEDS = 0.9, 0.5
 
 
 @dataclass(frozen=True)
 class Result:
     """What became of a configuration; ``row`` is None where only one side has it.
 
-    A regression is slower, or always succeeded before and fails now. Undecided means too few repeats, or too
-    few runs in the baseline. Fine is the rest: no significant difference.
+    A regression is slower, or fails now and did not before: always succeeded before, or in more than 90 % of
+    launches and now in fewer than half, or succeeded before and never does now. Undecided means too few
+    repeats, or too few runs in the baseline. Fine is the rest: no significant difference.
     """
 
     status: Status
@@ -92,10 +95,16 @@ def _why(row: ComparisonRow) -> str:
 
 
 def _status(row: ComparisonRow) -> Status:
-    if row.a.failed and row.b.ok and not row.b.failed:
-        return "regression"
-    if row.verdict.kind == "slower" or (row.a.failed and row.b.ok and not row.a.ok):
+    if row.verdict.kind == "slower" or _fails(row.a, row.b):
         return "regression"
     if row.verdict.kind == "too_few":
         return "undecided"
     return "better" if row.verdict.kind == "faster" else "fine"
+
+
+def _fails(now: Side, before: Side) -> bool:
+    """Return whether launches fail now that succeeded before."""
+    if not now.failed or not before.ok:
+        return False
+    mostly = now.ok < _SUCCEEDS * now.tried and before.ok > _SUCCEEDED * before.tried
+    return not before.failed or not now.ok or mostly

@@ -73,10 +73,9 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
             f"the baseline {file} cannot be read: {error!r}", remedy="set it again: `hvlab baseline set RUN`"
         ) from error
     if not runs:
-        raise UsageError(
-            f"{file} has schema version {version}, this hvlab knows {SCHEMA}",
-            remedy="set it again: `hvlab baseline set RUN`",
-        )
+        known = version in (_ONE_RUN, SCHEMA)
+        problem = "holds no run" if known else f"has schema version {version}, this hvlab knows {SCHEMA}"
+        raise UsageError(f"{file} {problem}", remedy="set it again: `hvlab baseline set RUN`")
     return runs
 
 

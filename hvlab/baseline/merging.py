@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from hvlab.compare import Comparison, ComparisonRow, Side
+from hvlab.compare.measurements import whole
 from hvlab.results.configurations import Configuration
 from hvlab.statistics import interval
 from hvlab.statistics.between import FEWEST, RunMedians, compare_to_runs
@@ -14,6 +15,8 @@ from hvlab.statistics.verdict import Verdict
 from hvlab.workloads.metrics import METRICS
 
 T = TypeVar("T")
+# The rows of one configuration, by the number of the run in the baseline.
+Rows = Mapping[int, ComparisonRow]
 
 
 def merged(comparisons: Sequence[Comparison], *, matters: float) -> Comparison:
@@ -22,10 +25,10 @@ def merged(comparisons: Sequence[Comparison], *, matters: float) -> Comparison:
     The verdicts are those of :func:`hvlab.statistics.between.compare_to_runs`. A configuration that has fewer
     repeats in the run than in any run of the baseline has none: its median varies more.
     """
-    groups: dict[Configuration, list[ComparisonRow]] = {}
-    for comparison in comparisons:
+    groups: dict[Configuration, dict[int, ComparisonRow]] = {}
+    for number, comparison in enumerate(comparisons):
         for row in comparison.rows:
-            groups.setdefault(row.configuration, []).append(row)
+            groups.setdefault(row.configuration, {})[number] = row
     cells = {one: _cell(rows) for one, rows in groups.items() if not _undecidable(rows)}
     verdicts = dict(zip(cells, compare_to_runs(list(cells.values()), matters=matters), strict=True))
     return dataclasses.replace(
@@ -40,9 +43,9 @@ def merged(comparisons: Sequence[Comparison], *, matters: float) -> Comparison:
     )
 
 
-def _undecidable(rows: Sequence[ComparisonRow]) -> str:
+def _undecidable(rows: Rows) -> str:
     """Return why a configuration can have no verdict; empty where it can have one."""
-    ok, usual = rows[0].a.ok, [row.b.ok for row in rows if row.b.ok]
+    ok, usual = _run(rows).ok, [row.b.ok for row in rows.values() if row.b.ok]
     if not ok or not usual:
         return "no figure in " + ("the run" if usual else "the baseline" if ok else "both")
     if ok < min(usual):
@@ -50,19 +53,26 @@ def _undecidable(rows: Sequence[ComparisonRow]) -> str:
     return ""
 
 
-def _cell(rows: Sequence[ComparisonRow]) -> RunMedians:
-    medians = {number: row.b.median.mid for number, row in enumerate(rows) if row.b.median}
-    new = rows[0].a.median
-    if new is None:
+def _cell(rows: Rows) -> RunMedians:
+    medians = {number: row.b.median.mid for number, row in rows.items() if row.b.median}
+    first = next(iter(rows.values()))
+    if first.a.median is None:
         raise ValueError("a configuration without a figure has no cell")
-    return RunMedians(new.mid, medians, METRICS[rows[0].metric].better or "low")
+    better = METRICS[first.metric].better or "low"
+    return RunMedians(first.a.median.mid, medians, better, whole(first.configuration))
 
 
-def _row(rows: Sequence[ComparisonRow], verdict: Verdict | None) -> ComparisonRow:
+def _run(rows: Rows) -> Side:
+    """Return the run's own side, which is the same in every row."""
+    return next(iter(rows.values())).a
+
+
+def _row(rows: Rows, verdict: Verdict | None) -> ComparisonRow:
+    first = next(iter(rows.values()))
     judged = verdict or Verdict("too_few", None, _undecidable(rows), FEWEST)
     if judged.ratio is None and len(rows) == 1:  # of one run, the repeats' interval is all there is
-        judged = dataclasses.replace(judged, ratio=rows[0].verdict.ratio)
-    return dataclasses.replace(rows[0], b=_together([row.b for row in rows]), verdict=judged)
+        judged = dataclasses.replace(judged, ratio=first.verdict.ratio)
+    return dataclasses.replace(first, b=_together([row.b for row in rows.values()]), verdict=judged)
 
 
 def _together(sides: Sequence[Side]) -> Side:

@@ -48,11 +48,11 @@ def add_to_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) ->
 def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
     file = baseline.save(store.folder, runs, name=name)
     names = ", ".join(run.run_id for run in runs)
-    click.echo(f"baseline {name} of lab {runs[0].lab} is now of run {names}: {file}")
+    click.echo(f"baseline {name} of lab {runs[0].lab} now consists of runs {names}: {file}")
     if len(runs) < FEWEST:
         click.echo(
-            f"a verdict on later runs needs {FEWEST} runs in the baseline, best of different hours, it has "
-            f"{len(runs)}: measure again, then `hvlab baseline add`",
+            f"a verdict on later runs needs {FEWEST} runs in the baseline, preferably at different times of "
+            f"day, it has {len(runs)}: measure again, then `hvlab baseline add`",
             err=True,
         )
     return 0
@@ -96,8 +96,9 @@ def check_run(
 ) -> int:
     """Check RUN (default: the last run) against the baseline of its lab; exit code 1 on a regression.
 
-    How much runs differ by their hour alone comes from the runs of the baseline. With fewer than five, all
-    figures are undecided; what fails now and did not before is a regression.
+    How much runs differ merely because they were measured at different times comes from the runs of the
+    baseline. With fewer than five, all figures are undecided; what fails now and did not before is a
+    regression.
     """
     store = _store(folder)
     measured = _measurements(store, run)

@@ -1,13 +1,14 @@
-"""Whether a run differs from the runs of a baseline: the run is the unit, its repeats share their hour."""
+"""Whether a run differs from the runs of a baseline: the run is the unit, repeats share its conditions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from hvlab.statistics.interval import Interval
@@ -28,20 +29,27 @@ _COMMON, _OWN = 0.5, 0.25
 
 @dataclass(frozen=True)
 class RunMedians:
-    """A cell of a table of runs: its median in the new run, and by its number in each earlier one."""
+    """A cell of a table of runs: its median in the new run, and by its number in each earlier one.
+
+    Cells with the same ``launch`` come from the same launches, as the sizes of a case do, and share their
+    noise. Without, a cell has launches of its own.
+    """
 
     new: float
     before: Mapping[int, float]
     better: Better = "low"
+    launch: Hashable = None
 
 
 class Changes(NamedTuple):
     """How far a run lies from the usual, in logarithms: of each cell, and what all have in common.
 
-    ``own_chances`` are of each cell's deviation ``own`` from what is common, adjusted for their number.
+    ``total_chances`` are of each cell as it is; ``own_chances`` of its deviation ``own`` from what is common,
+    adjusted for their number.
     """
 
     total: Floats
+    total_chances: Floats
     common: float
     common_chance: float
     own: Floats
@@ -53,9 +61,12 @@ def compare_to_runs(
 ) -> list[Verdict]:
     """Return how a run stands to several earlier runs, one verdict a cell; all cells are one family.
 
-    If nothing differs but the hour, about the share ``alpha`` of runs holds a ``faster`` or ``slower``. Part
-    of it is for what all cells have in common, part for what is a cell's own. A verdict takes five runs with
-    that cell; with fewer it is ``too_few``. The ratio is the new median over the geometric mean of the
+    If nothing differs but what differs between runs anyway, about the share ``alpha`` of runs holds a
+    ``faster`` or ``slower`` (less in simulations). Part of it is for what all cells have in common, part for
+    what is a cell's own. Such a verdict takes five runs with that cell (with fewer it is
+    ``too_few``), a ratio that is significant as it is and whose interval excludes 1, and a shift of the cell
+    itself or of all that is significant, goes the ratio's way and matters: so cells that did not change are
+    seldom taken for changed where others did. The ratio is the new median over the geometric mean of the
     others; its interval is where 95 % of such ratios lie if nothing differs, laid around it.
     """
     tested = [cell for cell in cells if _testable(cell)]
@@ -63,13 +74,14 @@ def compare_to_runs(
     return [next(judged) if _testable(cell) else _untested(cell) for cell in cells]
 
 
-def changes(before: Floats, new: Floats) -> Changes:
+def changes(before: Floats, new: Floats, launches: NDArray[np.int_] | None = None) -> Changes:
     """Return how far a run lies from others, by the logarithms of its medians.
 
     ``before`` has a row for each run of the baseline and a column for each cell, NaN where a run lacks it;
     ``new`` a value for each cell. What a run has in common is the median over its cells, which a few of them
     do not move, or the mean where there are fewer than 16. It is tested by Student's t for a new value; what
     is a cell's own likewise, from 16 cells on with squeezed variances (Smyth 2004), and Holm's adjustment.
+    ``launches`` has the same number for cells that share their noise; without, none do.
     """
     usual = np.nanmean(before, axis=0)
     distances, total = before - usual, new - usual
@@ -83,10 +95,11 @@ def changes(before: Floats, new: Floats) -> Changes:
     counts, middles = (~np.isnan(rest)).sum(axis=0), np.nanmean(rest, axis=0)
     variances, freedom = np.nanvar(rest, axis=0, ddof=1), (counts - 1).astype(float)
     if len(new) >= _MANY:
-        variances, freedom = squeezed(variances, freedom)
+        variances, freedom = squeezed(variances, freedom, launches)
     own = total - hour - middles
     chances = holm(_chance(own, variances, counts, freedom))
-    return Changes(total, common, float(common_chance[0]), own, chances)
+    total_chances = _chance(total, hours.var(ddof=1) + variances, counts, counts - 1)
+    return Changes(total, total_chances, common, float(common_chance[0]), own, chances)
 
 
 def _chance(apart: Floats, variances: Floats, counts: Floats, freedom: Floats) -> Floats:
@@ -114,24 +127,29 @@ def _verdicts(cells: Sequence[RunMedians], *, matters: float, alpha: float) -> l
         return []
     numbers = sorted({number for cell in cells for number in cell.before})
     before = np.log([[cell.before.get(number, math.nan) for cell in cells] for number in numbers])
-    moved = changes(before, np.log([cell.new for cell in cells]))
+    names = [object() if cell.launch is None else cell.launch for cell in cells]
+    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    launches = np.array([known[name] for name in names])
+    moved = changes(before, np.log([cell.new for cell in cells]), launches)
     return [_verdict(cell, moved, column, matters=matters, alpha=alpha) for column, cell in enumerate(cells)]
 
 
 def _verdict(cell: RunMedians, moved: Changes, column: int, *, matters: float, alpha: float) -> Verdict:
-    """Return the verdict on one cell: its own change decides, else that of all."""
-    total, own = float(moved.total[column]), float(moved.own[column])
-    own_chance = float(moved.own_chances[column])
-    chance, apart, which = own_chance, own, "beyond what all have in common"
-    level = _OWN * alpha
-    if own_chance > level:
-        level = _COMMON * alpha
-        chance, apart, which = moved.common_chance, moved.common, "as all have"
-    runs = f"{len(cell.before)} runs in the baseline"
-    if chance <= level and apart * total > 0 and abs(total) >= math.log1p(matters):
-        better = (total < 0) == (cell.better == "low")
-        return Verdict("faster" if better else "slower", _ratio(cell), f"{runs}, {which}", chance=chance)
-    return Verdict("unclear", _ratio(cell), f"{runs}: not distinguishable from the hour", chance=chance)
+    """Return the verdict on one cell: its own shift decides, else that of all."""
+    ratio, runs = _ratio(cell), f"{len(cell.before)} runs in the baseline"
+    total, own_chance = float(moved.total[column]), float(moved.own_chances[column])
+    shifts = (
+        (own_chance, _OWN, float(moved.own[column]), "more than the shift common to all"),
+        (moved.common_chance, _COMMON, moved.common, "as all have"),
+    )
+    clear = moved.total_chances[column] <= alpha and ratio is not None and not ratio.low <= 1 <= ratio.high
+    for chance, part, shift, which in shifts:
+        matter = min(abs(shift), abs(total)) >= math.log1p(matters) and shift * total > 0
+        if clear and matter and chance <= part * alpha:
+            better = (total < 0) == (cell.better == "low")
+            return Verdict("faster" if better else "slower", ratio, f"{runs}, {which}", chance=chance)
+    reason = f"{runs}: not distinguishable from the usual difference between runs"
+    return Verdict("unclear", ratio, reason, chance=min(own_chance, moved.common_chance))
 
 
 def _ratio(cell: RunMedians) -> Interval | None:

@@ -13,9 +13,13 @@ def drawn(draw, *, hour, cells, runs=5):
     return hour * draw.normal(size=(runs + 1, 1)) + OWN * draw.normal(size=(runs + 1, cells))
 
 
-def kinds(logs, **options):
+def verdicts(logs, **options):
     cells = [RunMedians(each[-1], dict(enumerate(each[:-1]))) for each in np.exp(logs).T.tolist()]
-    return [one.kind for one in compare_to_runs(cells, **options)]
+    return compare_to_runs(cells, **options)
+
+
+def kinds(logs, **options):
+    return [one.kind for one in verdicts(logs, **options)]
 
 
 @pytest.mark.parametrize("hour", [0.0, 0.02, 0.05])
@@ -35,6 +39,47 @@ def test_a_quarter_slower_is_recognised_in_some_cells_and_in_all(slower, least):
         logs[-1, :slower] += np.log(1.25)
         recognised += kinds(logs)[:slower].count("slower")
     assert recognised >= least * 100 * slower
+
+
+@pytest.mark.parametrize(("changed", "cells"), [(12, 24), (4, 24), (1, 4), (2, 4)])
+@pytest.mark.parametrize("ratio", [1.25, 0.8])
+def test_what_did_not_change_is_seldom_taken_for_changed(changed, cells, ratio):
+    draw = np.random.default_rng(5)
+    false = 0
+    for _ in range(100):
+        logs = drawn(draw, hour=0.02, cells=cells)
+        logs[-1, :changed] += np.log(ratio)
+        told = kinds(logs)
+        wrong = "faster" if ratio > 1 else "slower"
+        false += wrong in told or set(told[changed:]) != {"unclear"}
+    assert false <= 3
+
+
+def test_a_shift_against_the_common_one_leaves_what_is_common():
+    # Cell 0 shifts by -10 % of its own, but in all it is slower, as all are.
+    logs = drawn(np.random.default_rng(3), hour=0.0, cells=20)
+    logs[-1] += 0.3
+    logs[-1, 0] -= 0.1
+    found = verdicts(logs)
+    assert [one.kind for one in found] == ["slower"] * 20
+    assert found[0].reason.endswith("as all have")
+
+
+def test_a_common_shift_has_to_matter():
+    # All shift by a sure 1 %; cell 0, which is noisy, lies 5 % off by chance.
+    logs = np.tile(np.array([[0.0], [0.001], [-0.001], [0.0005], [-0.0005], [0.01]]), 20)
+    logs[:, 0] += [0.01, -0.01, 0.005, -0.005, 0.0, 0.04]
+    assert set(kinds(logs)) == {"unclear"}
+
+
+def test_the_interval_of_the_ratio_has_to_exclude_one():
+    # Cell 0 moves against the others, which moved by the hour: together it is where runs lie anyway.
+    draw = np.random.default_rng(6)
+    logs = np.array([[0.1], [-0.1], [0.05], [-0.05], [0.0], [0.0]]) + 0.002 * draw.normal(size=(6, 20))
+    logs[-1, 0] += 0.05
+    (first, *_) = verdicts(logs)
+    assert first.ratio.low < 1 < first.ratio.high
+    assert first.kind == "unclear"
 
 
 def test_the_common_change_and_a_cells_own_are_kept_apart():
