@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import asdict
+from typing import TypeVar
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from hvlab.remote.check_outcome import CheckOutcome
+from hvlab.results.tables import render
 
-class _HostCheck(Protocol):
-    """What is printed of a check."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def seen(self) -> str: ...
-    @property
-    def remedy(self) -> str: ...
-    @property
-    def wrong(self) -> bool: ...
-
-
-C = TypeVar("C", bound=_HostCheck)
+C = TypeVar("C", bound=CheckOutcome)
 
 
 def counts(checks: Sequence[C], columns: Mapping[str, Callable[[list[C]], str]]) -> None:
@@ -37,10 +25,15 @@ def counts(checks: Sequence[C], columns: Mapping[str, Callable[[list[C]], str]])
     Console().print(table)
 
 
-def failed(checks: Sequence[_HostCheck]) -> None:
+def failed(checks: Sequence[CheckOutcome]) -> None:
     """Print every check that failed: on which host, what was seen and what to do."""
     for check in checks:
         if check.wrong:
             click.echo(f"\n{check.title}\n  seen: {check.seen}")
             if check.remedy:
                 click.echo(f"  what to do: {check.remedy}")
+
+
+def rows(checks: Sequence[CheckOutcome], columns: Sequence[str], output_format: str) -> None:
+    """Print every check as a row, in the format of --format."""
+    click.echo(render([asdict(check) for check in checks], columns, output_format))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -20,16 +20,15 @@ from hvlab.health.judge import HealthCheck
 from hvlab.health.node import subjects
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
-from hvlab.results.tables import render
+
+_COLUMNS = ("host", "check", "outcome", "severity", "seen", "remedy")
 
 
 @click.command()
 @options.inventory
 @options.limit
 @options.output_format
-@click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
-)
+@options.junit
 @click.option(
     "--learn",
     "teacher",
@@ -76,8 +75,7 @@ def command(
     if output_format == "table":
         _table(outcomes)
     else:
-        columns = [field.name for field in fields(HealthCheck)]
-        click.echo(render([asdict(check) for check in outcomes], columns, output_format))
+        checks.rows(outcomes, _COLUMNS, output_format)
     if junit:
         files.write_file(junit, judge.as_junit(outcomes, lab.name))
     error = judge.verdict(outcomes)

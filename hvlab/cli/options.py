@@ -32,6 +32,9 @@ output_format = click.option(
     show_default=True,
     help="Output format.",
 )
+junit = click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
+)
 results = click.option(
     "--results",
     "folder",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, fields
 from pathlib import Path
 
 import click
@@ -12,16 +11,15 @@ from rich.console import Console
 from hvlab.cli import checks, options
 from hvlab.lab import inventory as inventories
 from hvlab.remote import verify
-from hvlab.results.tables import render
+
+_COLUMNS = ("host", "role", "check", "outcome", "seen", "remedy")
 
 
 @click.command()
 @options.inventory
 @options.limit
 @options.output_format
-@click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
-)
+@options.junit
 def command(inventory: Path, limit: str | None, output_format: str, junit: Path | None) -> None:
     """Check every host against what the inventory asks for.
 
@@ -39,8 +37,7 @@ def command(inventory: Path, limit: str | None, output_format: str, junit: Path 
     if output_format == "table":
         _table(outcomes)
     else:
-        columns = [field.name for field in fields(verify.Check)]
-        click.echo(render([asdict(check) for check in outcomes], columns, output_format))
+        checks.rows(outcomes, _COLUMNS, output_format)
     error = verify.verdict(outcomes)
     if error:
         raise error

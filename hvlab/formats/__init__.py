@@ -9,7 +9,7 @@ Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
     nccl_json      its JSON -> launches; nccl_document: launches -> its JSON
     nccl_ranks     how many ranks ran where, from its list of devices
     nccl_text      its text -> its JSON; nccl_rows: a row of it; nccl_print: its JSON -> its text
-    osu            the OSU benchmarks' text <-> launches
+    osu            the OSU benchmarks' text -> launches; osu_print: launches -> their text
     records        launches -> records; importing: files -> launches -> the store
     plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
     names, lines   the tools' words; a log's lines without what launchers put between
@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hvlab.errors import UsageError, unknown
-from hvlab.formats import nccl_json, nccl_print, nccl_text, osu
+from hvlab.formats import nccl_json, nccl_print, nccl_text, osu, osu_print
 from hvlab.formats.launch import COLLECTIVES, Launch, MeasuredRun, launches
 from hvlab.formats.plain import as_csv, as_jsonl, as_junit
 from hvlab.formats.prometheus import as_prometheus
@@ -54,7 +54,7 @@ FORMATS: Mapping[str, Format] = {
     for each in (
         Format("nccl-tests", lambda run: nccl_print.write(launches(run.records)), COLLECTIVES),
         Format("nccl-tests-json", lambda run: nccl_json.write(launches(run.records)), COLLECTIVES),
-        Format("osu", lambda run: osu.write(launches(run.records, pair=False)), COLLECTIVES),
+        Format("osu", lambda run: osu_print.write(launches(run.records, pair=False)), COLLECTIVES),
         Format("csv", as_csv),
         Format("jsonl", as_jsonl),
         Format("junit", as_junit),

@@ -1,27 +1,18 @@
-"""The text of the OSU micro-benchmarks: read from any version, and written. Pure."""
+"""The text of the OSU micro-benchmarks, read from any version; osu_print writes it. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvlab.errors import CheckError
-from hvlab.formats.launch import (
-    Launch,
-    LaunchRow,
-    origin_line,
-    read_origin,
-    shares,
-    with_digits,
-    with_figures,
-)
+from hvlab.formats.launch import Launch, LaunchRow, read_origin, with_digits
 from hvlab.formats.lines import ORIGIN, LogLine, failure, impossible, lines, number, whole
-from hvlab.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, REDUCING, reverse
+from hvlab.formats.names import MPI_DTYPES, OSU, REDUCING
 
-_WRITTEN_AS = "7.5"
-_ERROR = "# error: "
+ERROR = "# error: "
 _DEVICES = {"": "cpu", "CUDA": "cuda", "ROCM": "rocm"}
 _DEVICE = re.compile(r"-(CUDA|ROCM|SYCL|OPENACC|MANAGED)\b")
 _TITLE = re.compile(
@@ -59,8 +50,6 @@ COLUMNS: Mapping[str, tuple[str, float]] = {
 }
 _BY_LETTERS = {head.replace(" ", ""): column for head, column in COLUMNS.items()}
 _NO_FIGURES = ("Iterations", "Validation")
-_AVERAGE = ("Avg Latency(us)",)
-_FULL = (*_AVERAGE, "Min Latency(us)", "Max Latency(us)")
 
 
 def knows(text: str) -> bool:
@@ -84,11 +73,6 @@ def read(text: str) -> list[Launch]:
         elif benchmarks:
             benchmarks[-1].add(line)
     return [each.launch() for each in benchmarks]
-
-
-def write(measured: Iterable[Launch]) -> str:
-    """Return what the OSU micro-benchmarks would have printed, one benchmark after the other."""
-    return "".join(f"{line}\n" for launch in measured for line in _printed(launch))
 
 
 def _title(line: str) -> tuple[re.Match[str], str] | None:
@@ -147,8 +131,8 @@ class _Benchmark:
             self.dtype, self.last = MPI_DTYPES.get(match[1], match[1]), -1
         elif text.startswith(ORIGIN):
             self.origin = read_origin(text) or self.origin
-        elif text.startswith(_ERROR):
-            self.error = text.removeprefix(_ERROR)
+        elif text.startswith(ERROR):
+            self.error = text.removeprefix(ERROR)
         elif match := _BUFFERS.match(text):
             self.settings["buffers"] = " ".join(match.groups())
         elif match := _SETTING.match(text):
@@ -249,30 +233,3 @@ def _values(row: Mapping[str, str]) -> dict[str, float]:
             metric, factor = _BY_LETTERS[_letters(head)]
             values[metric] = value * factor
     return values
-
-
-def _printed(launch: Launch) -> Iterator[str]:
-    whole_rows = [row for row in launch.rows if "time" in row.values]
-    full = launch.iterations is not None and all(
-        {"time_min", "time_max"} <= row.values.keys() for row in whole_rows
-    )
-    heads = _FULL if full else _AVERAGE
-    device = {"cuda": "-CUDA", "rocm": "-ROCM"}.get(launch.device or "", "")
-    dtype = reverse(MPI_DTYPES, launch.rows[0].dtype) if launch.rows else None
-    parts = shares(launch, OSU_BY_MESSAGE)
-    library = launch.stack.get("library") or ("NCCL" if launch.origin.get("backend") == "nccl" else "MPI")
-    yield ""
-    yield f"# OSU {library}{device} {reverse(OSU, launch.workload)} Test v{_WRITTEN_AS}"
-    if dtype in MPI_DTYPES:
-        yield f"# Datatype: {dtype}."
-    printed = [replace(row, size=row.size // parts, in_place=None) for row in whole_rows]
-    yield origin_line(with_figures(launch.origin, printed))
-    if full and "source" not in launch.stack:
-        yield "# hvlab: Min and Max are over the iterations, of the mean over the ranks."
-    yield f"{'# Size':<10}" + "".join(f"{head:>18}" for head in heads) + f"{'Iterations':>12}" * full
-    for row in printed:
-        values = (row.values[COLUMNS[head][0]] / COLUMNS[head][1] for head in heads)
-        iterations = f"{launch.iterations:>12d}" * full if full else ""
-        yield f"{row.size:<10d}" + "".join(f"{value:>18.2f}" for value in values) + iterations
-    if launch.error:
-        yield _ERROR + " ".join(launch.error.split())

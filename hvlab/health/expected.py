@@ -103,17 +103,3 @@ def check_names(types: Iterable[Mapping[str, Any]], names: Iterable[str | None])
     for name in names:
         if name and name not in known:
             raise unknown("machine type", name, known)
-
-
-def choose(
-    types: Iterable[Mapping[str, Any]], readings: Mapping[str, Any], name: str | None
-) -> dict[str, Any]:
-    """Return the expected values of a host; ``name`` is the type that the inventory gives it.
-
-    Raises UsageError where there is no such type.
-    """
-    types = list(types)
-    try:
-        return machine.expected(types, readings, name)
-    except KeyError:
-        raise unknown("machine type", str(name), [each["name"] for each in types]) from None

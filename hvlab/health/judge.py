@@ -9,34 +9,23 @@ from typing import Any
 
 from hvlab.errors import CheckError, HvlabError, UnreachableError
 from hvlab.formats import junit
-from hvlab.health import expected
 from hvlab.health.ask import Answered
-from hvlab.health.node import subjects
+from hvlab.health.node import machine, subjects
 from hvlab.lab.inventory import Host, Lab
+from hvlab.remote.check_outcome import CheckOutcome
 
 _LOOK = "look at its power and its network; `hvlab lab status` shows virtual hosts"
+_BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"
 
 
-@dataclass(frozen=True)
-class HealthCheck:
-    """One check of one host.
+@dataclass(frozen=True, kw_only=True)
+class HealthCheck(CheckOutcome):
+    """One check of one host; ``severity`` of a failed one is ``hard`` or ``soft``.
 
-    ``outcome`` is ``passed``, ``failed``, ``skipped``, ``unreachable`` (the host did not answer) or ``error``
-    (it could not be asked); ``severity`` of a failed one is ``hard`` or ``soft``. ``seen`` is what was
-    read, or why it was skipped.
+    ``seen`` is what was read, or why it was skipped.
     """
 
-    host: str
-    check: str
-    outcome: str
-    severity: str
-    seen: str
-    remedy: str
-
-    @property
-    def wrong(self) -> bool:
-        """Whether it needs attention."""
-        return self.outcome not in ("passed", "skipped")
+    severity: str = ""
 
     @property
     def unfit(self) -> bool:
@@ -57,7 +46,7 @@ def judge(
 ) -> list[HealthCheck]:
     """Return every check of every host, in the lab's order; without ``types``, by what holds on any machine.
 
-    Raises UsageError where the inventory gives a host a type that there is not.
+    The names of types that the inventory gives its hosts were checked: :func:`expected.check_names`.
     """
     checks = []
     for host in lab.hosts:
@@ -67,20 +56,18 @@ def judge(
         readings = answered.readings[host.name]
         should = given(host, lab, answered)
         if types is not None:
-            should |= expected.choose(types, readings, host.text("lab_machine_type"))
+            should |= machine.expected(types, readings, host.text("lab_machine_type"))
         findings = subjects.findings(chosen, readings, should)
-        checks += [HealthCheck(host.name, *finding) for finding in findings]
+        checks += [HealthCheck(host=host.name, **finding._asdict()) for finding in findings]
     return checks
 
 
 def _unanswered(host: str, answered: Answered) -> HealthCheck:
     if host in answered.broken:
-        remedy = (
-            "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"
-        )
-        return HealthCheck(host, "host answers", "error", "", answered.broken[host], remedy)
-    seen = answered.silent.get(host, "no answer")
-    return HealthCheck(host, "host answers", "unreachable", "", seen, _LOOK)
+        outcome, seen, remedy = "error", answered.broken[host], _BECOME
+    else:
+        outcome, seen, remedy = "unreachable", answered.silent.get(host, "no answer"), _LOOK
+    return HealthCheck(host=host, check="host answers", outcome=outcome, seen=seen, remedy=remedy)
 
 
 def given(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:

@@ -13,30 +13,19 @@ from pathlib import Path
 
 from hvlab.errors import CheckError, HvlabError, UnreachableError
 from hvlab.paths import project_dir
+from hvlab.remote.check_outcome import CheckOutcome
 
 _CHECKS_RAN = (0, 1)
 
 
-@dataclass(frozen=True)
-class Check:
-    """One check on one host.
+@dataclass(frozen=True, kw_only=True)
+class Check(CheckOutcome):
+    """One check of one host, of what ``role`` installed.
 
-    ``outcome`` is ``passed``, ``failed``, ``skipped``, ``unreachable`` (the host did not answer) or
-    ``error`` (the check itself broke). Where it passed, ``remedy`` is empty, and
-    ``seen`` too unless the check looked at a part only.
+    Where it passed, ``remedy`` is empty, and ``seen`` too unless the check looked at a part only.
     """
 
-    host: str
     role: str
-    check: str
-    outcome: str
-    seen: str
-    remedy: str
-
-    @property
-    def wrong(self) -> bool:
-        """Whether it needs attention."""
-        return self.outcome not in ("passed", "skipped")
 
     @property
     def title(self) -> str:

@@ -36,7 +36,9 @@ def subject(*findings):
 
 
 def outcome(host: str, outcome: str, severity: str = "") -> HealthCheck:
-    return HealthCheck(host, "cpu count", outcome, severity, "seen", "do")
+    return HealthCheck(
+        host=host, check="cpu count", outcome=outcome, severity=severity, seen="seen", remedy="do"
+    )
 
 
 @pytest.mark.parametrize(

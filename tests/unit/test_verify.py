@@ -27,7 +27,14 @@ all:
 
 
 def check(host: str, outcome: str) -> Check:
-    return Check(host, "openmpi", "version matches the inventory", outcome, "seen", "do")
+    return Check(
+        host=host,
+        role="openmpi",
+        check="version matches the inventory",
+        outcome=outcome,
+        seen="seen",
+        remedy="do",
+    )
 
 
 def test_command_is_plain_pytest() -> None:

@@ -124,7 +124,7 @@ def _gpus(result: Mapping[str, Any]) -> List[int]:
 
 def findings(
     readings: Mapping[str, Any],
-    expected: Mapping[str, Any],  # noqa: ARG001
+    _expected: Mapping[str, Any],
 ) -> List[Finding]:
     """Judge each test of the diagnostics that was run."""
     if "dcgm_error" in readings:

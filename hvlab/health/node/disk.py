@@ -91,7 +91,7 @@ def _disk(table: str) -> Optional[Dict[str, Any]]:
     return disk
 
 
-def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:  # noqa: ARG001
+def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Finding]:
     """Judge every file system that the paths of :data:`PATHS` lie on."""
     silent = [
         soft(

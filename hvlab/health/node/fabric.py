@@ -42,7 +42,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     return values
 
 
-def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:  # noqa: ARG001
+def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Finding]:
     """Return the outcome of the checks of the fabric; without GPUs there is nothing to say."""
     gpus = values.get("gpus", [])
     if not gpus:

@@ -118,7 +118,7 @@ def _text(answer: Any, fine: Tuple[int, ...]) -> Optional[str]:
     return str(answer.get("out", ""))
 
 
-def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:  # noqa: ARG001
+def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Finding]:
     """Return a finding for each Xid of each GPU that is a fault; nothing where there are no GPUs.
 
     A container without GPUs of its own may well see the kernel log of its host.
