@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hvlab.health.node import fabric, gpu, nvlink, pcie, smi, xid
@@ -63,6 +63,7 @@ def test_pieces_of_reports(text, lines):
     all_of({smi.NAME: reply, "nvlink status": others, "xid dmesg": others, "fabric manager": others})
 
 
+@example("total>15360 MiB", "-3 C")
 @given(st.sampled_from([block for block in BLOCKS if ">" in block and block.split(">")[1].strip()]), VALUES)
 @settings(max_examples=60)
 def test_one_value_replaced(block, value):

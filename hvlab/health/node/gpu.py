@@ -166,11 +166,12 @@ def _kind(gpus: List[smi.Gpu], expected: Mapping[str, Any]) -> List[Finding]:
         )
 
     def memory(gpu: Mapping[str, Any]) -> Optional[Fault]:
-        if gpu["memory_mib"] >= _MEMORY_SHARE * expected.get("gpu_memory_mib", 0):
+        size = expected.get("gpu_memory_mib")
+        if size is None or gpu["memory_mib"] >= _MEMORY_SHARE * size:
             return None
         return Fault(
             "hard",
-            f"{gpu['memory_mib']} MiB of memory instead of {expected['gpu_memory_mib']}",
+            f"{gpu['memory_mib']} MiB of memory instead of {size}",
             "look for Xid 168 and row remapping, reset the GPU; if it stays, have it replaced",
         )
 
