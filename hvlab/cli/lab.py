@@ -19,11 +19,14 @@ from rich.live import Live
 from rich.table import Table
 
 from hvlab.cli import options
+from hvlab.lab import cores
 from hvlab.lab.inventory import load
 from hvlab.vlab import lab as virtual
 from hvlab.vlab.command import PATH
+from hvlab.vlab.lab import NodeStatus
 from hvlab.vlab.names import REDHAT, RELEASES
 from hvlab.vlab.plan import check_machine, make_plan
+from hvlab.vlab.topology import FULL_WEIGHT
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,12 +43,46 @@ def command() -> None:
     help=f"Debian {', '.join(RELEASES.values())} or {', '.join(RELEASES)}, or {', '.join(REDHAT)}. "
     "Default: the inventory's lab_release, or bookworm.",
 )
+@click.option(
+    "--cpus",
+    metavar="N|all",
+    help="Cores of each host. all: every host may use all cores. "
+    "Default: lab_cpus, or an equal part of the machine, while there is a core for each.",
+)
+@click.option("--memory", metavar="SIZE", help="Limit the memory of each host, for example 4g.")
 @click.option("--rate", metavar="RATE", help="Limit each host's link in both directions, for example 1gbit.")
-def up(inventory: Path, nodes: int | None, release: str | None, rate: str | None) -> None:
-    """Boot the virtual hosts that are not running."""
+@click.option(
+    "--topology",
+    "topology_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Racks and their uplinks, limits of single links, pairs and hosts (docs/virtual-lab.md).",
+)
+def up(
+    *,
+    inventory: Path,
+    nodes: int | None,
+    release: str | None,
+    cpus: str | None,
+    memory: str | None,
+    rate: str | None,
+    topology_file: Path | None,
+) -> None:
+    """Boot the virtual hosts that are not running, and give all of them the limits requested.
+
+    A limit that this call does not request is lifted.
+    """
     check_machine()
     begun = time.monotonic()
-    plan = make_plan(load(inventory), count=nodes, release=release, rate=rate)
+    plan = make_plan(
+        load(inventory),
+        count=nodes,
+        release=release,
+        rate=rate,
+        cpus=cpus,
+        memory=memory,
+        topology_file=topology_file,
+    )
     with _terminated(), _Progress([node.name for node in plan.nodes]) as progress:
         virtual.up(plan, report=progress.report)
     click.echo(f"{len(plan.nodes)} nodes are up after {time.monotonic() - begun:.1f} s", err=True)
@@ -72,13 +109,34 @@ def status(inventory: Path, output_format: str) -> None:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
     table = Table(box=None, header_style="bold")
-    for heading in ("host", "address", "state", "pid", "since", "release"):
+    for heading in ("host", "address", "state", "pid", "since", "release", "cores", "memory", "rate", "rack"):
         table.add_column(heading)
     for row in rows:
         since = "" if row.since is None else f"{datetime.fromtimestamp(row.since, UTC):%Y-%m-%d %H:%M:%S}Z"
         pid = "" if row.pid is None else str(row.pid)
-        table.add_row(row.host, row.address, row.state, pid, since, row.release or "")
+        limits = (_cores(row), _memory(row.memory), _rate(row), row.rack or "")
+        table.add_row(row.host, row.address, row.state, pid, since, row.release or "", *limits)
     Console().print(table)
+
+
+def _cores(row: NodeStatus) -> str:
+    """Return a host's cores, who else may use them, and its CPU weight where it is not that of all."""
+    if row.cores is None:
+        return ""
+    others = f", shared with {', '.join(row.shared_with)}" if row.shared_with else ""
+    weight = "" if row.cpu_weight in (None, FULL_WEIGHT) else f", weight {row.cpu_weight}"
+    return cores.shown(row.cores) + others + weight
+
+
+def _memory(size: int | None) -> str:
+    return "" if size is None else f"{size / 2**20:.0f} MiB"
+
+
+def _rate(row: NodeStatus) -> str:
+    """Return the rates of a host's link, one where both are the same, with delay and loss."""
+    rates = [row.up or ""] if row.up == row.down else [f"up {row.up or 'any'}", f"down {row.down or 'any'}"]
+    more = [f"delay {row.delay}"] * bool(row.delay) + [f"loss {row.loss}"] * bool(row.loss)
+    return ", ".join(filter(None, [*rates, *more]))
 
 
 @command.command(context_settings={"ignore_unknown_options": True})

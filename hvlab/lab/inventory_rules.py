@@ -17,7 +17,7 @@ from hvlab.lab.pin_variables import PINS
 LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
     *("lab_rank_env", "lab_driver_serial", "lab_driver_max_fail_percentage"),
-    *("lab_machine_type", "lab_node_health"),
+    *("lab_machine_type", "lab_node_health", "lab_cpus", "lab_memory", "lab_topology"),
 }
 _SAME_EVERYWHERE = ("lab_name", "lab_network", "lab_interface", "lab_rank_env")
 _REQUIRED = {

@@ -11,10 +11,23 @@ from pathlib import Path
 from typing import TypeVar
 
 from hvlab.errors import HvlabError, UnreachableError, UsageError
-from hvlab.vlab import controller, image, keys, known_hosts, names, network, ready, reality
+from hvlab.vlab import (
+    controller,
+    image,
+    keys,
+    known_hosts,
+    limits,
+    links,
+    names,
+    network,
+    ready,
+    reality,
+    settings,
+)
 from hvlab.vlab import node as machines
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.files import discard
+from hvlab.vlab.limits import NodeLimits
 from hvlab.vlab.node import Node
 from hvlab.vlab.plan import LabPlan
 
@@ -29,8 +42,9 @@ _POLL_SECONDS = 0.05
 class Boot:
     """One call of ``up`` once the network stands; ``report`` gets (host, step), the host "" being the lab."""
 
-    def __init__(self, plan: LabPlan, report: Report) -> None:
+    def __init__(self, plan: LabPlan, allowed: Mapping[str, NodeLimits], report: Report) -> None:
         self.plan = plan
+        self.limits = allowed
         self.report = report
         self.ssh = plan.runtime / "ssh"
         self.login = keys.login(self.ssh, lab=plan.lab)
@@ -46,15 +60,16 @@ class Boot:
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
             self._start(stopped, release)
-        self._shape()
+        self._limit()
 
     def _attach(self, running: Mapping[str, list[int]]) -> None:
-        """Put the links of running nodes back on the bridge, in case it was lost and made again."""
-        for pids in running.values():
+        """Put the links of running nodes on their bridges: a rack's, or one that was lost and made again."""
+        for name, pids in running.items():
             leader = reality.leader(pids[0])
-            port = network.port_of(leader) if leader else None
+            port = links.port_of(leader) if leader else None
             if port:
-                network.attach(self.plan.lab, port)
+                rack = self.plan.topology.rack_of(name)
+                links.attach(network.bridge_of(self.plan.lab, rack), port)
 
     def _has_its_address(self, node: Node) -> bool:
         recorded = node.record()
@@ -140,15 +155,24 @@ class Boot:
                 nodes[directory.name] = Node(self.plan.lab, directory.name, address, port, directory)
         return list(nodes.values())
 
-    def _shape(self) -> None:
-        """Limit each node's link to the plan's rate, or lift an earlier limit."""
-        limited = network.limited()
-        running = reality.supervisors(self.plan.runtime / "nodes")
+    def _limit(self) -> None:
+        """Give nodes and links the plan's limits, and lift those of an earlier plan."""
+        lab, running = self.plan.lab, reality.supervisors(self.plan.runtime / "nodes")
+        self._attach(running)
+        for number, rack in enumerate(self.plan.topology.racks, 1):
+            links.shape_uplink(*names.uplink(lab, number), rack.uplink)
+        network.trim(lab, racks=len(self.plan.topology.racks))
         for node in self.plan.nodes:
             leader = reality.leader(running[node.name][0])
-            port = network.port_of(leader) if leader else None
+            port = links.port_of(leader) if leader else None
             if leader and port:
-                network.shape(leader, port, self.plan.rate, limited=port in limited)
+                links.shape(leader, port, self.plan.link(node.name), self.plan.pairs(node.name))
+                own = self.limits[node.name]
+                unit = machines.SYSTEMD_RUNS.is_dir()
+                remark = limits.remarks(limits.apply(node.name, node.group, leader, own, unit=unit), own)
+                if remark:
+                    self.report(node.name, remark)
+        settings.write(self.plan, self.limits)
 
     def _each(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
         """Do the same to all nodes at the same time; raises one error for all nodes that fail."""

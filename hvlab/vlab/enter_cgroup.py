@@ -20,13 +20,25 @@ def hierarchies() -> list[Path]:
     return mount_points
 
 
+def inherit(hierarchy: Path, name: str) -> None:
+    """Give a new group of cpuset (version 1) the CPUs and memory of the groups above it: it begins with none."""
+    group = hierarchy
+    for part in Path(name).parts:
+        group /= part
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            above = group.parent / file
+            if above.exists() and not (group / file).read_text(encoding="ascii").strip():
+                (group / file).write_text(above.read_text(encoding="ascii"), encoding="ascii")
+
+
 def main() -> None:
-    """Join, then exec. A hierarchy that refuses (cpuset wants to be set up first) is left as it is."""
+    """Join, then exec. A hierarchy that refuses is left as it is."""
     name, *command = sys.argv[1:]
     for hierarchy in hierarchies():
         group = hierarchy / name
         try:
             group.mkdir(parents=True, exist_ok=True)
+            inherit(hierarchy, name)
             (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
         except OSError:
             continue

@@ -6,26 +6,44 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hvlab.errors import HvlabError, UnreachableError, UsageError
+from hvlab.lab.cores import HostCores
 from hvlab.lab.inventory import Lab
 from hvlab.paths import trust_dir
-from hvlab.vlab import enter_cgroup, image, kernel, keys, known_hosts, network, ready, reality
+from hvlab.vlab import (
+    enter_cgroup,
+    image,
+    kernel,
+    keys,
+    known_hosts,
+    links,
+    network,
+    ready,
+    reality,
+    settings,
+)
 from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
 from hvlab.vlab.files import discard, locked
+from hvlab.vlab.limits import machine_cpus
 from hvlab.vlab.node import Node
 from hvlab.vlab.plan import LabPlan, check_machine
 
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """The state of a node: up, down or half. ``since`` is in seconds since the epoch."""
+    """The state of a node: up, down or half. ``since`` is in seconds since the epoch.
+
+    ``cores`` are those that its processes may use, read from its PID 1, and ``shared_with`` the other nodes that
+    may use some of them. ``memory`` is in bytes. What is not limited is None.
+    """
 
     host: str
     address: str
@@ -33,6 +51,15 @@ class NodeStatus:
     pid: int | None
     since: float | None
     release: str | None
+    cores: tuple[int, ...] | None = None
+    shared_with: tuple[str, ...] = ()
+    memory: int | None = None
+    cpu_weight: int | None = None
+    up: str | None = None
+    down: str | None = None
+    delay: str | None = None
+    loss: str | None = None
+    rack: str | None = None
 
 
 def up(plan: LabPlan, *, report: Report) -> None:
@@ -41,12 +68,14 @@ def up(plan: LabPlan, *, report: Report) -> None:
     ``report`` gets (host, step), the host "" being the lab. Raises HvlabError.
     """
     check_machine()
+    allowed = plan.limits(machine_cpus())
+    links.check(plan.topology)
     os.umask(0o022)
     with _disk_errors(), _alone(plan, report):
-        network.ensure(plan.lab, plan.network)
+        network.ensure(plan.lab, plan.network, racks=len(plan.topology.racks))
         kernel.prepare(plan.runtime.parent)
         report("", "network is up")
-        Boot(plan, report).all()
+        Boot(plan, allowed, report).all()
 
 
 def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
@@ -100,8 +129,34 @@ def _disk_errors() -> Iterator[None]:
 def status(plan: LabPlan) -> list[NodeStatus]:
     """Return the state of each node; it needs no root."""
     running = reality.supervisors(plan.runtime / "nodes")
+    kept = settings.read(plan)
     with ThreadPoolExecutor(max_workers=32) as pool:
-        return list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
+        rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
+    return [_with_limits(row, rows, kept.get(row.host, {})) for row in rows]
+
+
+def _with_limits(row: NodeStatus, rows: list[NodeStatus], kept: Mapping[str, Any]) -> NodeStatus:
+    if row.pid is None:
+        return row
+    own = set(row.cores or ())
+    shared = tuple(other.host for other in rows if other is not row and own & set(other.cores or ()))
+    limits = {name: kept.get(name) for name in ("memory", "cpu_weight", "up", "down", "delay", "loss", "rack")}
+    return replace(row, shared_with=shared, **limits)
+
+
+def cores(plan: LabPlan) -> dict[str, HostCores]:
+    """Return the cores of each node that runs, as the kernel has them; it needs no root."""
+    running = reality.supervisors(plan.runtime / "nodes")
+    cpus_of = {node.name: _cpus(running[node.name]) for node in plan.nodes if node.name in running}
+    return {name: HostCores("this machine", cpus) for name, cpus in cpus_of.items() if cpus}
+
+
+def _cpus(pids: list[int]) -> tuple[int, ...] | None:
+    leader = reality.leader(pids[0]) if pids else None
+    try:
+        return tuple(sorted(os.sched_getaffinity(leader))) if leader else None
+    except ProcessLookupError:
+        return None
 
 
 def _status(node: Node, pids: list[int]) -> NodeStatus:
@@ -118,6 +173,7 @@ def _status(node: Node, pids: list[int]) -> NodeStatus:
         pid=pid,
         since=time.time() - reality.age(pid) if pid is not None else None,
         release=(image.release_of(Path(base)) or None) if base else None,
+        cores=_cpus(pids),
     )
 
 

@@ -15,6 +15,7 @@ DEFAULT_RELEASE = "bookworm"
 _LINK_NAME_MAX = 15
 _MACHINE_NAME_MAX = 64
 _LAB_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,29}[a-z0-9])?")
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kmgt]?)(bit|bps)", re.IGNORECASE)
 
 
@@ -37,6 +38,16 @@ def check_lab_name(lab: str) -> str:
 def bridge(lab: str) -> str:
     """Return the name of the lab's bridge: ``hv-<lab>``, at most 15 characters."""
     return _short(f"hv-{lab}", _LINK_NAME_MAX)
+
+
+def rack_bridge(lab: str, number: int) -> str:
+    """Return the name of the bridge of a rack, numbered from 1."""
+    return _short(f"hv{number}r-{lab}", _LINK_NAME_MAX)
+
+
+def uplink(lab: str, number: int) -> tuple[str, str]:
+    """Return the names of the two ends of a rack's uplink: at the lab's bridge, and at the rack's."""
+    return _short(f"hv{number}u-{lab}", _LINK_NAME_MAX), _short(f"hv{number}d-{lab}", _LINK_NAME_MAX)
 
 
 def table(lab: str) -> str:
@@ -81,6 +92,15 @@ def rate(text: str) -> int:
     if not bits:
         raise UsageError(f"{text!r} is not a rate", remedy="write it as tc does, for example 1gbit")
     return bits
+
+
+def memory(text: str) -> int:
+    """Return an amount of memory (``512m``, ``2g``, ``4GiB``) in bytes; raises UsageError."""
+    match = _MEMORY.fullmatch(text.strip())
+    size = int(float(match[1]) * 1024 ** (1 + "kmgt".index(match[2].lower()))) if match else 0
+    if not size:
+        raise UsageError(f"{text!r} is not an amount of memory", remedy="write it as 512m or 2g")
+    return size
 
 
 def gateway(network: IPv4Network) -> str:

@@ -1,4 +1,4 @@
-"""The lab's private network: a bridge, a firewall table, and the rate of each node's link."""
+"""The lab's private network: a bridge, below it a bridge for each rack, and a firewall table."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from typing import Any
 from hvlab.errors import UsageError
 from hvlab.vlab import names
 from hvlab.vlab.command import run, succeeds
+from hvlab.vlab.topology import MAX_RACKS
 
 _LINKS = Path("/sys/class/net")
-_QUEUE_SECONDS = 0.05
-_BURST_SECONDS = 0.002
-_BURST_LEAST = 128 * 1024
 
 
-def ensure(lab: str, network: IPv4Network) -> None:
-    """Make the bridge and masquerading, or what is missing of them.
+def ensure(lab: str, network: IPv4Network, *, racks: int = 0) -> None:
+    """Make the bridge, those of so many racks, and masquerading, or what is missing of them.
 
     Raises UsageError when the network is in use on this machine already.
     """
@@ -32,15 +30,45 @@ def ensure(lab: str, network: IPv4Network) -> None:
     # Ask a booting node for its link address every 0.1 s; the default of 1 s is most of the boot time.
     Path(f"/proc/sys/net/ipv4/neigh/{bridge}/retrans_time_ms").write_text("100", encoding="ascii")
     run(["nft", "-f", "-"], given=ruleset(lab, network))
+    for number in range(1, racks + 1):
+        _ensure_rack(lab, number)
+
+
+def _ensure_rack(lab: str, number: int) -> None:
+    """Make the bridge of a rack, and its uplink: a pair of links, one end on each bridge."""
+    rack = names.rack_bridge(lab, number)
+    core_end, rack_end = names.uplink(lab, number)
+    if not (_LINKS / rack).exists():
+        run(["ip", "link", "add", "name", rack, "type", "bridge"])
+    if not (_LINKS / core_end).exists():
+        run(["ip", "link", "add", "name", core_end, "type", "veth", "peer", "name", rack_end])
+    for end, bridge in ((core_end, names.bridge(lab)), (rack_end, rack)):
+        run(["ip", "link", "set", end, "master", bridge, "up"])
+    run(["ip", "link", "set", rack, "up"])
+
+
+def trim(lab: str, *, racks: int) -> None:
+    """Remove the bridges and uplinks of racks beyond so many; the nodes' links are elsewhere by now."""
+    for number in range(racks + 1, MAX_RACKS + 1):
+        for link in (names.uplink(lab, number)[0], names.rack_bridge(lab, number)):
+            if (_LINKS / link).exists():
+                run(["ip", "link", "delete", link])
+
+
+def bridge_of(lab: str, rack: int | None) -> str:
+    """Return the name of the bridge that a host of this rack, or of none, is connected to."""
+    return names.bridge(lab) if rack is None else names.rack_bridge(lab, rack)
 
 
 def remove(lab: str) -> None:
-    """Remove the bridge, its ports and the firewall table; what is not there is fine."""
+    """Remove the bridges, their ports and the firewall table; what is not there is fine."""
     bridge = names.bridge(lab)
-    for port in sorted((_LINKS / bridge / "brif").glob("*")):
-        succeeds(["ip", "link", "delete", port.name])
-    if (_LINKS / bridge).exists():
-        run(["ip", "link", "delete", bridge])
+    racks = [names.rack_bridge(lab, number) for number in range(1, MAX_RACKS + 1)]
+    for name in (*racks, bridge):
+        for port in sorted((_LINKS / name / "brif").glob("*")):
+            succeeds(["ip", "link", "delete", port.name])
+        if (_LINKS / name).exists():
+            run(["ip", "link", "delete", name])
     if has_table(lab):
         run(["nft", "delete", "table", "ip", names.table(lab)])
 
@@ -99,7 +127,7 @@ delete table ip {table}
 table ip {table} {{
   chain outgoing {{
     type nat hook postrouting priority 100; policy accept;
-    ip saddr {network} oifname != "{bridge}" masquerade
+    ip saddr {network} ip daddr != {network} oifname != "{bridge}" masquerade
   }}
   chain through {{
     type filter hook forward priority 0; policy accept;
@@ -108,48 +136,3 @@ table ip {table} {{
   }}
 }}
 """
-
-
-def port_of(leader: int) -> str | None:
-    """Return the host's end of a node's link, by the pid of the node's PID 1; None when it has none."""
-    try:
-        peer = Path(f"/proc/{leader}/root/sys/class/net/host0/iflink").read_text(encoding="ascii")
-    except OSError:
-        return None
-    for link in _LINKS.iterdir():
-        if (link / "ifindex").read_text(encoding="ascii") == peer:
-            return link.name
-    return None
-
-
-def attach(lab: str, port: str) -> None:
-    """Make a link a port of the lab's bridge, unless it is one."""
-    if not (_LINKS / names.bridge(lab) / "brif" / port).exists():
-        run(["ip", "link", "set", port, "master", names.bridge(lab), "up"])
-
-
-def limited() -> set[str]:
-    """Return the links of this machine that have a rate limit."""
-    queues = json.loads(run(["tc", "-json", "qdisc", "show"]))
-    return {queue["dev"] for queue in queues if queue["kind"] == "tbf"}
-
-
-def shape(leader: int, port: str, rate: str | None, *, limited: bool) -> None:
-    """Limit a node's link in both directions to ``rate`` (tc's notation), or lift the limit.
-
-    To the node: a token bucket on the host's end. From the node: the same on its own end, set from here.
-    """
-    inside = ["nsenter", f"--net=/proc/{leader}/ns/net", "--"]
-    for prefix, device in (([], port), (inside, "host0")):
-        if rate:
-            run([*prefix, "tc", "qdisc", "replace", "dev", device, "root", *bucket(rate)])
-        elif limited:
-            succeeds([*prefix, "tc", "qdisc", "delete", "dev", device, "root"])
-
-
-def bucket(rate: str) -> list[str]:
-    """Return the token bucket filter of a rate, as tc takes it: 2 ms of burst, 50 ms of queue. Pure."""
-    per_second = names.rate(rate) / 8
-    burst = max(_BURST_LEAST, int(per_second * _BURST_SECONDS))
-    limit = burst + int(per_second * _QUEUE_SECONDS)
-    return ["tbf", "rate", f"{names.rate(rate)}bit", "burst", str(burst), "limit", str(limit)]

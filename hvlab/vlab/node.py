@@ -29,7 +29,8 @@ LLDP=no
 """
 _HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-_SYSTEMD_RUNS = Path("/run/systemd/system")
+# There once systemd runs this machine.
+SYSTEMD_RUNS = Path("/run/systemd/system")
 _NSPAWN_STATE = Path("/run/systemd/nspawn")
 
 
@@ -124,7 +125,7 @@ def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:
     argv += ["--register=no", "--console=read-only", "--settings=no", "--resolv-conf=off", "--timezone=off"]
     argv += ["--link-journal=no"]
     argv += [f"--bind-ro={str(path).replace(':', chr(92) + ':')}" for path in config.shared]
-    if not _SYSTEMD_RUNS.is_dir():
+    if not SYSTEMD_RUNS.is_dir():
         argv = [sys.executable, "-I", "-S", enter_cgroup.__file__, node.group, *argv, "--keep-unit"]
     argv += ["--", "systemd.show_status=yes", "systemd.log_color=no"]
     with node.console.open("wb") as log:

@@ -6,17 +6,20 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from hvlab.errors import UsageError
+from hvlab.lab import cores
 from hvlab.lab.inventory import Host, Lab
 from hvlab.paths import lab_runtime_dir
-from hvlab.vlab import names
+from hvlab.vlab import names, topology
 from hvlab.vlab.command import PATH
+from hvlab.vlab.limits import NodeLimits
 from hvlab.vlab.node import Node
+from hvlab.vlab.topology import FULL_WEIGHT, LinkLimits, Topology
 
 _INTERFACE = "host0"
 _TOOLS = {
@@ -34,7 +37,10 @@ _TOOLS = {
 
 @dataclass(frozen=True)
 class LabPlan:
-    """A virtual lab to boot; ``release`` is None where the lab may keep the one it has."""
+    """A virtual lab to boot; ``release`` is None where the lab may keep the one it has.
+
+    ``cores`` are requested: a number, ``all``, or None for an equal part. ``memory`` is in bytes.
+    """
 
     lab: str
     runtime: Path
@@ -42,10 +48,42 @@ class LabPlan:
     nodes: tuple[Node, ...]
     release: str | None
     rate: str | None
+    topology: Topology = Topology()
+    cores: Mapping[str, int | str | None] = field(default_factory=dict)
+    memory: Mapping[str, int | None] = field(default_factory=dict)
+
+    def link(self, host: str) -> LinkLimits:
+        """Return what the link of a host may carry."""
+        return self.topology.links.get(host, LinkLimits()).over(self.topology.link)
+
+    def pairs(self, host: str) -> dict[str, str]:
+        """Return the rates of what a host sends to single others, by their address."""
+        address_of = {node.name: node.address for node in self.nodes}
+        return {
+            address_of[pair.target]: pair.rate
+            for pair in self.topology.pairs
+            if pair.source == host and pair.target in address_of
+        }
+
+    def limits(self, cpus: tuple[int, ...]) -> dict[str, NodeLimits]:
+        """Return what each host may use of a machine with these CPUs. Raises UsageError, see ``cores.deal``."""
+        dealt = cores.deal({node.name: self.cores.get(node.name) for node in self.nodes}, cpus)
+        weights = self.topology.weights
+        return {
+            name: NodeLimits(own, self.memory.get(name), weights.get(name, FULL_WEIGHT))
+            for name, own in dealt.items()
+        }
 
 
 def make_plan(
-    lab: Lab, *, count: int | None = None, release: str | None = None, rate: str | None = None
+    lab: Lab,
+    *,
+    count: int | None = None,
+    release: str | None = None,
+    rate: str | None = None,
+    cpus: str | None = None,
+    memory: str | None = None,
+    topology_file: Path | None = None,
 ) -> LabPlan:
     """Return the lab that the inventory and options ask for; raises one UsageError with all problems."""
     names.check_lab_name(lab.name)
@@ -62,21 +100,51 @@ def make_plan(
     if problems:
         raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(problems))
     release = release or _text(lab, "lab_release")
-    rate = rate or _text(lab, "lab_rate")
+    links = _topology(lab, topology_file)
+    # An option of the command line outranks the file, the file an inventory's variable.
+    rate = rate or links.link.up or _text(lab, "lab_rate")
     if rate:
         names.rate(rate)
     runtime = lab_runtime_dir(lab.name)
+    booted = hosts[:count]
     return LabPlan(
         lab=lab.name,
         runtime=runtime,
         network=network,
         nodes=tuple(
             Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name)
-            for host in hosts[:count]
+            for host in booted
         ),
         release=names.release(release) if release else None,
         rate=rate,
+        topology=replace(links, link=LinkLimits(rate, rate)),
+        cores={host.name: _cores(cpus or host.text("lab_cpus")) for host in booted},
+        memory={host.name: _memory(memory or host.text("lab_memory")) for host in booted},
     )
+
+
+def _topology(lab: Lab, file: Path | None) -> Topology:
+    """Return what a topology file says: the one of the command line, or lab_topology beside the inventory."""
+    named = _text(lab, "lab_topology")
+    if file is None and named:
+        folder = lab.source if lab.source.is_dir() else lab.source.parent
+        file = folder / named
+    hosts = [host.name for host in lab.hosts if host.virtual]
+    return topology.load(file, hosts) if file else Topology()
+
+
+def _cores(text: str | None) -> int | str | None:
+    if text is None or text == cores.ALL:
+        return text
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(
+            f"--cpus or lab_cpus is {text!r}", remedy=f"write a whole number of cores, or {cores.ALL}"
+        )
+    return int(text)
+
+
+def _memory(text: str | None) -> int | None:
+    return None if text is None else names.memory(text)
 
 
 def check_machine(*, root: bool | None = None, path: str = PATH) -> None:

@@ -116,3 +116,38 @@ def test_a_command_reaches_the_host_as_typed(tmp_path, monkeypatch, command, pri
     # What ssh and the host's sshd do with the words.
     done = subprocess.run(["sh", "-c", " ".join(words)], capture_output=True, text=True, check=True)
     assert done.stdout == printed
+
+
+def test_limits_come_from_variables_options_and_the_topology(tmp_path):
+    (tmp_path / "racks.yml").write_text("{rate: 1gbit, hosts: {n2: {up: 10mbit, cpu_weight: 50}}}")
+    variables = {"lab_topology": "racks.yml", "lab_memory": "2g", "lab_cpus": 1}
+    hosts = [replace(node, vars={**node.vars, **variables}) for node in THREE]
+    inventory = replace(lab(*hosts), source=tmp_path)
+    plan = make_plan(inventory)
+    assert (plan.rate, plan.link("n1").up, plan.link("n2").up, plan.link("n2").down) == (
+        "1gbit",
+        "1gbit",
+        "10mbit",
+        "1gbit",
+    )
+    limits = plan.limits((0, 1))
+    assert [own.cpus for own in limits.values()] == [(0,), (1,), (0, 1)]
+    assert {own.memory for own in limits.values()} == {2 * 2**30}
+    assert [own.weight for own in limits.values()] == [100, 50, 100]
+    changed = make_plan(inventory, rate="100mbit", memory="512m", cpus="all")
+    assert (changed.link("n1").up, changed.link("n2").up) == ("100mbit", "10mbit")
+    assert {(own.cpus, own.memory) for own in changed.limits((0, 1)).values()} == {((0, 1), 512 * 2**20)}
+
+
+def test_pairs_are_limited_by_address(tmp_path):
+    (tmp_path / "pairs.yml").write_text("{pairs: [{between: [n1, n3], rate: 5mbit}]}")
+    plan = make_plan(lab(*THREE), topology_file=tmp_path / "pairs.yml")
+    assert plan.pairs("n1") == {"198.18.0.13": "5mbit"}
+    assert plan.pairs("n2") == {}
+    assert make_plan(lab(*THREE), topology_file=tmp_path / "pairs.yml", count=2).pairs("n1") == {}
+
+
+@pytest.mark.parametrize("option", [{"cpus": "0"}, {"cpus": "two"}, {"memory": "much"}])
+def test_an_amount_that_is_none_is_refused(option):
+    with pytest.raises(UsageError, match="two|much|0"):
+        make_plan(lab(*THREE), **option)

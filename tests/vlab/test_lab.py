@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from hvlab.lab.inventory import load
 from hvlab.paths import images_dir, lab_runtime_dir
-from hvlab.vlab import controller, network, reality
+from hvlab.vlab import controller, links, reality
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import make_plan
 
@@ -101,7 +102,8 @@ def leftovers():
         line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"hvlab/{LAB}/" in line
     ]
     links = json.loads(subprocess.check_output(["ip", "-json", "link"]))
-    found += [link["ifname"] for link in links if link["ifname"].startswith(("hv-vtest", "vb-vtest"))]
+    own = re.compile(r"(hv|vb)(\d+[rud])?-vtest")
+    found += [link["ifname"] for link in links if own.match(link["ifname"])]
     tables = subprocess.check_output(["nft", "list", "tables"], text=True)
     found += [line for line in tables.splitlines() if line.endswith(f" hvlab_{LAB}")]
     for process in Path("/proc").glob("[0-9]*"):
@@ -190,7 +192,71 @@ def test_a_rate_limits_both_ways_and_is_lifted_again(lab):
     assert 0.6 < seconds(lab, "n1", "n2", 10) < 10
     assert 0.6 < seconds(lab, "n2", "n1", 10) < 10
     assert hvlab("up", "-i", lab).returncode == 0
-    assert network.limited() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()} == set()
+    assert links.limited() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()} == set()
+
+
+def test_each_host_has_cores_of_its_own_and_gives_them_up_on_request(lab):
+    cpus = len(os.sched_getaffinity(0))
+    each = str(max(1, cpus // 2))
+    assert [on(lab, host, "nproc").strip() for host in ("n1", "n2")] == [each, each]
+    first, second = (state(lab)[host] for host in ("n1", "n2"))
+    assert bool(set(first["cores"]) & set(second["cores"])) is (cpus == 1)
+    assert hvlab("up", "-i", lab, "--cpus", "all").returncode == 0
+    assert on(lab, "n1", "nproc").strip() == str(cpus)
+    assert state(lab)["n1"]["shared_with"] == ["n2"]
+    assert hvlab("up", "-i", lab).returncode == 0
+    # What was started before is moved, too.
+    assert on(lab, "n1", "taskset", "-pc", "1") == on(lab, "n1", "sh", "-c", "taskset -pc 1")
+    assert state(lab)["n1"]["cores"] == first["cores"]
+
+
+def test_memory_is_limited(lab):
+    take = "python3 -c 'import sys; len(bytearray(int(sys.argv[1]) << 20))'"
+    assert hvlab("up", "-i", lab, "--memory", "256m").returncode == 0
+    assert state(lab)["n1"]["memory"] == 256 * 2**20
+    assert hvlab("ssh", "-i", lab, "n1", "--", f"{take} 512").returncode != 0
+    assert hvlab("up", "-i", lab).returncode == 0
+    on(lab, "n1", f"{take} 512")
+
+
+def test_a_topology_limits_one_direction_and_one_pair(lab, tmp_path):
+    file = tmp_path / "slow.yml"
+    file.write_text("{hosts: {n1: {up: 50mbit}}}")
+    assert hvlab("up", "-i", lab, "--topology", str(file)).returncode == 0
+    assert seconds(lab, "n1", "n2", 10) > 1.2
+    assert seconds(lab, "n2", "n1", 10) < 1
+    file.write_text("{pairs: [{from: n2, to: n1, rate: 50mbit}]}")
+    assert hvlab("up", "-i", lab, "--topology", str(file)).returncode == 0
+    assert seconds(lab, "n1", "n2", 10) < 1
+    assert seconds(lab, "n2", "n1", 10) > 1.2
+    assert hvlab("up", "-i", lab).returncode == 0
+
+
+def test_racks_share_an_uplink(lab, tmp_path):
+    file = tmp_path / "racks.yml"
+    file.write_text("{racks: {a: {hosts: [n1], uplink: {rate: 50mbit}}, b: {hosts: [n2]}}}")
+    before = {host: row["pid"] for host, row in state(lab).items()}
+    assert hvlab("up", "-i", lab, "--topology", str(file)).returncode == 0
+    assert seconds(lab, "n1", "n2", 10) > 1.2
+    assert {host: (row["pid"], row["rack"]) for host, row in state(lab).items()} == {
+        "n1": (before["n1"], "a"),
+        "n2": (before["n2"], "b"),
+    }
+    assert hvlab("up", "-i", lab).returncode == 0
+    assert seconds(lab, "n1", "n2", 10) < 1
+
+
+def test_what_the_kernel_cannot_do_is_told_before_anything_changes(lab, tmp_path):
+    file = tmp_path / "delay.yml"
+    file.write_text("{hosts: {n1: {delay: 20ms}}}")
+    done = hvlab("up", "-i", lab, "--topology", str(file))
+    if done.returncode:
+        assert "the delay of n1: it has no netem" in done.stderr
+    else:
+        begun = time.monotonic()
+        assert seconds(lab, "n1", "n2", 1) > 0.02
+        assert time.monotonic() > begun
+        assert hvlab("up", "-i", lab).returncode == 0
 
 
 def test_a_node_that_died_comes_back_with_its_files(lab):

@@ -1,0 +1,103 @@
+"""Which cores each virtual host gets, and whether ranks have a core each. Pure.
+
+A core is one CPU as Linux numbers them, a hardware thread where the processor has several to a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvlab.errors import UsageError
+
+ALL = "all"
+# How hosts beyond the number of cores are placed: on all cores, in turn on single ones, or (float) no host
+# keeps cores of its own. benchmarks/README.md has the comparison.
+SHARINGS = ("share", "deal", "float")
+BEYOND = "share"
+
+
+def deal(
+    requested: Mapping[str, int | str | None], cpus: Sequence[int], *, beyond: str = BEYOND
+) -> dict[str, tuple[int, ...]]:
+    """Return the cores of each host, in the order of the hosts, while there are enough.
+
+    ``requested`` is a number of cores, ``all``, or None for an equal part (at least one core).
+    Raises UsageError where a host asks for more cores than there are.
+    """
+    for host, count in requested.items():
+        if isinstance(count, int) and count > len(cpus):
+            raise UsageError(
+                f"{host}: {count} cores requested, this machine has {len(cpus)}",
+                remedy=f"set --cpus or lab_cpus to at most {len(cpus)}, or to all",
+            )
+    rest = len(cpus) - sum(count for count in requested.values() if isinstance(count, int))
+    unset = sum(count is None for count in requested.values())
+    part = max(1, rest // unset) if unset else 1
+    cores: dict[str, tuple[int, ...]] = {}
+    excess: list[str] = []
+    used = 0
+    for host, count in requested.items():
+        number = count if isinstance(count, int) else part
+        if count == ALL or used + number > len(cpus):
+            cores[host] = tuple(cpus)
+            excess += [host] if count != ALL else []
+        else:
+            cores[host] = tuple(cpus[used : used + number])
+            used += number
+    if excess and beyond == "float":
+        return dict.fromkeys(requested, tuple(cpus))
+    if beyond == "deal":
+        cores |= {host: (cpus[place % len(cpus)],) for place, host in enumerate(excess)}
+    return cores
+
+
+def shown(cpus: Sequence[int]) -> str:
+    """Return CPUs as the kernel lists them: ``0-3,8``."""
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+@dataclass(frozen=True)
+class HostCores:
+    """The cores that the processes of a host may use; hosts of one ``machine`` share its CPUs."""
+
+    machine: str
+    cpus: tuple[int, ...]
+
+
+def crowding(hosts: Mapping[str, HostCores], slots: int) -> str | None:
+    """Return how the ranks of a case lack cores, such as ``3 ranks on 2 cores (n1, n2, n3)``; None if not.
+
+    ``hosts`` are those of the case, each with ``slots`` ranks. What lacks cores is a host by itself, or all
+    hosts of one machine together.
+    """
+    groups: list[dict[str, HostCores]] = [{host: cores} for host, cores in hosts.items()]
+    machines: dict[str, dict[str, HostCores]] = {}
+    for host, cores in hosts.items():
+        machines.setdefault(cores.machine, {})[host] = cores
+    worst: tuple[float, str] | None = None
+    for group in [*machines.values(), *groups]:
+        count = len({cpu for cores in group.values() for cpu in cores.cpus})
+        ranks = slots * len(group)
+        if count and ranks > count and (worst is None or ranks / count > worst[0]):
+            noun = "core" if count == 1 else "cores"
+            worst = ranks / count, f"{ranks} ranks on {count} {noun} ({', '.join(group)})"
+    return worst[1] if worst else None
+
+
+def sharing(hosts: Mapping[str, HostCores]) -> str | None:
+    """Return own or shared: whether hosts of one machine have cores in common; None where each has its own machine."""
+    by_machine: dict[str, list[set[int]]] = {}
+    for cores in hosts.values():
+        by_machine.setdefault(cores.machine, []).append(set(cores.cpus))
+    groups = [sets for sets in by_machine.values() if len(sets) > 1]
+    if not groups:
+        return None
+    distinct = all(len(set().union(*sets)) == sum(map(len, sets)) for sets in groups)
+    return "own" if distinct else "shared"
