@@ -26,6 +26,7 @@ from hvlab.lab.variants import choose
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
+from hvlab.vlab import limits
 from hvlab.workloads import WORKLOADS
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
@@ -151,13 +152,16 @@ def command(
         run, schedule = None, Schedule.of(_spec(lab, values, given), lab)
     else:
         run, schedule = resumed(store, resume, lab)
+    held = limits.held(lab.name) if any(host.virtual for host in lab.hosts) else {}
     bench_output.infeasible(schedule.infeasible, whole=dry_run)
+    bench_output.oversubscribed(schedule, held)
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
     if dry_run:
         bench_output.dry_run(schedule, output_format)
         click.echo(estimate(schedule.cases, store).text, err=True)
         return 0
+    limits.keep_off(held.values())
     return _measure(schedule, store, output_format, restart=restart, run=run)
 
 

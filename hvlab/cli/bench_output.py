@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
+from hvlab.lab import cores
+from hvlab.lab.cores import HostCores
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
@@ -31,6 +33,21 @@ def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
                 click.echo(f"infeasible: {name}: {reason}", err=True)
         else:
             click.echo(f"infeasible: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=True)
+
+
+def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
+    """Print how many cases have more ranks than the virtual hosts have cores; ``held`` are those of each."""
+    cases_of: dict[str, list[str]] = {}
+    for case in schedule.cases:
+        hosts = {host: held[host] for host in case.hosts if host in held}
+        crowd = cores.crowding(hosts, case.slots) if case.params["device"] == "cpu" else None
+        if crowd:
+            cases_of.setdefault(crowd, []).append(case.id)
+    for crowd, names in cases_of.items():
+        noun = names[0] if len(names) == 1 else f"{len(names)} cases, {names[0]} to {names[-1]}"
+        click.echo(
+            f"oversubscribed: {noun}: {crowd}; ranks that wait for a core are part of the figure", err=True
+        )
 
 
 def dry_run(schedule: Schedule, output_format: str) -> None:

@@ -21,6 +21,7 @@ from rich.table import Table
 from hvlab.cli import options
 from hvlab.lab import cores
 from hvlab.lab.inventory import load
+from hvlab.results import tables
 from hvlab.vlab import lab as virtual
 from hvlab.vlab.command import PATH
 from hvlab.vlab.lab import NodeStatus
@@ -116,14 +117,15 @@ def status(inventory: Path, output_format: str) -> None:
         pid = "" if row.pid is None else str(row.pid)
         limits = (_cores(row), _memory(row.memory), _rate(row), row.rack or "")
         table.add_row(row.host, row.address, row.state, pid, since, row.release or "", *limits)
-    Console().print(table)
+    # A row stays on its line, however wide.
+    click.echo(tables.as_text(table))
 
 
 def _cores(row: NodeStatus) -> str:
-    """Return a host's cores, who else may use them, and its CPU weight where it is not that of all."""
+    """Return a host's cores, whether others may use them, and its CPU weight where it is not that of all."""
     if row.cores is None:
         return ""
-    others = f", shared with {', '.join(row.shared_with)}" if row.shared_with else ""
+    others = " shared" if row.shared_with else " own"
     weight = "" if row.cpu_weight in (None, FULL_WEIGHT) else f", weight {row.cpu_weight}"
     return cores.shown(row.cores) + others + weight
 

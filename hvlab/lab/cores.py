@@ -92,7 +92,10 @@ def crowding(hosts: Mapping[str, HostCores], slots: int) -> str | None:
 
 
 def sharing(hosts: Mapping[str, HostCores]) -> str | None:
-    """Return own or shared: whether hosts of one machine have cores in common; None where each has its own machine."""
+    """Return own or shared: whether hosts of one machine have cores in common.
+
+    None where no machine has several hosts.
+    """
     by_machine: dict[str, list[set[int]]] = {}
     for cores in hosts.values():
         by_machine.setdefault(cores.machine, []).append(set(cores.cpus))

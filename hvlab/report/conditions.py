@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hvlab.lab import environment
@@ -20,6 +20,7 @@ from hvlab.report.blocks import (
 )
 from hvlab.report.data import ReportData
 from hvlab.results.configurations import Configuration, Repeats
+from hvlab.workloads import contention
 
 Facts = Mapping[str, Any]
 _HARDWARE = Say("environment.hardware")
@@ -45,7 +46,7 @@ _IN_RECORDS = {
 # Parts of the stack that the tables show from facts.
 _SHOWN = frozenset((
     "os", "kernel", "architecture", "cpus", "nics", "nic_driver", "gpus", "link", "driver", "cuda", "cudnn",
-    "nccl", "mpi_cuda", "gpudirect", "openmpi", "horovod",
+    "nccl", "mpi_cuda", "gpudirect", "openmpi", "horovod", "cores", "oversubscribed",
 ))  # fmt: skip
 _MORE = ("MPI", "Horovod", "cuDNN", "GPUDirect RDMA")
 
@@ -98,6 +99,35 @@ def workloads(data: ReportData) -> Table:
         for name, own in configurations.items()
     )
     return Table("workloads", Say("workloads.caption"), columns, rows, note=Say("workloads.note"))
+
+
+def cores(data: ReportData) -> Iterator[Value]:
+    """Yield whether the hosts had cores of their own, which cases lacked some, and what others took."""
+    if data.own_cores:
+        yield Say("environment.own_cores")
+    crowds = {
+        record.case_id: str(record.stack["oversubscribed"])
+        for record in data.records
+        if "oversubscribed" in record.stack
+    }
+    values: dict[str, Value] = {"all": data.head.ok}
+    if crowds:
+        named = Several(tuple(dict.fromkeys(crowds.values())), "list.semicolon")
+        yield Say("environment.oversubscribed", values | {"count": len(crowds), "crowds": named})
+    taken = {
+        record.case_id: record.value
+        for record in data.records
+        if record.metric == contention.METRIC and record.value is not None
+    }
+    much = {case: value for case, value in taken.items() if value >= contention.MUCH}
+    values["all"] = len(taken)
+    if much:
+        worst = max(much, key=lambda case: much[case])
+        values |= {"count": len(much), "limit": Number(contention.MUCH / 100, "share")}
+        values |= {"case": Code(worst), "most": Number(much[worst] / 100, "share")}
+        yield Say("environment.stolen", values)
+    elif taken:
+        yield Say("environment.not_stolen", values | {"most": Number(max(taken.values()) / 100, "share")})
 
 
 def _params(configurations: Iterable[Configuration]) -> tuple[Value, Value]:

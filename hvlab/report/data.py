@@ -75,7 +75,14 @@ class ReportData:
     @property
     def virtual(self) -> bool:
         """Return whether the hosts share the cores of one machine, as containers or virtual machines do."""
-        return any((host_facts.get("hvlab") or {}).get("container") for host_facts in self.facts.values())
+        container = any((facts.get("hvlab") or {}).get("container") for facts in self.facts.values())
+        return container and not self.own_cores
+
+    @property
+    def own_cores(self) -> bool:
+        """Return whether hosts of one machine had cores of their own, wherever several took part."""
+        several = [record.stack for record in self.records if len(record.hosts) > 1 and record.metric]
+        return {stack.get("cores") for stack in several} == {"own"}
 
     @property
     def imported(self) -> bool:

@@ -69,6 +69,7 @@ def _environment(data: ReportData) -> Section:
     blocks: list[Block] = [conditions.sheet(data), conditions.software(data)]
     if data.virtual:
         blocks.append(Paragraph(Say("environment.virtual"), "warning"))
+    blocks += [Paragraph(text, "warning") for text in conditions.cores(data)]
     if data.configurations:
         blocks.append(conditions.workloads(data))
     blocks += [Heading(Say("define.title")), scaling_tables.definitions()]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.results.store import Record
-from hvlab.workloads import sizes
+from hvlab.workloads import contention, sizes
 
 _PLACE = ("backend", "hosts", "slots")
+_CORES = ("oversubscribed", "stolen %")
 _END = ("proved", "status")
 
 
@@ -55,7 +56,7 @@ def _section(
     varied = _varied([records[0] for _, records in ordered])
     rows = [_row(size, records, varied, figures) for (_, size), records in ordered]
     filled = {name for row in rows for name in row}
-    columns = ("workload", *_PLACE, *varied, *_FIGURES[title], *_END)
+    columns = ("workload", *_PLACE, *varied, *_FIGURES[title], *_CORES, *_END)
     return SummaryTable(title, tuple(name for name in columns if name in filled), tuple(rows))
 
 
@@ -100,9 +101,21 @@ def _row(
         **{name: first.params[name] for name in varied if name in first.params},
         **({"size": sizes.shown(size)} if size else {}),
         **figures(values),
+        **_cores(first, values),
         "proved": first.proved_backend,
         "status": first.status,
     }
+
+
+def _cores(record: Record, value: Mapping[str, float]) -> dict[str, Any]:
+    """Return whether the ranks had cores, and what others took of these: marked where that was much."""
+    row: dict[str, Any] = {}
+    if "oversubscribed" in record.stack:
+        row["oversubscribed"] = str(record.stack["oversubscribed"]).partition(" (")[0]
+    if contention.METRIC in value:
+        taken = value[contention.METRIC]
+        row["stolen %"] = f"{taken:.0f}" + " (much)" * (taken >= contention.MUCH)
+    return row
 
 
 def _collective(value: Mapping[str, float]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def hierarchies() -> list[Path]:
 
 
 def inherit(hierarchy: Path, name: str) -> None:
-    """Give a new group of cpuset (version 1) the CPUs and memory of the groups above it: it begins with none."""
+    """Give a new group of cpuset (version 1) the CPUs and memory of the group above: it begins with none."""
     group = hierarchy
     for part in Path(name).parts:
         group /= part

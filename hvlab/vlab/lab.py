@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.errors import HvlabError, UnreachableError, UsageError
-from hvlab.lab.cores import HostCores
 from hvlab.lab.inventory import Lab
 from hvlab.paths import trust_dir
 from hvlab.vlab import (
@@ -23,6 +22,7 @@ from hvlab.vlab import (
     kernel,
     keys,
     known_hosts,
+    limits,
     links,
     network,
     ready,
@@ -32,7 +32,6 @@ from hvlab.vlab import (
 from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
 from hvlab.vlab.files import discard, locked
-from hvlab.vlab.limits import machine_cpus
 from hvlab.vlab.node import Node
 from hvlab.vlab.plan import LabPlan, check_machine
 
@@ -41,8 +40,8 @@ from hvlab.vlab.plan import LabPlan, check_machine
 class NodeStatus:
     """The state of a node: up, down or half. ``since`` is in seconds since the epoch.
 
-    ``cores`` are those that its processes may use, read from its PID 1, and ``shared_with`` the other nodes that
-    may use some of them. ``memory`` is in bytes. What is not limited is None.
+    ``cores`` are those that its processes may use, read from its PID 1, and ``shared_with`` the other nodes
+    that may use some of them. ``memory`` is in bytes. What is not limited is None.
     """
 
     host: str
@@ -68,7 +67,7 @@ def up(plan: LabPlan, *, report: Report) -> None:
     ``report`` gets (host, step), the host "" being the lab. Raises HvlabError.
     """
     check_machine()
-    allowed = plan.limits(machine_cpus())
+    allowed = plan.limits(limits.machine_cpus())
     links.check(plan.topology)
     os.umask(0o022)
     with _disk_errors(), _alone(plan, report):
@@ -132,31 +131,20 @@ def status(plan: LabPlan) -> list[NodeStatus]:
     kept = settings.read(plan)
     with ThreadPoolExecutor(max_workers=32) as pool:
         rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
-    return [_with_limits(row, rows, kept.get(row.host, {})) for row in rows]
+    cores_of = {host: held.cpus for host, held in limits.held(plan.lab).items()}
+    return [_with_limits(row, cores_of, kept.get(row.host, {})) for row in rows]
 
 
-def _with_limits(row: NodeStatus, rows: list[NodeStatus], kept: Mapping[str, Any]) -> NodeStatus:
-    if row.pid is None:
+def _with_limits(
+    row: NodeStatus, cores_of: Mapping[str, tuple[int, ...]], kept: Mapping[str, Any]
+) -> NodeStatus:
+    own = cores_of.get(row.host)
+    if row.pid is None or own is None:
         return row
-    own = set(row.cores or ())
-    shared = tuple(other.host for other in rows if other is not row and own & set(other.cores or ()))
-    limits = {name: kept.get(name) for name in ("memory", "cpu_weight", "up", "down", "delay", "loss", "rack")}
-    return replace(row, shared_with=shared, **limits)
-
-
-def cores(plan: LabPlan) -> dict[str, HostCores]:
-    """Return the cores of each node that runs, as the kernel has them; it needs no root."""
-    running = reality.supervisors(plan.runtime / "nodes")
-    cpus_of = {node.name: _cpus(running[node.name]) for node in plan.nodes if node.name in running}
-    return {name: HostCores("this machine", cpus) for name, cpus in cpus_of.items() if cpus}
-
-
-def _cpus(pids: list[int]) -> tuple[int, ...] | None:
-    leader = reality.leader(pids[0]) if pids else None
-    try:
-        return tuple(sorted(os.sched_getaffinity(leader))) if leader else None
-    except ProcessLookupError:
-        return None
+    others = (host for host, cores in cores_of.items() if host != row.host and set(own) & set(cores))
+    names = ("memory", "cpu_weight", "up", "down", "delay", "loss", "rack")
+    known: dict[str, Any] = {name: kept.get(name) for name in names}
+    return replace(row, cores=own, shared_with=tuple(sorted(others)), **known)
 
 
 def _status(node: Node, pids: list[int]) -> NodeStatus:
@@ -173,7 +161,6 @@ def _status(node: Node, pids: list[int]) -> NodeStatus:
         pid=pid,
         since=time.time() - reality.age(pid) if pid is not None else None,
         release=(image.release_of(Path(base)) or None) if base else None,
-        cores=_cpus(pids),
     )
 
 

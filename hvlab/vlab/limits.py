@@ -6,12 +6,16 @@ Where systemd runs this machine, the node is a unit of it, and systemd sets the 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hvlab.errors import HvlabError
 from hvlab.lab import cores
+from hvlab.lab.cores import HostCores
+from hvlab.paths import lab_runtime_dir
+from hvlab.vlab import reality
 from hvlab.vlab.command import run
 from hvlab.vlab.topology import FULL_WEIGHT
 
@@ -24,7 +28,7 @@ CONTROLLERS = ("cpuset", "cpu", "memory")
 
 @dataclass(frozen=True)
 class NodeLimits:
-    """``cpus`` that its processes may use; ``memory`` in bytes, None for all; ``weight`` against others, 100."""
+    """``cpus`` that its processes may use; ``memory`` in bytes, None for all; ``weight``, normally 100."""
 
     cpus: tuple[int, ...]
     memory: int | None = None
@@ -53,6 +57,24 @@ def _place(cpu: int) -> tuple[int, int, int]:
     return package, core, cpu
 
 
+def held(lab: str) -> dict[str, HostCores]:
+    """Return the cores of each node of a lab that runs, as the kernel has them; it needs no root."""
+    cores_of = {}
+    for name, pids in reality.supervisors(lab_runtime_dir(lab) / "nodes").items():
+        leader = reality.leader(pids[0])
+        with suppress(OSError):
+            if leader:
+                cores_of[name] = HostCores("this machine", tuple(sorted(os.sched_getaffinity(leader))))
+    return cores_of
+
+
+def keep_off(hosts: Iterable[HostCores]) -> None:
+    """Move this process off the cores of these hosts, where a core is left; what it starts goes along."""
+    free = os.sched_getaffinity(0) - {cpu for host in hosts for cpu in host.cpus}
+    if free:
+        os.sched_setaffinity(0, free)
+
+
 def controllers(mountinfo: str) -> dict[str, Controller]:
     """Return the controllers of this machine, by the text of /proc/self/mountinfo."""
     known: dict[str, Controller] = {}
@@ -60,7 +82,9 @@ def controllers(mountinfo: str) -> dict[str, Controller]:
         mounted, _, kind = line.partition(" - ")
         mount = Path(mounted.split()[4])
         if kind.startswith("cgroup "):
-            known |= {name: Controller(mount, 1) for name in kind.split()[-1].split(",") if name in CONTROLLERS}
+            known |= {
+                name: Controller(mount, 1) for name in kind.split()[-1].split(",") if name in CONTROLLERS
+            }
         elif kind.startswith("cgroup2 "):
             try:
                 names = (mount / "cgroup.controllers").read_text().split()
@@ -94,7 +118,8 @@ def properties(limits: NodeLimits) -> list[str]:
 def write(group: str, limits: NodeLimits, known: Mapping[str, Controller]) -> list[str]:
     """Write the limits of a control group; return the controllers that could not be set.
 
-    ``group`` is its path below each mount. Version 2 passes a controller on only where each group above says so.
+    ``group`` is its path below each mount. Version 2 passes a controller on only where each group above says
+    so.
     """
     failed = []
     for (name, version), (file, content) in settings(limits).items():

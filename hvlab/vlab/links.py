@@ -29,7 +29,10 @@ _HTB = "qdisc add dev lo root handle 1: htb\n"
 FEATURES: Mapping[str, tuple[str, str]] = {
     "tbf": ("CONFIG_NET_SCH_TBF", _TBF),
     "htb": ("CONFIG_NET_SCH_HTB", _HTB),
-    "u32": ("CONFIG_NET_CLS_U32", f"{_HTB}filter add dev lo parent 1: u32 match ip dst 192.0.2.1/32 flowid 1:1\n"),
+    "u32": (
+        "CONFIG_NET_CLS_U32",
+        f"{_HTB}filter add dev lo parent 1: u32 match ip dst 192.0.2.1/32 flowid 1:1\n",
+    ),
     "netem": ("CONFIG_NET_SCH_NETEM", "qdisc add dev lo root netem delay 1ms\n"),
 }
 _KINDS = ("tbf", "htb", "netem")
@@ -164,7 +167,8 @@ def check(topology: Topology) -> None:
     missing = [(feature, uses) for feature, uses in needs(topology).items() if not _has(feature)]
     if missing:
         lines = "".join(
-            f"\n  {', '.join(uses)}: it has no {feature} ({FEATURES[feature][0]})" for feature, uses in missing
+            f"\n  {', '.join(uses)}: it has no {feature} ({FEATURES[feature][0]})"
+            for feature, uses in missing
         )
         raise UsageError(
             f"this machine's kernel cannot limit all that is asked for:{lines}",

@@ -48,7 +48,7 @@ class LabPlan:
     nodes: tuple[Node, ...]
     release: str | None
     rate: str | None
-    topology: Topology = Topology()
+    topology: Topology = field(default_factory=Topology)
     cores: Mapping[str, int | str | None] = field(default_factory=dict)
     memory: Mapping[str, int | None] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class LabPlan:
         }
 
     def limits(self, cpus: tuple[int, ...]) -> dict[str, NodeLimits]:
-        """Return what each host may use of a machine with these CPUs. Raises UsageError, see ``cores.deal``."""
+        """Return what each host may use of a machine with these CPUs; raises UsageError."""
         dealt = cores.deal({node.name: self.cores.get(node.name) for node in self.nodes}, cpus)
         weights = self.topology.weights
         return {

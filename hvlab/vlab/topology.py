@@ -1,4 +1,4 @@
-"""A topology file: racks with their uplinks, and what single links and pairs of virtual hosts may carry. Pure.
+"""A topology file: racks with their uplinks, and what single links and pairs of hosts may carry. Pure.
 
 docs/virtual-lab.md describes the format. Rates are in tc's notation (``100mbit``); up is what leaves a host
 or a rack, down what enters it.
@@ -154,7 +154,9 @@ class _Reader:
                 ends = [str(table[name]) for name in ("from", "to") if name in table]
             rate = self.rate(table.get("rate"), where)
             if len(set(ends)) != 2 or len(ends) != 2 or rate is None:  # noqa: PLR2004
-                self.problems.append(f"{where}: write {{from: n1, to: n2, rate: 20mbit}} or between: [n1, n2]")
+                self.problems.append(
+                    f"{where}: write {{from: n1, to: n2, rate: 20mbit}} or between: [n1, n2]"
+                )
                 continue
             for host in ends:
                 self.known(host, where)

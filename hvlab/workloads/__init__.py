@@ -3,7 +3,8 @@
 In: a ``Case`` (``case``, read it first). Out: the program's arguments (``argv`` below), and later, from the
 files that it wrote, an ``Outcome`` (``outcome``). ``collective`` and ``training`` are the two kinds of
 workload; ``parameters``, ``sizes`` and ``limits`` are what can be set of them, ``metrics`` their results,
-``proof`` shows which backend really carried the data. ``programs`` never import hvlab: hosts do not have it.
+``proof`` shows which backend really carried the data, ``contention`` what others took of the cores.
+``programs`` never import hvlab: hosts do not have it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from hvlab.lab.backends import BACKENDS
 from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES
+from hvlab.workloads.contention import with_contention
 from hvlab.workloads.outcome import Figure, Outcome, Workload, read_json, started
 from hvlab.workloads.parameters import COMMON, Parameter, word
 from hvlab.workloads.training import TRAININGS
@@ -62,4 +64,5 @@ def outcome(case: Case, folder: Path) -> Outcome:
         return Outcome(0.0, error=f"no case.json in {folder}")
     if ended.get("skipped"):
         return replace(started(ended), error=str(ended["skipped"]), skipped=True)
-    return WORKLOADS[case.workload].parse(case, ended, folder)
+    parsed = WORKLOADS[case.workload].parse(case, ended, folder)
+    return with_contention(case, parsed, read_json(folder / "result.json"))

@@ -51,6 +51,8 @@ METRICS: Mapping[str, Metric] = {
         Metric("flops", "FLOP/sample"),
         # Both: how many iterations or steps at the beginning do not count.
         Metric("warmup", "1"),
+        # Both: the share of the hosts' core time that others took while the case ran (`contention`).
+        Metric("stolen", "%"),
     )
 }
 

@@ -132,3 +132,18 @@ def test_damage_in_the_cache_names_the_file_and_the_remedy(
         more.write(b"x")
     with pytest.raises(AnsibleActionFail, match=rf"(?s)damaged.*rm {archive.path}"):
         archive.marker()
+
+
+@pytest.mark.parametrize(
+    ("changes", "builder"),
+    [
+        ({}, "n1"),
+        ({"n2": {"cores": 2}, "n3": {"cores": 2}}, "n2"),
+        ({"n3": {"status": "installed"}, "n2": {"cores": 8}}, "n3"),
+        ({"n2": {"cores": 8, "key": "other"}}, "n1"),
+    ],
+)
+def test_the_host_with_the_most_cores_builds_unless_one_has_it(changes: dict, builder: str) -> None:
+    first = {"key": "k", "cached": False, "status": "missing", "cores": 1}
+    states = [{**first, "host": host, **changes.get(host, {})} for host in ("n1", "n2", "n3")]
+    assert action.elect(states, "k") == builder

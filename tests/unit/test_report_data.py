@@ -6,7 +6,8 @@ import shlex
 import pytest
 
 from hvlab.errors import UsageError
-from hvlab.report import data
+from hvlab.report import conditions, data
+from hvlab.report.words import load
 from hvlab.results.store import Store
 from tests.unit import runs
 
@@ -97,3 +98,39 @@ def test_virtual_hosts_and_gpus_are_known(tmp_path, maker):
     assert not found.on_gpus
     real = {host: runs.facts({"container": False}) for host in runs.HOSTS}
     assert not data.read(runs.store(tmp_path / "b", maker, facts=real)).virtual
+
+
+def test_virtual_hosts_with_cores_of_their_own_do_not_share(tmp_path, maker):
+    def stacked(**stack):
+        cases = {
+            name: runs.replace(
+                made,
+                records=tuple(runs.replace(row, stack={**row.stack, **stack}) for row in made.records),
+            )
+            for name, made in maker.cases.items()
+        }
+        again = runs.Maker("r1")
+        again.cases.update(cases)
+        return data.read(runs.store(tmp_path / str(stack), again))
+
+    own, shared = (
+        stacked(cores="own"),
+        stacked(cores="shared", oversubscribed="3 ranks on 2 cores (n1, n2, n3)"),
+    )
+    assert (own.own_cores, own.virtual) == (True, False)
+    assert (shared.own_cores, shared.virtual) == (False, True)
+    words = load("en")
+    assert words.say(next(conditions.cores(own))).startswith("The servers are virtual machines")
+    (text,) = (words.say(text) for text in conditions.cores(shared))
+    assert "(3 ranks on 2 cores (n1, n2, n3))" in text
+
+
+def test_what_others_took_is_told_with_the_worst_case(tmp_path, maker):
+    for number, made in enumerate(maker.cases.values()):
+        rows = [row for row in made.records if row.metric]
+        if rows:
+            taken = runs.replace(rows[0], metric="stolen", value=20.0 * number, unit="%")
+            maker.cases[taken.case_id] = runs.replace(made, records=(*made.records, taken))
+    (text,) = (load("en").say(text) for text in conditions.cores(data.read(runs.store(tmp_path, maker))))
+    assert text.startswith("In 1 of 2 cases others took 10% or more")
+    assert "at most 20% (mnist-mpi-2x1-r2)" in text

@@ -34,7 +34,9 @@ def value(words, name):
 
 
 def test_a_pair_has_a_class_of_its_own_below_that_of_all():
-    commands = links.egress("host0", "90mbit", LinkLimits(), pairs={"198.18.0.12": "20mbit", "198.18.0.13": "80mbit"})
+    commands = links.egress(
+        "host0", "90mbit", LinkLimits(), pairs={"198.18.0.12": "20mbit", "198.18.0.13": "80mbit"}
+    )
     classes = {words[words.index("classid") + 1]: words for words in commands if words[0] == "class"}
     filters = {words[words.index("dst") + 1]: words[-1] for words in commands if words[0] == "filter"}
     assert filters == {"198.18.0.12/32": "10:3", "198.18.0.13/32": "10:4"}

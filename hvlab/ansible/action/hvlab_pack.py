@@ -38,12 +38,14 @@ def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
 
     ``states`` are the results of state present, in the order of the play's hosts. A host that has the pack
-    already is preferred, for it need not build. Hosts that could unpack it from the cache are left out.
+    already is preferred, for it need not build; then the one with the most cores. Hosts that could unpack it
+    from the cache are left out.
     """
     same = [state for state in states if state.get("key") == key and not state["cached"]]
-    missing = [state["host"] for state in same if state["status"] == "missing"]
-    installed = [state["host"] for state in same if state["status"] != "missing"]
-    return str((installed + missing)[0]) if missing else ""
+    missing = [state for state in same if state["status"] == "missing"]
+    installed = [state for state in same if state["status"] != "missing"]
+    fastest = sorted(missing, key=lambda state: -int(state.get("cores") or 0))
+    return str((installed + fastest)[0]["host"]) if missing else ""
 
 
 class Archive:
@@ -125,7 +127,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
         result = self._save() if self.args["state"] == "saved" else self._present(state)
-        return {"host": self.host, "key": self.key, "cached": self.archive.cached(), **result}
+        cores = self.vars.get("ansible_facts", {}).get("processor_vcpus")
+        known = {"host": self.host, "key": self.key, "cached": self.archive.cached(), "cores": cores}
+        return {**known, **result}
 
     def _elected(self) -> dict[str, Any]:
         """Elect among the hosts of the batch. All of them ran state present before, so all elect alike."""

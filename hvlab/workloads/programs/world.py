@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any, Callable, Sequence
 
 import loaded
+import stolen
 import wire
 
 with contextlib.suppress(ImportError):  # TensorFlow's environment has none
@@ -121,8 +122,9 @@ def run(
     result["world"] = check_world(options, world, result["checks"])
     if not result["checks"]:
         result["device"] = world.place(options.device)
-        before = wire.sent()
+        before, counted = wire.sent(), stolen.read()
         measure(options, world, result)
+        result["stolen"] = taken(world, stolen.since(counted))
         result["wire"] = {"sent_bytes": sent(world, wire.since(before))}
         result["wire"]["carriers"] = wire.carriers(result["wire"]["sent_bytes"])
     result["state"] = state(world)
@@ -161,6 +163,17 @@ def sent(world: Alone, bytes_by_device: dict[str, int]) -> dict[str, dict[str, i
     """Return what each host's devices have sent, each host asked once."""
     answers = world.gather((platform.node(), world.local_rank, bytes_by_device), "wire")
     return {host: counts for host, local_rank, counts in answers if local_rank == 0}
+
+
+def taken(world: Alone, counted: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return each host's counters of what others took, with what all of its ranks computed themselves."""
+    hosts: dict[str, dict[str, Any]] = {}
+    computed: dict[str, float] = {}
+    for host, local_rank, counters in world.gather((platform.node(), world.local_rank, counted), "stolen"):
+        computed[host] = computed.get(host, 0.0) + counters["own_s"]
+        if local_rank == 0:
+            hosts[host] = counters
+    return {host: dict(counters, own_s=computed[host]) for host, counters in hosts.items()}
 
 
 def place(kind: str, world: Alone) -> str:

@@ -1,0 +1,93 @@
+"""Whether a case had its cores for itself: what others took, and whether each rank had a core. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hvlab.lab import cores
+from hvlab.lab.cores import HostCores
+from hvlab.workloads.case import Case
+from hvlab.workloads.outcome import Figure, Outcome, figure
+
+METRIC = "stolen"
+# From this share of the hosts' core time on (%), a case is marked: others took much.
+MUCH = 10.0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What others took of the cores of some hosts of one machine, each in % of the cores' time.
+
+    ``steal``: by a hypervisor; ``throttled``: by a quota; ``outside``: by processes that are not the case's.
+    """
+
+    hosts: tuple[str, ...]
+    steal: float
+    throttled: float
+    outside: float
+
+    @property
+    def total(self) -> float:
+        """Return the sum in %."""
+        return self.steal + self.throttled + self.outside
+
+
+def with_contention(case: Case, outcome: Outcome, result: object) -> Outcome:
+    """Return the outcome of a case with how its cores were shared; unchanged where its files do not say.
+
+    Each size of a case gets the same figure: all were measured in one launch.
+    """
+    counters = _counters(case, result)
+    if not counters:
+        return outcome
+    worst = max((one.total for one in taken(counters)), default=0.0)
+    params = {tuple(one.params.items()): one.params for one in outcome.figures if "host" not in one.params}
+    figures: list[Figure] = [figure(METRIC, worst, **own) for own in params.values()]
+    versions = {**outcome.versions, **_sharing(case, counters)}
+    return replace(outcome, versions=versions, figures=(*outcome.figures, *figures))
+
+
+def _sharing(case: Case, counters: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return what a record keeps of it: whether hosts share cores, and ranks that have none of their own."""
+    if case.params.get("device") != "cpu":
+        return {}
+    hosts = {
+        host: HostCores(counted["machine"], tuple(map(int, counted["cpus"])))
+        for host, counted in counters.items()
+    }
+    told = {"cores": cores.sharing(hosts), "oversubscribed": cores.crowding(hosts, case.slots)}
+    return {name: text for name, text in told.items() if text}
+
+
+def taken(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
+    """Yield what others took on each machine; ``counters`` by host are those of the program ``stolen``."""
+    machines: dict[str, list[str]] = {}
+    for host, counted in counters.items():
+        machines.setdefault(counted["machine"], []).append(host)
+    for hosts in machines.values():
+        every = [counters[host] for host in hosts]
+        cpus: dict[str, tuple[float, float]] = {}
+        for counted in every:
+            cpus |= counted["cpus"]
+        core_s = len(cpus) * max(counted["seconds"] for counted in every)
+        if not core_s:
+            continue
+        busy = sum(busy for busy, _ in cpus.values()) - sum(counted["own_s"] for counted in every)
+        parts = (
+            sum(steal for _, steal in cpus.values()),
+            sum(counted["throttled_s"] for counted in every),
+            busy,
+        )
+        # Ticks are coarse: what the case computed may be a little more than what was counted.
+        yield Taken(tuple(hosts), *(min(100.0, max(0.0, 100 * part / core_s)) for part in parts))
+
+
+def _counters(case: Case, result: object) -> dict[str, Mapping[str, Any]]:
+    """Return the counters of each host under the inventory's name, which a host need not know."""
+    if not isinstance(result, dict) or not isinstance(result.get("stolen"), dict):
+        return {}
+    placement = (result.get("world") or {}).get("placement") or ()
+    names = {node: case.hosts[rank // case.slots] for rank, _, node, _ in placement}
+    return {names.get(node, node): counted for node, counted in result["stolen"].items()}
