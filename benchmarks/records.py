@@ -27,8 +27,8 @@ _COLLECTIVE = (
 )  # fmt: skip
 _TRAINING = (
     "step_time", "step_time_median", "step_time_low", "step_time_high", "step_time_min", "step_time_max",
-    "throughput", "accuracy", "loss", "real", "user", "sys", "training_time", "startup", "compute_time",
-    "gradient_bytes", "sent_bytes", "flops", "warmup",
+    "step_time_sd", "throughput", "accuracy", "loss", "real", "user", "sys", "training_time", "startup",
+    "compute_time", "gradient_bytes", "sent_bytes", "flops", "warmup",
 )  # fmt: skip
 RECORDS_A_CASE = (len(SIZES) * len(_COLLECTIVE) + len(_TRAINING)) / 2
 

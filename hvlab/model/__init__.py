@@ -5,7 +5,8 @@ predicted training steps at other numbers of ranks, and explanations as keys wit
 into words. A prediction is a type of its own, never a configuration: nothing in it was measured.
 
 Read `costs` first: what a message costs, and what each algorithm sends. `sweep` and `training` pick the
-measurements, `problem` and `fit` find alpha and beta, `step` says what a training step is made of, `predict`
-puts both together (`choice` picks the fit that suits a training). `dominant` and `versus` explain, `warnings`
-says what a fit or a prediction cannot tell.
+measurements, `noise` says how far they scatter, `problem` and `fit` find alpha and beta, `step` says what a
+training step is made of, `predict` puts both together (`choice` picks the fit that suits a training), and
+`refusal` says where a prediction ends. `dominant` and `versus` explain, `warnings` says what a fit or a
+prediction cannot tell.
 """

@@ -1,8 +1,8 @@
-"""Which sweep, and which steps, tell about a training."""
+"""Which sweep tells about a training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from hvlab.model.fit import Fit
 from hvlab.model.training import Training
@@ -22,35 +22,18 @@ _USUAL: Mapping[str, object] = {"op": "average", "form": "single", "tensors": 1,
 def matching(fits: Iterable[Fit], training: Training) -> Fit | None:
     """Return the fit whose sweep is most like what a training does.
 
-    Backend, topology and device must be the same; then launcher, type, container and tuning decide, and of
-    equals the one with most points.
+    Backend, topology, ranks a host and device must be the same; then launcher, type, container and tuning
+    decide, and of equals the one with most points.
     """
     fitting = [
         fit
         for fit in fits
         if fit.sweep.collective == "allreduce"
         and fit.sweep.backend == training.backend
-        and fit.sweep.topology == training.topology
+        and (fit.sweep.topology, fit.sweep.slots) == (training.topology, training.slots)
         and _device(fit, training)
     ]
     return max(fitting, key=lambda fit: (_likeness(fit, training), len(fit.points)), default=None)
-
-
-def source_of(training: Training, among: Sequence[Training]) -> Training:
-    """Return the training whose steps tell how much is hidden: itself, or the other scaling of the same."""
-    if training.steps:
-        return training
-    for other in among:
-        same = (other.workload, other.backend, other.launcher, other.params, other.topology)
-        if other.steps and same == (
-            training.workload,
-            training.backend,
-            training.launcher,
-            training.params,
-            training.topology,
-        ):
-            return other
-    return training
 
 
 def _device(fit: Fit, training: Training) -> bool:

@@ -5,11 +5,19 @@ A message of S bytes takes alpha + S * beta; an algorithm is described by how ma
 nccl-tests counts it: the whole buffer of allreduce, broadcast and reduce-scatter, what a rank holds at the
 end of allgather, what it sends in all to alltoall. The time of the additions themselves is part of beta.
 
+Several ranks on each of several hosts make two levels. With a fixed number of ranks a host, what happens
+inside a host costs the same however many hosts there are: a start and a time a byte. Between hosts the
+algorithm runs over the hosts. That holds for a hierarchical allreduce; a flat ring over all ranks is of the
+same form, as its messages and its volume across the slow links grow linearly with those of a ring over the
+hosts.
+
 Sources:
     Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, IJHPCA 19
     (2005), sections 4.1-4.5: recursive doubling, recursive halving, ring, binomial tree, Bruck, pairwise.
     Patarasuk, Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, JPDC 69 (2009):
     2(n-1)/n is the least volume that an allreduce can have, and the ring has it.
+    Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
+    Performance, IPDPS 2000: levels of a network, each with a cost of its own.
     nccl-tests, doc/PERFORMANCE.md: sizes, and the same factors as busbw/algbw.
 """
 
@@ -121,13 +129,19 @@ def shape(collective: str, algorithm: str, ranks: int) -> Shape:
 
 @dataclass(frozen=True)
 class Cost:
-    """Alpha, beta and the start of each operation (for Horovod, its cycle) of a collective; SI units."""
+    """Alpha, beta and the start of each operation (for Horovod, its cycle) of a collective; SI units.
+
+    With several ranks a host (``slots``), alpha and beta are those between hosts; what happens inside a host
+    is part of the start, and ``inner_s_per_byte``.
+    """
 
     collective: str
     algorithm: str
     alpha_s: float
     beta_s_per_byte: float
     constant_s: float = 0.0
+    inner_s_per_byte: float = 0.0
+    slots: int = 1
 
     @property
     def bandwidth_gb_per_s(self) -> float | None:
@@ -136,11 +150,11 @@ class Cost:
 
     def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> CostTerms:
         """Return where the time of so many bytes goes, sent by so many operations."""
-        done = shape(self.collective, self.algorithm, ranks)
+        done = shape(self.collective, self.algorithm, max(1, ranks // self.slots))
         return CostTerms(
             operations * self.constant_s,
             operations * done.messages * self.alpha_s,
-            done.volume * size_bytes * self.beta_s_per_byte,
+            size_bytes * (done.volume * self.beta_s_per_byte + self.inner_s_per_byte),
         )
 
     def seconds(self, ranks: int, size_bytes: float, *, operations: int = 1) -> float:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hvlab.model.costs import Cost
 from hvlab.model.explanation import Explanation
-from hvlab.model.problem import LinearProblem, Rows, Values
+from hvlab.model.noise import Values
+from hvlab.model.problem import LinearProblem, Rows
 from hvlab.model.sweep import Sweep, SweepPoint, sweeps
-from hvlab.model.warnings import of_fit
+from hvlab.model.warnings import SURE, of_fit
 from hvlab.results.configurations import Configuration, Repeats
 
-DRAWS = 100
-_TIE = 1e-6
+DRAWS = 200
+_BAND = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class LeftOut:
 class Fit:
     """A cost that explains a sweep.
 
-    ``votes``: in which share of the draws each algorithm was chosen; ``draws``: costs that the sweep allows
-    as well, from which predictions take their band.
+    ``votes``: how likely each algorithm is, of those known, 0 to 1; ``draws``: costs that the sweep allows as
+    well, each algorithm as often as it is likely, from which predictions take their band.
     """
 
     sweep: Sweep
@@ -67,11 +68,30 @@ class Fit:
     votes: Mapping[str, float]
     draws: tuple[Cost, ...]
     warnings: tuple[Explanation, ...]
+    start_known: bool = True
 
     @property
     def algorithm(self) -> str:
         """Return ring, tree or halving."""
         return self.cost.algorithm
+
+    @property
+    def identifiable(self) -> frozenset[str]:
+        """Return which of algorithm, alpha, bandwidth and start the sweep can tell at all.
+
+        An algorithm that is the likeliest by far; a number whose 95 % interval excludes 0.
+        """
+        values = {
+            "alpha": [one.alpha_s for one in self.draws],
+            "bandwidth": [one.beta_s_per_byte for one in self.draws],
+            "start": [one.constant_s for one in self.draws],
+        }
+        known = {name for name, drawn in values.items() if np.percentile(drawn, _BAND[0]) > 0}
+        if not self.start_known:
+            known -= {"alpha", "start"}
+        if self.votes[self.algorithm] >= SURE:
+            known.add("algorithm")
+        return frozenset(known)
 
     @property
     def alpha_s(self) -> float:
@@ -123,40 +143,42 @@ def fits(
 
 
 def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 1) -> Fit | NoFit:
-    """Return the fit of one sweep by non-negative least squares of the relative errors.
+    """Return the fit of one sweep by non-negative least squares of the logarithms.
 
-    The algorithm is the one that best predicts the points held out: those of the largest number of ranks, or
-    of the largest size where only one number of ranks was measured. The draws are a parametric bootstrap
-    (Efron, Tibshirani: An Introduction to the Bootstrap, 1993, section 6.5): fits to the sweep with noise
-    added to its times. The noise is as large as the scatter about the fit, or larger, as few points may hide
-    (its size is drawn from the chi-squared distribution of the degrees of freedom). Each draw chooses its
-    algorithm; algorithms that are equally good take turns.
+    Every known algorithm is fitted. How likely each is goes by how far the points are from it, as Student's
+    t has it rather than the normal distribution, for few launches tell little about the noise (Lange,
+    Little, Taylor: Robust Statistical Modeling Using the t Distribution, JASA 84, 1989). The cost is that
+    of the likeliest. The draws are a parametric bootstrap of each algorithm (Efron, Tibshirani: An
+    Introduction to the Bootstrap, 1993, section 6.5), with noise that the sizes of a launch share and noise
+    of each point.
     """
     problem = LinearProblem(sweep)
     rows = problem.everything
     reason = _unfit(sweep, problem)
     if reason:
         return NoFit(sweep, reason)
-    names = _chosen(problem, rows)
-    cost = problem.solve(names[0], rows)
-    errors = problem.errors(cost, problem.several(rows))
-    bootstrap = tuple(_drawn(problem, cost, draws, seed)) or (cost,)
-    votes = {
-        name: sum(drawn.algorithm == name for drawn in bootstrap) / len(bootstrap) for name in problem.columns
-    }
-    error = Error(float(np.median(errors)), float(errors.max()))
-    checked = _left_out(problem, names[0], rows)
+    own = min(problem.own(problem.solve(name, rows)) for name in problem.columns)
+    whiten = problem.whitening(rows, own)
+    costs = {name: problem.solve(name, rows, whiten=whiten) for name in problem.columns}
     start_known = problem.start_known(rows)
-    notes = of_fit(
+    votes = _likelihoods(problem, costs, whiten) if start_known else dict.fromkeys(costs, 1 / len(costs))
+    cost = max(costs.values(), key=lambda one: votes[one.algorithm])
+    errors = problem.errors(cost, problem.several(rows))
+    error = Error(float(np.median(errors)), float(errors.max()))
+    checked = _left_out(problem, cost.algorithm, rows)
+    bootstrap = _drawn(problem, costs, votes, own=own, whiten=whiten, draws=draws, seed=seed)
+    found = Fit(sweep, cost, error, checked, votes, bootstrap or (cost,), (), start_known)
+    doubts = of_fit(
         sweep,
-        cost,
+        cost.algorithm,
         error=error.median,
         check=checked.error if checked else None,
-        share=votes[cost.algorithm] if draws else None,
+        share=votes[cost.algorithm],
+        identifiable=found.identifiable,
         start_known=start_known,
         virtual=virtual,
     )
-    return Fit(sweep, cost, error, checked, votes, bootstrap, notes)
+    return replace(found, warnings=doubts)
 
 
 def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
@@ -172,6 +194,50 @@ def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
     return None
 
 
+def _likelihoods(problem: LinearProblem, costs: Mapping[str, Cost], whiten: Values) -> dict[str, float]:
+    """Return how likely each algorithm is, all of them equally so before anything was measured."""
+    distances = {name: problem.distance(cost, whiten) for name, cost in costs.items()}
+    least = min(distances.values())
+    freedom, groups = problem.launches.freedom, len(problem.groups)
+    chances = {
+        name: (1 + (distance - least) / (freedom + groups)) ** (-(freedom + groups) / 2)
+        for name, distance in distances.items()
+    }
+    whole = sum(chances.values())
+    return {name: chance / whole for name, chance in chances.items()}
+
+
+def _drawn(
+    problem: LinearProblem,
+    costs: Mapping[str, Cost],
+    votes: Mapping[str, float],
+    *,
+    own: float,
+    whiten: Values,
+    draws: int,
+    seed: int,
+) -> tuple[Cost, ...]:
+    """Return costs that the sweep allows as well; where the start is unknown, all shares of it."""
+    random = np.random.default_rng(seed)
+    rows = problem.everything
+    scale = problem.launches.widened(random, draws)
+    point = random.standard_normal((draws, len(rows)))
+    launch = random.standard_normal((draws, len(problem.groups)))
+    place = np.searchsorted(np.unique(problem.ranks), problem.ranks)
+    factors = np.exp(scale * (own * point + problem.shared * launch[:, place]))
+    # The quantiles of the algorithms at evenly spaced places: each as often as it is likely.
+    bounds = np.cumsum([votes[name] for name in costs])
+    names = list(costs)
+    chosen = np.searchsorted(bounds[:-1], (np.arange(draws) + 0.5) / draws)
+    expected = {name: problem.predicted(cost, rows) / problem.seconds for name, cost in costs.items()}
+    return tuple(
+        problem.times(factors[turn] * expected[names[number]]).solve(
+            names[number], rows, whiten=whiten, start_share=random.random()
+        )
+        for turn, number in enumerate(chosen.tolist())
+    )
+
+
 def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:
     """Return what is held out (ranks or size), the rows that are fitted and those that are held out."""
     several = problem.several(rows)
@@ -180,10 +246,6 @@ def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:
         if problem.solvable(rows[~out]):
             return kind, rows[~out], rows[out]
     return None
-
-
-def _mean(errors: Values) -> float:
-    return float(errors.mean())
 
 
 def _left_out(problem: LinearProblem, algorithm: str, rows: Rows) -> LeftOut | None:
@@ -196,27 +258,4 @@ def _left_out(problem: LinearProblem, algorithm: str, rows: Rows) -> LeftOut | N
     points = [problem.points[row] for row in out]
     value = points[0].ranks if kind == "ranks" else points[0].size_bytes
     checked = tuple(Checked(point, seconds) for point, seconds in zip(points, predicted, strict=True))
-    return LeftOut(kind, value, checked, _mean(problem.errors(cost, out)))
-
-
-def _chosen(problem: LinearProblem, rows: Rows) -> list[str]:
-    """Return the algorithm that best predicts what is held out; several where they are equally good."""
-    split = _split(problem, rows)
-    names = list(problem.columns)
-    if split is None:
-        return names
-    _, stay, out = split
-    errors = {name: _mean(problem.errors(problem.solve(name, stay), out)) for name in names}
-    least = min(errors.values())
-    return [name for name in names if errors[name] <= least + _TIE]
-
-
-def _drawn(problem: LinearProblem, cost: Cost, draws: int, seed: int) -> Iterator[Cost]:
-    random = np.random.default_rng(seed)
-    rows = problem.everything
-    scatter, freedom = problem.scatter(cost)
-    for turn in range(draws):
-        widened = scatter * np.sqrt(freedom / random.chisquare(freedom))
-        changed = problem.times(np.exp(widened * random.standard_normal(len(rows))))
-        names = _chosen(changed, rows)
-        yield changed.solve(names[turn % len(names)], rows, start_share=random.random())
+    return LeftOut(kind, value, checked, float(problem.errors(cost, out).mean()))

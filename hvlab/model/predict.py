@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from hvlab.model.choice import matching, source_of
+from hvlab.model.choice import matching
 from hvlab.model.costs import Cost
 from hvlab.model.explanation import Explanation
 from hvlab.model.fit import Fit, NoFit, fit
+from hvlab.model.noise import Scatter, Values, pooled
 from hvlab.model.prediction import NoPrediction, PredictedStep, Prediction, PredictionCheck
-from hvlab.model.step import Basis, Exposure, Values, basis, exposed, exposure
+from hvlab.model.problem import LAYOUT
+from hvlab.model.refusal import beyond, refusal
+from hvlab.model.step import DRIFT, Basis, Exposure, basis, exposed, exposure, totals
 from hvlab.model.training import Step, Training, trainings
 from hvlab.model.warnings import of_prediction
 from hvlab.results.configurations import Configuration, Repeats
 
 RANKS = tuple(2**power for power in range(1, 11))
-# No host has many more devices than that.
-_MOST_INSIDE = 16
 _BAND = (2.5, 97.5)
+_NORMAL = 1.96
 
 
 def predictions(
@@ -29,134 +33,159 @@ def predictions(
     ranks: Sequence[int] = RANKS,
     virtual: bool = False,
 ) -> list[Prediction | NoPrediction]:
-    """Return a prediction of every training, topology and scaling, or why there is none.
+    """Return a prediction of every training, topology and scaling that was measured, or why there is none.
 
     ``virtual`` says that the hosts are virtual machines which share one machine's cores.
     """
     fitted = tuple(one for one in fits if isinstance(one, Fit))
-    measured = trainings(configurations)
     return [
-        predict(
-            training,
-            matching(fitted, training),
-            source=source_of(training, measured),
-            ranks=ranks,
-            virtual=virtual,
-        )
-        for training in measured
+        predict(training, matching(fitted, training), ranks=ranks, virtual=virtual)
+        for training in trainings(configurations)
     ]
 
 
 def predict(
-    training: Training,
-    fitted: Fit | None,
-    *,
-    source: Training | None = None,
-    ranks: Sequence[int] = RANKS,
-    virtual: bool = False,
+    training: Training, fitted: Fit | None, *, ranks: Sequence[int] = RANKS, virtual: bool = False
 ) -> Prediction | NoPrediction:
-    """Return a prediction from a fit; ``source`` holds the steps that tell how much is hidden.
+    """Return a prediction for those ``ranks`` that are more than were measured, or why there is none.
 
-    The band holds what the draws of the fit and the repeats of the step at one rank say, and at least the
-    error of the check. Inside one host nothing is predicted beyond 16 ranks, and with strong scaling nothing
-    beyond a sample a rank.
+    The band holds what the draws of the fit and the repeats of the steps say. The largest measured step,
+    held out, is predicted from the smaller ones: the signed error shifts the band. Predictions end
+    where :func:`hvlab.model.refusal.beyond` says so.
     """
-    base, size = training.base, training.sent_bytes
-    if base is None:
-        return NoPrediction(training, Explanation("no_base"))
-    if not size:
-        return NoPrediction(training, Explanation("no_bytes"))
-    if fitted is None:
-        return NoPrediction(training, Explanation("no_fit", names={"backend": training.backend}))
-    source = source or training
-    own = basis(training, base, size, source=source)
-    costs = (fitted.cost, *fitted.draws)
-    exposed_share = exposure(source, basis(source, base, size), costs)
-    checked = check(training, fitted)
-    predicted_ranks = [number for number in ranks if number <= _most(training)]
+    reason = refusal(training, fitted)
+    if reason or fitted is None or training.base is None:
+        return NoPrediction(training, reason or Explanation("no_base"))
+    model = _Model.of(training, training.base, fitted)
+    checked = check(training, training.base, fitted)
+    most = training.steps[-1].ranks
+    numbers = [number for number in ranks if number > most and number % training.slots == 0]
+    steps: list[PredictedStep] = []
+    limit = None
+    for step in _steps(model, checked, numbers):
+        limit = beyond(step, training, model.basis, checked, errors=model.errors)
+        if limit:
+            break
+        steps.append(step)
+    if not steps:
+        return NoPrediction(training, limit or Explanation("nothing_beyond", {"ranks": most}))
     return Prediction(
         training,
         fitted,
-        own,
-        hidden=1 - float(exposed_share.share[0]),
-        overhead_s=float(exposed_share.overhead_s[0]),
-        steps=_steps(
-            base, own, costs, exposed_share, numbers=predicted_ranks, slack=checked.slack if checked else 1.0
-        ),
+        model.basis,
+        hidden=1 - float(model.exposure.share[0]),
+        overhead_s=float(model.exposure.constant_s[0]),
+        steps=tuple(steps),
         check=checked,
+        limit=limit,
         warnings=of_prediction(
             training,
-            source=source,
-            size_factor=size / fitted.sweep.sizes[-1],
-            overhead_s=float(exposed_share.overhead_s[0]),
-            check=abs(checked.error) if checked else None,
-            ranks_in_sweep=checked is not None and checked.sweep_ranks >= checked.ranks,
+            overhead_s=float(model.exposure.constant_s[0]),
+            check=abs(checked.error),
+            jitter_known=training.base.jitter_s is not None,
             virtual=virtual,
         ),
     )
 
 
-def check(training: Training, fitted: Fit) -> PredictionCheck | None:
+def check(training: Training, base: Step, fitted: Fit) -> PredictionCheck:
     """Return the largest measured step, predicted from the smaller ones and a fit to fewer ranks.
 
-    None where no step at several ranks was measured, or nothing is known of the smaller ones.
+    ``base`` is the step at one rank; the training has steps at two numbers of several ranks at least.
     """
-    base, size = training.base, training.sent_bytes
-    if not training.steps or base is None or not size:
-        return None
     largest = training.steps[-1]
     smaller = training.below(largest.ranks)
-    fewer = fit(fitted.sweep.below(largest.ranks), draws=0)
-    used = fewer if isinstance(fewer, Fit) else fitted
-    own = basis(smaller, base, size)
-    exposed_share = exposure(smaller, own, (used.cost,))
-    ranks = np.array([largest.ranks], dtype=float)
-    total = own.own(ranks) + exposed(own, ranks, own.communication((used.cost,), ranks), exposed_share)[0]
-    return PredictionCheck(largest.ranks, float(total[0]), largest.seconds, used.sweep.ranks[-1])
-
-
-def _most(training: Training) -> float:
-    inside = _MOST_INSIDE if training.topology == "inside" else float("inf")
-    batch = training.get("batch") if training.scaling == "strong" else None
-    return min(inside, batch or float("inf"))
-
-
-def _steps(
-    base: Step,
-    own: Basis,
-    costs: Sequence[Cost],
-    exposed_share: Exposure,
-    *,
-    numbers: Sequence[int],
-    slack: float,
-) -> tuple[PredictedStep, ...]:
-    ranks = np.array(numbers, dtype=float)
-    communication = own.communication(costs, ranks)
-    waited = exposed(own, ranks, communication, exposed_share)
-    totals = own.own(ranks) * _resampled(base, len(waited))[:, None] + waited
-    low, high = np.percentile(totals[1:], _BAND, axis=0, method="weibull")
-    work = base.seconds * ranks / own.divisor(ranks)
-    rows = {
-        "step_s": totals[0],
-        "low_s": np.minimum(low, totals[0] / slack),
-        "high_s": np.maximum(high, totals[0] * slack),
-        "own_s": own.own(ranks),
-        "communication_s": communication[0],
-        "exposed_s": waited[0],
-    }
-    rows["speedup"] = work / rows["step_s"]
-    rows["speedup_low"] = work / rows["high_s"]
-    rows["speedup_high"] = work / rows["low_s"]
-    return tuple(
-        PredictedStep(number, **{name: float(values[column]) for name, values in rows.items()})
-        for column, number in enumerate(numbers)
+    fewer = fit(fitted.sweep.below(largest.ranks))
+    used = fewer if isinstance(fewer, Fit) and fewer.start_known else fitted
+    model = _Model.of(smaller, base, used)
+    drawn = model.at(np.array([largest.ranks], dtype=float))[:, 0]
+    low, high = np.percentile(np.log(drawn[1:]), _BAND)
+    error = _NORMAL * _errors(training, (largest,))[0]
+    noise = math.hypot((high - low) / 2, error)
+    return PredictionCheck(
+        largest.ranks,
+        float(drawn[0]),
+        largest.seconds,
+        noise,
+        used.sweep.ranks[-1],
+        smaller.steps[-1].ranks,
     )
 
 
-def _resampled(base: Step, rows: int) -> Values:
-    """Return by what the step at one rank is longer when its repeats are drawn again; first 1."""
-    random = np.random.default_rng(1)
-    drawn: Values = np.median(random.choice(base.repeats, (rows, len(base.repeats))), axis=1)
-    drawn /= base.seconds
-    drawn[0] = 1
-    return drawn
+@dataclass(frozen=True)
+class _Model:
+    """A step as fitted: the first row to what was measured, the others to draws of it.
+
+    ``base`` is the step at one rank in each of them, ``errors`` the standard error of each measured step's
+    logarithm.
+    """
+
+    basis: Basis
+    costs: tuple[Cost, ...]
+    exposure: Exposure
+    base: Values
+    errors: Values
+
+    @staticmethod
+    def of(training: Training, base: Step, fitted: Fit) -> _Model:
+        own = basis(training, base, training.sent_bytes or 0)
+        costs = (fitted.cost, *fitted.draws)
+        measured = (base, *training.steps)
+        errors = _errors(training, measured)
+        random = np.random.default_rng(1)
+        scale = _scatter(training).widened(random, len(costs))
+        factors = np.exp(scale * errors * random.standard_normal((len(costs), len(measured))))
+        factors[0] = 1
+        seconds = factors * np.array([step.seconds for step in measured])
+        ranks = np.array([step.ranks for step in training.steps], dtype=float)
+        flat, drift = random.random(len(costs)), DRIFT * random.standard_normal(len(costs))
+        flat[0], drift[0] = 0.5, 0
+        fitted_to_steps = exposure(own, costs, ranks, seconds[:, 1:], flat=flat, drift=drift)
+        return _Model(own, costs, fitted_to_steps, seconds[:, 0], errors[1:])
+
+    def at(self, ranks: Values) -> Values:
+        """Return the step at numbers of ranks in seconds."""
+        return totals(self.basis, self.costs, ranks, self.exposure)
+
+
+def _scatter(training: Training) -> Scatter:
+    steps = (training.base, *training.steps)
+    return pooled([math.log(seconds) for seconds in step.repeats] for step in steps if step)
+
+
+def _errors(training: Training, steps: Iterable[Step]) -> Values:
+    """Return the standard error of the logarithm of each step."""
+    scatter = _scatter(training)
+    values: Values = np.hypot([scatter.of_median(len(step.repeats)) for step in steps], LAYOUT)
+    return values
+
+
+def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> list[PredictedStep]:
+    ranks = np.array(numbers, dtype=float)
+    own = model.basis
+    whole = model.at(ranks)
+    speed = model.base[:, None] * ranks / own.divisor(ranks) / whole
+    shift = np.array([checked.shift_at(number) for number in numbers])
+    # The edge on the side of the error moves twice as far as the point, the other not at all.
+    longer, shorter = np.exp(np.maximum(2 * shift, 0)), np.exp(np.minimum(2 * shift, 0))
+    low, high = np.percentile(whole[1:], _BAND, axis=0)
+    slowest, fastest = np.percentile(speed[1:], _BAND, axis=0)
+    step, speedup = whole[0] * np.exp(shift), speed[0] / np.exp(shift)
+    waited, more = exposed(own, model.costs, ranks, model.exposure)
+    rows = {
+        "step_s": step,
+        "low_s": np.minimum(low * shorter, step),
+        "high_s": np.maximum(high * longer, step),
+        "own_s": own.own(ranks),
+        "waiting_s": model.exposure.jitter[0] * own.waiting(ranks),
+        "communication_s": own.communication(model.costs[:1], ranks)[0],
+        "exposed_s": waited[0],
+        "beyond_backward_s": more[0],
+        "speedup": speedup,
+        "speedup_low": np.minimum(slowest / longer, speedup),
+        "speedup_high": np.maximum(fastest / shorter, speedup),
+    }
+    return [
+        PredictedStep(number, **{name: float(values[column]) for name, values in rows.items()})
+        for column, number in enumerate(numbers)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hvlab.model.explanation import Explanation
@@ -12,15 +13,22 @@ from hvlab.model.training import Training
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """A step that was not measured: seconds with their 95 % band; speed-up against one rank."""
+    """A step that was not measured: seconds with their 95 % band; speed-up against one rank.
+
+    ``own_s`` is compute and what else a rank does by itself, ``waiting_s`` how much longer the slowest rank
+    takes, ``communication_s`` the allreduce, ``exposed_s`` what the step waits for it, of that
+    ``beyond_backward_s`` what backward is too short to hide.
+    """
 
     ranks: int
     step_s: float
     low_s: float
     high_s: float
     own_s: float
+    waiting_s: float
     communication_s: float
     exposed_s: float
+    beyond_backward_s: float
     speedup: float
     speedup_low: float
     speedup_high: float
@@ -38,16 +46,20 @@ class PredictedStep:
 
 @dataclass(frozen=True)
 class PredictionCheck:
-    """The largest measured case, predicted from what is smaller.
+    """The largest measured step, predicted from what is smaller.
 
-    ``sweep_ranks`` is the largest number of ranks in the sweep that the prediction rests on: the case's own
-    only where no smaller number can be fitted.
+    ``noise`` is how far the logarithms may be apart by noise alone, half of a 95 % interval.
+    ``sweep_ranks`` is the largest number of ranks in the sweep that the prediction rests on: the step's own
+    only where no smaller sweep can be fitted. ``step_ranks`` is the largest number of ranks below the
+    step's.
     """
 
     ranks: int
     predicted_s: float
     measured_s: float
+    noise: float
     sweep_ranks: int
+    step_ranks: int
 
     @property
     def error(self) -> float:
@@ -55,17 +67,28 @@ class PredictionCheck:
         return self.predicted_s / self.measured_s - 1
 
     @property
-    def slack(self) -> float:
-        """Return the factor of 1 or more that lies between both times."""
-        return max(self.predicted_s / self.measured_s, self.measured_s / self.predicted_s)
+    def shift(self) -> float:
+        """Return by how much predictions are moved, as a logarithm: against the signed error.
+
+        All of an error that is large beside the noise, half of one that is as large, little of a smaller one.
+        """
+        missed = math.log(self.measured_s / self.predicted_s)
+        return missed**3 / (missed**2 + self.noise**2) if missed else 0.0
+
+    def shift_at(self, ranks: float) -> float:
+        """Return the shift at a number of ranks: what a model misses grows with the way beyond what it
+        knows.
+        """
+        return self.shift * math.log(ranks / self.ranks) / math.log(self.ranks / self.step_ranks)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted steps of a training, and what they rest on.
+    """Predicted steps of a training, beyond the measured ones, and what they rest on.
 
     ``hidden`` is the share of the allreduce hidden behind backward, 0 to 1, ``overhead_s`` what a step at
-    several ranks takes besides; ``check`` is None where no step at several ranks was measured.
+    several ranks takes besides (negative where all of backward hides some); ``limit`` says why nothing is
+    predicted beyond the last step, None where all that was asked for is predicted.
     """
 
     training: Training
@@ -74,13 +97,20 @@ class Prediction:
     hidden: float
     overhead_s: float
     steps: tuple[PredictedStep, ...]
-    check: PredictionCheck | None
+    check: PredictionCheck
+    limit: Explanation | None
     warnings: tuple[Explanation, ...]
+
+    @property
+    def measured(self) -> tuple[tuple[int, float], ...]:
+        """Return the measured points that belong beside the predicted ones: ranks and efficiency."""
+        points = ((step.ranks, self.training.efficiency(step)) for step in self.training.steps)
+        return tuple((ranks, efficiency) for ranks, efficiency in points if efficiency is not None)
 
 
 @dataclass(frozen=True)
 class NoPrediction:
-    """A training that cannot be predicted, and why."""
+    """A training that cannot be predicted, and why; the reason says what to measure."""
 
     training: Training
     reason: Explanation

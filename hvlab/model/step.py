@@ -1,10 +1,17 @@
-"""What a training step takes: its own work, and the part of the allreduce that is not hidden behind it.
+"""What a training step takes: its own work, waiting for the slowest rank, and the allreduce not hidden.
 
-T(n) = own(n) + overhead + exposed(n): own is compute and what else a step does at one rank (data, the
-framework), divided by n with strong scaling; exposed is the part of the allreduce that backward does not
-hide. At most backward itself can be hidden: two thirds of compute, for it takes twice the FLOP of forward
+T(n) = own(n) + jitter * m(n) + constant + share * allreduce(n)
+
+own is compute and what else a step does at one rank (data, the framework), divided by n with strong
+scaling. A step ends when the slowest rank has computed: m(n) is the expected maximum of n standard normal
+numbers, jitter the standard deviation of a rank's steps. The constant and the share are fitted to the
+measured steps. They have two cases in one: of an allreduce that is short beside backward the same share is
+hidden at any size; of one that is long, all of backward hides it, so the share is 1 and the constant
+negative. At most backward can be hidden: two thirds of compute, for it takes twice the FLOP of forward
 (Narayanan et al.: Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021,
-section 2). Arrays are of one row a cost (the fit, then its draws) and one column a number of ranks.
+section 2).
+
+Arrays have one row a cost (the fit, then its draws) and one column a number of ranks.
 """
 
 from __future__ import annotations
@@ -14,14 +21,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hvlab.model.costs import Cost, shape
+from hvlab.model.noise import Values, expected_maximum
 from hvlab.model.training import Scaling, Step, Training
 
-Values = NDArray[np.float64]
-
 BACKWARD = 2 / 3
+# How much longer, or shorter, the allreduce may become each time that ranks double beyond the measured ones,
+# and no algorithm says so: links that are shared further up, other switches. Of logarithms.
+DRIFT = 0.04
 # How much Horovod sends at once unless HOROVOD_FUSION_THRESHOLD says otherwise (its changes of 0.21.0).
 FUSION_BYTES = 128 * 1024 * 1024
 
@@ -31,15 +39,21 @@ class Basis:
     """A step at one rank, and what changes with more ranks; times in seconds, bytes per step and rank.
 
     ``growth``: by what compute is longer with several ranks, where they share a machine or a share of the
-    batch is used less well.
+    batch is used less well. ``jitter_s``: the standard deviation of steps at one rank, 0 where unknown.
     """
 
     scaling: Scaling
     compute_s: float
     local_s: float
     growth: float
+    jitter_s: float
     size_bytes: float
     operations: int
+
+    @property
+    def message_bytes(self) -> float:
+        """Return the size of one operation."""
+        return self.size_bytes / self.operations
 
     def divisor(self, ranks: Values) -> Values:
         """Return by what the work of one rank is divided."""
@@ -53,20 +67,24 @@ class Basis:
         """Return what a step takes without its allreduce, in seconds."""
         return self.compute(ranks) + self.local_s / self.divisor(ranks)
 
+    def waiting(self, ranks: Values) -> Values:
+        """Return how much longer the slowest rank computes than the mean of all, in seconds."""
+        return self.jitter_s * self.growth / self.divisor(ranks) * expected_maximum(ranks)
+
     def communication(self, costs: Sequence[Cost], ranks: Values) -> Values:
         """Return the allreduce of a step in seconds."""
         shapes = {
-            (cost.collective, cost.algorithm): [
-                shape(cost.collective, cost.algorithm, int(number)) for number in ranks
-            ]
-            for cost in costs
+            algorithm: np.array(
+                [
+                    (done.messages, done.volume)
+                    for done in (shape(collective, algorithm, max(1, int(n) // slots)) for n in ranks)
+                ]
+            ).reshape(-1, 2)
+            for collective, algorithm, slots in {(c.collective, c.algorithm, c.slots) for c in costs}
         }
         rows = [
-            [
-                self.operations * (cost.constant_s + step.messages * cost.alpha_s)
-                + step.volume * self.size_bytes * cost.beta_s_per_byte
-                for step in shapes[cost.collective, cost.algorithm]
-            ]
+            self.operations * (cost.constant_s + shapes[cost.algorithm][:, 0] * cost.alpha_s)
+            + self.size_bytes * (shapes[cost.algorithm][:, 1] * cost.beta_s_per_byte + cost.inner_s_per_byte)
             for cost in costs
         ]
         return np.array(rows).reshape(len(costs), len(ranks))
@@ -74,14 +92,21 @@ class Basis:
 
 @dataclass(frozen=True)
 class Exposure:
-    """For each cost, the ``share`` of the allreduce that a step waits for, and its overhead beyond that."""
+    """For each cost, what was fitted to the measured steps: see the module.
+
+    ``drift`` is by how much the logarithm of the allreduce grows each time that ranks double beyond the
+    ``largest`` number measured.
+    """
 
     share: Values
-    overhead_s: Values
+    constant_s: Values
+    jitter: Values
+    drift: Values
+    largest: float
 
 
-def basis(training: Training, base: Step, size_bytes: float, *, source: Training | None = None) -> Basis:
-    """Return the basis of a training; how compute grows is taken from ``source`` (default: its own steps).
+def basis(training: Training, base: Step, size_bytes: float) -> Basis:
+    """Return the basis of a training.
 
     Compute is the compute time at one rank where it was measured, else the whole step.
     """
@@ -92,7 +117,8 @@ def basis(training: Training, base: Step, size_bytes: float, *, source: Training
         training.scaling,
         compute_s=compute,
         local_s=base.seconds - compute,
-        growth=_growth(source or training, base),
+        growth=_growth(training, base),
+        jitter_s=base.jitter_s or 0.0,
         size_bytes=size_bytes,
         operations=max(1, math.ceil(size_bytes / float(threshold))),
     )
@@ -111,34 +137,47 @@ def _growth(training: Training, base: Step) -> float:
     return 1.0
 
 
-def exposure(training: Training, own: Basis, costs: Sequence[Cost]) -> Exposure:
-    """Return how much of the allreduce is exposed in the measured steps, by least squares, between 0 and 1.
+def exposure(
+    own: Basis, costs: Sequence[Cost], ranks: Values, seconds: Values, *, flat: Values, drift: Values
+) -> Exposure:
+    """Return constant, share and jitter by least squares of the relative errors of measured steps.
 
-    Steps count relative to their length. Only where all of the allreduce is exposed and more is missing, the
-    rest is overhead. Without a step at several ranks nothing is known: then the costs, but the first, take
-    all shares from 0 to 1.
+    ``seconds`` has a row for each cost, so that steps can be drawn with their noise. The share is between 0
+    and 1; where the allreduce is as long at every number of ranks it is ``flat``, one a cost. The jitter
+    is 1 where waiting is as long as the steps at one rank let expect, and less where the measured steps
+    grow less.
     """
-    if not training.steps:
-        share = np.linspace(0, 1, len(costs))
-        share[0] = 1
-        return Exposure(share, np.zeros(len(costs)))
-    ranks = np.array([step.ranks for step in training.steps], dtype=float)
-    seconds = np.array([step.seconds for step in training.steps])
-    rest = own.local_s / own.divisor(ranks)
-    measured = [np.nan if step.compute_s is None else step.compute_s for step in training.steps]
-    itself = np.where(np.isnan(measured), own.own(ranks), measured + rest)
-    missing = (seconds - itself) / seconds
-    modelled = own.communication(costs, ranks) / seconds
-    power = (modelled**2).sum(axis=1)
-    share = np.divide(modelled @ missing, power, out=np.zeros(len(costs)), where=power > 0)
-    weight = (seconds**-2).sum()
-    more = ((missing - modelled) / seconds).sum(axis=1) / weight
-    return Exposure(np.clip(share, 0, 1), np.where(share >= 1, np.maximum(more, 0), 0))
+    weights = seconds**-2 / (seconds**-2).sum(axis=1, keepdims=True)
+    waiting = np.broadcast_to(own.waiting(ranks), seconds.shape)
+    missing = seconds - own.own(ranks)
+    jitter = np.clip(_slope(weights, waiting, missing, np.ones(len(seconds))), 0, 1)
+    missing = missing - jitter[:, None] * waiting
+    modelled = own.communication(costs, ranks)
+    share = np.clip(_slope(weights, modelled, missing, flat), 0, 1)
+    constant = (weights * (missing - share[:, None] * modelled)).sum(axis=1)
+    return Exposure(share, constant, jitter, drift, float(ranks.max()))
 
 
-def exposed(own: Basis, ranks: Values, communication: Values, exposure: Exposure) -> Values:
-    """Return the part of the allreduce that a step waits for, and the overhead, in seconds."""
-    waited: Values = np.maximum(
-        exposure.share[:, None] * communication, communication - BACKWARD * own.compute(ranks)
-    )
-    return waited + exposure.overhead_s[:, None]
+def exposed(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -> tuple[Values, Values]:
+    """Return what a step waits for the allreduce, and what of that is there because backward is too short."""
+    doublings = np.log2(np.maximum(ranks / fitted.largest, 1))
+    modelled = own.communication(costs, ranks) * np.exp(fitted.drift[:, None] * doublings)
+    waited = fitted.share[:, None] * modelled + fitted.constant_s[:, None]
+    more: Values = np.maximum(modelled - BACKWARD * own.compute(ranks) - waited, 0)
+    return waited + more, more
+
+
+def totals(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -> Values:
+    """Return the whole step in seconds."""
+    waiting = fitted.jitter[:, None] * own.waiting(ranks)
+    values: Values = own.own(ranks) + waiting + exposed(own, costs, ranks, fitted)[0]
+    return values
+
+
+def _slope(weights: Values, x: Values, y: Values, flat: Values) -> Values:
+    """Return the weighted least squares slope of each row; ``flat`` where x does not vary."""
+    x = x - (weights * x).sum(axis=1, keepdims=True)
+    power = (weights * x**2).sum(axis=1)
+    known = power > 1e-18 * (weights * y**2).sum(axis=1)
+    values: Values = np.where(known, (weights * x * y).sum(axis=1) / np.where(known, power, 1), flat)
+    return values

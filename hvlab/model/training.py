@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from hvlab.lab.backends import SERIAL
 from hvlab.model.costs import COLLECTIVES
-from hvlab.model.sweep import TOPOLOGIES, Topology, topologies
+from hvlab.model.sweep import TOPOLOGIES, Topology, slots, topologies
 from hvlab.results.configurations import Configuration, Param, Repeats
 
 Scaling = Literal["weak", "strong"]
@@ -22,7 +22,8 @@ class Step:
     """A training step on some ranks, times in seconds; ``repeats`` holds the step time of each repeat.
 
     ``compute_s`` is forward, backward and update on the slowest host, ``mean_compute_s`` on all of them.
-    ``sent_bytes`` is what a rank gives to the allreduce in a step.
+    ``sent_bytes`` is what a rank gives to the allreduce in a step. ``jitter_s`` is the standard deviation of
+    single steps: at one rank that of the work alone.
     """
 
     ranks: int
@@ -34,6 +35,7 @@ class Step:
     samples_per_s: float | None = None
     startup_s: float | None = None
     training_s: float | None = None
+    jitter_s: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -46,7 +48,8 @@ class Training:
     """A workload on one backend and topology, at several numbers of ranks.
 
     ``params`` are those of the configurations but ``scaling``; ``steps`` are sorted by ranks. ``base`` is
-    the step at one rank: of this backend, or else of the program without Horovod (``serial_base``).
+    the step at one rank: of this backend, or else of the program without Horovod (``serial_base``). ``slots``
+    is how many ranks each of several hosts has.
     """
 
     workload: str
@@ -58,6 +61,7 @@ class Training:
     steps: tuple[Step, ...]
     base: Step | None
     serial_base: bool = False
+    slots: int = 1
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a parameter."""
@@ -69,6 +73,12 @@ class Training:
         sizes = [step.sent_bytes for step in (self.base, *self.steps) if step and step.sent_bytes]
         return sizes[-1] if sizes else None
 
+    def efficiency(self, step: Step) -> float | None:
+        """Return speed-up over ranks of a measured step; None without a step at one rank."""
+        if self.base is None:
+            return None
+        return self.base.seconds / step.seconds / (step.ranks if self.scaling == "strong" else 1)
+
     def below(self, ranks: int) -> Training:
         """Return the training without the steps of that many ranks or more."""
         return replace(self, steps=tuple(step for step in self.steps if step.ranks < ranks))
@@ -79,10 +89,7 @@ _Key = tuple[str, str, str, _Params]
 
 
 def trainings(configurations: Mapping[Configuration, Repeats]) -> list[Training]:
-    """Return every training of several ranks or of one, for each topology and scaling.
-
-    A scaling that was not measured has no steps of its own, but the same step at one rank.
-    """
+    """Return every training of several ranks, for each topology and scaling that was measured."""
     groups: dict[_Key, dict[Configuration, Repeats]] = {}
     for configuration, repeats in configurations.items():
         if configuration.workload not in COLLECTIVES and _positive((repeats,), "step_time"):
@@ -112,23 +119,34 @@ def _of_group(
         base = next(
             (_step(configurations) for other, configurations in serial.items() if _alike(key, other)), None
         )
-    for topology in TOPOLOGIES:
-        for scaling in SCALINGS:
-            by_ranks: dict[int, dict[Configuration, Repeats]] = {}
-            for configuration, repeats in group.items():
-                if (
-                    configuration.ranks > 1
-                    and topology in topologies(configuration)
-                    and _scaling(configuration) == scaling
-                ):
-                    by_ranks.setdefault(configuration.ranks, {})[configuration] = repeats
-            steps = tuple(_step(by_ranks[ranks]) for ranks in sorted(by_ranks))
-            workload, backend, launcher, params = key
-            yield Training(workload, backend, launcher, topology, scaling, params, steps, base, serial_base)
+    groups: dict[tuple[Topology, int, Scaling], dict[int, dict[Configuration, Repeats]]] = {
+        (topology, 1, scaling): {} for topology in TOPOLOGIES for scaling in SCALINGS
+    }
+    for configuration, repeats in group.items():
+        for topology in topologies(configuration) if configuration.ranks > 1 else ():
+            place = topology, slots(configuration, topology), _scaling(configuration)
+            by_ranks = groups.setdefault(place, {})
+            by_ranks.setdefault(configuration.ranks, {})[configuration] = repeats
+    workload, backend, launcher, params = key
+    for (topology, ranks_a_host, scaling), by_ranks in groups.items():
+        steps = tuple(_step(by_ranks[ranks]) for ranks in sorted(by_ranks))
+        if steps:
+            yield Training(
+                workload,
+                backend,
+                launcher,
+                topology,
+                scaling,
+                params,
+                steps,
+                base,
+                serial_base,
+                slots=ranks_a_host,
+            )
 
 
-def _scaling(configuration: Configuration) -> Any:
-    return configuration.get("scaling") or "weak"
+def _scaling(configuration: Configuration) -> Scaling:
+    return "strong" if configuration.get("scaling") == "strong" else "weak"
 
 
 def _alike(key: _Key, other: _Key) -> bool:
@@ -152,6 +170,7 @@ def _step(configurations: Mapping[Configuration, Repeats]) -> Step:
         samples_per_s=_middle(configurations.values(), "throughput"),
         startup_s=_middle(configurations.values(), "startup"),
         training_s=_middle(configurations.values(), "training_time"),
+        jitter_s=_middle(configurations.values(), "step_time_sd"),
     )
 
 

@@ -12,7 +12,7 @@ from hvlab.model.costs import Cost, crossing
 from hvlab.model.explanation import Explanation
 from hvlab.model.fit import Fit
 from hvlab.model.sweep import TOPOLOGIES
-from hvlab.model.training import Step, Training
+from hvlab.model.training import Training
 
 _BAND = (0.1, 99.9)
 # Parameters that tell one training from another to a reader.
@@ -60,7 +60,7 @@ def rivals(one: Fit, other: Fit) -> Explanation | None:
     does not hold 1: so that hardly one of a hundred is a false alarm.
     """
     common = set(one.sweep.ranks) & set(other.sweep.ranks)
-    if not common:
+    if not common or one.sweep.slots != other.sweep.slots:
         return None
     ranks = max(common)
     fixed = _ratios(_fixed(one, ranks), _fixed(other, ranks))
@@ -94,7 +94,7 @@ def models(trainings: Sequence[Training]) -> list[Explanation]:
     for training in trainings:
         if training.steps and flop_per_byte(training):
             key = (
-                *(training.backend, training.launcher, training.topology, training.scaling),
+                *(training.backend, training.launcher, training.topology, training.scaling, training.slots),
                 *(training.get("compression"), training.get("device")),
             )
             groups.setdefault(key, []).append(training)
@@ -112,13 +112,6 @@ def flop_per_byte(training: Training) -> float | None:
     return float(flops * batch / training.sent_bytes)
 
 
-def efficiency(training: Training, step: Step) -> float | None:
-    """Return speed-up over ranks of a measured step; None without a step at one rank."""
-    if training.base is None:
-        return None
-    return training.base.seconds / step.seconds / (step.ranks if training.scaling == "strong" else 1)
-
-
 def _compared(group: Sequence[Training]) -> list[Explanation]:
     common = set.intersection(*({step.ranks for step in training.steps} for training in group))
     points: list[tuple[float, float]] = []
@@ -126,7 +119,7 @@ def _compared(group: Sequence[Training]) -> list[Explanation]:
     for training in group:
         step = next((step for step in training.steps if step.ranks == max(common, default=0)), None)
         step = step or training.steps[-1]
-        ratio, share = flop_per_byte(training), efficiency(training, step)
+        ratio, share = flop_per_byte(training), training.efficiency(step)
         if ratio is None or share is None:
             continue
         numbers = {"flop_per_byte": ratio, "efficiency": share, "ranks": float(step.ranks)}

@@ -1,4 +1,4 @@
-"""Predictions to 1024 ranks, apart from everything that was measured, and marked."""
+"""Predictions beyond the measured ranks, apart from everything that was measured, and marked."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from hvlab.report.blocks import (
 from hvlab.report.reasons import reason
 from hvlab.report.spread import Spread
 
-_SHOWN = (8, 64, 256, 1024)
-
 
 def section(fits: Sequence[Fit | NoFit], predictions: Sequence[Prediction | NoPrediction]) -> Section | None:
     """Return the part of the report that was not measured; None where there is nothing to predict."""
@@ -42,7 +40,7 @@ def section(fits: Sequence[Fit | NoFit], predictions: Sequence[Prediction | NoPr
     names = labels.Labels((one.training.workload, one.training.params) for one in good)
     blocks += [plot(group, name, number) for number, (name, group) in enumerate(_groups(good, names), 1)]
     if good:
-        blocks += [table(good, names), checks(good, names)]
+        blocks += [table(good, names), *filter(None, [ends(good, names)]), checks(good, names)]
     refused = [one for one in predictions if isinstance(one, NoPrediction)]
     if refused:
         blocks.append(_refused(refused))
@@ -103,10 +101,10 @@ def _fit_row(fit: Fit, names: labels.Labels) -> tuple[Value, ...]:
     wide = fit.cost.bandwidth_gb_per_s
     return (
         terms.sweep(fit, names),
-        Say(f"algorithm.{fit.algorithm}"),
-        Number(fit.constant_s, "s"),
-        Number(fit.alpha_s, "s"),
-        Number(wide, "GB/s") if wide else NOTHING,
+        _known(fit, "algorithm", Say(f"algorithm.{fit.algorithm}")),
+        _known(fit, "start", Number(fit.constant_s, "s")),
+        _known(fit, "alpha", Number(fit.alpha_s, "s")),
+        _known(fit, "bandwidth", Number(wide or 0.0, "GB/s")),
         Say(
             "fit.errors",
             {"median": Number(fit.error.median, "share"), "worst": Number(fit.error.worst, "share")},
@@ -115,17 +113,21 @@ def _fit_row(fit: Fit, names: labels.Labels) -> tuple[Value, ...]:
     )
 
 
+def _known(fit: Fit, name: str, value: Value) -> Value:
+    """Return a parameter of a fit, or that the sweep cannot tell it."""
+    return value if name in fit.identifiable else Say("fit.unidentifiable")
+
+
 def _groups(
     predictions: Sequence[Prediction], names: labels.Labels
 ) -> Iterator[tuple[Value, list[Prediction]]]:
     """Yield what belongs into one plot: a workload across servers, or else inside one."""
     groups: dict[tuple[str, labels.Params, str], list[Prediction]] = {}
     for one in predictions:
-        if one.check is not None or one.training.steps:
-            key = (one.training.workload, one.training.params, one.training.scaling)
-            groups.setdefault(key, []).append(one)
+        key = (one.training.workload, one.training.params, one.training.scaling)
+        groups.setdefault(key, []).append(one)
     for (workload, params, scaling), group in groups.items():
-        across = [one for one in group if one.training.topology == "across"]
+        across = [one for one in group if one.training.topology != "inside"]
         name = Say(
             "scaling.study", {"name": names.name(workload, params), "scaling": Say(f"scaling.{scaling}")}
         )
@@ -163,7 +165,7 @@ def _line(one: Prediction) -> Series:
 
 
 def table(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
-    """Return the predicted step, speed-up and efficiency at some numbers of ranks."""
+    """Return the predicted step, speed-up and efficiency at the first, a middle and the last number."""
     columns = (
         Column(Say("workloads.name")),
         Column(Say("scaling.backend")),
@@ -175,18 +177,30 @@ def table(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
     )
     rows = []
     for one in predictions:
-        for step in one.steps:
-            if step.ranks in _SHOWN and one.training.steps:
-                rows.append((
-                    *_subject(one, names), step.ranks,
-                    spread.both(Spread(step.low_s, step.step_s, step.high_s), "s"),
-                    spread.both(Spread(step.speedup_low, step.speedup, step.speedup_high), "x"),
-                    Number(step.efficiency, "ratio"),
-                ))  # fmt: skip
+        last = len(one.steps) - 1
+        for step in (one.steps[place] for place in sorted({0, last // 2, last})):
+            rows.append((
+                *_subject(one, names), step.ranks,
+                spread.both(Spread(step.low_s, step.step_s, step.high_s), "s"),
+                spread.both(Spread(step.speedup_low, step.speedup, step.speedup_high), "x"),
+                Number(step.efficiency, "ratio"),
+            ))  # fmt: skip
     return Table("predicted", Say("prediction.caption"), columns, tuple(rows), merged=3)
 
 
-def checks(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
+def ends(predictions: Iterable[Prediction], names: labels.Labels) -> Table | None:
+    """Return why predictions end where they do, and what to measure; None where nothing ends them."""
+    columns = (
+        Column(Say("workloads.name")),
+        Column(Say("scaling.backend")),
+        Column(Say("fit.where")),
+        Column(Say("failures.reason"), text=True),
+    )
+    rows = tuple((*_subject(one, names), reason(one.limit)) for one in predictions if one.limit)
+    return Table("ends", Say("prediction.ends"), columns, rows, merged=2) if rows else None
+
+
+def checks(predictions: Sequence[Prediction], names: labels.Labels) -> Table:
     """Return how well the largest measured case is predicted from what is smaller."""
     columns = (
         Column(Say("workloads.name")),
@@ -198,12 +212,9 @@ def checks(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
         Column(Say("prediction.error"), numeric=True),
         Column(Say("fit.doubts"), text=True),
     )
-    checked = [one for one in predictions if one.check is not None]
-    common = _common([one.warnings for one in checked])
+    common = _common([one.warnings for one in predictions])
     rows = []
-    for one in checked:
-        if one.check is None:
-            continue
+    for one in predictions:
         sign = "signed.minus" if one.check.error < 0 else "signed.plus"
         rows.append((
             *_subject(one, names), one.check.ranks,

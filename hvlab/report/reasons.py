@@ -9,7 +9,7 @@ from hvlab.report import labels
 from hvlab.report.blocks import Code, Number, Say, Several, Value
 
 # What the numbers of an explanation are; a name that is not here is a share of 1.
-_COUNTS = ("failed", "points", "needed", "ranks", "factor", "batch", "agreeing", "pairs")
+_COUNTS = ("failed", "points", "needed", "ranks", "largest", "factor", "batch", "agreeing", "pairs")
 _TIMES = ("fixed_ratio", "bandwidth_ratio", "alpha_ratio", "small_ratio", "large_ratio")
 
 

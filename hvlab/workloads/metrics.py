@@ -36,6 +36,8 @@ METRICS: Mapping[str, Metric] = {
         Metric("step_time_high", "s"),
         Metric("step_time_min", "s"),
         Metric("step_time_max", "s"),
+        # The standard deviation of single steps: how unevenly a rank computes.
+        Metric("step_time_sd", "s"),
         Metric("throughput", "samples/s", "high"),
         Metric("accuracy", "%", "high"),
         Metric("loss", "1", "low"),

@@ -90,10 +90,11 @@ def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
         "step_time_high": median.high,
         "step_time_min": min(times),
         "step_time_max": max(times),
+        "step_time_sd": statistics.stdev(times) if len(times) > 1 else None,
         "throughput": sum(samples) / sum(times),
         "warmup": dropped,
     }
-    return (figure(metric, value) for metric, value in values.items())
+    return (figure(metric, value) for metric, value in values.items() if value is not None)
 
 
 def _workload(name: str, *own: Parameter, frameworks: tuple[str, ...] = ("torch",)) -> Workload:

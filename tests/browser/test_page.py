@@ -59,7 +59,7 @@ CONTRAST = """(() => {
 
 def test_the_tables_show_what_the_report_says(browser, pages):
     browser.open(pages["lab7"])
-    for key in ("across-1", "failures-failed", "predicted"):
+    for key in ("across-1", "failures-failed", "unpredicted"):
         shown = browser.ask(CELLS, f"zh-{key}")
         rows = said(table(made("lab7"), key))[1:]
         assert len(shown) == len(rows)

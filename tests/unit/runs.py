@@ -150,6 +150,7 @@ class Maker:
         values = {
             "step_time": step, "step_time_median": step * 0.995, "step_time_low": step * 0.985,
             "step_time_high": step * 1.012, "step_time_min": step * 0.93, "step_time_max": step * 1.31,
+            "step_time_sd": compute * 0.01,
             "throughput": batch * place.ranks / step, "training_time": step * STEPS,
             "startup": self.near(1.4), "compute_time": self.near(compute),
             "gradient_bytes": float(model.gradient), "sent_bytes": sent, "flops": model.flops,
@@ -237,6 +238,21 @@ def lab4(*, repeats: int = 3) -> Maker:
         for compression in ("none", "naive8", "8bit", "fp16", "bf16"):
             for hosts in (HOSTS[:1], HOSTS[:2]):
                 made.train("mnist", Place("mpi", hosts, 2, repeat), compression=compression, epochs=10)
+    return made
+
+
+def wide(*, repeats: int = 5) -> Maker:
+    """A lab of eight hosts, enough for predictions."""
+    made = Maker("20261122T090000Z-ef56", seed=8)
+    hosts = tuple(f"n{number}" for number in range(1, 9))
+    for repeat in range(1, repeats + 1):
+        for backend in ("mpi", "gloo"):
+            for count in (1, 2, 4, 8):
+                place = Place(backend, hosts[:count], 1, repeat)
+                made.train("mnist", place)
+                made.train("rnn", place)
+                if count > 1:
+                    made.sweep(place)
     return made
 
 

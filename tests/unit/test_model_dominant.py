@@ -10,7 +10,7 @@ from hvlab.model.dominant import collective, explain, startup, step
 from hvlab.model.explanation import Explanation
 from hvlab.model.fit import fits
 from hvlab.model.training import trainings
-from hvlab.model.versus import backends, efficiency, flop_per_byte, models, rivals
+from hvlab.model.versus import backends, flop_per_byte, models, rivals
 from hvlab.results.configurations import Repeats
 from tests.unit.synthetic import RING, SIZES, fitted, phrase, swept, trained
 
@@ -206,7 +206,7 @@ def test_efficiency_of_strong_scaling_counts_the_ranks():
     configurations = dict([trained(n, 0.1 / n * 1.25, scaling="strong") for n in (2, 4)])
     configurations |= dict([trained(1, 0.1, scaling="strong")])
     training, last = largest(configurations, "strong")
-    assert efficiency(training, last) == pytest.approx(0.8)
+    assert training.efficiency(last) == pytest.approx(0.8)
 
 
 def test_no_ratio_without_its_parts():
@@ -237,7 +237,7 @@ def test_nothing_is_explained_by_nothing():
 
 def test_a_statement_in_words():
     statement = Explanation("algorithm_unsure", {"share": 0.5}, {"algorithm": "ring"})
-    assert phrase(statement) == "ring fits best, but in only 50% of the resampled sweeps"
+    assert phrase(statement) == "the algorithm is not identifiable: ring is the likeliest, at only 50%"
 
 
 def test_the_smallest_and_the_largest_size_of_each_fit_are_explained():

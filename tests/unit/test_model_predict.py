@@ -1,19 +1,22 @@
-"""Predictions: known trainings are found again, bounds hold, and checks leave out what they say."""
+"""Predictions: known trainings are found again, and what is not supported is refused."""
 
+import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from benchmarks import bench_model
 from hvlab.model.costs import Cost
-from hvlab.model.fit import Fit, fits
-from hvlab.model.predict import RANKS, predict, predictions
-from hvlab.model.prediction import NoPrediction, Prediction
-from hvlab.model.step import BACKWARD
+from hvlab.model.fit import fits
+from hvlab.model.noise import expected_maximum
+from hvlab.model.predict import RANKS, check, predict, predictions
+from hvlab.model.prediction import NoPrediction, Prediction, PredictionCheck
+from hvlab.model.step import BACKWARD, basis
 from hvlab.model.training import trainings
 from hvlab.results.configurations import Configuration, Repeats
-from tests.unit.synthetic import RING, fitted, phrase, swept, trained
+from tests.unit.synthetic import RING, SIZES, SWEPT, configuration, fitted, measured, phrase, swept, trained
 
 BYTES = 4e6
 TREE = Cost("allreduce", "tree", 20e-6, 1e-9, 1e-3)
@@ -26,7 +29,9 @@ def training_of(configurations, **wanted):
     return found[0]
 
 
-def steps(cost, ranks=(1, 2, 4), *, compute=0.1, local=0.0, exposed=1.0, overhead=0.0, growth=1.0, **options):
+def steps(
+    cost, ranks=(1, 2, 4, 8), *, compute=0.1, local=0.0, exposed=1.0, overhead=0.0, growth=1.0, **options
+):
     """Configurations of a training that follows the model to the letter."""
     configurations = {}
     for number in ranks:
@@ -44,6 +49,11 @@ def predicted(configurations, cost=RING, *, ranks=RANKS, **wanted):
     return found
 
 
+def checked(configurations, fit):
+    training = training_of(configurations)
+    return check(training, training.base, fit)
+
+
 def keys(found):
     return {warning.key for warning in found.warnings}
 
@@ -56,7 +66,7 @@ def test_what_is_hidden_is_found_again(cost, exposed):
     assert found.overhead_s == pytest.approx(0, abs=1e-9)
     for step in found.steps:
         communication = cost.seconds(step.ranks, BYTES)
-        waited = max(exposed * communication, communication - BACKWARD * 0.1)
+        waited = exposed * communication
         assert step.step_s == pytest.approx(0.1 + waited)
         assert step.communication_s == pytest.approx(communication)
         assert step.exposed_s == pytest.approx(waited)
@@ -64,37 +74,29 @@ def test_what_is_hidden_is_found_again(cost, exposed):
         assert step.efficiency == pytest.approx(0.1 / step.step_s)
 
 
-def test_predictions_go_to_1024_ranks():
-    assert [step.ranks for step in predicted(steps(RING)).steps] == [2**power for power in range(1, 11)]
+def test_predictions_begin_beyond_what_was_measured_and_end_at_64_times_of_it():
+    found = predicted(steps(RING))
+    assert [step.ranks for step in found.steps] == [16, 32, 64, 128, 256, 512]
+    assert found.limit.key == "too_far"
+    assert found.measured == tuple(
+        (ranks, pytest.approx(0.1 / (0.1 + RING.seconds(ranks, BYTES)))) for ranks in (2, 4, 8)
+    )
 
 
 def test_strong_scaling_shares_the_work():
-    found = predicted(steps(RING, exposed=0.5, scaling="strong", batch=4096), scaling="strong")
+    configurations = steps(RING, exposed=0.5, compute=10, scaling="strong", batch=4096)
+    found = predicted(configurations, scaling="strong")
     assert found.hidden == pytest.approx(0.5)
     for step in found.steps:
-        communication = RING.seconds(step.ranks, BYTES)
-        waited = max(0.5 * communication, communication - BACKWARD * 0.1 / step.ranks)
-        assert step.step_s == pytest.approx(0.1 / step.ranks + waited)
-        assert step.speedup == pytest.approx(0.1 / step.step_s)
-    assert found.steps[-1].speedup < found.steps[4].speedup
+        assert step.step_s == pytest.approx(10 / step.ranks + 0.5 * RING.seconds(step.ranks, BYTES))
+        assert step.speedup == pytest.approx(10 / step.step_s)
+    assert found.steps[-1].efficiency < found.steps[0].efficiency
 
 
 def test_strong_scaling_ends_at_a_sample_a_rank():
-    found = predicted(steps(RING, scaling="strong", batch=64), scaling="strong")
+    found = predicted(steps(RING, compute=10, scaling="strong", batch=64), scaling="strong")
     assert found.steps[-1].ranks == 64
-    assert "batch_limit" in keys(found)
-
-
-def test_a_scaling_not_measured_takes_what_is_hidden_from_the_other():
-    configurations = steps(RING, exposed=0.5)
-    found = [one for one in predictions(configurations, [fitted(RING)]) if one.training.topology == "across"]
-    weak, strong = found
-    assert isinstance(strong, Prediction)
-    assert (weak.training.scaling, strong.training.scaling) == ("weak", "strong")
-    assert strong.hidden == pytest.approx(0.5)
-    assert strong.check is None
-    borrowed = [warning for warning in strong.warnings if warning.key == "hidden_borrowed"]
-    assert phrase(borrowed[0]) == "how much communication is hidden was measured with weak scaling"
+    assert found.limit.key == "batch_limit"
 
 
 def test_what_a_rank_does_besides_compute_stays():
@@ -105,13 +107,6 @@ def test_what_a_rank_does_besides_compute_stays():
     assert found.hidden == pytest.approx(0, abs=1e-6)
 
 
-def test_without_a_compute_time_the_step_at_one_rank_stands_for_it():
-    configurations = dict([trained(1, 0.1), trained(2, 0.1 + RING.seconds(2, BYTES))])
-    found = predicted(configurations)
-    assert (found.basis.compute_s, found.basis.local_s) == (0.1, 0)
-    assert found.hidden == pytest.approx(0, abs=1e-6)
-
-
 def test_compute_that_grows_with_ranks_is_seen():
     found = predicted(steps(RING, growth=1.3))
     assert found.basis.growth == pytest.approx(1.3)
@@ -119,24 +114,29 @@ def test_compute_that_grows_with_ranks_is_seen():
     assert found.steps[0].efficiency < 1 / 1.3
 
 
+def test_without_a_compute_time_the_step_at_one_rank_stands_for_it():
+    training = training_of(dict([trained(1, 0.1), trained(2, 0.1 + RING.seconds(2, BYTES))]))
+    own = basis(training, training.base, BYTES)
+    assert (own.compute_s, own.local_s) == (0.1, 0)
+
+
 def test_the_slowest_host_is_what_all_wait_for():
     hosts = {"n1": 0.1, "n2": 0.15}
-    configurations = dict([trained(1, 0.1, hosts={"n1": 0.1}), trained(2, 0.16, hosts=hosts)])
-    found = predicted(configurations)
-    assert found.basis.growth == pytest.approx(1.5)
-    assert found.training.steps[0].mean_compute_s == pytest.approx(0.125)
+    training = training_of(dict([trained(1, 0.1, hosts={"n1": 0.1}), trained(2, 0.16, hosts=hosts)]))
+    assert basis(training, training.base, BYTES).growth == pytest.approx(1.5)
+    assert training.steps[0].mean_compute_s == pytest.approx(0.125)
 
 
 def test_compute_beyond_the_step_itself_is_not_believed():
-    found = predicted(dict([trained(1, 0.1, compute=0.1), trained(2, 0.11, compute=0.4)]))
-    assert found.basis.growth == pytest.approx(1.1)
+    training = training_of(dict([trained(1, 0.1, compute=0.1), trained(2, 0.11, compute=0.4)]))
+    assert basis(training, training.base, BYTES).growth == pytest.approx(1.1)
 
 
 def test_what_neither_compute_nor_allreduce_explain_is_overhead():
     found = predicted(steps(RING, overhead=0.03))
-    assert found.hidden == 0
+    assert found.hidden == pytest.approx(0, abs=1e-6)
     assert found.overhead_s == pytest.approx(0.03)
-    assert found.steps[1].step_s == pytest.approx(0.1 + 0.03 + RING.seconds(4, BYTES))
+    assert found.steps[1].step_s == pytest.approx(0.1 + 0.03 + RING.seconds(32, BYTES))
     assert "overhead" in keys(found)
 
 
@@ -147,87 +147,110 @@ def test_a_large_step_is_several_operations():
     }
     found = predicted(configurations)
     assert found.basis.operations == 4
-    expected = RING.seconds(2, BYTES, operations=4)
+    expected = RING.seconds(16, BYTES, operations=4)
     assert found.steps[0].communication_s == pytest.approx(expected)
 
 
 def test_the_largest_step_is_really_left_out():
-    configurations = steps(RING, ranks=(1, 2, 4), exposed=0.5)
-    last = max(configurations, key=lambda configuration: configuration.ranks)
-    honest = predicted(configurations)
-    bent = {configuration: value for configuration, value in configurations.items() if configuration != last}
-    bent |= dict([trained(4, 9.0, compute=0.1, sent=BYTES)])
-    found = predicted(bent)
-    for one in (honest, found):
-        assert one.check is not None
-        assert one.check.ranks == 4
-        assert one.check.predicted_s == pytest.approx(0.1 + 0.5 * RING.seconds(4, BYTES))
-    assert honest.check.error == pytest.approx(0)
-    assert found.check.measured_s == 9
-    assert found.check.error == pytest.approx(honest.check.predicted_s / 9 - 1)
-    assert "poor_check" in keys(found)
+    configurations = steps(RING, exposed=0.5)
+    bent = configurations | dict([trained(8, 0.11, compute=0.1, sent=BYTES)])
+    checks = [checked(one, fitted(RING, ranks=(2, 4, 8))) for one in (configurations, bent)]
+    for one in checks:
+        assert one.ranks == 8
+        assert one.predicted_s == pytest.approx(0.1 + 0.5 * RING.seconds(8, BYTES))
+    assert checks[0].error == pytest.approx(0)
+    assert checks[1].error == pytest.approx(checks[0].predicted_s / 0.11 - 1)
 
 
 def test_the_sweep_under_a_check_has_fewer_ranks_too():
-    configurations = steps(RING, ranks=(1, 2, 4))
-    honest = fitted(RING, ranks=(2, 3, 4))
+    honest = fitted(RING, ranks=(2, 4, 8))
     bent = replace(
         honest.sweep,
         points=tuple(
-            replace(point, seconds=point.seconds * (50 if point.ranks == 4 else 1))
+            replace(point, seconds=point.seconds * (50 if point.ranks == 8 else 1))
             for point in honest.sweep.points
         ),
     )
-    checks = [
-        predict(training_of(configurations), one).check for one in (honest, replace(honest, sweep=bent))
-    ]
+    checks = [checked(steps(RING), one) for one in (honest, replace(honest, sweep=bent))]
     assert checks[0] == checks[1]
-    assert checks[0].sweep_ranks == 3
+    assert checks[0].sweep_ranks == 4
 
 
-def test_where_no_smaller_sweep_is_the_check_says_so():
-    found = predict(training_of(steps(RING, ranks=(1, 2))), fitted(RING, ranks=(2,)))
-    assert isinstance(found, Prediction)
-    assert (found.check.ranks, found.check.sweep_ranks) == (2, 2)
-    assert "check_seen" in [warning.key for warning in found.warnings]
+def test_the_signed_error_of_the_step_left_out_shifts_the_band():
+    """A step that is longer than its prediction makes longer predictions, and a wider band on that side."""
+    honest = steps(RING, overhead=0.05)
+    step = 0.15 + RING.seconds(8, BYTES)
+    longer, shorter = (
+        honest | dict([trained(8, step * factor, compute=0.1, sent=BYTES)]) for factor in (1.25, 0.8)
+    )
+    shifts = [checked(one, KNOWN).shift for one in (shorter, honest, longer)]
+    assert shifts[0] < -0.1 < shifts[1] < 0.1 < shifts[2]
+    for before, after in zip(predicted(honest).steps, predicted(longer).steps, strict=False):
+        assert after.step_s > 1.25 * before.step_s
+        assert after.high_s > before.high_s * 1.25
+        assert math.log(after.high_s / after.step_s) > math.log(before.high_s / before.step_s)
 
 
-def test_the_band_holds_at_least_the_error_of_the_check():
-    configurations = steps(RING, ranks=(1, 2)) | dict([trained(4, 0.3, compute=0.1, sent=BYTES)])
-    found = predicted(configurations)
-    slack = found.check.slack
-    assert slack > 1.5
+def test_an_error_that_noise_explains_shifts_little():
+    quiet = PredictionCheck(8, 1.0, 1.05, noise=0.01, sweep_ranks=4, step_ranks=4)
+    noisy = replace(quiet, noise=0.2)
+    assert quiet.shift == pytest.approx(math.log(1.05), rel=0.05)
+    assert noisy.shift < 0.1 * math.log(1.05)
+    assert quiet.shift_at(16) == pytest.approx(quiet.shift)
+    assert quiet.shift_at(64) == pytest.approx(3 * quiet.shift)
+
+
+def test_the_slowest_of_several_ranks_is_waited_for():
+    """Jitter of one rank makes the expected maximum over all ranks part of the step."""
+    configurations = steps(TREE, exposed=0.5)
+    jitter = 0.01
+    for place, figures in configurations.items():
+        figures.values["step_time_sd"] = {1: jitter}
+        waited = jitter * float(expected_maximum([place.ranks])[0])
+        times = figures.values["step_time"]
+        figures.values["step_time"] = {repeat: seconds + waited for repeat, seconds in times.items()}
+    found = predicted(configurations, TREE)
+    assert "no_jitter" not in keys(found)
+    assert "no_jitter" in keys(predicted(steps(TREE)))
     for step in found.steps:
-        assert step.high_s >= step.step_s * slack * (1 - 1e-9)
-        assert step.low_s <= step.step_s / slack * (1 + 1e-9)
+        waited = jitter * float(expected_maximum([step.ranks])[0])
+        assert step.waiting_s == pytest.approx(waited, rel=0.05)
+        assert step.step_s == pytest.approx(0.1 + waited + 0.5 * TREE.seconds(step.ranks, BYTES), rel=0.02)
+
+
+def test_several_ranks_on_several_hosts_have_two_levels():
+    cost = Cost("allreduce", "ring", 20e-6, 1e-9, 1e-3, inner_s_per_byte=0.5e-9, slots=4)
+    configurations = {}
+    for size in SIZES:
+        for hosts in (2, 3, 4):
+            time = cost.seconds(4 * hosts, size) * 1e6
+            made = configuration("allreduce", hosts=hosts, slots=4, **SWEPT, size_bytes=size)
+            configurations[made] = measured(time=[time] * 3)
+    for ranks in (1, 8, 12, 16):
+        waited = cost.seconds(ranks, BYTES) if ranks > 1 else 0
+        place, figures = trained(ranks, 0.1 + waited, compute=0.1, sent=BYTES)
+        hosts = tuple(f"n{number}" for number in range(max(1, ranks // 4)))
+        configurations[replace(place, hosts=hosts, slots=min(4, ranks))] = figures
+    (found,) = predictions(configurations, fits(configurations))
+    assert isinstance(found, Prediction)
+    assert (found.training.topology, found.training.slots) == ("both", 4)
+    assert found.fit.cost.inner_s_per_byte == pytest.approx(0.5e-9, rel=1e-3)
+    assert [step.ranks for step in found.steps] == [32, 64, 128, 256, 512, 1024]
+    for step in found.steps:
+        assert step.step_s == pytest.approx(0.1 + cost.seconds(step.ranks, BYTES), rel=1e-3)
 
 
 def test_the_band_holds_what_the_repeats_and_the_sweep_leave_open():
     quiet = predicted(steps(RING))
-    noisy = predicted(steps(RING, noise=0.1))
-    assert width(noisy) > 5 * width(quiet)
-    unsure = predict(training_of(steps(RING)), fitted(RING, ranks=(2, 3), noise=0.05))
+    noisy = predicted(steps(RING, noise=0.3))
+    assert width(noisy) > 1.5 * width(quiet)
+    unsure = predict(training_of(steps(RING)), fitted(RING, ranks=(2, 3, 4), noise=0.1))
     assert isinstance(unsure, Prediction)
-    assert width(unsure) > 5 * width(quiet)
+    assert width(unsure) > 1.1 * width(quiet)
 
 
 def width(found):
     return found.steps[-1].high_s / found.steps[-1].low_s - 1
-
-
-def test_nothing_known_of_several_ranks_leaves_everything_open():
-    found = predicted(steps(RING, ranks=(1,)))
-    assert found.hidden == 0
-    assert "hidden_unknown" in keys(found)
-    assert found.check is None
-    step = found.steps[2]
-    assert step.step_s == pytest.approx(0.1 + RING.seconds(8, BYTES))
-    assert step.low_s < 0.1 + 0.1 * RING.seconds(8, BYTES)
-
-
-def test_a_step_beyond_the_largest_size_is_noted():
-    big = predicted(dict([trained(1, 0.1, sent=1e9), trained(2, 2.0, sent=1e9)]))
-    assert "beyond_size" in keys(big)
 
 
 def test_a_prediction_is_no_measurement():
@@ -236,20 +259,53 @@ def test_a_prediction_is_no_measurement():
     assert not any(isinstance(step, Configuration | Repeats) for step in found.steps)
 
 
+LAB = steps(RING, exposed=0.5)
+LATE = {**dict(LAB), **dict([trained(8, 0.3, compute=0.1, sent=BYTES)])}
+SWEEP = {"ranks": (2, 4, 8)}
+
+
 @pytest.mark.parametrize(
-    ("configurations", "why"),
+    ("configurations", "sweep", "why"),
     [
-        (dict([trained(2, 0.1)]), "no_base"),
-        (dict([trained(1, 0.1, sent=None), trained(2, 0.1, sent=None)]), "no_bytes"),
-        (dict([trained(1, 0.1, backend="gloo")]), "no_fit"),
-        (dict([trained(1, 0.1, device="cuda")]), "no_fit"),
+        ({one: LAB[one] for one in LAB if one.ranks > 1}, SWEEP, "no_base"),
+        (dict([trained(n, 0.1, sent=None) for n in (1, 2, 4, 8)]), SWEEP, "no_bytes"),
+        (steps(RING, ranks=(1, 2, 4)), SWEEP, "few_steps"),
+        (LAB, {"ranks": (2, 4)}, "few_counts"),
+        (dict([trained(n, 0.1, backend="gloo") for n in (1, 2, 4, 8)]), SWEEP, "no_fit"),
+        (dict([trained(n, 0.1, device="cuda") for n in (1, 2, 4, 8)]), SWEEP, "no_fit"),
+        (dict([trained(n, 0.1, sent=1e9) for n in (1, 2, 4, 8)]), SWEEP, "size_outside"),
+        (LAB, SWEEP | {"sizes": SIZES[:5]}, "size_outside"),
+        (LAB, SWEEP | {"noise": 1.0}, "poor_fit"),
+        (LATE, SWEEP, "check_missed"),
+        (
+            dict([trained(n, 0.1 if n > 2 else 0.13, sent=BYTES) for n in (1, 2, 4, 8)]),
+            SWEEP,
+            "below_measured",
+        ),
+        (steps(RING, compute=1e-4, scaling="strong", batch=8), SWEEP, "batch_limit"),
     ],
 )
-def test_what_cannot_be_predicted_says_why(configurations, why):
-    found = predictions(configurations, fits(swept(RING)))
-    assert {one.reason.key for one in found if isinstance(one, NoPrediction)} == {why}
-    assert len(found) == 4
-    assert all(phrase(one.reason) for one in found)
+def test_what_is_not_supported_is_refused_and_the_reason_says_what_to_measure(configurations, sweep, why):
+    (found,) = predictions(configurations, fits(swept(RING, **sweep)))
+    assert isinstance(found, NoPrediction)
+    assert found.reason.key == why
+    assert "measure" in phrase(found.reason) or why in ("poor_fit", "batch_limit")
+
+
+def test_predictions_end_where_backward_is_too_short():
+    slow = replace(RING, alpha_s=200e-6)
+    found = predicted(steps(slow, compute=0.05, exposed=0.3), slow)
+    assert found.limit.key == "hidden_limit"
+    assert all((1 - 0.3) * slow.seconds(step.ranks, BYTES) < 1.1 * BACKWARD * 0.05 for step in found.steps)
+
+
+def test_predictions_end_where_the_band_says_nothing():
+    """Small messages tell ring and halving apart by latency only; in noise they do not."""
+    noisy = fitted(replace(RING, alpha_s=1e-3), ranks=(2, 3, 4), noise=0.1)
+    configurations = steps(replace(RING, alpha_s=1e-3), compute=2e-3, ranks=(1, 2, 3, 4))
+    found = predict(training_of(configurations), noisy)
+    why = found.limit if isinstance(found, Prediction) else found.reason
+    assert why.key == "too_wide"
 
 
 def test_nothing_is_predicted_from_nothing():
@@ -259,29 +315,28 @@ def test_nothing_is_predicted_from_nothing():
 
 
 def test_serial_stands_in_for_a_missing_step_at_one_rank():
-    configurations = dict([trained(1, 0.1, backend="serial"), trained(2, 0.11)])
-    found = predicted(configurations)
+    several = {one: figures for one, figures in steps(RING).items() if one.ranks > 1}
+    found = predicted(several | dict([trained(1, 0.1, backend="serial")]))
     assert found.training.serial_base
     assert found.training.base.seconds == 0.1
     assert "serial_base" in keys(found)
-    other = dict([trained(1, 0.1, backend="serial", batch=32), trained(2, 0.11)])
+    other = several | dict([trained(1, 0.1, backend="serial", batch=32)])
     assert training_of(other).base is None
 
 
 def test_inside_a_host_predictions_end_where_hosts_do():
-    configurations = dict([trained(1, 0.1), trained(2, 0.11, inside=True)])
-    across, inside = (
-        predictions(configurations, fits(swept(RING)) + fits(swept(RING, inside=True)))[number]
-        for number in (2, 0)
+    configurations = dict(
+        [trained(n, 0.1 + (n > 1) * RING.seconds(n, BYTES), compute=0.1, inside=True) for n in (1, 2, 4, 8)]
     )
-    assert [one.training.topology for one in (across, inside)] == ["across", "inside"]
-    assert [one.steps[-1].ranks for one in (across, inside)] == [1024, 16]
-    assert [one.fit.sweep.topology for one in (across, inside)] == ["across", "inside"]
+    (found,) = predictions(configurations, fits(swept(RING, ranks=(2, 4, 8), inside=True)))
+    assert isinstance(found, Prediction)
+    assert found.training.topology == found.fit.sweep.topology == "inside"
+    assert (found.steps[-1].ranks, found.limit.key) == (16, "host_limit")
 
 
 def test_a_compressed_training_takes_the_sweep_of_its_type():
-    wide = swept(RING)
-    narrow = swept(replace(RING, beta_s_per_byte=5e-9))
+    wide = swept(RING, ranks=(2, 4, 8))
+    narrow = swept(replace(RING, beta_s_per_byte=1.2e-9), ranks=(2, 4, 8))
     narrow = {
         replace(
             configuration, params=tuple(sorted({**dict(configuration.params), "dtype": "float16"}.items()))
@@ -289,11 +344,8 @@ def test_a_compressed_training_takes_the_sweep_of_its_type():
         for configuration, measured in narrow.items()
     }
     known = fits(wide | narrow)
-    for compression, slope in (("none", 1e-9), ("fp16", 5e-9)):
-        configurations = dict(
-            [trained(1, 0.1, compression=compression), trained(2, 0.2, compression=compression)]
-        )
-        found = next(one for one in predictions(configurations, known) if one.training.topology == "across")
+    for compression, slope in (("none", 1e-9), ("fp16", 1.2e-9)):
+        (found,) = predictions(steps(RING, compression=compression), known)
         assert isinstance(found, Prediction)
         assert found.fit.beta_s_per_byte == pytest.approx(slope, rel=1e-3)
 
@@ -305,26 +357,29 @@ def test_bounds_hold_whatever_was_measured(compute, exposed, overhead, scaling):
         RING, compute=compute, exposed=exposed, overhead=overhead, scaling=scaling, batch=4096
     )
     found = predict(training_of(configurations, scaling=scaling), KNOWN)
-    assert isinstance(found, Prediction)
+    if isinstance(found, NoPrediction):
+        assert phrase(found.reason)
+        return
     assert 0 <= found.hidden <= 1
-    for before, step in zip(found.steps, found.steps[1:], strict=False):
-        assert step.low_s <= step.step_s <= step.high_s
-        assert step.speedup_low <= step.speedup <= step.speedup_high <= step.ranks * 1.01
-        assert step.efficiency <= before.efficiency * (1 + 1e-9)
+    assert found.steps
+    for step in found.steps:
+        assert 0 < step.low_s <= step.step_s <= step.high_s <= 4 * step.low_s
+        assert step.speedup_low <= step.speedup <= step.speedup_high
         assert step.exposed_s >= step.communication_s - BACKWARD * step.own_s - 1e-12
 
 
 KNOWN = fitted(RING, ranks=(2, 4, 8), noise=0.02)
 
 
-def test_everything_of_a_lab_comes_through():
-    configurations = swept(RING, ranks=(2, 3), noise=0.03) | swept(RING, ranks=(2,), inside=True)
-    configurations |= steps(RING, ranks=(1, 2, 3), exposed=0.7, noise=0.02)
-    found = predictions(configurations, fits(configurations, virtual=True), virtual=True)
-    assert [isinstance(one, Prediction) for one in found] == [True] * 4
-    assert all("virtual" in keys(one) for one in found if isinstance(one, Prediction))
-    measured = found[2]
-    assert isinstance(measured, Prediction)
-    assert abs(measured.check.error) < 0.1
-    assert isinstance(measured.fit, Fit)
-    assert all(phrase(warning) for warning in (*measured.warnings, *measured.fit.warnings))
+@pytest.mark.parametrize("scenario", ["ring", "tree", "two-levels", "jitter"])
+def test_bands_hold_the_truth_of_simulated_labs(scenario):
+    rows = bench_model.simulate(scenario, (2, 4, 8), 0.05, runs=15, seed=3)
+    given = sum(row["given"] for row in rows)
+    assert given > 0.7 * 15 * len(rows)
+    assert sum(row["held"] for row in rows) >= 0.9 * given
+    assert rows[0]["width"] < 1.5
+
+
+def test_ranks_that_share_the_cores_of_one_machine_are_not_predicted():
+    rows = bench_model.simulate("shared-cores", (2, 3, 4), 0.05, runs=15, seed=3)
+    assert [row["given"] for row in rows] == [0] * len(rows)

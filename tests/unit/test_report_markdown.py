@@ -98,8 +98,8 @@ def test_every_picture_is_beside_the_page(written):
         assert height > 200
 
 
-def test_a_prediction_s_picture_is_marked_in_the_text(written):
-    text = written.read_text("utf-8")
+def test_a_prediction_s_picture_is_marked_in_the_text(tmp_path):
+    text = write(lab("wide"), tmp_path / "report.md", output_format="md", lang="en").path.read_text("utf-8")
     assert re.search(r"\(report_files/prediction-1\.png\)\n\n\*Prediction, not measured: ", text)
     assert not re.search(r"\(report_files/speedup-1\.png\)\n\n\*Prediction", text)
 

@@ -10,7 +10,9 @@ from hvlab.report.blocks import Axis, Number, Plot, Series, Table
 from hvlab.report.words import load
 from tests.unit.reports import blocks, made, plot, said, table
 
-PLOTS = [block for name in ("lab7", "lab4") for block in blocks(made(name)) if isinstance(block, Plot)]
+PLOTS = [
+    block for name in ("lab7", "lab4", "wide") for block in blocks(made(name)) if isinstance(block, Plot)
+]
 ENGLISH = load("en")
 
 
@@ -82,8 +84,18 @@ def test_predictions_have_plots_of_their_own_and_are_dashed():
     assert not any("(predicted)" in ENGLISH.say(series.name) for found in measured for series in found.series)
 
 
-def test_predictions_reach_1024_ranks():
-    assert plot(made("lab7"), "prediction-1").series[0].x[-1] == 1024
+def test_predictions_begin_beyond_what_was_measured():
+    for series in plot(made("wide"), "prediction-1").series:
+        assert series.x[0] == 16
+
+
+def test_three_hosts_are_too_few_for_a_prediction_and_the_report_says_what_to_measure():
+    assert not [block for block in blocks(made("lab7")) if isinstance(block, Plot) and block.predicted]
+    reasons = {row[2] for row in said(table(made("lab7"), "unpredicted"), "en")[1:]}
+    assert (
+        "numbers of ranks above one: 2 measured for the training, 3 needed for a prediction; measure"
+        " 2, 4 and 8, for instance (--hosts or --slots)" in reasons
+    )
 
 
 @pytest.mark.parametrize(("backend", "name"), [("mpi", "MPI"), ("gloo", "Gloo")])

@@ -276,6 +276,7 @@ def test_a_training_tells_its_steps_its_times_and_what_it_learnt(tmp_path):
         "step_time_high": pytest.approx(0.1),
         "step_time_min": pytest.approx(0.1),
         "step_time_max": pytest.approx(0.1),
+        "step_time_sd": pytest.approx(0),
         "throughput": pytest.approx((12 * 128 + 64) / 1.3),
         "warmup": 3,
         "accuracy": 95.0,
