@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,11 +12,13 @@ from hvlab.model.fit import Fit
 from hvlab.model.noise import Values
 from hvlab.model.prediction import PredictedStep, PredictionCheck
 from hvlab.model.step import Basis, basis
-from hvlab.model.training import Training
+from hvlab.model.training import Scaling, Training
 from hvlab.model.warnings import GOOD, NEEDED
 
-# How far a model is believed: times the ranks measured, and high over low end of a band.
-_FARTHEST = 64
+# How many times the ranks measured a model is believed at. With strong scaling a rank's work shrinks until
+# little is left of what was measured; in simulations bands held the truth up to 8 times.
+_FARTHEST: Mapping[Scaling, int] = {"weak": 64, "strong": 8}
+# The high over the low end of a band that still says something.
 _WIDEST = 4.0
 # No host has many more devices than that.
 _MOST_INSIDE = 16
@@ -39,7 +42,7 @@ def beyond(
     None where it is not. ``errors`` are the standard errors of the logarithms of the measured steps.
     """
     ranks, largest = step.ranks, training.steps[-1].ranks
-    numbers = {"ranks": ranks, "largest": largest}
+    numbers, farthest = {"ranks": ranks, "largest": largest}, _FARTHEST[training.scaling]
     batch = training.get("batch") if training.scaling == "strong" else None
     counts = np.array([one.ranks for one in training.steps], dtype=float)
     seconds = np.array([one.seconds for one in training.steps])
@@ -56,7 +59,7 @@ def beyond(
             training.topology == "inside" and ranks > _MOST_INSIDE,
             Explanation("host_limit", {"ranks": _MOST_INSIDE}),
         ),
-        (ranks > _FARTHEST * largest, Explanation("too_far", numbers | {"factor": _FARTHEST})),
+        (ranks > farthest * largest, Explanation("too_far", numbers | {"factor": farthest})),
         (step.beyond_backward_s > _MATTERS * step.step_s, Explanation("hidden_limit", numbers)),
         (work < least, Explanation("below_measured", numbers)),
         (step.high_s > _WIDEST * step.low_s, Explanation("too_wide", numbers | {"factor": _WIDEST})),

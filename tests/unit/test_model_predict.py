@@ -91,6 +91,7 @@ def test_strong_scaling_shares_the_work():
         assert step.step_s == pytest.approx(10 / step.ranks + 0.5 * RING.seconds(step.ranks, BYTES))
         assert step.speedup == pytest.approx(10 / step.step_s)
     assert found.steps[-1].efficiency < found.steps[0].efficiency
+    assert (found.steps[-1].ranks, found.limit.key) == (64, "too_far")
 
 
 def test_strong_scaling_ends_at_a_sample_a_rank():
