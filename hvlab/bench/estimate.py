@@ -61,7 +61,7 @@ def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
 
 
 def _key(case: Case) -> str:
-    params = {name: value for name, value in case.params.items() if name != "sizes"}
+    params = {name: value for name, value in case.params.items() if name not in ("sizes", "copy")}
     if case.container:
         params["container"] = case.container
     own = (case.workload, case.backend, case.launcher, case.hosts, case.slots)

@@ -153,8 +153,8 @@ def _case(
 
 
 def _non_defaults(known: Sequence[Parameter], values: Mapping[str, Value]) -> list[str]:
-    """Return the parameters that a case's id names: those not at their default, except sizes."""
-    named = [item for item in known if item.kind != "sizes" and item.name in values]
+    """Return the parameters that a case's id names: those not at their default, except long ones."""
+    named = [item for item in known if item.kind not in ("sizes", "files", "note") and item.name in values]
     changed = [item for item in named if values[item.name] != item.default]
     return [f"{item.name}={item.shown(values[item.name])}" for item in changed]
 

@@ -16,7 +16,7 @@ from hvlab.bench import containers, recording
 from hvlab.bench.estimate import estimate
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
-from hvlab.datasets import Dataset, prepare
+from hvlab.datasets import Dataset, own_files, prepare
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
@@ -77,9 +77,14 @@ def measure(schedule: Schedule, store: Store, *, restart: bool = False, resume: 
 
 
 def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
-    """Return the data sets that the cases need, prepared on this machine."""
+    """Return the data sets and the user's own files that the cases need, prepared on this machine."""
+    cases = list(cases)
     names = dict.fromkeys(name for case in cases for name in workloads.data(case))
-    return {name: prepare(name) for name in names}
+    lines = dict.fromkeys(line for case in cases for line in workloads.files(case))
+    return {
+        **{name: prepare(name) for name in names},
+        **{line: Dataset(line, folder, key) for line in lines for key, folder in [own_files.packed(line)]},
+    }
 
 
 @dataclass

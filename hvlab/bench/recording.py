@@ -19,7 +19,8 @@ def records(run_id: str, folder: Path, case: Case, outcome: Outcome) -> Iterator
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
     used = {host: facts[host] for host in case.hosts}
     versions = {**environment.stack(used, case.variant), **outcome.versions}
-    params = {name: value for name, value in case.params.items() if name != "sizes"}
+    # Which files a command had is part of the stack: their key.
+    params = {name: value for name, value in case.params.items() if name not in ("sizes", "copy")}
     if case.container:
         params["container"] = case.container
         versions["image"] = containers.images(folder)[case.hosts[0]]

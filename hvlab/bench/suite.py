@@ -14,7 +14,7 @@ from hvlab.bench.placement import EACH, PAIRS, default_hosts, default_slots, par
 from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.inventory import Lab
-from hvlab.lab.variants import available, choose, computes_on_gpu
+from hvlab.lab.variants import available, choose, computes_on_gpu, with_ddp
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import DEVICE, TUNING, Parameter, Value, find
 
@@ -151,11 +151,14 @@ def _blocks(
 def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple[str, ...]:
     """Return a block's backends, or the overriding ones, except for a block of one process alone.
 
-    In a suite, ``all`` is every parallel backend, and ``first`` the first of the lab: NCCL with GPUs.
+    In a suite, ``all`` is every backend of Horovod, and ``first`` the first of the lab: NCCL with GPUs.
+    ``horovod-and-ddp`` is what the lab can run of Horovod and of DDP: NCCL with GPUs, else MPI and Gloo.
     """
     given = _words(entry.get("backends", "all"))
     if given == ["all"]:
         own = PARALLEL
+    elif given == ["horovod-and-ddp"]:
+        own = with_ddp(lab)
     elif given == ["first"]:
         own = tuple(sorted(available(lab.hosts), key=lambda name: not BACKENDS[name].gpu)[:1]) or PARALLEL
     else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,15 +20,16 @@ from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_output, options
 from hvlab.cli.groups import GroupedCommand
-from hvlab.errors import UsageError
-from hvlab.lab.backends import BACKENDS
+from hvlab.errors import UsageError, unknown
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS, of_framework
 from hvlab.lab.inventory import Lab, load
-from hvlab.lab.variants import choose
+from hvlab.lab.variants import available, choose
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.vlab import limits
 from hvlab.workloads import WORKLOADS
+from hvlab.workloads.command import COMMAND, check_pattern
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 _SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
@@ -40,7 +42,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Bench(GroupedCommand):
     groups = {
         "Where": ("inventory", "limit", "hosts", "slots"),
-        "What": ("workload", "backend", "suite", "resume"),
+        "What": ("workload", "backend", "framework", "suite", "resume"),
+        "Your own training": ("copy", "pattern", "unit"),
         "Parameters": ("sets", *_SHORT, "no_cuda"),
         "How": (
             *("repeats", "timeout", "launcher", "container", "ssh_port", "container_options"),
@@ -52,6 +55,7 @@ class _Bench(GroupedCommand):
         lambda: ("Suites", [(name, suite.load(name).about) for name in suite.NAMES]),
         lambda: ("Parameters of the collectives", bench_output.parameter_rows("time")),
         lambda: ("Parameters of the trainings", bench_output.parameter_rows("step_time")),
+        lambda: ("Parameters of your own training", bench_output.parameter_rows("real")),
         lambda: ("Parameters of all workloads", bench_output.common_rows()),
     )
 
@@ -76,8 +80,14 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option("--workload", help="What to measure; separate several with commas. Default: allreduce.")
 @click.option(
     "--backend",
-    help="mpi, gloo, nccl, ccl, or serial (one process, no Horovod). "
-    "Default: all that can run, except serial.",
+    help="mpi, gloo, nccl, ccl; those of DDP, ddp-gloo, ddp-nccl, ddp-mpi; or serial (one process alone). "
+    "Default: all of Horovod's that can run.",
+)
+@click.option(
+    "--framework",
+    metavar="NAME,...",
+    help="Who averages gradients: horovod, ddp (torch's own DistributedDataParallel), or both. "
+    "Default: horovod.",
 )
 @click.option(
     "--suite", metavar="NAME|FILE.yml", help="What to measure, from a file; other options override it."
@@ -97,6 +107,19 @@ def _short(name: str) -> Callable[[F], F]:
 @_short("batch")
 @_short("compression")
 @_short("data")
+@click.option(
+    "--copy",
+    multiple=True,
+    metavar="PATH",
+    help="A file or folder of this folder that COMMAND needs on the hosts; may be repeated. The files that "
+    "COMMAND names are copied without it.",
+)
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="The line of rank 0's output with the throughput, with a group (?P<value>...). The last one counts.",
+)
+@click.option("--unit", metavar="UNIT", help="Unit of that throughput. Default: samples/s.")
 @click.option("--no-cuda", is_flag=True, help="Do not use GPUs: short for --set device=cpu.")
 @_number("--repeats", 1, "How many times each case is run, each time in a different order.")
 @_number("--timeout", 900, "Time limit of a case, in seconds.")
@@ -117,6 +140,7 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option("--restart", is_flag=True, help="Start a new run instead of resuming an unfinished one.")
 @click.option("--fresh", "restart", is_flag=True, hidden=True, help="The former name of --restart.")
 @options.output_format
+@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(
     context: click.Context,
@@ -134,7 +158,7 @@ def command(
     """Run benchmarks on the hosts; print the results and store them.
 
     Each case is one launch. Infeasible cases are listed with the reason. To resume an interrupted run,
-    run the same command again.
+    run the same command again. COMMAND is a training of your own, which every rank runs.
     """
     given = {name for name in context.params if _explicit(context, name)}
     if resume is not None and not given <= set(_WITH_RESUME):
@@ -181,13 +205,16 @@ def _options(context: click.Context, given: set[str]) -> str:
 
 def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
     """Return what the options and the suite ask for."""
-    named = _names(values["backend"], "--backend", BACKENDS)
+    named = _backends(lab, values)
+    workloads = _names(values["workload"], "--workload", WORKLOADS)
+    if values["words"] and not workloads and not values["suite"]:
+        workloads = (COMMAND.name,)
     overrides = suite.Overrides(
-        workloads=_names(values["workload"], "--workload", WORKLOADS),
+        workloads=workloads,
         backends=tuple(choose(named, lab)) if named else None,
         hosts=values["hosts"],
         slots=values["slots"],
-        sets=_sets(values),
+        sets=_sets(values) | _command(values, workloads),
     )
     chosen = suite.load(values["suite"]) if values["suite"] else suite.plain(overrides, lab)
     kept = {name: values[name] for name in ("launcher", "container", "ssh_port", "container_options")}
@@ -201,13 +228,63 @@ def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
     )
 
 
-def _names(text: str | None, option: str, known: Mapping[str, object]) -> tuple[str, ...] | None:
+def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ...] | None:
     if text is None:
         return None
     named = [name.strip() for name in text.split(",") if name.strip()]
     if not named:
         raise UsageError(f"{option} is empty", remedy=f"choose from {', '.join(known)}")
     return tuple(dict.fromkeys(named))
+
+
+def _backends(lab: Lab, values: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the backends that were named, or those of the frameworks that were."""
+    named = _names(values["backend"], "--backend", BACKENDS)
+    frameworks = _names(values["framework"], "--framework", FRAMEWORKS)
+    if frameworks is None:
+        return named
+    for name in frameworks:
+        if name not in FRAMEWORKS:
+            raise unknown("framework", name, FRAMEWORKS)
+    pairs = [
+        (name, of_framework(name, framework))
+        for framework in frameworks
+        for name in named or available(lab.hosts)
+    ]
+    without = [name for name, other in pairs if not other]
+    if named and without:
+        raise UsageError(f"--framework {values['framework']}: torch has nothing like {', '.join(without)}")
+    backends = [other for _, other in pairs if other and (named or BACKENDS[other].wheel)]
+    return tuple(dict.fromkeys(backends))
+
+
+def _command(values: Mapping[str, Any], workloads: tuple[str, ...] | None) -> dict[str, object]:
+    """Return the parameters of the user's own command. Raises UsageError."""
+    words, own = values["words"], COMMAND.name in (workloads or ())
+    if not own and (words or values["copy"] or values["pattern"] or values["unit"]):
+        option = "a command" if words else "--copy, --pattern or --unit"
+        raise UsageError(
+            f"{option} belongs to --workload {COMMAND.name}",
+            remedy=f"write `hvlab bench --workload {COMMAND.name} -- python train.py`",
+        )
+    if not own:
+        return {}
+    if not words:
+        raise UsageError(
+            f"--workload {COMMAND.name} has no command",
+            remedy=f"write it at the end: `hvlab bench --workload {COMMAND.name} -- python train.py`",
+        )
+    # It loads slowly, and most commands need none of it.
+    from hvlab.datasets import own_files  # noqa: PLC0415
+
+    check_pattern(values["pattern"])
+    line = shlex.join(words)
+    given = {"pattern": values["pattern"], "unit": values["unit"]}
+    return {
+        "command": line,
+        "copy": own_files.chosen(words, values["copy"], Path.cwd()),
+        **{name: value for name, value in given.items() if value},
+    }
 
 
 def _sets(values: Mapping[str, Any]) -> dict[str, object]:

@@ -3,7 +3,8 @@
 In: the name of a data set, or a folder of the user's. Out: a ``Dataset``, four IDX files in the cache under
 a key that stands for their content, and its compressed ``archive`` for the hosts. Read ``prepare`` below
 first, then ``shelf``, the cache. ``digits``, ``mirrors`` (MNIST) and ``own_folder`` bring the files, ``idx``
-reads and writes their format; ``sets.yml`` holds checksums and mirrors.
+reads and writes their format; ``sets.yml`` holds checksums and mirrors. ``own_files`` are no data set, but go
+to the hosts in the same way: what a user's own training needs there.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ MIRRORS = "HVLAB_MNIST_MIRRORS"
 
 @dataclass(frozen=True)
 class Dataset:
-    """Four IDX files in ``folder``; ``key``, 16 hex digits, stands for their content."""
+    """Files in ``folder``: four IDX files, or one of ``own_files``.
+
+    ``key``, 16 hex digits, stands for their content.
+    """
 
     name: str
     folder: Path

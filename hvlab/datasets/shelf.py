@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from hvlab.datasets.idx import FILES
 from hvlab.files import replacing
 
 _DIGITS = 16
@@ -32,9 +31,9 @@ def sha256(path: Path) -> str:
 
 
 def key_in(folder: Path) -> str | None:
-    """Return the key of the files in ``folder``; None where one is missing."""
+    """Return the key of the files in ``folder``; None where there is no such folder."""
     try:
-        return key_of({name: sha256(folder / name) for name in FILES})
+        return key_of({path.name: sha256(path) for path in folder.iterdir()})
     except FileNotFoundError:
         return None
 
@@ -70,8 +69,8 @@ class Shelf:
             shutil.rmtree(new, ignore_errors=True)
 
     def take(self, new: Path) -> tuple[Path, str]:
-        """Put the four files of ``new`` in their place; return where that is, and their key."""
-        key = key_of({name: sha256(new / name) for name in FILES})
+        """Put the files of ``new`` in their place; return where that is, and their key."""
+        key = key_of({path.name: sha256(path) for path in new.iterdir()})
         folder = self.folder / key
         with self.locked(key):
             if self.find(key) is None:
@@ -81,13 +80,13 @@ class Shelf:
 
 
 def archive(folder: Path) -> Path:
-    """Return one compressed file with the four files of a set, made beside it unless it is there."""
+    """Return one compressed file with the files of a set, made beside it unless it is there."""
     packed = folder.with_name(f"{folder.name}.tar.gz")
     with Shelf(folder.parent.parent).locked(folder.name):
         if not packed.is_file():
             with replacing(packed) as part, tarfile.open(part, "w:gz", compresslevel=1) as tar:
-                for name in FILES:
-                    tar.add(folder / name, name, filter=_nobodys)
+                for path in sorted(folder.iterdir()):
+                    tar.add(path, path.name, filter=_nobodys)
     return packed
 
 

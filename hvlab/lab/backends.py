@@ -1,16 +1,24 @@
-"""The table of backends: all that sets one data plane apart from another, and nowhere else."""
+"""The table of backends: all that sets one data plane apart from another, and nowhere else.
+
+Horovod and torch's own DistributedDataParallel (DDP) send the same bytes over the same libraries in different
+ways, so each of DDP's data planes is a backend beside Horovod's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+HOROVOD = "horovod"
+DDP = "ddp"
+
 
 @dataclass(frozen=True)
 class Backend:
-    """A data plane of Horovod, or ``serial``: one process alone, without Horovod.
+    """A data plane of Horovod or of DDP, or ``serial``: one process alone, without either.
 
-    What Horovod can do over each is that of horovod 0.28.1 (common/operations.cc, common/message.h).
+    What Horovod can do over each is that of horovod 0.28.1 (common/operations.cc, common/message.h), what DDP
+    can is that of torch 2.13 (torch/distributed/distributed_c10d.py).
     """
 
     name: str
@@ -19,7 +27,16 @@ class Backend:
     launchers: tuple[str, ...]
     """Who may start its ranks; the first does unless another is asked for."""
     proof: str
-    """How the activities of Horovod's timeline begin that this backend, and no other, carries."""
+    """How the activities of Horovod's timeline, or the events of torch's profiler, begin that this backend,
+    and no other, carries."""
+    framework: str = HOROVOD
+    """Who averages gradients over it: Horovod or DDP; nobody for one process alone."""
+    group: str = ""
+    """What torch.distributed calls it."""
+    counterpart: str = ""
+    """The backend of Horovod that ``--framework ddp`` replaces by this one."""
+    wheel: bool = True
+    """Whether it is in the packages of torch; otherwise it is measured where it is named."""
     env: Mapping[str, str] = field(default_factory=dict)
     """How the ranks are told to use it; values may hold ``{interface}``."""
     gpu: bool = False
@@ -81,8 +98,54 @@ BACKENDS: Mapping[str, Backend] = {
             unsupported_operations=("reducescatter",),
             unsupported_dtypes=("float16",),
         ),
-        Backend("serial", "serial", ("local",), proof="", parallel=False),
+        Backend(
+            "ddp-mpi",
+            "DDP MPI",
+            ("mpirun",),
+            proof="mpi:",
+            framework=DDP,
+            group="mpi",
+            counterpart="mpi",
+            wheel=False,
+            unsupported_dtypes=("float16",),
+        ),
+        Backend(
+            "ddp-gloo",
+            "DDP Gloo",
+            ("horovodrun", "mpirun"),
+            proof="gloo:",
+            env={"GLOO_SOCKET_IFNAME": "{interface}"},
+            framework=DDP,
+            group="gloo",
+            counterpart="gloo",
+        ),
+        Backend(
+            "ddp-nccl",
+            "DDP NCCL",
+            ("mpirun", "horovodrun"),
+            proof="nccl:",
+            # Gloo carries what the ranks tell one another beside the gradients.
+            env={"NCCL_SOCKET_IFNAME": "{interface}", "GLOO_SOCKET_IFNAME": "{interface}"},
+            gpu=True,
+            framework=DDP,
+            group="nccl",
+            counterpart="nccl",
+        ),
+        Backend("serial", "serial", ("local",), proof="", framework="", parallel=False),
     )
 }
 SERIAL = next(name for name, backend in BACKENDS.items() if not backend.parallel)
-PARALLEL = tuple(name for name, backend in BACKENDS.items() if backend.parallel)
+# Horovod's, which are measured unless others are named.
+PARALLEL = tuple(name for name, backend in BACKENDS.items() if backend.framework == HOROVOD)
+DDP_BACKENDS = tuple(name for name, backend in BACKENDS.items() if backend.framework == DDP)
+FRAMEWORKS = (HOROVOD, DDP)
+
+
+def of_framework(name: str, framework: str) -> str | None:
+    """Return a backend's counterpart in another framework; None where that has none."""
+    backend = BACKENDS[name]
+    if backend.framework in (framework, ""):
+        return name
+    if framework == HOROVOD:
+        return backend.counterpart
+    return next((other for other in DDP_BACKENDS if BACKENDS[other].counterpart == name), None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.lab.backends import BACKENDS
+from hvlab.lab.backends import BACKENDS, HOROVOD
 from hvlab.lab.environment import recorded_by_role
 
 
@@ -23,7 +23,11 @@ def refusal(case: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> 
     seen = not_built(case["backend"], case["variant"], facts)
     if seen:
         return Refusal(seen, "build it (`hvlab provision`)")
-    mixed = differing_ucx(facts) if "mpirun" in BACKENDS[case["backend"]].launchers else None
+    # The ranks of DDP are started by Open MPI at most.
+    by_mpi = (
+        BACKENDS[case["backend"]].framework == HOROVOD and "mpirun" in BACKENDS[case["backend"]].launchers
+    )
+    mixed = differing_ucx(facts) if by_mpi else None
     if mixed:
         return mixed
     return without_gpu(case["backend"], case["slots"], facts) if case["device"] == "cuda" else None
@@ -87,7 +91,7 @@ def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]
         operations = built(of_host).get(variant)
         if operations is None:
             absent.append(host)
-        elif BACKENDS[backend].parallel and backend not in operations:
+        elif BACKENDS[backend].framework == HOROVOD and backend not in operations:
             without.append(host)
     reasons = []
     if absent:

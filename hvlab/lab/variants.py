@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hvlab.errors import UsageError, unknown
-from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, DDP, HOROVOD, PARALLEL, of_framework
 from hvlab.lab.inventory import Host, Lab
 
+_TORCH = "torch"
 # As the role horovod has it.
 DEFAULT_VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "cpu": {"mpi": True, "gloo": True, "ccl": True, "gpu_operations": ""}
@@ -46,7 +47,7 @@ def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str 
     """
     if operation in BACKENDS[backend].unsupported_operations:
         return False
-    if not BACKENDS[backend].gpu:
+    if not BACKENDS[backend].gpu or BACKENDS[backend].framework == DDP:
         return True
     hosts = list(hosts)
     variant = variant_for(backend, hosts, framework)
@@ -91,17 +92,22 @@ def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "to
     """Return the variant that has ``backend`` on every one of ``hosts``; None where there is none.
 
     Where several have it: one with which ``backend`` carries GPU memory, else the first. One process alone
-    can use any. The variant is one for ``framework``, unless that is None.
+    and DDP can use any, for torch is beside Horovod in it. The variant is one for ``framework``, unless that
+    is None.
     """
     hosts = list(hosts)
     if BACKENDS[backend].gpu and not all(host.gpu for host in hosts):
         return None
     common = [variants(host) for host in hosts]
-    parallel = BACKENDS[backend].parallel
+    by_horovod = BACKENDS[backend].framework == HOROVOD
+    if BACKENDS[backend].framework == DDP:
+        if framework not in (None, _TORCH):
+            return None
+        framework = _TORCH
     candidates = [
         name
         for name in (common[0] if common else ())
-        if all(name in on_host and (backend in on_host[name] or not parallel) for on_host in common)
+        if all(name in on_host and (backend in on_host[name] or not by_horovod) for on_host in common)
         and all(framework in (None, *_frameworks(_requested(host)[name])) for host in hosts)
     ]
     on_gpu = (name for name in candidates if _on_gpu(backend, name, hosts))
@@ -111,6 +117,25 @@ def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "to
 def available(hosts: Sequence[Host]) -> list[str]:
     """Return the data planes that all of ``hosts`` can run, as the inventory has it."""
     return [name for name in PARALLEL if variant_for(name, hosts, None)]
+
+
+def with_ddp(lab: Lab) -> tuple[str, ...]:
+    """Return the backends of Horovod that DDP has, too, and DDP's: those of GPUs where the hosts have some.
+
+    Raises UsageError where the hosts can run none of DDP's.
+    """
+    usable = available(lab.hosts)
+    on_gpu = [name for name in usable if BACKENDS[name].gpu]
+    pairs = [(name, of_framework(name, DDP)) for name in on_gpu or usable]
+    horovods = [name for name, other in pairs if other]
+    ddps = [other for _, other in pairs if other and BACKENDS[other].wheel]
+    ddps = [name for name in ddps if variant_for(name, lab.hosts, None)]
+    if not ddps:
+        raise UsageError(
+            "these hosts can run no backend of DDP",
+            remedy="it needs torch: look at the frameworks of horovod_variants in the inventory",
+        )
+    return (*horovods, *ddps)
 
 
 def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = None) -> str | None:
@@ -125,6 +150,8 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {', '.join(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
     built = f"{backend} for {framework}" if framework else backend
+    if BACKENDS[backend].framework == DDP and framework not in (None, _TORCH):
+        return f"{backend} is torch's own, and has nothing for {framework}"
     return f"no Horovod variant of the inventory has {built} on {', '.join(bare) or 'all hosts alike'}"
 
 

@@ -6,13 +6,15 @@ module, which registers itself. ``container`` is the command that starts the con
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import ipaddress
 import pkgutil
 from collections.abc import Sequence
 
-from hvlab.lab.backends import BACKENDS
+from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.lab.folders import folders
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import Host, Lab
 from hvlab.launchers.command import LAUNCHERS, Command, Job
 from hvlab.workloads.case import Case
 from hvlab.workloads.parameters import environment
@@ -27,6 +29,8 @@ _HOROVOD = {
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
     "HOROVOD_TIMELINE": "DYNAMIC",
 }
+# Where the ranks of DDP meet: torch's own port, and those above it.
+_FIRST_PORT, _PORTS = 29500, 500
 # A rank ends itself this long after the watchdog should have ended it.
 _DEADLINE_MARGIN = 15
 
@@ -44,8 +48,10 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     prefix = f"{where.horovod}/{case.variant}"
     tuning = environment(case.params)
     env = {"HVLAB_CASE": f"{run_id}/{case.id}", "OMP_NUM_THREADS": tuning["OMP_NUM_THREADS"]}
-    if backend.parallel:
+    if backend.framework == HOROVOD:
         env |= _HOROVOD | tuning
+    if backend.framework == DDP:
+        env |= _meeting(hosts[0], lab, env["HVLAB_CASE"])
     env |= {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
     if case.params["device"] == "cuda":
         env["HVLAB_DEVICE"] = "cuda"
@@ -68,3 +74,20 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         port=case.ssh_port,
         local=lab.local,
     )
+
+
+def _meeting(first: Host, lab: Lab, mark: str) -> dict[str, str]:
+    """Return where the ranks of DDP meet: on the first host, at a port that no other case is likely to have.
+
+    That is only how they find one another. Their address is on the ranks' network if the inventory has it.
+    """
+    port = _FIRST_PORT + int(hashlib.sha256(mark.encode()).hexdigest(), 16) % _PORTS
+    return {"MASTER_ADDR": "127.0.0.1" if lab.local else _address(first, lab), "MASTER_PORT": str(port)}
+
+
+def _address(host: Host, lab: Lab) -> str:
+    try:
+        inside = ipaddress.ip_address(host.address) in ipaddress.ip_network(lab.network, strict=False)
+    except ValueError:
+        return host.name
+    return host.address if inside else host.name

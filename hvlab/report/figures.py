@@ -6,14 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab.lab.backends import PARALLEL, SERIAL
+from hvlab.lab.backends import DDP_BACKENDS, PARALLEL, SERIAL
 from hvlab.report.blocks import Axis, Bars, Plot, Series
 from hvlab.report.words import Words
 
 # Okabe and Ito's colours, which colour-blind people can tell apart too; each with a mark of its own.
 _BACKENDS = (("#0072B2", "circle"), ("#D55E00", "square"), ("#009E73", "diamond"), ("#CC79A7", "triangle-up"))
+_DDP = (("#56B4E9", "circle-open"), ("#E69F00", "square-open"), ("#8C564B", "diamond-open"))
 TONES: Mapping[str, tuple[str, str]] = {
     **dict(zip(PARALLEL, _BACKENDS, strict=False)),
+    **dict(zip(DDP_BACKENDS, _DDP, strict=False)),
     SERIAL: ("#7A7A7A", "x"),
     "term.compute": ("#56B4E9", ""),
     "term.waiting": ("#E69F00", ""),

@@ -27,6 +27,7 @@ _DPI = 150
 _MARKS: Mapping[str, str] = {
     "circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "x": "x", "line-ew": "", "star": "*",
     "hexagon": "h", "triangle-down": "v", "pentagon": "p", "cross": "P",
+    "circle-open": "o", "square-open": "s", "diamond-open": "D",
 }  # fmt: skip
 _LINES: Mapping[str, str] = {"solid": "-", "dash": "--", "dot": ":", "none": ""}
 _INK, _GRID, _PREDICTED = "#1c2024", "#e6e9ed", "#6b3fa0"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hvlab.lab.backends import BACKENDS, PARALLEL, SERIAL
+from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL, SERIAL
 from hvlab.report.blocks import Code, Say, Several, Value
 from hvlab.results.configurations import Configuration, Param
 
 Params = tuple[tuple[str, Param], ...]
 # What a person calls a training by.
-_NAMING = ("model", "data")
+_NAMING = ("model", "data", "command")
 _NAMED = 12
 
 
@@ -48,7 +48,7 @@ def backends(names: Iterable[str]) -> Value:
 
 def order(name: str) -> tuple[int, str]:
     """Return a key that sorts backends as the lab sheet does: MPI, Gloo, NCCL, oneCCL."""
-    known = (SERIAL, *PARALLEL)
+    known = (SERIAL, *PARALLEL, *DDP_BACKENDS)
     name, _, launcher = name.partition("/")
     return (known.index(name) if name in known else len(known), f"{name}/{launcher}")
 

@@ -66,6 +66,13 @@ class Repeats:
         values = self.values.get(metric, {})
         return tuple(values[repeat] for repeat in sorted(values))
 
+    def times(self) -> dict[int, float]:
+        """Return the seconds of each repeat of a training: of a step, else a sample, else the launch."""
+        if self.values.get("step_time"):
+            return self.values["step_time"]
+        rates = self.values.get("throughput")
+        return {repeat: 1 / rate for repeat, rate in rates.items()} if rates else self.values.get("real", {})
+
     @property
     def tried(self) -> int:
         """Return how many repeats there are, skipped ones too."""

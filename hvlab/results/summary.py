@@ -43,7 +43,7 @@ def sections(records: Sequence[Record]) -> tuple[SummaryTable, ...]:
 
 
 def _trains(record: Record) -> bool:
-    return "compression" in record.params
+    return "compression" in record.params or "command" in record.params
 
 
 def _section(

@@ -1,10 +1,10 @@
 """What can be measured: programs that run on the nodes, and the parsers of their result files.
 
 In: a ``Case`` (``case``, read it first). Out: the program's arguments (``argv`` below), and later, from the
-files that it wrote, an ``Outcome`` (``outcome``). ``collective`` and ``training`` are the two kinds of
-workload; ``parameters``, ``sizes`` and ``limits`` are what can be set of them, ``metrics`` their results,
-``proof`` shows which backend really carried the data, ``contention`` what others took of the cores.
-``programs`` never import hvlab: hosts do not have it.
+files that it wrote, an ``Outcome`` (``outcome``). ``collective``, ``training`` and ``command``, the user's
+own training, are the kinds of workload; ``parameters``, ``sizes`` and ``limits`` are what can be set of them,
+``metrics`` their results, ``proof`` shows which backend really carried the data, ``contention`` what others
+took of the cores. ``programs`` never import hvlab: hosts do not have it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hvlab.lab.backends import BACKENDS
+from hvlab.lab.backends import BACKENDS, DDP
 from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES
+from hvlab.workloads.command import COMMAND
 from hvlab.workloads.contention import with_contention
 from hvlab.workloads.outcome import Figure, Outcome, Workload, read_json, started
 from hvlab.workloads.parameters import COMMON, Parameter, word
 from hvlab.workloads.training import TRAININGS
 
-WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in (*COLLECTIVES, *TRAININGS)}
-__all__ = ["WORKLOADS", "Figure", "Outcome", "Workload", "argv", "data", "outcome", "parameters"]
+WORKLOADS: Mapping[str, Workload] = {
+    workload.name: workload for workload in (*COLLECTIVES, *TRAININGS, COMMAND)
+}
+__all__ = ["WORKLOADS", "Figure", "Outcome", "Workload", "argv", "data", "files", "outcome", "parameters"]
 
 # Where a data set lies on each host, below the lab user's home.
 DATA_FOLDER = "~/.hvlab/data"
@@ -38,18 +41,30 @@ def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
     words += ["--world-size", str(case.world_size), "--hosts", str(len(case.hosts))]
     for parameter in workload.parameters:
         value = case.params[parameter.name]
+        if parameter.kind == "note":
+            continue
+        if parameter.kind == "files":
+            value = f"{DATA_FOLDER}/{value.split()[0]}" if value else ""
         if parameter.kind == "data" and value != _MADE:
             value = f"{DATA_FOLDER}/{(keys or {}).get(value, Path(value).name)}"
         if parameter.kind == "seed":
             value += case.repeat - 1
         words += [f"--{parameter.name.replace('_', '-')}", word(value)]
-    return (*words, *([] if BACKENDS[case.backend].parallel else ["--serial"]))
+    backend = BACKENDS[case.backend]
+    how = ["--ddp", backend.group] if backend.framework == DDP else [] if backend.parallel else ["--serial"]
+    return (*words, *how)
 
 
 def data(case: Case) -> tuple[str, ...]:
     """Return the names or folders of the data sets that a case needs on its hosts."""
     kinds = [item.name for item in WORKLOADS[case.workload].parameters if item.kind == "data"]
     return tuple(case.params[name] for name in kinds if case.params[name] != _MADE)
+
+
+def files(case: Case) -> tuple[str, ...]:
+    """Return the user's own files that a case needs on its hosts, as ``datasets.own_files`` writes them."""
+    kinds = [item.name for item in WORKLOADS[case.workload].parameters if item.kind == "files"]
+    return tuple(case.params[name] for name in kinds if case.params[name])
 
 
 def parameters(workload: str) -> tuple[Parameter, ...]:

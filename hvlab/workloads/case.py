@@ -41,6 +41,11 @@ class Case:
         """Return whose tensors the ranks use."""
         return str(self.params.get("framework", "torch"))
 
+    @property
+    def command(self) -> str:
+        """Return the user's own command, as one line of a shell; empty for hvlab's own programs."""
+        return str(self.params.get("command", ""))
+
 
 @dataclass(frozen=True)
 class InfeasibleCase:

@@ -1,29 +1,35 @@
 """Which cases are infeasible, and why: known before anything runs. Pure.
 
 What Horovod can is that of horovod 0.28.1: the operations of common/operations.cc, the types of
-common/message.h, and what torch/mpi_ops.py refuses.
+common/message.h, and what torch/mpi_ops.py refuses. What DDP can is that of torch 2.13.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, DDP, PARALLEL
 from hvlab.lab.inventory import Host
 from hvlab.lab.variants import carries
 from hvlab.workloads.case import Case
+from hvlab.workloads.parameters import TUNING
 from hvlab.workloads.sizes import DTYPES
 
 # The type that gradients are sent as, where Horovod itself does it.
 _WIRE = {"fp16": "float16"}
 # What train_tensorflow.py sends gradients as.
 _TENSORFLOWS = ("none", "fp16")
+# What the gradients of DDP are sent as here.
+_DDPS = ("none", "fp16")
+_HOROVODS = tuple(item for item in TUNING if item.name != "threads")
 # 8-bit sums have 127 steps; each rank needs one at least.
 _STEPS_OF_8BIT = 127
 
 
 def reason(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
     """Return why ``case`` cannot be run on ``hosts``; ``collective`` is its collective. None where it can."""
+    if "command" in case.params and not case.command:
+        return "no command was given: write it after --, as in `hvlab bench -- python train.py`"
     if not BACKENDS[case.backend].parallel:
         return _serial(case)
     reasons = (
@@ -46,15 +52,18 @@ def _serial(case: Case) -> str | None:
         return "serial is one process alone"
     if "dtype" in case.params:
         return "one process alone has nobody to communicate with"
-    if case.params["compression"] != "none":
+    if case.params.get("compression", "none") != "none":
         return "serial sends no gradients, so there is nothing to compress"
     return None
 
 
 def _operation(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
     # How train.py sends bfloat16, which Horovod does not have.
-    needed = ("alltoall", "allgather") if case.params.get("compression") == "bf16" else (collective,)
+    by_parts = case.params.get("compression") == "bf16" and BACKENDS[case.backend].framework != DDP
+    needed = ("alltoall", "allgather") if by_parts else (collective,)
     missing = [name for name in needed if not carries(case.backend, name, hosts, case.framework)]
+    if missing and BACKENDS[case.backend].framework == DDP:
+        return f"torch has no {missing[0]} over {BACKENDS[case.backend].group}"
     return f"Horovod has no {missing[0]} over {case.backend}: MPI would carry it" if missing else None
 
 
@@ -71,6 +80,19 @@ def _hierarchical(case: Case) -> str | None:
     return None
 
 
+def _ddp(case: Case) -> str | None:
+    if BACKENDS[case.backend].framework != DDP:
+        return None
+    tuned = [item.name for item in _HOROVODS if case.params.get(item.name, item.default) != item.default]
+    if tuned:
+        return f"{tuned[0]} is a setting of Horovod, which DDP is without"
+    if case.params.get("form", "single") != "single":
+        return f"torch.distributed has no {case.params['form']} allreduce: DDP itself fuses gradients"
+    if case.params.get("compression", "none") not in _DDPS:
+        return f"DDP has no {case.params['compression']} gradients here, only {', '.join(_DDPS)}"
+    return None
+
+
 def _form(case: Case) -> str | None:
     if case.params.get("form") == "single" and case.params["tensors"] > 1:
         return f"a single call has one tensor, not {case.params['tensors']}"
@@ -83,7 +105,8 @@ def _elements(case: Case) -> str | None:
         return "Horovod has no bfloat16"
     sent_as = _WIRE.get(case.params.get("compression", ""), dtype)
     if sent_as in BACKENDS[case.backend].unsupported_dtypes:
-        return f"Horovod has no {sent_as} over {case.backend}"
+        owner = "torch" if BACKENDS[case.backend].framework == DDP else "Horovod"
+        return f"{owner} has no {sent_as} over {case.backend}"
     if op == "adasum":
         return _adasum(case, dtype)
     if op == "average" and "int" in dtype:
@@ -128,6 +151,7 @@ def _batch(case: Case) -> str | None:
 
 _CHECKS: Sequence[Callable[[Case], str | None]] = (
     _device,
+    _ddp,
     _hierarchical,
     _form,
     _elements,

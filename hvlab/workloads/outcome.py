@@ -108,6 +108,8 @@ def opened(case: Case, ended: Mapping[str, Any], folder: Path) -> tuple[Outcome,
     failed = launcher_error(case, ended, folder)
     if not isinstance(result, dict):
         return replace(begun, error=failed or "the program wrote no result"), {}
+    if result.get("unavailable"):
+        return replace(begun, error=str(result["unavailable"]), skipped=True), {}
     outcome = replace(
         begun,
         proved_backend=proof.proved(case, result),

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from hvlab.errors import UsageError, unknown
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
-Kind = Literal["int", "float", "text", "flag", "bytes", "sizes", "data", "seed"]
+Kind = Literal["int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "line", "files", "note"]
+# Any text, commas and all.
+VERBATIM: tuple[Kind, ...] = ("line", "files", "note")
 Value = str | int | float | bool | tuple[int, ...]
 
 _FLAGS = {
@@ -42,7 +44,8 @@ class Parameter:
     ``cpu`` replaces the default on hosts without GPUs; None: the default stays.
     Kind ``sizes`` is a list of bytes that one case goes through. Any other kind may have several values, and
     each makes its own cases. Kind ``data`` is the name or the folder of a data set. Kind ``seed`` is the seed
-    of the first repeat; each further repeat adds one.
+    of the first repeat; each further repeat adds one. Kind ``line`` is a line of a shell. Kind ``files`` are
+    files of the user, as ``datasets.own_files`` writes them. Kind ``note`` is for who reads the results.
     """
 
     name: str
@@ -55,6 +58,8 @@ class Parameter:
 
     def read(self, given: object) -> Value:
         """Return the value that a command line or a suite gives. Raises UsageError."""
+        if self.kind in VERBATIM:
+            return str(given)
         text = str(given).strip()
         if self.kind == "sizes":
             return parse_sizes(",".join(map(str, given)) if isinstance(given, list | tuple) else text)
@@ -73,6 +78,8 @@ class Parameter:
     def several(self, given: object) -> tuple[Value, ...]:
         """Return every value of a list such as ``1,2`` or ``[1, 2]``. Raises UsageError."""
         if self.kind == "sizes":
+            return (self.read(given),)
+        if self.kind in VERBATIM and not isinstance(given, list | tuple):
             return (self.read(given),)
         parts = given if isinstance(given, list | tuple) else str(given).split(",")
         return tuple(dict.fromkeys(self.read(part) for part in parts))

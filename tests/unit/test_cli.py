@@ -91,7 +91,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--backend", "nccl"], ["NVIDIA GPU", "n1, n2, n3", "mpi, gloo, ccl", "group gpu"]),
         (
             ["--backend", "mpl"],
-            ["unknown backend 'mpl'", "did you mean mpi?", "mpi, gloo, nccl, ccl, serial"],
+            ["unknown backend 'mpl'", "did you mean mpi?", "mpi, gloo, nccl, ccl, ddp-mpi"],
         ),
         (["--backend", ","], ["--backend is empty"]),
         (["--sizes", "4K:1K:2"], ["min must be from 1 to max"]),
@@ -104,7 +104,15 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--set", "dtype=int9"], ["unknown value of dtype 'int9'", "did you mean"]),
         (["--iterations", "0"], ["iterations=0: not a whole number of 1 or more"]),
         (["--compression", "fp16"], ["unknown parameter of allreduce (--set) 'compression'"]),
-        (["--suite", "lab6"], ["unknown suite 'lab6'", "full, lab4, lab7, quick"]),
+        (["--suite", "lab6"], ["unknown suite 'lab6'", "full, horovod-or-ddp, lab4, lab7, quick"]),
+        (["--framework", "tensorflow"], ["unknown framework 'tensorflow'", "horovod, ddp"]),
+        (["--framework", "ddp", "--backend", "ccl"], ["torch has nothing like ccl"]),
+        (["--workload", "command"], ["has no command", "-- python train.py"]),
+        (["--pattern", "x"], ["--workload command"]),
+        (["--workload", "mnist", "--", "python"], ["a command belongs to --workload command"]),
+        (["--pattern", "[", "--", "true"], ["--pattern [: ", "(?P<value>[0-9.]+)"]),
+        (["--pattern", "x", "--", "true"], ["no group named value"]),
+        (["--", "python", "nowhere.py"], ["there is no file nowhere.py"]),
         (["--resume", "r9"], ["there are no results"]),
         (["--resume", "r9", "--repeats", "2"], ["takes no --repeats"]),
         (["--resume", "r9", "--set", "dtype=int8", "--fresh"], ["takes no --set, --restart"]),
@@ -140,6 +148,32 @@ def test_parameters_make_cases(inventory, capsys):
         f"rnn-mpi-1x2-batch=16-{tail}",
         f"rnn-mpi-1x2-batch=64-{tail}",
     ]
+
+
+def test_ddp_beside_horovod(inventory, capsys):
+    places = ("--hosts", "2", "--slots", "1")
+    assert dry(inventory, capsys, "--framework", "ddp", *places)[0] == ["allreduce-ddp-gloo-2x1-r1"]
+    both, _ = dry(inventory, capsys, "--framework", "horovod,ddp", "--backend", "gloo", *places)
+    assert both == ["allreduce-ddp-gloo-2x1-r1", "allreduce-gloo-2x1-r1"]
+    found, told = dry(inventory, capsys, "--suite", "horovod-or-ddp", "--repeats", "1", "--hosts", "2")
+    names = ("ddp-gloo", "gloo", "mpi")
+    workloads = ("allreduce", "mnist", "rnn", "synthetic")
+    assert told == ""
+    assert [name.partition("-2x1")[0] for name in found] == [
+        f"{w}-{name}" for w in workloads for name in names
+    ]
+
+
+def test_a_command_of_ones_own(inventory, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    words = ["bench", "-i", inventory, "--backend", "gloo", "--hosts", "2", "--slots", "1", "--dry-run"]
+    own = ["python", "train.py", "--name", "two words, and 'quotes'", "--epochs", "1"]
+    assert run([*words, "--format", "json", "--pattern", "(?P<value>x)", "--", *own]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["case_id"].startswith("command-gloo-2x1-command=python_train.py")
+    assert shlex.split(row["argv"][row["argv"].index("--command") + 1]) == own
+    assert "--pattern" not in row["argv"]
 
 
 def test_a_suite_with_everything_that_is_left_out(inventory, capsys):

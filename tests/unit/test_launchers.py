@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from hvlab.bench.matrix import expand
-from hvlab.lab.backends import BACKENDS
+from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.launchers import LAUNCHERS, command
 from tests.unit.labs import case, lab, spec
 
@@ -33,6 +33,7 @@ COMMON = {
     "HOROVOD_TIMELINE": "DYNAMIC",
 }
 GPU_VARIANTS = {"nccl": {"gpu_operations": "nccl"}}
+FIRST_HOST = {"MASTER_ADDR": "10.0.0.1"}
 ENV = {
     "serial": {},
     "mpi": {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
@@ -48,13 +49,29 @@ ENV = {
         "CCL_OFI_LIBRARY_PATH": "libfabric.so.1",
         "CCL_LOG_LEVEL": "error",
     },
+    "ddp-mpi": FIRST_HOST,
+    "ddp-gloo": {**FIRST_HOST, "GLOO_SOCKET_IFNAME": "eth0"},
+    "ddp-nccl": {
+        **FIRST_HOST,
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "HVLAB_DEVICE": "cuda",
+    },
 }
+HORUN = (
+    "/opt/hvlab/horovod/{variant}/bin/horovodrun --gloo --disable-cache "
+    "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1"
+)
 START = {
     ("mpi", "mpirun"): MPIRUN + NO_CUDA,
     ("ccl", "mpirun"): MPIRUN + NO_CUDA,
     ("nccl", "mpirun"): MPIRUN,
-    ("gloo", "horovodrun"): "/opt/hvlab/horovod/cpu/bin/horovodrun --gloo --disable-cache "
-    "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1",
+    ("gloo", "horovodrun"): HORUN.format(variant="cpu"),
+    ("ddp-mpi", "mpirun"): MPIRUN + NO_CUDA,
+    ("ddp-gloo", "mpirun"): MPIRUN + NO_CUDA,
+    ("ddp-gloo", "horovodrun"): HORUN.format(variant="cpu"),
+    ("ddp-nccl", "mpirun"): MPIRUN,
+    ("ddp-nccl", "horovodrun"): HORUN.format(variant="nccl"),
     ("serial", "local"): "",
 }
 PAIRS = [(backend.name, launcher) for backend in BACKENDS.values() for launcher in backend.launchers]
@@ -70,10 +87,15 @@ def of(backend, there, **changes):
 def test_argv_and_environment(backend, launcher):
     gpu = BACKENDS[backend].gpu
     there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if gpu else lab()
-    one = of(backend, there)
+    one = of(backend, there, launcher=launcher)
     made = command(one, there, "R", PROGRAM)
-    common = COMMON if BACKENDS[backend].parallel else ALONE
+    common = COMMON if BACKENDS[backend].framework == HOROVOD else ALONE
     env = {name: value.format(id=one.id) for name, value in (common | ENV[backend]).items()}
+    if BACKENDS[backend].framework == DDP:
+        port = re.search(r"MASTER_PORT=(\d+)", made.line()).group(1)
+        assert 29500 <= int(port) < 30000
+        at = list(env).index("MASTER_ADDR") + 1
+        env = dict([*list(env.items())[:at], ("MASTER_PORT", port), *list(env.items())[at:]])
     rank = RANK.format(prefix=f"/opt/hvlab/horovod/{'nccl' if gpu else 'cpu'}", id=one.id)
     start = shlex.split(START[backend, launcher])
     if launcher == "mpirun":
@@ -90,13 +112,14 @@ TUNED = {"fusion_threshold": 2**20, "cycle_time": 2.5, "threads": 2}
 @pytest.mark.parametrize(("backend", "launcher"), PAIRS)
 def test_ranks_are_told_how_horovod_is_tuned(backend, launcher):
     there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if BACKENDS[backend].gpu else lab()
-    made = command(of(backend, there, **TUNED), there, "R", PROGRAM)
+    settings = {"threads": 2} if BACKENDS[backend].framework == DDP else TUNED
+    made = command(of(backend, there, launcher=launcher, **settings), there, "R", PROGRAM)
     given = dict(made.env)
     given |= dict(made.argv[at + 1].split("=", 1) for at, word in enumerate(made.argv) if word == "-x")
     tuned = {name: given.get(f"HOROVOD_{name}") for name in ("FUSION_THRESHOLD", "CYCLE_TIME")}
     assert given["OMP_NUM_THREADS"] == "2"
     parallel = {"FUSION_THRESHOLD": "1048576", "CYCLE_TIME": "2.5"}
-    assert tuned == (parallel if BACKENDS[backend].parallel else dict.fromkeys(tuned))
+    assert tuned == (parallel if BACKENDS[backend].framework == HOROVOD else dict.fromkeys(tuned))
     assert "HOROVOD_CACHE_CAPACITY" not in given
 
 

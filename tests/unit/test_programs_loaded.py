@@ -103,4 +103,4 @@ class Several:
     ],
 )
 def test_all_ranks_are_asked(monkeypatch, answers, text):
-    assert imported(monkeypatch, "world").loaded_nccl(Several(*answers)) == text
+    assert imported(monkeypatch, "evidence").loaded_nccl(Several(*answers)) == text

@@ -18,7 +18,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def asked(tmp_path, **more) -> argparse.Namespace:
-    given = {"serial": True, "world_size": 1, "hosts": 1, "device": "cpu"}
+    given = {"serial": True, "ddp": "", "world_size": 1, "hosts": 1, "device": "cpu"}
     return argparse.Namespace(**given | {"output": str(tmp_path / "new/result.json")} | more)
 
 
@@ -96,21 +96,24 @@ EVENTS = '{"ph": "M"}, {"ph": "B", "name": "MPI_ALLTOALL"}, {"ph": "E"}, {"ph": 
 def test_a_timeline_is_read_whether_or_not_it_was_closed(program, tmp_path, end):
     path = tmp_path / "timeline.json"
     path.write_text("[" + EVENTS + end)
-    assert program.activities(str(path), ["_ALLTOALL", "_ALLGATHER"]) == ["MPI_ALLGATHER", "MPI_ALLTOALL"]
+    assert program.evidence.activities(str(path), ["_ALLTOALL", "_ALLGATHER"]) == [
+        "MPI_ALLGATHER",
+        "MPI_ALLTOALL",
+    ]
 
 
 def test_a_timeline_that_never_shows_it_is_told_as_it_is(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "TIMELINE_WAIT_S", 0.05)
+    monkeypatch.setattr(program.evidence, "TIMELINE_WAIT_S", 0.05)
     path = tmp_path / "timeline.json"
     path.write_text("[" + EVENTS + "]")
-    assert program.activities(str(path), ["_BCAST"]) == ["MPI_ALLGATHER", "MPI_ALLTOALL"]
-    assert program.activities(str(tmp_path / "none"), ["_BCAST"]) == []
+    assert program.evidence.activities(str(path), ["_BCAST"]) == ["MPI_ALLGATHER", "MPI_ALLTOALL"]
+    assert program.evidence.activities(str(tmp_path / "none"), ["_BCAST"]) == []
 
 
 def test_no_secret_of_the_environment_is_written(program, monkeypatch):
     for name in ("HOROVOD_SECRET_KEY", "HOROVOD_CYCLE_TIME", "HOME"):
         monkeypatch.setenv(name, "x")
-    told = program.state(program.Alone())["environment"]
+    told = program.evidence.state(program.Alone())["environment"]
     assert "HOROVOD_CYCLE_TIME" in told
     assert not {"HOROVOD_SECRET_KEY", "HOME"} & set(told)
 

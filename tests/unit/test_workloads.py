@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL
 from hvlab.workloads import WORKLOADS, argv, data, outcome
 from hvlab.workloads.metrics import METRICS, busbw_factor
 from hvlab.workloads.outcome import last_words
@@ -149,6 +149,14 @@ SHOWN = {
     "reducescatter": {name: f"{name.upper()}_REDUCESCATTER" for name in PARALLEL if name != "ccl"},
     "mnist": {name: f"{name.upper()}_ALLREDUCE" for name in PARALLEL},
 }
+# What torch's profiler shows (torch 2.13, as measured).
+DDP_SHOWN = {
+    "allreduce": "all_reduce",
+    "broadcast": "broadcast",
+    "allgather": "_all_gather_base",
+    "alltoall": "all_to_all",
+    "mnist": "all_reduce",
+}
 ENABLED = {"mpi_enabled": 1, "gloo_enabled": 0}
 GLOO_ENABLED = {"mpi_enabled": 0, "gloo_enabled": 1}
 PAIRS = [(workload, backend) for workload, found in SHOWN.items() for backend in found]
@@ -168,10 +176,29 @@ def test_each_backend_is_proved_by_its_activity(tmp_path, workload, backend):
     assert (found.error, found.proved_backend) == (None, backend)
 
 
+@pytest.mark.parametrize(("workload", "event"), DDP_SHOWN.items())
+@pytest.mark.parametrize("backend", DDP_BACKENDS)
+def test_ddp_is_proved_by_what_the_profiler_shows(tmp_path, workload, event, backend):
+    wanted = case(backend, workload=workload)
+    told = {"proof": {"activities": ["c10d::x", BACKENDS[backend].proof + event]}}
+    base = (TRAINED if workload == "mnist" else {}) | {"device": wanted.params["device"]}
+    found = outcome(wanted, files(tmp_path, result={**base, **told}))
+    assert (found.error, found.proved_backend) == (None, backend)
+    other = next(name for name in DDP_BACKENDS if name != backend)
+    told = {"proof": {"activities": [BACKENDS[other].proof + event]}}
+    found = outcome(wanted, files(tmp_path, result={**base, **told}))
+    assert f"asked for {backend}, but {other} carried it (torch's profiler shows" in str(found.error)
+
+
+def test_what_torch_was_built_without_is_skipped(tmp_path):
+    found = outcome(case("ddp-mpi"), files(tmp_path, result={"unavailable": "torch was built without mpi"}))
+    assert (found.skipped, found.error) == (True, "torch was built without mpi")
+
+
 def test_no_workload_and_no_backend_is_without_its_proof():
     collectives = {name for name, workload in WORKLOADS.items() if workload.collective == name}
     assert set(SHOWN) - {"mnist"} == collectives
-    assert all(BACKENDS[name].proof for name in PARALLEL)
+    assert all(BACKENDS[name].proof for name in (*PARALLEL, *DDP_BACKENDS))
 
 
 @pytest.mark.parametrize(
@@ -378,19 +405,20 @@ def test_last_words(tmp_path, stderr, stdout, told):
     assert last_words(tmp_path) == told
 
 
+OWN = {"command": {"command": "python train.py"}}
 PROGRAMS = Path(__file__).parents[2] / "hvlab/workloads/programs"
 
 
 @pytest.mark.parametrize("workload", list(WORKLOADS))
 def test_every_workload_has_its_program(workload):
-    made = argv(case(workload=workload))
+    made = argv(case(workload=workload, **OWN.get(workload, {})))
     assert (PROGRAMS / made[0]).is_file()
     assert all(isinstance(word, str) for word in made)
 
 
 @pytest.mark.parametrize("workload", list(WORKLOADS))
 def test_the_program_takes_every_option(workload):
-    made = argv(case(workload=workload))
+    made = argv(case(workload=workload, **OWN.get(workload, {})))
     words = strings(made[0], "world.py")
     assert {word for word in made if word.startswith("--") and not {word, word[2:]} & words} == set()
 

@@ -49,6 +49,64 @@ def test_each_collective_is_proved(lab, backend):
     assert ("no reducescatter over ccl" in told) is bool(lacks)
 
 
+def test_ddp_carries_what_it_says(lab):
+    words = ("--workload", "allreduce,mnist", "--set", "epochs=1", "--hosts", "2", *SMALL)
+    lab.hvlab("bench", "--fresh", "--framework", "ddp", *words)
+    records = lab.results_of("show")
+    assert {(row["backend"], row["proved_backend"], row["status"]) for row in records} == {
+        ("ddp-gloo", "ddp-gloo", "ok")
+    }
+    assert {row["workload"] for row in records} == {"allreduce", "mnist"}
+    assert {row["world_size"] for row in records} == {2}
+
+
+@pytest.mark.slow
+def test_each_collective_of_ddp_under_both_launchers(lab):
+    words = ("--workload", "allreduce,broadcast,allgather,alltoall,reducescatter,rnn", "--set", "steps=5")
+    for launcher in ("mpirun", "horovodrun"):
+        lab.hvlab(
+            "bench", "--fresh", "--framework", "ddp", "--launcher", launcher, "--hosts", "1,3", *words, *SMALL
+        )
+        assert {(row["proved_backend"], row["status"]) for row in lab.results_of("show")} == {
+            ("ddp-gloo", "ok")
+        }
+    told = lab.hvlab("bench", "--fresh", "--backend", "ddp-mpi", "--hosts", "2", *SMALL).stderr
+    assert "was built without mpi" in told
+
+
+OWN = ("python", "tests/vlab/own_training.py")
+
+
+def test_a_training_of_ones_own(lab):
+    words = ("--hosts", "2", "--slots", "1", "--workload", "command", "--unit", "images/s")
+    lab.hvlab("bench", "--fresh", "--backend", "mpi,gloo,ddp-gloo", *words, "--", *OWN, "it's two words")
+    records = lab.results_of("show")
+    proved = {(row["backend"], row["proved_backend"], row["world_size"], row["status"]) for row in records}
+    assert proved == {(name, name, 2, "ok") for name in ("mpi", "gloo", "ddp-gloo")}
+    rates = [row for row in records if row["metric"] == "throughput"]
+    assert [row["unit"] for row in rates] == ["images/s"] * 3
+    for row in rates:
+        text = (lab.results / row["raw_path"] / "output.txt").read_text()
+        assert 'name="it\'s two words" in files' in text
+        assert f"images/sec: {row['value']}" in text
+
+
+def test_a_training_of_ones_own_that_fails_names_the_host(lab):
+    words = ("--hosts", "2", "--slots", "1", "--backend", "mpi")
+    told = lab.hvlab("bench", "--fresh", *words, "--", *OWN, "x", "fail", expect=1).stderr
+    assert "rank 1 on t2 ended with exit status 3: out of luck" in told
+    assert lab.on("t2", "ls ~hvlab/.hvlab/work") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["mpi", "gloo", "ddp-gloo"])
+def test_a_training_of_ones_own_that_hangs_is_ended(lab, backend):
+    words = ("--hosts", "2", "--slots", "1", "--backend", backend, "--timeout", "15")
+    told = lab.hvlab("bench", "--fresh", *words, "--", *OWN, "x", "hang", expect=1).stderr
+    assert "ran over its 15 s and was ended" in told
+    assert [lab.on(host, "pgrep -af [o]wn_training || true") for host in ("t1", "t2")] == ["", ""]
+
+
 def test_trainings_on_each_host_alone_and_with_ranks(lab):
     words = ("--workload", "mnist", "--set", "epochs=1", "--slots", "1")
     lab.hvlab("bench", "--fresh", "--backend", "serial,gloo", "--hosts", "each,2", *words)

@@ -1,4 +1,4 @@
-"""Time one of Horovod's collectives over a list of sizes, and prove what was measured.
+"""Time a collective of Horovod, or of torch.distributed, over a list of sizes, and prove what was measured.
 
 Runs as every rank under any launcher; rank 0 writes one JSON file, nothing is printed. Needs Python 3.8+.
 
@@ -67,14 +67,17 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
         result["proof"] = ranks_of.prove(options.output, world, proof.run, (SHOWN[options.workload],))
     except (NotImplementedError, ValueError) as error:
         # Raised before anything was sent, and so by all ranks.
-        message = "Horovod has no such {} of {}: {}"
-        result["checks"].append(message.format(options.workload, options.dtype, error))
+        message = "{} has no such {} of {}: {}"
+        owner = "torch.distributed" if options.ddp else "Horovod"
+        result["checks"].append(message.format(owner, options.workload, options.dtype, error))
 
 
 def refuse(options: argparse.Namespace, world: Alone) -> None:
     """Raise ValueError where Horovod would end the process instead of saying that it cannot do this."""
     if not hasattr(world.hvd, options.workload):
         raise ValueError("this release is without")
+    if options.op == "adasum" and options.ddp:
+        raise ValueError("Adasum is Horovod's")
     if options.op == "adasum" and not world.hvd.mpi_enabled():
         raise ValueError("Adasum needs MPI, and these ranks are without")
     if options.op == "adasum" and not getattr(torch, options.dtype).is_floating_point:

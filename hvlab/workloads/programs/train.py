@@ -3,7 +3,7 @@
 Runs as every rank under any launcher, or alone with --serial and then without Horovod; rank 0 writes one JSON
 file, nothing is printed. Ranks begin with rank 0's weights and average their gradients in every step. Compute
 alone is the same without the exchange, measured after the training by all ranks at once. Bytes sent are those
-handed to Horovod by one rank in one step. Needs Python 3.8+.
+handed to Horovod, or with --ddp to torch.distributed, by one rank in one step. Needs Python 3.8+.
 """
 
 from __future__ import annotations
@@ -85,13 +85,14 @@ class Run(training.Run):
             self.world.hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
             self.world.hvd.broadcast_optimizer_state(base, root_rank=0)
         self.optimizer = exchange.wrap(base, task.model)
+        self.model = exchange.forward(task.model)
         # So that shares of different sizes make the average over all samples.
         self.weight = task.share * task.world.size / task.batch
 
     def step(self, inputs: Any, targets: Any) -> float:
         """Make one step, to its end, and return the loss."""
         self.optimizer.zero_grad()
-        loss = cross_entropy(self.task.model(inputs), targets)
+        loss = cross_entropy(self.model(inputs), targets)
         (loss * self.weight).backward()
         self.optimizer.step()
         ranks_of.wait(self.task.device)

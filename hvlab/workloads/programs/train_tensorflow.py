@@ -37,6 +37,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scaling", choices=("weak", "strong"), default="weak")
     parser.add_argument("--framework", choices=("tensorflow",), default="tensorflow")
     options = parser.parse_args(argv)
+    if options.ddp:
+        parser.error("DDP is torch's own")
     if options.workload != "mnist":
         parser.error("TensorFlow trains mnist, not {}".format(options.workload))
     if options.serial and options.compression != "none":

@@ -16,22 +16,36 @@ import time
 from importlib import import_module
 from typing import Any, Callable, Sequence
 
-import loaded
+import evidence
 import stolen
 import wire
 
 with contextlib.suppress(ImportError):  # TensorFlow's environment has none
     import torch
 
+# The process groups of torch.distributed.
+GROUPS = ("gloo", "mpi", "nccl")
 PROOF_CALLS = 3
-TIMELINE_WAIT_S = 5.0
+
+
+class UnavailableError(Exception):
+    """What connects the ranks is not part of this installation, as ``rank`` tells."""
+
+    def __init__(self, message: str, rank: int) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 class Alone:
-    """One process without Horovod, which is all ranks there are."""
+    """One process without Horovod, which is all ranks there are.
+
+    ``hvd`` is what connects ranks: Horovod, or what has its calls.
+    """
 
     rank, size, local_rank = 0, 1, 0
     hvd: Any = None
+    # Whether that is torch.distributed.
+    ddp = False
 
     def gather(self, data: Any, name: str) -> list[Any]:
         """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
@@ -51,6 +65,10 @@ class Alone:
     def versions(self) -> dict[str, str]:
         """Return the framework's version."""
         return {"torch": torch.__version__}
+
+    def state(self) -> dict[str, Any]:
+        """Return what connects the ranks says of itself."""
+        return {"horovod": evidence.horovod_state(self.hvd) if self.hvd else {}}
 
     def leave(self) -> None:
         """Take leave of the other ranks."""
@@ -97,6 +115,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--hosts", type=int, required=True, help="how many hosts the ranks must be on")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=os.environ.get("HVLAB_DEVICE", "cpu"))
     parser.add_argument("--serial", action="store_true", help="one process, without Horovod")
+    parser.add_argument("--ddp", choices=GROUPS, default="", help="torch.distributed in Horovod's place")
     parser.add_argument("--output", type=os.path.expanduser, required=True)
     return parser
 
@@ -117,7 +136,12 @@ def run(
     one process and that of ranks.
     """
     result: dict[str, Any] = {"checks": [], "argv": sys.argv[1:]}
-    world = kinds[not options.serial]()
+    try:
+        world = connected(options, kinds)
+    except UnavailableError as error:
+        if error.rank == 0:
+            write(options.output, {"unavailable": str(error)})
+        return 0
     started = time.time()
     result["world"] = check_world(options, world, result["checks"])
     if not result["checks"]:
@@ -127,12 +151,20 @@ def run(
         result["stolen"] = taken(world, stolen.since(counted))
         result["wire"] = {"sent_bytes": sent(world, wire.since(before))}
         result["wire"]["carriers"] = wire.carriers(result["wire"]["sent_bytes"])
-    result["state"] = state(world)
+    result["state"] = evidence.state(world)
     result["measured_s"] = time.time() - started
     if world.rank == 0:
         write(options.output, result)
     world.leave()
     return 1 if result["checks"] else 0
+
+
+def connected(options: argparse.Namespace, kinds: tuple[Callable[[], Alone], Callable[[], Alone]]) -> Alone:
+    """Return the world of this process. Raises UnavailableError."""
+    if options.ddp:
+        world: Alone = import_module("world_ddp").Ranks(options.ddp)
+        return world
+    return kinds[not options.serial]()
 
 
 def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) -> dict[str, Any]:
@@ -222,67 +254,10 @@ def prove(
             operation("proof.{}".format(call))
         world.hvd.stop_timeline()
         if world.rank == 0:
-            return {"timeline": os.path.basename(path), "activities": activities(path, shown)}
+            # Horovod is still writing the file, torch's profiler has written it.
+            ends = () if world.ddp else shown
+            return {"timeline": os.path.basename(path), "activities": evidence.activities(path, ends)}
     return None
-
-
-def activities(path: str, shown: Sequence[str]) -> list[str]:
-    """Return the names of the timeline's events, read until its writer has closed the file."""
-    names: list[str] = []
-    deadline = time.time() + TIMELINE_WAIT_S
-    while time.time() < deadline:
-        try:
-            with open(path) as file:
-                text = file.read().rstrip().rstrip(",")
-            events = json.loads(text if text.endswith("]") else text + "]")
-            names = sorted({event["name"] for event in events if event.get("ph") in ("B", "X")} - {""})
-        except (OSError, ValueError):
-            names = []
-        done = [name for name in names if not name.startswith("NEGOTIATE_")]
-        if all(any(name.endswith(end) for name in done) for end in shown):
-            break
-        time.sleep(0.02)
-    return names
-
-
-def loaded_nccl(world: Alone) -> str:
-    """Return the NCCL that the ranks have loaded, with its hosts where it is not the same on all."""
-    hosts: dict[str, list[str]] = {}
-    for host, release in world.gather((platform.node(), loaded.nccl()), "nccl"):
-        if host not in hosts.setdefault(release, []):
-            hosts[release].append(host)
-    if len(hosts) == 1:
-        return next(iter(hosts))
-    return ", ".join(
-        "{} ({})".format(release or "none", " ".join(hosts[release])) for release in sorted(hosts)
-    )
-
-
-def state(world: Alone) -> dict[str, Any]:
-    """Return what Horovod says of itself, and the versions on this rank."""
-    versions = {"python": platform.python_version(), **world.versions()}
-    state: dict[str, Any] = {}
-    if world.hvd:
-        versions["horovod"] = import_module("horovod").__version__
-        for name in ("mpi_enabled", "gloo_enabled", "nccl_built", "ccl_built", "mpi_threads_supported"):
-            try:
-                state[name] = int(getattr(world.hvd, name)())
-            except (AttributeError, ValueError, RuntimeError) as error:
-                state[name] = str(error)
-    nccl = loaded_nccl(world)
-    if nccl:
-        versions["nccl"] = nccl
-    kept = ("HOROVOD_", "NCCL_", "CCL_", "FI_", "OMP_", "OMPI_MCA_", "UCX_")
-    return {
-        "horovod": state,
-        "pml": wire.pml(),
-        "versions": versions,
-        "environment": {
-            key: value
-            for key, value in sorted(os.environ.items())
-            if key.startswith(kept) and "SECRET" not in key and "KEY" not in key
-        },
-    }
 
 
 def write(path: str, data: object) -> None:

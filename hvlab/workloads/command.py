@@ -1,0 +1,126 @@
+"""The user's own training: a command, and what it printed -> figures.
+
+The command is started by every rank. Its figures are what the launch took, and the throughput in the last
+line of rank 0's output that matches a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hvlab.errors import UsageError
+from hvlab.workloads.case import Case
+from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+from hvlab.workloads.parameters import Parameter
+
+OUTPUT = "output.txt"
+_UNITS = r"(?:images|imgs?|samples|examples|sequences|tokens)"
+_NUMBER = r"(?P<value>\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+_A_SECOND = r"\s*(?:/\s*|per\s+)s(?:ec(?:ond)?)?\b"
+# What a training usually prints; not the throughput of each GPU.
+PATTERNS = tuple(
+    re.compile(text, re.IGNORECASE)
+    for text in (
+        rf"{_NUMBER}\s*(?P<unit>{_UNITS}){_A_SECOND}(?!\s*(?:per|/|each))",
+        rf"(?P<unit>{_UNITS}){_A_SECOND}(?!\s*(?:per|/|each))[^:=\n]{{0,24}}[:=]\s*{_NUMBER}",
+        rf"throughput\s*(?:\([^)\n]*\))?\s*[:=]\s*{_NUMBER}",
+    )
+)
+# What command.py writes of a rank whose command failed.
+_FAILURE = re.compile(r"(?:\[[\d,]+\]<std(?:err|out)>:)?\s*hvlab: (rank \d+ on .*)")
+_LIMIT = 800
+_EXAMPLE = "write --pattern 'images/sec: (?P<value>[0-9.]+)'"
+
+
+def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
+    """Return the figures of a case, or why it does not count."""
+    outcome, result = opened(case, ended, folder)
+    copied = str(case.params.get("copy") or "")
+    if copied:
+        outcome = replace(outcome, versions={**outcome.versions, "files": copied.split(maxsplit=1)[0]})
+    if outcome.error:
+        reason = None if ended.get("timed_out") or outcome.skipped else _failure(folder)
+        return replace(outcome, error=reason or outcome.error)
+    try:
+        figures = tuple(_figures(case, outcome, result, folder))
+    except ValueError as error:
+        return replace(outcome, error=str(error))
+    return replace(outcome, figures=figures)
+
+
+def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Path) -> Iterator[Figure]:
+    yield figure("real", outcome.seconds)
+    yield figure("training_time", result["command"]["seconds"])
+    text = (folder / OUTPUT).read_text("utf-8", errors="replace") if (folder / OUTPUT).is_file() else ""
+    pattern = str(case.params["pattern"])
+    value = throughput(text, pattern)
+    if value is not None:
+        yield Figure("throughput", value, str(case.params["unit"]) or METRICS["throughput"].unit)
+    elif pattern:
+        raise ValueError(f"rank 0 printed no line that matches the pattern {pattern} ({OUTPUT})")
+
+
+def throughput(text: str, pattern: str = "") -> float | None:
+    """Return the value in the last line of ``text`` that matches; None where none does.
+
+    ``pattern`` is a regular expression with a group ``value``; an empty one stands for ``PATTERNS``. Raises
+    ValueError where that group is no positive number.
+    """
+    patterns = (re.compile(pattern),) if pattern else PATTERNS
+    for line in reversed(text.splitlines()):
+        for each in patterns:
+            matches = list(each.finditer(line))
+            if matches:
+                return _number(matches[-1].group("value"), line)
+    return None
+
+
+def check_pattern(pattern: str | None) -> None:
+    """Raise UsageError for a pattern that cannot find a value."""
+    try:
+        groups = re.compile(pattern or "(?P<value>)").groupindex
+    except re.error as error:
+        raise UsageError(f"--pattern {pattern}: {error}", remedy=_EXAMPLE) from error
+    if "value" not in groups:
+        raise UsageError(f"--pattern {pattern} has no group named value", remedy=_EXAMPLE)
+
+
+def _number(text: str, line: str) -> float:
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"the value {text!r} is no positive number, in the line: {line.strip()[:_LIMIT]}")
+    return value
+
+
+def _failure(folder: Path) -> str | None:
+    """Return what the rank wrote whose command was the first to fail."""
+    for name in ("stderr", "stdout"):
+        file = folder / name
+        lines = file.read_text("utf-8", errors="replace").splitlines() if file.is_file() else []
+        for line in lines:
+            match = _FAILURE.match(line)
+            if match:
+                return match.group(1)[:_LIMIT]
+    return None
+
+
+COMMAND = Workload(
+    "command",
+    "command.py",
+    (
+        Parameter("command", "line", "", "What every rank runs, as one line of a shell: what follows --."),
+        Parameter("copy", "files", "", "The files it needs, with the key of their content: set by --copy."),
+        Parameter("pattern", "note", "", "Regular expression of the line with the throughput: --pattern."),
+        Parameter("unit", "note", "samples/s", "Unit of that throughput: --unit."),
+    ),
+    parse,
+    "real",
+)

@@ -1,0 +1,127 @@
+"""Watch how a user's own training connects its ranks: loaded by every Python process of the command.
+
+command.py puts this file under the name sitecustomize.py on PYTHONPATH. Where a process imports Horovod, or
+torch.distributed, what that says of itself once it is initialised goes into a file in $HVLAB_EVIDENCE. Rank 0
+of Horovod also writes its timeline to $HVLAB_TIMELINE, until there is enough of it. Nothing else changes.
+Needs Python 3.8+ and no package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+from typing import Any, Callable
+
+# So much of a timeline is kept.
+ENOUGH = 2**20
+TICK_S = 0.5
+ASKED = ("mpi_enabled", "gloo_enabled", "nccl_built", "ccl_built", "mpi_threads_supported")
+
+
+class Watcher(MetaPathFinder):
+    """Finds modules as Python does, and lets one of ``WATCHED`` be changed when it has been loaded."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Return how to load a watched module; None leaves all others to Python."""
+        if name not in WATCHED:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            WATCHED[name](module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def horovod(module: Any) -> None:
+    """Watch horovod.common.basics, which all of Horovod's frameworks share."""
+    plain = module.HorovodBasics.init
+
+    @functools.wraps(plain)
+    def init(self: Any, *args: Any, **more: Any) -> Any:
+        result = plain(self, *args, **more)
+        with contextlib.suppress(Exception):
+            state = {}
+            for name in ASKED:
+                with contextlib.suppress(Exception):
+                    state[name] = int(getattr(self, name)())
+            places = {
+                name: int(getattr(self, name)()) for name in ("rank", "size", "local_size", "cross_size")
+            }
+            note({"framework": "horovod", **places, "state": state, "versions": versions()})
+            timeline = os.environ.get("HVLAB_TIMELINE")
+            if timeline and places["rank"] == 0 and not os.path.exists(timeline):
+                self.start_timeline(timeline)
+                threading.Thread(target=until_enough, args=(self, timeline), daemon=True).start()
+        return result
+
+    module.HorovodBasics.init = init
+
+
+def until_enough(basics: Any, timeline: str) -> None:
+    """Stop a timeline that has grown large enough."""
+    while True:
+        time.sleep(TICK_S)
+        with contextlib.suppress(OSError):
+            if os.path.getsize(timeline) > ENOUGH:
+                with contextlib.suppress(Exception):
+                    basics.stop_timeline()
+                return
+
+
+def distributed(module: Any) -> None:
+    """Watch torch.distributed.distributed_c10d."""
+    plain = module.init_process_group
+
+    @functools.wraps(plain)
+    def init_process_group(*args: Any, **more: Any) -> Any:
+        result = plain(*args, **more)
+        with contextlib.suppress(Exception):
+            about = {"rank": module.get_rank(), "size": module.get_world_size()}
+            groups = {"backend": str(module.get_backend()), "size": about["size"]}
+            note({"framework": "ddp", **about, "state": groups, "versions": versions()})
+        return result
+
+    module.init_process_group = init_process_group
+
+
+WATCHED: dict[str, Callable[[Any], None]] = {
+    "horovod.common.basics": horovod,
+    "torch.distributed.distributed_c10d": distributed,
+}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what this process has loaded."""
+    loaded = {name: sys.modules.get(name) for name in ("horovod", "torch", "tensorflow")}
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        **{name: str(getattr(module, "__version__", "")) for name, module in loaded.items() if module},
+    }
+
+
+def note(evidence: dict[str, Any]) -> None:
+    """Write what was seen, so that the file is whole or not there; the first of a process counts."""
+    folder = os.environ.get("HVLAB_EVIDENCE")
+    path = os.path.join(folder or "", "{}-{}.json".format(evidence["framework"], os.getpid()))
+    if not folder or os.path.exists(path):
+        return
+    with open(path + ".part", "w") as file:
+        json.dump(evidence, file)
+    os.replace(path + ".part", path)
+
+
+if os.environ.get("HVLAB_EVIDENCE"):
+    sys.meta_path.insert(0, Watcher())

@@ -1,0 +1,155 @@
+"""The ranks of a case, as torch.distributed connects them; nothing of Horovod is imported.
+
+Needs Python 3.8+ and torch 2.1+.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any, Sequence
+
+import torch
+import torch.distributed as dist
+
+import launched
+import world
+
+# As long as Horovod waits for ranks that do not answer.
+PATIENCE = timedelta(seconds=80)
+
+
+class Group:
+    """A process group, with the calls that programs make of Horovod under Horovod's names.
+
+    ``name`` is torch's: gloo, nccl or mpi. What the ranks tell one another beside what is measured goes
+    through ``control``, which takes tensors of CPUs.
+    """
+
+    Sum, Average, Max, Adasum = "sum", "average", "max", "adasum"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        rank, size, self.own_local_rank = launched.place()
+        if name == "mpi":
+            dist.init_process_group(name)
+        else:
+            dist.init_process_group(name, rank=rank, world_size=size, timeout=PATIENCE)
+        self.control = dist.new_group(backend="gloo") if name == "nccl" else dist.group.WORLD
+        self.profile: Any = None
+        self.path = ""
+
+    def allreduce_async_(self, tensor: torch.Tensor, op: str, name: str) -> Any:
+        """Begin to reduce a tensor in place."""
+        reduction = dist.ReduceOp.MAX if op == self.Max else dist.ReduceOp.SUM
+        return dist.all_reduce(tensor, op=reduction, async_op=True), tensor, op
+
+    def allreduce_async(self, tensor: torch.Tensor, op: str, name: str) -> Any:
+        """Begin to reduce a tensor into a new one."""
+        return self.allreduce_async_(tensor.clone(), op, name)
+
+    def synchronize(self, handle: Any) -> torch.Tensor:
+        """Return the result when it is there."""
+        work, tensor, op = handle
+        work.wait()
+        result: torch.Tensor = tensor.div_(dist.get_world_size()) if op == self.Average else tensor
+        return result
+
+    def allreduce(self, tensor: torch.Tensor, op: str, name: str) -> torch.Tensor:
+        """Return the tensor, reduced over all ranks."""
+        return self.synchronize(self.allreduce_async(tensor, op, name))
+
+    def broadcast_(self, tensor: torch.Tensor, root: int, name: str) -> torch.Tensor:
+        """Put the tensor of one rank into those of all."""
+        dist.broadcast(tensor, root)
+        return tensor
+
+    def broadcast(self, tensor: torch.Tensor, root: int, name: str) -> torch.Tensor:
+        """Return the tensor of one rank."""
+        return self.broadcast_(tensor.clone(), root, name)
+
+    def allgather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """Return the tensors of all ranks, one after the other."""
+        every = tensor.new_empty((tensor.shape[0] * dist.get_world_size(), *tensor.shape[1:]))
+        dist.all_gather_into_tensor(every, tensor)
+        return every
+
+    def alltoall(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """Return the parts that all ranks have for this one."""
+        received = torch.empty_like(tensor)
+        dist.all_to_all_single(received, tensor)
+        return received
+
+    def reducescatter(self, tensor: torch.Tensor, op: str, name: str) -> torch.Tensor:
+        """Return this rank's part of the reduced tensor."""
+        part = tensor.new_empty((tensor.shape[0] // dist.get_world_size(), *tensor.shape[1:]))
+        dist.reduce_scatter_tensor(part, tensor, op=dist.ReduceOp.SUM)
+        return part.div_(dist.get_world_size()) if op == self.Average else part
+
+    def broadcast_parameters(self, state: Any, root_rank: int) -> None:
+        """Give all ranks the weights of one."""
+        for tensor in state.values():
+            dist.broadcast(tensor, root_rank)
+
+    def broadcast_optimizer_state(self, optimizer: Any, root_rank: int) -> None:
+        """Do nothing: before its first step an optimizer holds only what all ranks were told."""
+
+    def start_timeline(self, path: str) -> None:
+        """Begin to record what the process group does, on rank 0."""
+        self.path = path
+        if dist.get_rank() == 0:
+            self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+            self.profile.start()
+
+    def stop_timeline(self) -> None:
+        """Write the names of what was recorded, in the form of Horovod's timeline."""
+        if self.profile:
+            self.profile.stop()
+            names = sorted({event.name for event in self.profile.events()})
+            with open(self.path, "w") as file:
+                json.dump(
+                    [{"ph": "X", "name": name} for name in names if not name.startswith("aten::")], file
+                )
+
+
+class Ranks(world.Ranks):
+    """All ranks that torch.distributed connects. Raises world.UnavailableError without such a group."""
+
+    ddp = True
+
+    def __init__(self, name: str) -> None:
+        if not getattr(dist, "is_{}_available".format(name))():
+            message = "torch {} was built without {}".format(torch.__version__, name)
+            raise world.UnavailableError(message, launched.place()[0])
+        self.hvd = self.group = Group(name)
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.local_rank = self.group.own_local_rank
+
+    def gather(self, data: Any, name: str) -> list[Any]:
+        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
+        texts: list[Any] = [None] * self.size
+        dist.all_gather_object(texts, json.dumps(data), group=self.group.control)
+        return [json.loads(text) for text in texts]
+
+    def total(self, values: Sequence[float], name: str) -> list[float]:
+        """Return the sums of the values over all ranks."""
+        own = torch.tensor([float(value) for value in values], dtype=torch.float64)
+        dist.all_reduce(own, group=self.group.control)
+        return [float(value) for value in own]
+
+    def barrier(self) -> None:
+        """Return when all ranks are here."""
+        dist.barrier(group=self.group.control)
+
+    def state(self) -> dict[str, Any]:
+        """Return what torch.distributed says of itself."""
+        return {"ddp": {"backend": dist.get_backend(), "size": dist.get_world_size()}}
+
+    def versions(self) -> dict[str, str]:
+        """Return the framework's version."""
+        return {"torch": torch.__version__}
+
+    def leave(self) -> None:
+        """Take leave of the other ranks."""
+        self.barrier()
+        dist.destroy_process_group()

@@ -1,0 +1,204 @@
+"""The user's own training: the program that runs it on each rank, and what is read from its output."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hvlab.datasets import own_files
+from hvlab.workloads import argv, outcome
+from hvlab.workloads.command import throughput
+from tests.unit.labs import case
+from tests.unit.programs import PROGRAMS
+
+# What a script sees of Horovod here: enough for the observer, and a timeline as Horovod writes it.
+HOROVOD = """
+class HorovodBasics:
+    def init(self): self.there = True
+    def rank(self): return 0
+    def size(self): return 2
+    def local_size(self): return 1
+    def cross_size(self): return 2
+    def mpi_enabled(self): return True
+    def gloo_enabled(self): return False
+    def start_timeline(self, path):
+        with open(path, "w") as file:
+            file.write('[\\n{"ph": "B", "name": "MPI_ALLREDUCE"},\\n{"ph": "M", "name": "x"},\\n{"ph": "B"')
+"""
+SCRIPT = """
+import sys
+import horovod.common.basics as basics
+basics.HorovodBasics().init()
+print("arguments", sys.argv[1:])
+print("images/sec: 12.5")
+sys.exit(int(sys.argv[1]))
+"""
+CASE = {"started_at": 100.0, "ended_at": 103.5, "rc": 0, "timed_out": False, "error": None, "reaped": {}}
+RESULT = {
+    "checks": [],
+    "world": {"size": 2, "placement": []},
+    "device": "cpu",
+    "command": {"seconds": 2.5},
+    "proof": {"activities": ["MPI_ALLREDUCE"]},
+    "state": {"horovod": {"mpi_enabled": 1}, "versions": {"torch": "2.13"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "value"),
+    [
+        ("images/sec: 12.5", "", 12.5),
+        ("Iter #9: 10.1 img/sec per GPU\nTotal img/sec on 2 GPU(s): 20.2 +-0.1\n", "", 20.2),
+        ("1,024.5 samples/s\nEpoch 2: 1,100 samples/s\nbye", "", 1100.0),
+        ("throughput (tokens): 3e4", "", 3e4),
+        ("loss: 0.5", "", None),
+        ("8.0 img/sec per GPU", "", None),
+        ("speed=7.5;", r"speed=(?P<value>[0-9.]+)", 7.5),
+        ("images/sec: 12.5", r"speed=(?P<value>[0-9.]+)", None),
+    ],
+)
+def test_the_throughput_that_a_script_prints(text, pattern, value):
+    assert throughput(text, pattern) == value
+
+
+@pytest.mark.parametrize("text", ["speed=0", "speed=nan", "speed=-"])
+def test_a_value_that_is_none(text):
+    with pytest.raises(ValueError, match="no positive number"):
+        throughput(text, r"speed=(?P<value>\S+)")
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Start the program as a rank does, with a script of the user; return how that ended and its folder."""
+    project = tmp_path / "project"
+    (project / "horovod/common").mkdir(parents=True)
+    (project / "horovod/__init__.py").write_text('__version__ = "0.28.1"\n')
+    (project / "horovod/common/__init__.py").write_text("")
+    (project / "horovod/common/basics.py").write_text(HOROVOD)
+    (project / "train it.py").write_text(SCRIPT)
+
+    def start(*words, rank=0, hosts=2, **more):
+        line = own_files.chosen(words, ["."], project)
+        _, copied = own_files.packed(line, cache=tmp_path / "cache")
+        command = " ".join(f"'{word}'" for word in words)
+        options = ["--workload", "command", "--world-size", "2", "--hosts", str(hosts), "--command", command]
+        options += ["--copy", str(copied), "--output", str(tmp_path / "case/result.json")]
+        names = {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_RANK": 0}
+        env = {**os.environ, "HOME": str(tmp_path), **{name: str(value) for name, value in names.items()}}
+        argv = [sys.executable, str(PROGRAMS / "command.py"), *options]
+        done = subprocess.run(argv, env=env | more, capture_output=True, text=True, check=False, timeout=60)
+        return done, tmp_path / "case"
+
+    return start
+
+
+def test_a_script_is_run_and_watched(started, tmp_path):
+    done, folder = started("python", "train it.py", "0", "two words", "it`s $HOME")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "arguments ['0', 'two words', 'it`s $HOME']" in done.stdout
+    assert (folder / "output.txt").read_text() == done.stdout
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["checks"], result["world"]["size"]) == ([], 2)
+    assert result["proof"]["activities"] == ["MPI_ALLREDUCE"]
+    assert result["state"]["horovod"]["mpi_enabled"] == 1
+    assert result["state"]["versions"]["horovod"] == "0.28.1"
+    assert list((tmp_path / ".hvlab/work").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "rank", "told"),
+    [
+        (("python", "train it.py", "3"), 1, "hvlab: rank 1 on {node} ended with exit status 3: "),
+        (("no-such-program",), 0, "hvlab: rank 0 on {node} ended with exit status 127: no-such-program"),
+    ],
+)
+def test_a_command_that_fails_names_rank_and_host(started, words, rank, told):
+    done, folder = started(*words, rank=rank)
+    assert done.returncode == (3 if rank else 127)
+    assert told.format(node=os.uname().nodename) in done.stderr
+    assert not (folder / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts", "told"),
+    [
+        (("true",), 2, "rank 0 never called Horovod's init(): nothing proves who carried the data"),
+        (
+            ("python", "train it.py", "0"),
+            1,
+            "asked for 2 ranks, 2 a host, on 1 hosts; Horovod says 2, 1 and 2",
+        ),
+    ],
+)
+def test_ranks_without_proof_fail(started, words, hosts, told):
+    done, folder = started(*words, hosts=hosts)
+    assert done.returncode == 1
+    assert json.loads((folder / "result.json").read_text())["checks"] == [told]
+
+
+def ended(tmp_path, result=None, *, output="images/sec: 12.5\n", stderr="", backend="mpi", **changes):
+    asked = {"command": "python train.py", "copy": "00aa / train.py", **changes.pop("params", {})}
+    (tmp_path / "case.json").write_text(json.dumps(CASE | changes))
+    if result is not None:
+        (tmp_path / "result.json").write_text(json.dumps(RESULT | result))
+    (tmp_path / "output.txt").write_text(output)
+    (tmp_path / "stderr").write_text(stderr)
+    return outcome(case(backend, workload="command", **asked), tmp_path)
+
+
+def test_the_figures_of_a_command(tmp_path):
+    found = ended(tmp_path, {}, params={"unit": "images/s"})
+    assert (found.error, found.proved_backend, found.world_size) == (None, "mpi", 2)
+    assert {figure.metric: (figure.value, figure.unit) for figure in found.figures} == {
+        "real": (3.5, "s"),
+        "training_time": (2.5, "s"),
+        "throughput": (12.5, "images/s"),
+    }
+    assert found.versions == {"torch": "2.13", "files": "00aa"}
+
+
+@pytest.mark.parametrize(
+    ("result", "changes", "told"),
+    [
+        ({"proof": {"activities": ["GLOO_ALLREDUCE"]}}, {}, "asked for mpi, but gloo carried it"),
+        ({}, {"params": {"pattern": "x(?P<value>.)"}}, "rank 0 printed no line that matches the pattern"),
+        (
+            None,
+            {
+                "rc": 3,
+                "stderr": "[0]<stderr>:x\n[1]<stderr>:hvlab: rank 1 on n2 ended with exit status 3: b | c\n",
+            },
+            "rank 1 on n2 ended with exit status 3: b | c",
+        ),
+        (None, {"rc": 1, "timed_out": True}, "ran over its 900 s and was ended"),
+        (
+            {"proof": {"groups": ["nccl"]}},
+            {"backend": "ddp-gloo"},
+            "asked for ddp-gloo, but ddp-nccl carried it",
+        ),
+    ],
+)
+def test_why_a_command_does_not_count(tmp_path, result, changes, told):
+    assert told in str(ended(tmp_path, result, **changes).error)
+
+
+def test_a_script_on_gpus_may_send_from_cpus_too(tmp_path):
+    proof = {"proof": {"activities": ["NCCL_ALLREDUCE", "MPI_ALLREDUCE"]}, "device": "cuda"}
+    found = ended(tmp_path, proof, backend="nccl")
+    assert (found.error, found.proved_backend) == (None, "nccl")
+
+
+def test_what_a_rank_is_given(tmp_path):
+    line = "python train.py --name 'two words'"
+    words = argv(case("ddp-gloo", workload="command", command=line, copy="00aa /home/me train.py", unit="x"))
+    assert words[0] == "command.py"
+    assert dict(zip(words[1::2], words[2::2], strict=True)) == {
+        "--workload": "command",
+        "--world-size": "2",
+        "--hosts": "2",
+        "--command": line,
+        "--copy": "~/.hvlab/data/00aa",
+        "--ddp": "gloo",
+    }

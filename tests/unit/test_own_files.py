@@ -1,0 +1,81 @@
+"""A user's own files: which go to the hosts, and that they are what the run was started with."""
+
+import shlex
+import tarfile
+
+import pytest
+
+from hvlab.datasets import own_files
+from hvlab.errors import UsageError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder as users have it: a script, a package, data, and what is no part of a program."""
+    place = tmp_path / "my project"
+    for name in ("train.py", "net/model.py", "conf.yml", ".git/config", "net/__pycache__/x.pyc"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(name)
+    (place / "results").mkdir()
+    (place / "results/hvlab.db").write_text("")
+    (place / "go.sh").write_text("#!/bin/sh\n")
+    (place / "go.sh").chmod(0o755)
+    return place
+
+
+def names(line, cache):
+    """Return the modes of an archive's files."""
+    _, place = own_files.packed(line, cache=cache)
+    with tarfile.open(place / own_files.ARCHIVE) as tar:
+        return {member.name: member.mode for member in tar}
+
+
+@pytest.mark.parametrize(
+    ("words", "paths", "copied"),
+    [
+        (["python", "train.py", "--epochs", "1"], [], {"train.py"}),
+        (["python", "train.py", "--config", "conf.yml"], ["net"], {"train.py", "conf.yml", "net/model.py"}),
+        (["python", "train.py"], ["."], {"train.py", "conf.yml", "net/model.py", "go.sh"}),
+        (["python", "-m", "net.model"], ["net"], {"net/model.py"}),
+        (["python", "/opt/train.py"], [], set()),
+    ],
+)
+def test_what_is_copied(folder, tmp_path, words, paths, copied):
+    line = own_files.chosen(words, paths, folder)
+    assert set(names(line, tmp_path / "cache") if line else {}) == copied
+
+
+def test_a_script_may_be_run_and_content_is_the_key(folder, tmp_path):
+    line = own_files.chosen(["./go.sh", "train.py"], [], folder)
+    assert names(line, tmp_path / "cache") == {"go.sh": 0o755, "train.py": 0o644}
+    (folder / "train.py").touch()
+    assert own_files.chosen(["./go.sh", "train.py"], [], folder) == line
+    (folder / "train.py").write_text("other")
+    assert shlex.split(own_files.chosen(["./go.sh", "train.py"], [], folder))[0] != shlex.split(line)[0]
+
+
+def test_files_that_changed_do_not_continue_a_run(folder, tmp_path):
+    line = own_files.chosen(["python", "train.py"], [], folder)
+    (folder / "train.py").write_text("other")
+    with pytest.raises(UsageError, match="no longer what this run was started with"):
+        own_files.packed(line, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("words", "paths", "told"),
+    [
+        (["true"], ["../x"], "no such file"),
+        (["true"], ["nothing"], "no such file"),
+        (["true"], ["/etc/hostname"], "is not in"),
+        (["python", "model.py"], [], r"no file model\.py in .*my project"),
+    ],
+)
+def test_what_cannot_be_copied(folder, words, paths, told):
+    with pytest.raises(UsageError, match=told):
+        own_files.chosen(words, paths, folder)
+
+
+def test_a_folder_that_is_too_large(folder, monkeypatch):
+    monkeypatch.setattr(own_files, "LIMIT", 10)
+    with pytest.raises(UsageError, match="more than"):
+        own_files.chosen(["python", "train.py"], ["."], folder)
