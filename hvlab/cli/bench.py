@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shlex
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,18 +17,17 @@ from hvlab.bench.matrix import Spec
 from hvlab.bench.placement import most_slots
 from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench_output, options
+from hvlab.cli import bench_output, bench_own, options
 from hvlab.cli.groups import GroupedCommand
-from hvlab.errors import UsageError, unknown
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS, of_framework
+from hvlab.errors import UsageError
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS
 from hvlab.lab.inventory import Lab, load
-from hvlab.lab.variants import available, choose
+from hvlab.lab.variants import choose
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.vlab import limits
 from hvlab.workloads import WORKLOADS
-from hvlab.workloads.command import COMMAND, check_pattern
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 _SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
@@ -205,16 +203,18 @@ def _options(context: click.Context, given: set[str]) -> str:
 
 def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
     """Return what the options and the suite ask for."""
-    named = _backends(lab, values)
-    workloads = _names(values["workload"], "--workload", WORKLOADS)
-    if values["words"] and not workloads and not values["suite"]:
-        workloads = (COMMAND.name,)
+    named = bench_own.backends(
+        _names(values["backend"], "--backend", BACKENDS),
+        _names(values["framework"], "--framework", FRAMEWORKS),
+        lab,
+    )
+    workloads = bench_own.workloads(values, _names(values["workload"], "--workload", WORKLOADS))
     overrides = suite.Overrides(
         workloads=workloads,
         backends=tuple(choose(named, lab)) if named else None,
         hosts=values["hosts"],
         slots=values["slots"],
-        sets=_sets(values) | _command(values, workloads),
+        sets=_sets(values) | bench_own.command(values, workloads),
     )
     chosen = suite.load(values["suite"]) if values["suite"] else suite.plain(overrides, lab)
     kept = {name: values[name] for name in ("launcher", "container", "ssh_port", "container_options")}
@@ -235,56 +235,6 @@ def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ..
     if not named:
         raise UsageError(f"{option} is empty", remedy=f"choose from {', '.join(known)}")
     return tuple(dict.fromkeys(named))
-
-
-def _backends(lab: Lab, values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the backends that were named, or those of the frameworks that were."""
-    named = _names(values["backend"], "--backend", BACKENDS)
-    frameworks = _names(values["framework"], "--framework", FRAMEWORKS)
-    if frameworks is None:
-        return named
-    for name in frameworks:
-        if name not in FRAMEWORKS:
-            raise unknown("framework", name, FRAMEWORKS)
-    pairs = [
-        (name, of_framework(name, framework))
-        for framework in frameworks
-        for name in named or available(lab.hosts)
-    ]
-    without = [name for name, other in pairs if not other]
-    if named and without:
-        raise UsageError(f"--framework {values['framework']}: torch has nothing like {', '.join(without)}")
-    backends = [other for _, other in pairs if other and (named or BACKENDS[other].wheel)]
-    return tuple(dict.fromkeys(backends))
-
-
-def _command(values: Mapping[str, Any], workloads: tuple[str, ...] | None) -> dict[str, object]:
-    """Return the parameters of the user's own command. Raises UsageError."""
-    words, own = values["words"], COMMAND.name in (workloads or ())
-    if not own and (words or values["copy"] or values["pattern"] or values["unit"]):
-        option = "a command" if words else "--copy, --pattern or --unit"
-        raise UsageError(
-            f"{option} belongs to --workload {COMMAND.name}",
-            remedy=f"write `hvlab bench --workload {COMMAND.name} -- python train.py`",
-        )
-    if not own:
-        return {}
-    if not words:
-        raise UsageError(
-            f"--workload {COMMAND.name} has no command",
-            remedy=f"write it at the end: `hvlab bench --workload {COMMAND.name} -- python train.py`",
-        )
-    # It loads slowly, and most commands need none of it.
-    from hvlab.datasets import own_files  # noqa: PLC0415
-
-    check_pattern(values["pattern"])
-    line = shlex.join(words)
-    given = {"pattern": values["pattern"], "unit": values["unit"]}
-    return {
-        "command": line,
-        "copy": own_files.chosen(words, values["copy"], Path.cwd()),
-        **{name: value for name, value in given.items() if value},
-    }
 
 
 def _sets(values: Mapping[str, Any]) -> dict[str, object]:

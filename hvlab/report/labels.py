@@ -116,6 +116,8 @@ class Labels:
         """Return the name of a group."""
         given: Mapping[str, Param] = dict(params)
         named = next((str(given[name]) for name in _NAMING if given.get(name)), None)
+        if given.get("unit"):
+            named = f"{named} ({given['unit']})"
         telling = self._telling.get(workload, set()) - set(_NAMING)
         more: list[Value] = [Code(f"{name}={given[name]}") for name in given if name in telling]
         title = Say("label.named", {"workload": workload, "name": named}) if named else workload

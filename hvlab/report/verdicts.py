@@ -115,11 +115,13 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
         name = labels.study(names.name(study.workload, study.params), study.scaling)
         for place in ("inside", "across"):
             rows = [
-                row for row in study.rows if getattr(row.configuration, place) and row.step and _usual(row)
+                row
+                for row in study.rows
+                if getattr(row.configuration, place) and row.repeats.times() and _usual(row)
             ]
             most = max((row.ranks for row in rows), default=0)
             for one, other in itertools.combinations([row for row in rows if row.ranks == most], 2):
-                figures = one.repeats.values["step_time"], other.repeats.values["step_time"]
+                figures = one.repeats.times(), other.repeats.times()
                 pair = Pair(*figures, launches=(one.configuration, other.configuration))
                 yield BackendPair(
                     name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair

@@ -12,6 +12,7 @@ from hvlab.workloads import contention, sizes
 _PLACE = ("backend", "hosts", "slots")
 _CORES = ("oversubscribed", "stolen %")
 _END = ("proved", "status")
+_RATE = "samples/s"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,10 @@ def _section(
     varied = _varied([records[0] for _, records in ordered])
     rows = [_row(size, records, varied, figures) for (_, size), records in ordered]
     filled = {name for row in rows for name in row}
-    columns = ("workload", *_PLACE, *varied, *_FIGURES[title], *_CORES, *_END)
+    # Of a user's own training the unit is what its output counts in.
+    units = dict.fromkeys(record.unit for record in records if record.metric == "throughput" and record.unit)
+    shown = [name for one in _FIGURES[title] for name in (units if one == _RATE and units else (one,))]
+    columns = ("workload", *_PLACE, *varied, *shown, *_CORES, *_END)
     return SummaryTable(title, tuple(name for name in columns if name in filled), tuple(rows))
 
 
@@ -88,6 +92,7 @@ def _row(
     figures: Callable[[Mapping[str, float]], dict[str, Any]],
 ) -> dict[str, Any]:
     first = records[0]
+    unit = next((record.unit for record in records if record.metric == "throughput"), None)
     values = {
         record.metric: record.value
         for record in records
@@ -100,7 +105,7 @@ def _row(
         "slots": first.slots_per_host,
         **{name: first.params[name] for name in varied if name in first.params},
         **({"size": sizes.shown(size)} if size else {}),
-        **figures(values),
+        **{unit if name == _RATE and unit else name: value for name, value in figures(values).items()},
         **_cores(first, values),
         "proved": first.proved_backend,
         "status": first.status,

@@ -46,6 +46,15 @@ def test_a_row_for_each_size():
     }
 
 
+def test_a_commands_throughput_is_in_its_own_unit():
+    rows = case("c", {"throughput": 12.5, "real": 3.5}, params={"command": "x"}, workload="command")
+    rows[0] = replace(rows[0], unit="tokens/s")
+    (table,) = sections(rows)
+    assert table.title == "trainings"
+    assert table.columns[4:6] == ("tokens/s", "real s")
+    assert (table.rows[0]["tokens/s"], "samples/s" in table.rows[0]) == ("12.5", False)
+
+
 def test_trainings_have_a_table_of_their_own():
     hosts = case("b", {"host_compute_time": 0.5}, params={**TRAINS, "host": "n1"}, workload="mnist")
     first, second = sections(

@@ -1,0 +1,69 @@
+"""What ``hvlab bench`` is asked of a training of the user's own, and of DDP beside Horovod."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hvlab.errors import UsageError, unknown
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS, of_framework
+from hvlab.lab.inventory import Lab
+from hvlab.lab.variants import available
+from hvlab.workloads.command import COMMAND, check_pattern
+
+_WRITE = f"`hvlab bench --workload {COMMAND.name} -- python train.py`"
+
+
+def backends(
+    named: tuple[str, ...] | None, frameworks: tuple[str, ...] | None, lab: Lab
+) -> tuple[str, ...] | None:
+    """Return the backends that were ``named``, or their like in ``frameworks``; None for the default.
+
+    Where none was named, they are what the lab can run. Raises UsageError.
+    """
+    if frameworks is None:
+        return named
+    for name in frameworks:
+        if name not in FRAMEWORKS:
+            raise unknown("framework", name, FRAMEWORKS)
+    pairs = [
+        (name, of_framework(name, framework))
+        for framework in frameworks
+        for name in named or available(lab.hosts)
+        if name in BACKENDS
+    ]
+    without = [name for name, other in pairs if not other]
+    if named and without:
+        raise UsageError(
+            f"--framework {','.join(frameworks)}: torch has nothing like {', '.join(dict.fromkeys(without))}",
+            remedy="leave it out of --backend",
+        )
+    chosen = [other for _, other in pairs if other and (named or BACKENDS[other].wheel)]
+    return tuple(dict.fromkeys([*chosen, *(name for name in named or () if name not in BACKENDS)]))
+
+
+def workloads(values: Mapping[str, Any], named: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the workloads that were ``named``; without any, a command is the one."""
+    alone = values["words"] and not named and not values["suite"]
+    return (COMMAND.name,) if alone else named
+
+
+def command(values: Mapping[str, Any], workloads: tuple[str, ...] | None) -> dict[str, object]:
+    """Return the parameters of the user's own command. Raises UsageError."""
+    words = values["words"]
+    given = {name: values[name] for name in ("pattern", "unit") if values[name]}
+    if COMMAND.name not in (workloads or ()):
+        if words or given or values["copy"]:
+            what = "a command" if words else "--copy, --pattern or --unit"
+            raise UsageError(f"{what} belongs to --workload {COMMAND.name}", remedy=f"write {_WRITE}")
+        return {}
+    if not words:
+        raise UsageError(f"--workload {COMMAND.name} has no command", remedy=f"write it at the end: {_WRITE}")
+    # It loads slowly, and most benches need none of it.
+    from hvlab.datasets import own_files  # noqa: PLC0415
+
+    check_pattern(values["pattern"])
+    copied = own_files.chosen(words, values["copy"], Path.cwd())
+    return {"command": shlex.join(words), "copy": copied, **given}

@@ -1,0 +1,48 @@
+"""The report on a training of the user's own, and on DDP beside Horovod."""
+
+import pytest
+
+from hvlab.report import data, verdicts
+from hvlab.report.blocks import Table
+from hvlab.report.document import document
+from hvlab.report.study import studies
+from hvlab.statistics.verdict import compare_all
+from tests.unit import reports, runs
+from tests.unit.runs import Maker, Place
+
+LINE = {"command": "python train.py --epochs 1", "unit": "images/s"}
+# How many times as fast as over MPI the command is over DDP.
+FASTER = 1.5
+
+
+@pytest.fixture
+def report(tmp_path, monkeypatch):
+    """A run of a command and of mnist over MPI and DDP Gloo, eight repeats each, on one host and on two."""
+    monkeypatch.setitem(runs.ALPHA, "ddp-gloo", 2e-4)
+    monkeypatch.setitem(runs.BETA, "ddp-gloo", 4e-8)
+    maker = Maker("r1", noise=0.005)
+    for repeat in range(1, 9):
+        for backend, hosts in ((b, h) for b in ("mpi", "ddp-gloo") for h in (1, 2)):
+            place = Place(backend, runs.HOSTS[:hosts], repeat=repeat)
+            rate = maker.near(100 * hosts * (FASTER if backend == "ddp-gloo" else 1))
+            maker.case("command", place, LINE, [({}, "real", 9.0), ({}, "throughput", rate)])
+            maker.train("mnist", place)
+    return data.read(runs.store(tmp_path, maker))
+
+
+def test_ddp_and_a_command_are_compared_like_any_backend(report):
+    pairs = {one.pair.launches[0].workload: one for one in verdicts._trainings(studies(report))}
+    assert {name: (one.one, one.other) for name, one in pairs.items()} == {
+        "command": ("mpi", "ddp-gloo/mpirun"),
+        "mnist": ("mpi", "ddp-gloo/mpirun"),
+    }
+    found = dict(zip(pairs, compare_all([one.pair for one in pairs.values()]), strict=True))
+    assert (found["command"].kind, found["mnist"].kind) == ("slower", "faster")
+    assert found["command"].ratio.mid == pytest.approx(FASTER, rel=0.02)
+
+
+def test_the_report_names_the_command_and_ddp(report):
+    tables = [block for block in reports.blocks(document(report)) if isinstance(block, Table)]
+    text = str([reports.said(table, "en") for table in tables])
+    assert "python train.py --epochs 1 (images/s)" in text
+    assert "DDP Gloo" in text
