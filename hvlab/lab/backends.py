@@ -45,7 +45,7 @@ class Backend:
     architectures: tuple[str, ...] = ("x86_64", "aarch64")
     """Where it can be had."""
     unsupported_operations: tuple[str, ...] = ()
-    """Collectives that Horovod hands to MPI instead."""
+    """Collectives that Horovod hands to MPI instead, and those that torch makes of others."""
     unsupported_dtypes: tuple[str, ...] = ()
     adasum: bool = False
     hierarchical: str = ""
@@ -118,6 +118,8 @@ BACKENDS: Mapping[str, Backend] = {
             framework=DDP,
             group="gloo",
             counterpart="gloo",
+            # It is an allreduce of which each rank keeps a part.
+            unsupported_operations=("reducescatter",),
         ),
         Backend(
             "ddp-nccl",

@@ -63,7 +63,7 @@ def _operation(case: Case, collective: str, hosts: Sequence[Host]) -> str | None
     needed = ("alltoall", "allgather") if by_parts else (collective,)
     missing = [name for name in needed if not carries(case.backend, name, hosts, case.framework)]
     if missing and BACKENDS[case.backend].framework == DDP:
-        return f"torch has no {missing[0]} over {BACKENDS[case.backend].group}"
+        return f"torch has no {missing[0]} of its own over {BACKENDS[case.backend].group}"
     return f"Horovod has no {missing[0]} over {case.backend}: MPI would carry it" if missing else None
 
 
