@@ -25,7 +25,9 @@ class HorovodBasics:
     def gloo_enabled(self): return False
     def start_timeline(self, path):
         with open(path, "w") as file:
-            file.write('[\\n{"ph": "B", "name": "MPI_ALLREDUCE"},\\n{"ph": "M", "name": "x"},\\n{"ph": "B"')
+            file.write('[\\n{"name": "process_name", "ph": "M", "pid": 0, "args": {"x": 1}},\\n')
+            file.write('{"ph": "B", "name": "QUEUE", "ts": 1},{"ph": "E", "ts": 2},')
+            file.write('{"ph": "B", "name": "MPI_ALLREDUCE", "ts": 3},{"ph": "B", "na')
 """
 SCRIPT = """
 import sys
@@ -101,7 +103,7 @@ def test_a_script_is_run_and_watched(started, tmp_path):
     assert (folder / "output.txt").read_text() == done.stdout
     result = json.loads((folder / "result.json").read_text())
     assert (result["checks"], result["world"]["size"]) == ([], 2)
-    assert result["proof"]["activities"] == ["MPI_ALLREDUCE"]
+    assert result["proof"]["activities"] == ["MPI_ALLREDUCE", "QUEUE"]
     assert result["state"]["horovod"]["mpi_enabled"] == 1
     assert result["state"]["versions"]["horovod"] == "0.28.1"
     assert list((tmp_path / ".hvlab/work").iterdir()) == []

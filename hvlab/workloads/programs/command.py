@@ -234,17 +234,20 @@ def judged(options: argparse.Namespace, seen: list[dict[str, Any]], timeline: st
 
 
 def events(path: str) -> list[str]:
-    """Return the names of a timeline's events, of which the last may be cut off."""
+    """Return the names of a timeline's events; several are on a line, and the last may be cut off."""
     names = set()
     with contextlib.suppress(OSError), open(path) as file:
-        for line in file:
+        text = file.read()
+        decoder, at = json.JSONDecoder(), text.find("{")
+        while at >= 0:
             try:
-                event = json.loads(line.strip().strip("[],"))
+                event, end = decoder.raw_decode(text, at)
             except ValueError:
-                continue
-            if event.get("ph") in ("B", "X") and event.get("name"):
-                names.add(event["name"])
-    return sorted(names)
+                event, end = {}, at + 1
+            if event.get("ph") in ("B", "X"):
+                names.add(event.get("name", ""))
+            at = text.find("{", end)
+    return sorted(names - {""})
 
 
 if __name__ == "__main__":
