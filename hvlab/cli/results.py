@@ -14,7 +14,7 @@ from hvlab.errors import HvlabError, UsageError
 from hvlab.formats import MeasuredRun, importing
 from hvlab.formats.records import LaunchOverrides
 from hvlab.paths import results_dir
-from hvlab.results import tables
+from hvlab.results import samples, tables
 from hvlab.results.store import FIELDS, Record, Store
 from hvlab.results.summary import failures, sections
 
@@ -54,6 +54,36 @@ def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int
     click.echo(f"run {chosen.run_id} of {chosen.started_at} on {chosen.lab}: {chosen.state}")
     _show(records)
     click.echo(f"raw files: {store.run_folder(chosen.run_id)}; all fields: --format json or csv")
+    return 0
+
+
+@command.command("samples")
+@click.argument("run", required=False)
+@options.results
+@options.output_format
+def show_samples(*, run: str | None, folder: Path | None, output_format: str) -> int:
+    """Show how the iterations of RUN (default: the last run) are distributed.
+
+    A row for each configuration: mean, median, p95, p99 and a histogram of the iterations of all repeats
+    after the warm-up; each is the mean over the ranks. p95 takes 20 iterations, p99 takes 100. The last bar
+    holds all that is beyond. JSON has the edges and counts of the histogram.
+    """
+    from hvlab.compare.names import case_names  # noqa: PLC0415 - it takes long, and `list` must not
+
+    store = _store(folder)
+    chosen = store.run(run)
+    sampled = samples.samples_of(store, store.records(chosen.run_id))
+    if not sampled and output_format == "table":
+        raise UsageError(
+            f"run {chosen.run_id} has no raw files with iterations in {store.run_folder(chosen.run_id)}",
+            remedy="imported figures have none; name a run that was measured here",
+        )
+    if output_format == "table":
+        table = samples.table(sampled, case_names(sampled))
+        click.echo(tables.render(table, samples.TABLE, output_format))
+        return 0
+    columns = (*samples.COLUMNS, *(["histogram"] if output_format == "json" else []))
+    click.echo(tables.render(samples.rows(sampled), columns, output_format))
     return 0
 
 

@@ -34,9 +34,10 @@ def of(repeats: Repeats, metric: str) -> Spread | None:
         return None
     if len(values) >= _SEVERAL:
         return from_interval(median(values))
-    low, high = repeats.of(f"{metric}_low"), repeats.of(f"{metric}_high")
-    if low and high:
-        return Spread(min(low[0], values[0]), values[0], max(high[0], values[0]), within=True)
+    within = [repeats.of(f"{metric}_{part}") for part in ("low", "median", "high")]
+    if all(within):
+        low, mid, high = (part[0] for part in within)
+        return Spread(low, mid, high, within=True)
     return Spread(values[0], values[0], values[0])
 
 

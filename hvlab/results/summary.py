@@ -13,6 +13,7 @@ _PLACE = ("backend", "hosts", "slots")
 _CORES = ("oversubscribed", "stolen %")
 _END = ("proved", "status")
 _RATE = "samples/s"
+_TAIL = ("p95", "p99")
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,10 @@ def _cores(record: Record, value: Mapping[str, float]) -> dict[str, Any]:
 def _collective(value: Mapping[str, float]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if "time" in value:
-        row["time us"] = _digits(value["time"])
+        row["mean us"] = _digits(value["time"])
     if {"time_low", "time_high"} <= value.keys():
-        row["median (95 %)"] = _interval(value, "time", 1)
+        row["median us (95 %)"] = _interval(value, "time", 1)
+    row |= {f"{name} us": _digits(value[f"time_{name}"]) for name in _TAIL if f"time_{name}" in value}
     if "busbw" in value:
         row["busbw GB/s"] = f"{value['busbw']:.3f}"
     return row
@@ -137,9 +139,14 @@ def _collective(value: Mapping[str, float]) -> dict[str, Any]:
 def _training(value: Mapping[str, float]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if "step_time" in value:
-        row["step ms"] = _digits(value["step_time"] * 1e3)
+        row["mean step ms"] = _digits(value["step_time"] * 1e3)
     if {"step_time_low", "step_time_high"} <= value.keys():
-        row["median (95 %)"] = _interval(value, "step_time", 1e3)
+        row["median step ms (95 %)"] = _interval(value, "step_time", 1e3)
+    row |= {
+        f"{name} ms": _digits(value[f"step_time_{name}"] * 1e3)
+        for name in _TAIL
+        if f"step_time_{name}" in value
+    }
     for metric, column in (("throughput", "samples/s"), ("accuracy", "accuracy %"), ("real", "real s")):
         if metric in value:
             row[column] = f"{value[metric]:.2f}" if metric == "accuracy" else _digits(value[metric])
@@ -147,8 +154,11 @@ def _training(value: Mapping[str, float]) -> dict[str, Any]:
 
 
 _FIGURES = {
-    "collectives": ("size", "time us", "median (95 %)", "busbw GB/s"),
-    "trainings": ("step ms", "median (95 %)", "samples/s", "accuracy %", "real s"),
+    "collectives": ("size", "mean us", "median us (95 %)", "p95 us", "p99 us", "busbw GB/s"),
+    "trainings": (
+        *("mean step ms", "median step ms (95 %)", "p95 ms", "p99 ms"),
+        *("samples/s", "accuracy %", "real s"),
+    ),
 }
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.statistics import interval, warmup
+from hvlab.statistics import interval
+from hvlab.workloads import samples
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import busbw_factor
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
@@ -45,22 +46,21 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
 
 
 def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
-    size, every = row["size_bytes"], row["mean_s"]
-    dropped = warmup.length(every)
-    times = [seconds * 1e6 for seconds in every[dropped:]]
-    mean = statistics.fmean(times)
-    median = interval.median(times)
+    size, timed = row["size_bytes"], samples.of_size(row)
+    mean = statistics.fmean(timed.times)
+    median = interval.median(timed.times)
     algbw = size / mean / 1e3
     values = {
         "time": mean,
         "time_median": median.mid,
         "time_low": median.low,
         "time_high": median.high,
-        "time_min": min(times),
-        "time_max": max(times),
+        **timed.percentiles(),
+        "time_min": min(timed.times),
+        "time_max": max(timed.times),
         "algbw": algbw,
         "busbw": algbw * busbw_factor(case.workload, case.world_size),
-        "warmup": dropped,
+        "warmup": timed.warmup,
     }
     return (figure(metric, value, size_bytes=size) for metric, value in values.items())
 

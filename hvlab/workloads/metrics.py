@@ -20,20 +20,25 @@ _ALL_TO_ALL = ("reducescatter", "allgather", "alltoall", "gather", "scatter")
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
-        # Collectives, for each size. `time` is the mean over ranks and iterations, as nccl-tests has it.
+        # Collectives, for each size. `time` is the mean over ranks and iterations, as nccl-tests has it; the
+        # median with its interval (low, high) and the percentiles are of the iterations' means over ranks.
         Metric("time", "us", "low"),
         Metric("time_median", "us", "low"),
         Metric("time_low", "us"),
         Metric("time_high", "us"),
+        Metric("time_p95", "us", "low"),
+        Metric("time_p99", "us", "low"),
         Metric("time_min", "us"),
         Metric("time_max", "us"),
         Metric("algbw", "GB/s", "high"),
         Metric("busbw", "GB/s", "high"),
-        # Training. `step_time` is the mean over ranks and steps after the warm-up.
+        # Training. `step_time` is the mean over ranks and steps after the warm-up; the others as above.
         Metric("step_time", "s", "low"),
         Metric("step_time_median", "s", "low"),
         Metric("step_time_low", "s"),
         Metric("step_time_high", "s"),
+        Metric("step_time_p95", "s", "low"),
+        Metric("step_time_p99", "s", "low"),
         Metric("step_time_min", "s"),
         Metric("step_time_max", "s"),
         # The standard deviation of single steps: how unevenly a rank computes.

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.statistics import interval, warmup
+from hvlab.statistics import interval
+from hvlab.workloads import samples
 from hvlab.workloads.case import Case
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
 from hvlab.workloads.parameters import Parameter
@@ -80,19 +81,19 @@ def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
 
 def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
     """Return the figures of the steps after the warm-up; throughput is all samples over all time."""
-    dropped = warmup.length(steps["mean_s"])
-    times, samples = steps["mean_s"][dropped:], steps["samples"][dropped:]
-    median = interval.median(times)
+    timed = samples.of_steps(steps)
+    median = interval.median(timed.times)
     values = {
-        "step_time": statistics.fmean(times),
+        "step_time": statistics.fmean(timed.times),
         "step_time_median": median.mid,
         "step_time_low": median.low,
         "step_time_high": median.high,
-        "step_time_min": min(times),
-        "step_time_max": max(times),
-        "step_time_sd": statistics.stdev(times) if len(times) > 1 else None,
-        "throughput": sum(samples) / sum(times),
-        "warmup": dropped,
+        **timed.percentiles(),
+        "step_time_min": min(timed.times),
+        "step_time_max": max(timed.times),
+        "step_time_sd": statistics.stdev(timed.times) if len(timed.times) > 1 else None,
+        "throughput": sum(steps["samples"][timed.warmup :]) / sum(timed.times),
+        "warmup": timed.warmup,
     }
     return (figure(metric, value) for metric, value in values.items() if value is not None)
 

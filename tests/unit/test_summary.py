@@ -36,12 +36,12 @@ def test_a_row_for_each_size():
     assert table.title == "collectives"
     assert table.columns == (
         *("workload", "backend", "hosts", "slots", "size"),
-        *("time us", "median (95 %)", "busbw GB/s", "proved", "status"),
+        *("mean us", "median us (95 %)", "busbw GB/s", "proved", "status"),
     )
     assert [row["size"] for row in table.rows] == ["1K", "4K"]
     assert table.rows[0] == {
         **{"workload": "allreduce", "backend": "mpi", "hosts": 2, "slots": 1, "size": "1K"},
-        **{"time us": "1234", "median (95 %)": "1200 (1100..1300)", "busbw GB/s": "0.123"},
+        **{"mean us": "1234", "median us (95 %)": "1200 (1100..1300)", "busbw GB/s": "0.123"},
         **{"proved": "mpi", "status": "ok"},
     }
 
@@ -63,9 +63,9 @@ def test_trainings_have_a_table_of_their_own():
     assert (first.title, second.title) == ("collectives", "trainings")
     assert second.rows == (
         {
-            **{"workload": "mnist", "backend": "mpi", "hosts": 2, "slots": 1, "step ms": "31.4"},
+            **{"workload": "mnist", "backend": "mpi", "hosts": 2, "slots": 1, "mean step ms": "31.4"},
             **{
-                "median (95 %)": "31 (30..33.3)",
+                "median step ms (95 %)": "31 (30..33.3)",
                 "samples/s": "2038",
                 "accuracy %": "97.50",
                 "real s": "12.3",

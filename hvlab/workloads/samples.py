@@ -1,0 +1,64 @@
+"""The iterations of a case, as its programs timed them: each one the mean over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hvlab.statistics import distribution, warmup
+from hvlab.workloads.outcome import read_json
+
+# As in the metrics: microseconds of a collective's iterations, seconds of a training's steps.
+_US = 1e6
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """One launch's iterations of one size, or its steps, in the order of measurement.
+
+    ``times`` are those after the warm-up, of which there were ``warmup``, in the unit of ``metric``: ``time``
+    (us) or ``step_time`` (s). ``size_bytes`` is None for steps.
+    """
+
+    metric: str
+    size_bytes: int | None
+    warmup: int
+    times: tuple[float, ...]
+
+    def percentiles(self) -> dict[str, float]:
+        """Return p95 and p99 by metric, as far as there are enough iterations."""
+        ordered = sorted(self.times)
+        values = {f"{self.metric}_{name}": distribution.percentile(ordered, name) for name in ("p95", "p99")}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def of_size(row: Mapping[str, Any]) -> Iterations:
+    """Return the iterations of one size of a collective's result."""
+    return _samples("time", row["size_bytes"], row["mean_s"], _US)
+
+
+def of_steps(steps: Mapping[str, Any]) -> Iterations:
+    """Return the steps of a training's result."""
+    return _samples("step_time", None, steps["mean_s"], 1)
+
+
+def read(folder: Path) -> tuple[Iterations, ...]:
+    """Return all iterations that the files of a case hold, ``folder`` being its own; none without files."""
+    result = read_json(folder / "result.json")
+    try:
+        return tuple(_all(result)) if isinstance(result, dict) else ()
+    except (KeyError, TypeError, ValueError):
+        return ()
+
+
+def _all(result: Mapping[str, Any]) -> Iterator[Iterations]:
+    yield from (of_size(row) for row in result.get("sizes") or () if row["mean_s"])
+    if (result.get("steps") or {}).get("mean_s"):
+        yield of_steps(result["steps"])
+
+
+def _samples(metric: str, size: int | None, every: list[float], factor: float) -> Iterations:
+    dropped = warmup.length(every)
+    return Iterations(metric, size, dropped, tuple(seconds * factor for seconds in every[dropped:]))
