@@ -12,6 +12,8 @@ next. Its share is the median of these gaps over the median time of a case, both
 busy machine hurts both. What hvlab and Ansible compute on this machine meanwhile is told as well, in percent
 of the run's time: it matters where the hosts are virtual and share its cores.
 
+The share of reading the clock, in percent of the shortest iteration of that bench: every iteration is timed.
+
 Prints the figures as JSON, and exits with 1 when a limit is broken.
 
     python -m benchmarks.bench_overhead -i inventory/lab [--backend mpi] [--hosts 2] [--rounds 5]
@@ -28,6 +30,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -38,6 +42,7 @@ LIMIT_FIRST_S = 3.0
 LIMIT_FURTHER_S = 0.5
 LIMIT_SHARE_PERCENT = 1.0
 CASES = 5
+CALLS = 100_000
 TINY = ("--sizes", "1K", "--iterations", "6")
 
 
@@ -87,6 +92,7 @@ def _share(asked: list[str]) -> dict[str, float]:
         seconds = _timed(argv)
         after = os.times()
         cases, gaps = _cases(Path(results))
+        shortest = min(_iterations(Path(results)))
     computed = sum(
         getattr(after, name) - getattr(before, name) for name in ("children_user", "children_system")
     )
@@ -96,6 +102,8 @@ def _share(asked: list[str]) -> dict[str, float]:
         "between_cases_s": round(between, 3),
         "share_percent": round(100 * between / case, 2),
         "controller_percent": round(100 * computed / seconds, 2),
+        "shortest_iteration_us": round(1e6 * shortest, 1),
+        "clock_percent": round(100 * _clock() / shortest, 3),
         "run_beside_cases_percent": round(100 * (seconds - sum(cases)) / seconds, 1),
     }
 
@@ -139,6 +147,24 @@ def _cases(results: Path) -> tuple[list[float], list[float]]:
     told = [json.loads(path.read_text()) for path in results.glob("runs/*/*/case.json")]
     spans = sorted((case["started_at"], case["ended_at"]) for case in told)
     return [end - begin for begin, end in spans], [after[0] - before[1] for before, after in pairwise(spans)]
+
+
+def _iterations(results: Path) -> Iterator[float]:
+    """Yield the seconds of every iteration of a bench."""
+    for path in results.glob("runs/*/*/result.json"):
+        for row in json.loads(path.read_text())["sizes"]:
+            yield from row["mean_s"]
+
+
+def _clock() -> float:
+    """Return the seconds that timing one iteration costs: two readings of the clock, and keeping the time."""
+
+    def timed() -> None:
+        begun = time.perf_counter()
+        times.append(time.perf_counter() - begun)
+
+    times: list[float] = []
+    return min(timeit.repeat(timed, number=CALLS)) / CALLS
 
 
 def _timed(argv: list[str]) -> float:

@@ -26,6 +26,11 @@ class Estimate:
     seconds: float
 
     @property
+    def time(self) -> str:
+        """Return the time as text."""
+        return f"about {shown(self.seconds)}"
+
+    @property
     def text(self) -> str:
         """Return it as text, with its source."""
         if self.known == self.cases:
@@ -34,7 +39,7 @@ class Estimate:
             source = f"{self.known} from earlier runs, {self.cases - self.known} from a rough model"
         else:
             source = "from a rough model: none was measured before"
-        return f"{self.cases} case{'s' * (self.cases != 1)}, about {_time(self.seconds)} ({source})"
+        return f"{self.cases} case{'s' * (self.cases != 1)}, {self.time} ({source})"
 
 
 def estimate(cases: Sequence[Case], store: Store) -> Estimate:
@@ -50,7 +55,9 @@ def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
     keys = {_key(case) for case in cases}
     seconds_of: dict[str, float] = {}
     for record, sizes in store.latest():
-        params = {name: value for name, value in record.params.items() if name not in ("size_bytes", "host")}
+        params = {
+            name: value for name, value in record.params.items() if name not in ("size_bytes", "host", "side")
+        }
         own = (record.workload, record.backend, record.launcher, record.hosts, record.slots_per_host)
         key = _named(own, params, sizes)
         if key in keys:
@@ -61,7 +68,7 @@ def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
 
 
 def _key(case: Case) -> str:
-    params = {name: value for name, value in case.params.items() if name not in ("sizes", "copy")}
+    params = {name: value for name, value in case.params.items() if name not in ("sizes", "copy", "side")}
     if case.container:
         params["container"] = case.container
     own = (case.workload, case.backend, case.launcher, case.hosts, case.slots)
@@ -72,7 +79,8 @@ def _named(own: tuple[Any, ...], params: Mapping[str, Any], sizes: Sequence[int]
     return json.dumps([own, params, sizes], sort_keys=True)
 
 
-def _time(seconds: float) -> str:
+def shown(seconds: float) -> str:
+    """Return a time as text."""
     if seconds < _MINUTE_S:
         return f"{max(10, round(seconds, -1)):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < _HOUR_S else f"{seconds / 3600:.1f} h"

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -17,11 +18,14 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
-from hvlab.workloads.parameters import DEVICE, Parameter, Value
+from hvlab.workloads.parameters import DEVICE, ENV, Parameter, Value
 
+_ALONE = "its counterpart on the other side is infeasible"
 __all__ = ["Block", "Case", "InfeasibleCase", "Spec", "expand"]
 
 _LONGEST_ID = 110
+# Fields that came later: without a value they are no part of the key, so that older runs keep theirs.
+_LATER, _LATER_OF_BLOCKS = ("auto", "sides", "against"), ("launcher", "side")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class Block:
     """One product of axes.
 
     ``hosts`` are counts, or ``each`` and ``pairs``. ``axes`` holds the values of parameters that are not left
-    at their default; every value is combined with all others.
+    at their default; every value is combined with all others. ``launcher`` overrides that of the
+    specification; ``side`` is A or B where two sides of a run differ in what they set.
     """
 
     workload: str
@@ -37,6 +42,8 @@ class Block:
     hosts: tuple[int | str, ...]
     slots: tuple[int, ...]
     axes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    launcher: str | None = None
+    side: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,9 @@ class Spec:
     """What was requested. ``timeout`` limits a case, in seconds; ``asked``: the user named the backends.
 
     ``container`` is the image the ranks run in, with an sshd on ``ssh_port``; None: on the hosts themselves.
+    With ``auto``, ``repeats`` is the most, and a run ends where its questions are answered, or after
+    ``time_limit`` seconds (0: no limit). ``sides`` are what A and B set, where a run has these; A is as
+    the run ``against`` was, if there is one.
     """
 
     blocks: tuple[Block, ...]
@@ -55,10 +65,20 @@ class Spec:
     container_options: tuple[str, ...] = ()
     suite: str = ""
     asked: bool = False
+    auto: bool = False
+    time_limit: int = 0
+    sides: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    against: str = ""
 
     def key(self, lab: Lab) -> str:
         """Return a hash that is the same for two commands which request the same measurements."""
-        request = {"spec": asdict(self), "lab": lab.name, "hosts": [[h.name, h.address] for h in lab.hosts]}
+        spec = {name: value for name, value in asdict(self).items() if name not in _LATER or value}
+        spec.pop("time_limit", None)  # More time is no other measurement.
+        spec["blocks"] = [
+            {name: value for name, value in block.items() if name not in _LATER_OF_BLOCKS or value}
+            for block in spec["blocks"]
+        ]
+        request = {"spec": spec, "lab": lab.name, "hosts": [[h.name, h.address] for h in lab.hosts]}
         if lab.vars.get("lab_rank_env"):
             request["rank_env"] = lab.vars["lab_rank_env"]
         return _hash(request, 16)
@@ -74,15 +94,43 @@ def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
     """Return every case of ``spec`` on ``lab``, each once, and those that are infeasible.
 
     Repeats are outermost. Each has its own random order, so that neither drift nor a neighbouring case looks
-    like a result. The specification is the seed, so a resumed run keeps its order.
+    like a result. The specification is the seed, so a resumed run keeps its order. A and B of a
+    configuration follow one another, and take turns in being first; one without the other is infeasible.
     """
     cases, infeasible = _feasible(spec, lab)
+    common = {case.id: _hash(_common(case, spec)) for case in cases} if spec.sides else {}
+    sides = Counter(common.values())
+    alone = [case for case in cases if spec.sides and sides[common[case.id]] < len(spec.sides)]
+    infeasible += [InfeasibleCase(case.id, _ALONE) for case in alone]
+    cases = [case for case in cases if case not in alone]
     seed = spec.key(lab)
     ordered = []
     for repeat in range(1, spec.repeats + 1):
-        again = [replace(case, id=f"{case.id}-r{repeat}", repeat=repeat) for case in cases]
-        ordered += sorted(again, key=lambda case: _hash([seed, case.id]))
+        again = [(case, replace(case, id=f"{case.id}-r{repeat}", repeat=repeat)) for case in cases]
+        again.sort(key=lambda pair: _place(pair[1], common.get(pair[0].id), seed))
+        ordered += [case for _, case in again]
     return ordered, [replace(item, case=f"{item.case}-r1") for item in infeasible]
+
+
+def _place(case: Case, common: str | None, seed: str) -> tuple[str, bool]:
+    """Return where a case stands in its repeat; those with the same ``common`` part are neighbours."""
+    if common is None:
+        return _hash([seed, case.id]), False
+    first = (int(common, 16) + case.repeat) % 2
+    return _hash([seed, common, case.repeat]), (case.params["side"] == "B") is bool(first)
+
+
+def _common(case: Case, spec: Spec) -> dict[str, Any]:
+    """Return what A and B of a configuration have in common."""
+    switched = {"side", *(name for values in spec.sides.values() for name in values)}
+    if "backend" in switched:
+        switched |= {"launcher", "variant"}
+    switched |= {"variant"} if "framework" in switched else set()
+    own = {name: value for name, value in asdict(replace(case, id="")).items() if name not in switched}
+    own["params"] = {name: value for name, value in case.params.items() if name not in switched}
+    if {"backend", "framework"} & switched:
+        own["params"].pop(DEVICE.name)
+    return own
 
 
 def _feasible(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
@@ -125,9 +173,14 @@ def _case(
     values: Mapping[str, Value],
 ) -> Case:
     own = BACKENDS[backend].launchers
-    launcher = spec.launcher if spec.launcher and BACKENDS[backend].parallel else own[0]
+    chosen = block.launcher or spec.launcher
+    launcher = chosen if chosen and BACKENDS[backend].parallel else own[0]
     known = parameters(block.workload)
     params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
+    if not params[ENV.name]:
+        del params[ENV.name]
+    if block.side:
+        params["side"] = block.side
     collective = WORKLOADS[block.workload].collective
     machines = [lab.host(name) for name in hosts.names]
     framework = params.get("framework", "torch")
@@ -149,7 +202,8 @@ def _case(
     )
     if "sizes" in params:
         params["sizes"] = list(sizes.whole(params["sizes"], limits.step(case, collective)))
-    return replace(case, id=_id(case, hosts, lab, _non_defaults(known, values), chosen=spec.launcher))
+    settings = [*_non_defaults(known, values), *([block.side] if block.side else [])]
+    return replace(case, id=_id(case, hosts, lab, settings, chosen=chosen))
 
 
 def _non_defaults(known: Sequence[Parameter], values: Mapping[str, Value]) -> list[str]:

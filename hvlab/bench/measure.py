@@ -6,14 +6,15 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from hvlab import workloads
-from hvlab.bench import containers, recording
-from hvlab.bench.estimate import estimate
+from hvlab.bench import containers, looks, recording
+from hvlab.bench.estimate import estimate, shown
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare
@@ -42,27 +43,29 @@ def measure(schedule: Schedule, store: Store, *, restart: bool = False, resume: 
     login = _login(schedule.lab)
     with _alone(store, schedule.lab):
         resumed = resume or (None if restart else store.unfinished(schedule.spec.key(schedule.lab)))
-        done = store.done(resumed.run_id) if resumed else set()
-        pending = [case for case in schedule.cases if case.id not in done]
-        progress = Display(len(schedule.cases), done=len(schedule.cases) - len(pending))
+        measured = store.records(resumed.run_id) if resumed else []
+        done = {record.case_id for record in measured}
+        due = looks.due(schedule.cases, schedule.spec, measured)
+        pending = [case for case in due if case.id not in done]
+        progress = Display(len(due), done=len(due) - len(pending))
         if resumed:
-            progress.note(
-                f"resuming run {resumed.run_id}: {progress.done} of {len(schedule.cases)} cases are done"
-            )
+            progress.note(f"resuming run {resumed.run_id}: {progress.done} of {len(due)} cases are done")
         if pending:
-            progress.note(estimate(pending, store).text)
+            progress.note(expected(schedule, pending, store))
         known_hosts = login.trust.known_hosts if login.trust else None
         probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
-        data = _prepared(pending)
+        data = _prepared(schedule.cases)
         schedule = replace(schedule, keys={name: dataset.key for name, dataset in data.items()})
         run_id = resumed.run_id if resumed else new_run_id()
-        run = _Run(run_id, schedule, store, login, progress, pending, tuple(data.values()))
+        run = _Run(run_id, schedule, store, login, progress, pending, data=tuple(data.values()))
         for dead in store.runs():
             if dead.lab == schedule.lab.name and dead.state == "running":
                 run.reap(dead.run_id)
                 store.enter(dead.run_id, "interrupted")
         if resumed:
+            run.queue = list(run.pending)
             run.collect()
+            run.pending = run.due()
             store.enter(run.run_id, "running")
         else:
             store.create(
@@ -70,10 +73,21 @@ def measure(schedule: Schedule, store: Store, *, restart: bool = False, resume: 
                 lab=schedule.lab.name,
                 spec_key=schedule.spec.key(schedule.lab),
                 spec=asdict(schedule.spec),
-                cases=[case.id for case in schedule.cases],
+                cases=[case.id for case in looks.first(schedule.cases, schedule.spec)],
             )
         run.run()
     return run.run_id
+
+
+def expected(schedule: Schedule, cases: Sequence[Case], store: Store) -> str:
+    """Return how long a run will take: ``cases`` first, then as many again as its questions need."""
+    text = estimate(cases, store).text
+    if not schedule.spec.auto:
+        return text
+    every = estimate(schedule.cases, store)
+    limit = schedule.spec.time_limit
+    most = f"; at most {every.cases} cases, {every.time}, if its questions stay open"
+    return text + most + (f"; time limit {shown(limit)}" if limit else "")
 
 
 def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
@@ -89,7 +103,7 @@ def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
 
 @dataclass
 class _Run:
-    """A run in progress; ``pending`` shrinks as the files of the cases arrive."""
+    """A run in progress; ``queue``, of those ``pending``, shrinks as the files of the cases arrive."""
 
     run_id: str
     schedule: Schedule
@@ -97,6 +111,8 @@ class _Run:
     login: Login
     progress: Display
     pending: list[Case]
+    queue: list[Case] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
     data: tuple[Dataset, ...] = ()
     folder: Path = field(init=False)
 
@@ -105,8 +121,16 @@ class _Run:
 
     def run(self) -> None:
         """Run the pending cases; record in the store how the run ended."""
+        ended = "finished"
         try:
-            self._play()
+            while self.pending:
+                self.queue = self._in_time(self.pending)
+                if not self.queue:
+                    ended = "interrupted"
+                    self._out_of_time()
+                    break
+                self._play()
+                self.pending = self.due()
         except UsageError:
             self.store.enter(self.run_id, "refused")
             raise
@@ -114,7 +138,7 @@ class _Run:
             self.store.enter(self.run_id, "interrupted")
             self.progress.note("interrupted: ending the processes on the hosts")
             self.reap(self.run_id)
-            done = f"{self.progress.done} of {len(self.schedule.cases)} cases"
+            done = f"{self.progress.done} of {self.progress.total} cases"
             raise InterruptedRunError(
                 f"interrupted; run {self.run_id} has {done}",
                 remedy="run the same command again to resume it (--restart starts a new run)",
@@ -122,7 +146,39 @@ class _Run:
         except BaseException:
             self.store.enter(self.run_id, "interrupted")
             raise
-        self.store.enter(self.run_id, "finished")
+        self.store.enter(self.run_id, ended)
+
+    def due(self) -> list[Case]:
+        """Return the cases that are still to be measured, after what the last ones have shown."""
+        records = self.store.records(self.run_id)
+        done = {record.case_id for record in records}
+        due = looks.due(self.schedule.cases, self.schedule.spec, records)
+        pending = [case for case in due if case.id not in done]
+        if pending and len(due) > self.progress.total:
+            repeats = max(case.repeat for case in due)
+            self.progress.extend(
+                len(due), f"open questions: {len(pending)} more cases, up to {repeats} repeats"
+            )
+        return pending
+
+    def _in_time(self, cases: Sequence[Case]) -> list[Case]:
+        """Return the whole repeats of ``cases`` for which there is time; all without a time limit."""
+        limit, elapsed = self.schedule.spec.time_limit, time.monotonic() - self.started
+        if not limit:
+            return list(cases)
+        measured = self.progress.done - self.progress.before
+        if not measured:  # An estimate of what was never measured may be far off: one repeat shows it.
+            return [case for case in cases if case.repeat == cases[0].repeat]
+        most = int((limit - elapsed) / (elapsed / measured))
+        repeats = [case.repeat for case in cases]
+        whole = [repeat for repeat in dict.fromkeys(repeats) if bisect_right(repeats, repeat) <= most]
+        return [case for case in cases if case.repeat in whole]
+
+    def _out_of_time(self) -> None:
+        self.progress.note(
+            f"the time limit is reached: {len(self.pending)} cases of the next look are left. "
+            f"`hvlab bench --resume {self.run_id}` goes on for as long again"
+        )
 
     def reap(self, run_id: str) -> None:
         """End what a run left on the hosts; report where that failed."""
@@ -134,7 +190,7 @@ class _Run:
     def _play(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "refused.json").unlink(missing_ok=True)
-        content = self.schedule.content(self.pending, self.run_id)
+        content = self.schedule.content(self.queue, self.run_id)
         content["certificate"] = self.login.certificate
         content["as_user"] = self.login.user if self.login.trust is None and os.geteuid() == 0 else None
         content["driver"] = os.getpid()
@@ -171,23 +227,23 @@ class _Run:
     def _show(self) -> None:
         if not (self.folder / "facts.json").exists():
             self.progress.step("reaching the hosts")
-        elif self.pending:
-            self.progress.step(f"{self.pending[0].id} on {','.join(self.pending[0].hosts)}")
+        elif self.queue:
+            self.progress.step(f"{self.queue[0].id} on {','.join(self.queue[0].hosts)}")
 
     def collect(self) -> int:
         """Put every case whose files have arrived into the store; return how many did."""
-        before = len(self.pending)
-        for case in list(self.pending):
+        before = len(self.queue)
+        for case in list(self.queue):
             folder = self.folder / case.id
             if not folder.is_dir():
                 break
             outcome = workloads.outcome(case, folder)
             self.store.add(recording.records(self.run_id, self.folder, case, outcome))
-            self.pending.remove(case)
+            self.queue.remove(case)
             status = recording.status(outcome)
             ended = status if outcome.error is None else f"{status}: {outcome.error}"
             self.progress.finished(case.id, case.hosts, outcome.seconds, ended)
-        return before - len(self.pending)
+        return before - len(self.queue)
 
     def _check(self, play: Play) -> None:
         """Raise an error if the playbook ended too early."""
@@ -201,8 +257,8 @@ class _Run:
             "the playbook failed",
             remedy="fix the cause, with `hvlab provision` if the stack has changed, then run this again",
         )
-        if self.pending:
-            problem = f"Ansible exited with {play.rc}, {len(self.pending)} cases are pending"
+        if self.queue:
+            problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
             raise HvlabError(f"{problem}:\n{play.last_words()}")
 
 

@@ -22,7 +22,7 @@ class Display:
 
     def __init__(self, total: int, *, done: int = 0) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._total, self.done, self._before = total, done, done
+        self.total, self.done, self.before = total, done, done
         self._started = self._last = time.monotonic()
         self._progress = Progress(
             SpinnerColumn(),
@@ -54,6 +54,12 @@ class Display:
         remaining = f"about {timedelta(seconds=round(left))} left" if left is not None else ""
         self._progress.update(self._task, description=text, left=remaining)
 
+    def extend(self, total: int, text: str) -> None:
+        """Count up to ``total`` cases from now on, and say why."""
+        self.total = total
+        self._progress.update(self._task, total=total)
+        self.note(text)
+
     def finished(self, case: str, hosts: Sequence[str], seconds: float, status: str) -> None:
         """Count a case and say how it ended."""
         self.done += 1
@@ -62,13 +68,13 @@ class Display:
         left = self._left()
         remaining = f", about {left:.0f} s left" if left else ""
         self.note(
-            f"[{self.done}/{self._total}] {case} on {','.join(hosts)}: {status} ({seconds:.1f} s{remaining})"
+            f"[{self.done}/{self.total}] {case} on {','.join(hosts)}: {status} ({seconds:.1f} s{remaining})"
         )
 
     def _left(self) -> float | None:
         """Return the seconds left, estimated from the cases done in this call; None before the first."""
-        measured = self.done - self._before
+        measured = self.done - self.before
         if not measured:
             return None
-        expected = (self._last - self._started) / measured * (self._total - self.done)
+        expected = (self._last - self._started) / measured * (self.total - self.done)
         return max(0.0, expected - (time.monotonic() - self._last))

@@ -20,6 +20,7 @@ from hvlab.workloads.parameters import DEVICE, TUNING, Parameter, Value, find
 
 FOLDER = Path(__file__).parent / "suites"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+AUTO = "auto"
 _KEYS = ("about", "repeats", "timeout", "blocks")
 _BLOCK_KEYS = ("workload", "backends", "hosts", "slots", "devices", "set")
 # Parameters without effect on a single process.
@@ -28,7 +29,10 @@ _OF_MANY = {"compression", "scaling", *(item.name for item in TUNING if item.nam
 
 @dataclass(frozen=True)
 class Suite:
-    """A named matrix; ``blocks`` are as the file has them. ``repeats`` and ``timeout`` (s) may be unset."""
+    """A named matrix; ``blocks`` are as the file has them. ``repeats`` and ``timeout`` (s) may be unset.
+
+    ``repeats`` is 0 for ``auto``: as many as its questions need.
+    """
 
     name: str
     blocks: tuple[Mapping[str, Any], ...]
@@ -70,14 +74,16 @@ def load(name: str) -> Suite:
         if not isinstance(sets, dict) or not all(isinstance(name, str) for name in sets):
             problem = f"set in block {number} of {where} is not a mapping of parameters to values"
             raise UsageError(problem, remedy="write set: {batch: [32, 64]}")
+    auto = content.get("repeats") == AUTO
     for key in ("repeats", "timeout"):
-        if not isinstance(content.get(key, 1), int) or content.get(key, 1) < 1:
+        value = content.get(key, 1)
+        if not (isinstance(value, int) and value >= 1) and not (key == "repeats" and auto):
             raise UsageError(f"{where}: {key} must be a whole number of 1 or more")
     return Suite(
         path.stem,
         tuple(blocks),
         str(content.get("about", "")),
-        content.get("repeats"),
+        0 if auto else content.get("repeats"),
         content.get("timeout"),
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,26 +14,28 @@ import click
 
 from hvlab.bench import suite
 from hvlab.bench.estimate import estimate
-from hvlab.bench.matrix import Spec
 from hvlab.bench.placement import most_slots
 from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench_output, bench_own, options
+from hvlab.cli import bench_output, options
+from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, FRAMEWORKS
 from hvlab.lab.inventory import Lab, load
-from hvlab.lab.variants import choose
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.vlab import limits
-from hvlab.workloads import WORKLOADS
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
-_SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
 # What --resume can be combined with: where the run is, and the output format.
 _WITH_RESUME = ("inventory", "limit", "resume", "folder", "output_format", "dry_run")
+# And --against: what B changes, and how much is measured.
+_WITH_AGAINST = (
+    *("inventory", "limit", "against", "folder", "output_format", "dry_run", "restart"),
+    *("sets", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,11 +43,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Bench(GroupedCommand):
     groups = {
         "Where": ("inventory", "limit", "hosts", "slots"),
-        "What": ("workload", "backend", "framework", "suite", "resume"),
+        "What": ("workload", "backend", "framework", "suite", "ab", "against", "resume"),
         "Your own training": ("copy", "pattern", "unit"),
-        "Parameters": ("sets", *_SHORT, "no_cuda"),
+        "Parameters": ("sets", *SHORT, "no_cuda"),
         "How": (
-            *("repeats", "timeout", "launcher", "container", "ssh_port", "container_options"),
+            *("repeats", "time_limit", "timeout", "launcher", "container", "ssh_port", "container_options"),
             *("dry_run", "restart"),
         ),
         "Results": ("folder", "output_format"),
@@ -90,6 +93,19 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--suite", metavar="NAME|FILE.yml", help="What to measure, from a file; other options override it."
 )
+@click.option(
+    "--ab",
+    nargs=2,
+    metavar="A B",
+    help="Measure each case with A and with B in turn, and decide which is faster. Each is settings "
+    "separated by spaces: parameters, backend=, launcher=, environment variables; '' changes nothing.",
+)
+@click.option(
+    "--against",
+    metavar="RUN",
+    help="Measure the cases of RUN in turn as they were (A) and with what --set, --backend and --launcher "
+    "change (B), and decide; exit code 1 where B is slower.",
+)
 @click.option("--resume", metavar="RUN", help="Resume RUN with the options it was started with.")
 @click.option(
     "--set",
@@ -119,7 +135,22 @@ def _short(name: str) -> Callable[[F], F]:
 )
 @click.option("--unit", metavar="UNIT", help="Unit of that throughput. Default: samples/s.")
 @click.option("--no-cuda", is_flag=True, help="Do not use GPUs: short for --set device=cpu.")
-@_number("--repeats", 1, "How many times each case is run, each time in a different order.")
+@click.option(
+    "--repeats",
+    type=RepeatsType(),
+    metavar="N|auto",
+    default=1,
+    show_default=True,
+    help="How many times each case is run, each time in a different order. auto: 6, then up to 16 of those "
+    "whose comparison is still open. --ab and --against take auto unless a number is given.",
+)
+@click.option(
+    "--time-limit",
+    type=TimeType(),
+    metavar="TIME",
+    default=0,
+    help="With --repeats auto: start no more repeats after 20m, 90s, 2h; the run can be resumed.",
+)
 @_number("--timeout", 900, "Time limit of a case, in seconds.")
 @click.option(
     "--launcher", type=click.Choice(_LAUNCHERS), help="What starts the ranks, if the backend leaves a choice."
@@ -161,8 +192,15 @@ def command(
     given = {name for name in context.params if _explicit(context, name)}
     if resume is not None and not given <= set(_WITH_RESUME):
         raise UsageError(
-            f"--resume {resume} uses the options of that run, and takes no {_options(context, given)}",
+            f"--resume {resume} uses the options of that run, and takes no "
+            f"{_options(context, given - set(_WITH_RESUME))}",
             remedy="leave those options out, or start a new run",
+        )
+    if values["against"] is not None and not given <= set(_WITH_AGAINST):
+        raise UsageError(
+            f"--against {values['against']} measures what that run measured, and takes no "
+            f"{_options(context, given - set(_WITH_AGAINST))}",
+            remedy="leave those options out, or name both settings with --ab",
         )
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
@@ -171,7 +209,7 @@ def command(
         lab = loading.result()
     store = Store(folder.absolute() if folder else results_dir())
     if resume is None:
-        run, schedule = None, Schedule.of(_spec(lab, values, given), lab)
+        run, schedule = None, Schedule.of(requested(lab, values, given, store), lab)
     else:
         run, schedule = resumed(store, resume, lab)
     held = limits.held(lab.name) if any(host.virtual for host in lab.hosts) else {}
@@ -180,8 +218,7 @@ def command(
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
     if dry_run:
-        bench_output.dry_run(schedule, output_format)
-        click.echo(estimate(schedule.cases, store).text, err=True)
+        _dry_run(schedule, store, output_format)
         return 0
     limits.keep_off(held.values())
     return _measure(schedule, store, output_format, restart=restart, run=run)
@@ -196,56 +233,22 @@ def _options(context: click.Context, given: set[str]) -> str:
     names = [
         item.opts[-1]
         for item in context.command.params
-        if item.name in given - set(_WITH_RESUME) and not getattr(item, "hidden", False)
+        if item.name in given and not getattr(item, "hidden", False)
     ]
     return ", ".join(names)
 
 
-def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
-    """Return what the options and the suite ask for."""
-    named = bench_own.backends(
-        _names(values["backend"], "--backend", BACKENDS),
-        _names(values["framework"], "--framework", FRAMEWORKS),
-        lab,
-    )
-    workloads = bench_own.workloads(values, _names(values["workload"], "--workload", WORKLOADS))
-    overrides = suite.Overrides(
-        workloads=workloads,
-        backends=tuple(choose(named, lab)) if named else None,
-        hosts=values["hosts"],
-        slots=values["slots"],
-        sets=_sets(values) | bench_own.command(values, workloads),
-    )
-    chosen = suite.load(values["suite"]) if values["suite"] else suite.plain(overrides, lab)
-    kept = {name: values[name] for name in ("launcher", "container", "ssh_port", "container_options")}
-    return Spec(
-        blocks=suite.blocks(chosen, lab, overrides),
-        repeats=values["repeats"] if "repeats" in given else chosen.repeats or values["repeats"],
-        timeout=values["timeout"] if "timeout" in given else chosen.timeout or values["timeout"],
-        suite=chosen.name,
-        asked=bool(named),
-        **kept,
-    )
+def _dry_run(schedule: Schedule, store: Store, output_format: str) -> None:
+    """Print the commands, and how long they take; with auto those that are needed whatever comes."""
+    if not schedule.spec.auto:
+        bench_output.dry_run(schedule, output_format)
+        click.echo(estimate(schedule.cases, store).text, err=True)
+        return
+    from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly
 
-
-def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    named = [name.strip() for name in text.split(",") if name.strip()]
-    if not named:
-        raise UsageError(f"{option} is empty", remedy=f"choose from {', '.join(known)}")
-    return tuple(dict.fromkeys(named))
-
-
-def _sets(values: Mapping[str, Any]) -> dict[str, object]:
-    """Return what was set, by parameter."""
-    parameters: dict[str, object] = {name: values[name] for name in _SHORT if values[name] is not None}
-    for text in values["sets"]:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--set {text}: no value", remedy=f"write --set {name}=VALUE")
-        parameters[name.strip().replace("-", "_")] = value
-    return parameters | ({"device": "cpu"} if values["no_cuda"] else {})
+    cases = looks.first(schedule.cases, schedule.spec)
+    bench_output.dry_run(replace(schedule, cases=cases), output_format)
+    click.echo(measure.expected(schedule, cases, store), err=True)
 
 
 def _advice(lab: Lab) -> str:
@@ -255,15 +258,24 @@ def _advice(lab: Lab) -> str:
 def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:
     # These load slowly, and a dry run does not need them.
     from hvlab.bench.measure import measure  # noqa: PLC0415
+    from hvlab.cli import decisions  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
     run_id = measure(schedule, store, restart=restart, resume=run)
     records = store.records(run_id)
-    bench_output.results(records, output_format)
+    slower, asked = False, schedule.spec
+    if not asked.sides:
+        bench_output.results(records, output_format)
+    if asked.sides or (asked.auto and output_format == "table"):
+        answer = decisions.of_run(store, store.run(run_id))
+        decisions.show(answer, output_format)
+        slower = bool(asked.against) and answer.count("faster") > 0
+    if asked.against:
+        decisions.note_stack(store, asked.against, run_id)
     bench_output.ending(schedule, records, run_id, write_page(store, run_id))
-    return 1 if failures(records) else 0
+    return 1 if failures(records) or slower else 0
 
 
 def _interrupt(*_: object) -> None:

@@ -85,7 +85,8 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
             click.echo(f"{word}: {case}: {error}", err=True)
     infeasible(schedule.infeasible, whole=False)
     succeeded = {record.case_id for record in records if record.status == "ok"} - failed.keys()
-    click.echo(f"run {run_id}: {len(succeeded)} of {len(schedule.cases)} cases succeeded", err=True)
+    tried = {record.case_id for record in records} if schedule.spec.auto else schedule.cases
+    click.echo(f"run {run_id}: {len(succeeded)} of {len(tried)} cases succeeded", err=True)
     click.echo(f"summary: {page}; raw files are in the same folder", err=True)
     click.echo(f"next: `hvlab report {run_id}` for tables, curves and what they mean", err=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import options, verdicts
+from hvlab.cli import decisions, options, verdicts
 from hvlab.compare import compare, measurements, rows
 from hvlab.paths import results_dir
 from hvlab.results import tables
@@ -16,20 +16,35 @@ from hvlab.results.store import Store
 
 @click.command("compare")
 @click.argument("run_a")
-@click.argument("run_b")
+@click.argument("run_b", required=False)
 @verdicts.metric
 @verdicts.matters
 @options.results
 @options.output_format
 def command(
-    *, run_a: str, run_b: str, metric: str | None, matters: float, folder: Path | None, output_format: str
+    *,
+    run_a: str,
+    run_b: str | None,
+    metric: str | None,
+    matters: float,
+    folder: Path | None,
+    output_format: str,
 ) -> int:
-    """Compare RUN_A with RUN_B, configuration by configuration.
+    """Compare RUN_A with RUN_B, configuration by configuration; without RUN_B, the settings of RUN_A.
 
-    "differs" means that the difference is statistically significant, but perhaps only because of the time of
-    measurement, and "same" may be so for that reason, too: to compare two settings, measure both in one run.
+    Within a run all settings were measured in turn, so a verdict says which is faster: A and B of a run with
+    --ab or --against, else every two backends, and every two values of a parameter that leaves the work as
+    it is. "needs" is how many repeats would probably decide what is open.
+
+    Between two runs it does not: "differs" means that the difference is statistically significant, but
+    perhaps only because of the time of measurement, and "same" may be so for that reason, too: to compare
+    two settings, measure both in one run.
     """
     store = Store(folder.absolute() if folder else results_dir())
+    if run_b is None:
+        answer = decisions.of_run(store, store.run(run_a), metric=metric, matters=matters / 100)
+        decisions.show(answer, output_format)
+        return 0
     runs = [store.run(run_a), store.run(run_b)]
     a, b = (measurements(run, store.records(run.run_id)) for run in runs)
     comparison = compare(a, b, metric=metric, matters=matters / 100)

@@ -79,7 +79,7 @@ def compare(
     metric of which neither more nor less is better.
     """
     if metric is not None:
-        _check(metric)
+        check(metric)
     matches = match(a, b)
     compared = [(pair, metric or primary(pair.configuration)) for pair in matches.both]
     comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
@@ -90,7 +90,7 @@ def compare(
         a,
         b,
         tuple(
-            ComparisonRow(pair.configuration, name, _side(pair.a, name), _side(pair.b, name), judged)
+            ComparisonRow(pair.configuration, name, side_of(pair.a, name), side_of(pair.b, name), judged)
             for (pair, name), judged in zip(comparable, verdicts, strict=True)
         ),
         matches.only_a,
@@ -102,11 +102,12 @@ def compare(
 
 def _pair(pair: Match, metric: str) -> Pair:
     case = whole(pair.configuration)
-    figures = _figures(pair.a, metric), _figures(pair.b, metric)
-    return Pair(*figures, METRICS[metric].better or "low", (("A", case), ("B", case)))
+    values = figures(pair.a, metric), figures(pair.b, metric)
+    return Pair(*values, METRICS[metric].better or "low", (("A", case), ("B", case)))
 
 
-def _check(metric: str) -> None:
+def check(metric: str) -> None:
+    """Raise UsageError unless more or less of a metric is better."""
     useful = [name for name, known in METRICS.items() if known.better]
     if metric not in METRICS:
         raise unknown("metric", metric, useful)
@@ -118,16 +119,17 @@ def _check(metric: str) -> None:
 def _measured(pair: Match, metric: str) -> bool:
     """Return whether a side has the metric, or failed before it could."""
     sides = (pair.a, pair.b)
-    return any(_figures(side, metric) for side in sides) or not any(side.ok for side in sides)
+    return any(figures(side, metric) for side in sides) or not any(side.ok for side in sides)
 
 
-def _figures(repeats: Repeats, metric: str) -> dict[int, float]:
+def figures(repeats: Repeats, metric: str) -> dict[int, float]:
     """Return the figure of each repeat that has one: a loss may have become infinite."""
-    figures = repeats.values.get(metric, {})
-    return {repeat: figures[repeat] for repeat in sorted(figures) if math.isfinite(figures[repeat])}
+    values = repeats.values.get(metric, {})
+    return {repeat: values[repeat] for repeat in sorted(values) if math.isfinite(values[repeat])}
 
 
-def _side(repeats: Repeats, metric: str) -> Side:
-    values = tuple(_figures(repeats, metric).values())
+def side_of(repeats: Repeats, metric: str) -> Side:
+    """Return how many repeats have a metric, and the median of it over them."""
+    values = tuple(figures(repeats, metric).values())
     failed = tuple(dict.fromkeys(repeats.errors.values()))
     return Side(len(values), repeats.tried, interval.median(values) if values else None, failed)

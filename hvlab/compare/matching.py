@@ -62,7 +62,7 @@ def differences(a: Measurements, b: Measurements) -> list[str]:
         *([f"lab: {a.lab} in A, {b.lab} in B"] if a.lab != b.lab else []),
         *_of_hosts(a, b),
         *_of_origin(a, b),
-        *_of_stacks(a, b),
+        *of_stacks(a, b),
         *_of_parameters(a, b),
     ]
 
@@ -112,7 +112,8 @@ def _of_origin(a: Measurements, b: Measurements) -> Iterator[str]:
         yield f"imported: {imported}; matched by backend, size and the parameters that both record"
 
 
-def _of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
+def of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
+    """Yield what is of another version in B than in A, a phrase each."""
     for part in sorted(a.stack.keys() | b.stack.keys()):
         one, other = (" and ".join(side.stack.get(part, ())) or "none" for side in (a, b))
         if one != other:

@@ -61,7 +61,7 @@ def table(comparison: Comparison) -> list[dict[str, Any]]:
             "A": row.a.median.mid if row.a.median else None,
             "ok B": _of(row.b),
             "B": row.b.median.mid if row.b.median else None,
-            **_ratio(row.verdict.ratio),
+            **ratio(row.verdict.ratio),
             "verdict": word(row),
             "why": why(row),
         }
@@ -139,7 +139,8 @@ def _of(side: Side) -> str:
     return f"{side.ok} of {side.tried}"
 
 
-def _ratio(ratio: Interval | None) -> dict[str, str]:
-    if ratio is None:
+def ratio(interval: Interval | None) -> dict[str, str]:
+    """Return the columns of a ratio; none without one."""
+    if interval is None:
         return {}
-    return {"A/B": f"{ratio.mid:.3f}", "95 %": f"{ratio.low:.3f}..{ratio.high:.3f}"}
+    return {"A/B": f"{interval.mid:.3f}", "95 %": f"{interval.low:.3f}..{interval.high:.3f}"}

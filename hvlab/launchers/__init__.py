@@ -17,7 +17,7 @@ from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Host, Lab
 from hvlab.launchers.command import LAUNCHERS, Command, Job
 from hvlab.workloads.case import Case
-from hvlab.workloads.parameters import environment
+from hvlab.workloads.parameters import environment, variables
 
 # Each module registers its launcher beside it: a new one is a new module.
 for _module in pkgutil.iter_modules(__path__):
@@ -56,6 +56,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     if case.params["device"] == "cuda":
         env["HVLAB_DEVICE"] = "cuda"
     env |= {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
+    env |= variables(case.params)
     argv = (
         *("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN)),
         *(f"{prefix}/bin/python", f"{where.workloads}/{program[0]}", *program[1:]),

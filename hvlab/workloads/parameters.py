@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +13,11 @@ from typing import Any, Literal
 from hvlab.errors import UsageError, unknown
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
-Kind = Literal["int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "line", "files", "note"]
+Kind = Literal[
+    "int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "env", "line", "files", "note"
+]
 # Any text, commas and all.
-VERBATIM: tuple[Kind, ...] = ("line", "files", "note")
+VERBATIM: tuple[Kind, ...] = ("env", "line", "files", "note")
 Value = str | int | float | bool | tuple[int, ...]
 
 _FLAGS = {
@@ -44,8 +48,10 @@ class Parameter:
     ``cpu`` replaces the default on hosts without GPUs; None: the default stays.
     Kind ``sizes`` is a list of bytes that one case goes through. Any other kind may have several values, and
     each makes its own cases. Kind ``data`` is the name or the folder of a data set. Kind ``seed`` is the seed
-    of the first repeat; each further repeat adds one. Kind ``line`` is a line of a shell. Kind ``files`` are
-    files of the user, as ``datasets.own_files`` writes them. Kind ``note`` is for who reads the results.
+    of the first repeat; each further repeat adds one. Kind ``env`` is environment variables as words,
+    ``NAME=VALUE``. Kind ``line`` is a line of a shell. Kind ``files`` are files of the user, as
+    ``datasets.own_files`` writes them. Kind ``note`` is for who reads the results. In these four commas mean
+    nothing: several values have to be a list.
     """
 
     name: str
@@ -69,6 +75,8 @@ class Parameter:
                 if self.kind == "data" and "/" in text
                 else self._chosen(text)
             )
+        if self.kind == "env":
+            return self._variables(text)
         if self.kind == "flag":
             if text.lower() not in _FLAGS:
                 raise self._wrong(text, "neither true nor false", "true")
@@ -95,6 +103,20 @@ class Parameter:
             raise unknown(f"value of {self.name}", text, self.choices)
         return text
 
+    def _variables(self, text: str) -> str:
+        """Return environment variables in the order of their names."""
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise self._wrong(text, str(error), _EXAMPLE) from error
+        for item in words:
+            name, equals, _ = item.partition("=")
+            if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise self._wrong(text, f"{item} is not NAME=VALUE", _EXAMPLE)
+            if name.startswith("HVLAB_"):
+                raise self._wrong(text, f"{name} is hvlab's own", _EXAMPLE)
+        return shlex.join(sorted(words))
+
     def _number(self, text: str) -> Value:
         try:
             number = _READERS[self.kind](text)
@@ -112,6 +134,7 @@ class Parameter:
         )
 
 
+_EXAMPLE = "NCCL_ALGO=Ring"
 # Where the tensors are. A case has cpu or cuda, as its backend needs it on its hosts.
 DEVICE = Parameter(
     "device", "text", "auto", "auto: GPUs, if the backend handles GPU memory.", ("auto", "cpu")
@@ -125,7 +148,14 @@ TUNING = (
     Parameter("hierarchical_allreduce", "flag", False, "NCCL within a host, MPI between hosts."),
     Parameter("threads", "int", 1, "Threads per rank (OMP_NUM_THREADS)."),
 )
-COMMON = (DEVICE, *TUNING)
+# A case without has no such parameter, so that its figures match those of earlier runs.
+ENV = Parameter("env", "env", "", "Environment variables of the ranks: NAME=VALUE, separated by spaces.")
+COMMON = (DEVICE, *TUNING, ENV)
+
+
+def variables(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment variables that parameter ``env`` sets."""
+    return dict(item.split("=", 1) for item in shlex.split(str(params.get(ENV.name, ""))))
 
 
 def environment(params: Mapping[str, Any]) -> dict[str, str]:

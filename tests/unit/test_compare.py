@@ -308,7 +308,7 @@ def test_the_command_prints_csv(store, capsys):
     ("arguments", "told"),
     [
         (["r1", "r9"], "there is no run 'r9'"),
-        (["r1"], "RUN_B"),
+        ([], "RUN_A"),
         (["r1", "r2", "--metric", "tine"], "did you mean time?"),
         (["r1", "r2", "--matters", "-1"], "--matters"),
     ],

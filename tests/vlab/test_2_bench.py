@@ -119,6 +119,25 @@ def test_trainings_on_each_host_alone_and_with_ranks(lab):
     assert {"step_time", "throughput", "accuracy", "startup", "real"} <= {row["metric"] for row in records}
 
 
+def test_two_settings_are_measured_in_turn(lab):
+    sides = ("--ab", "cycle_time=1", "HOROVOD_CYCLE_TIME=5", "--repeats", "2")
+    printed = lab.hvlab(
+        "bench", "--fresh", "--backend", "mpi", "--hosts", "1", *sides, *SMALL, "--format", "json"
+    )
+    answer = json.loads(printed.stdout)
+    assert {(row["differ"]["a"], row["differ"]["b"]) for row in answer["rows"]} == {
+        ("cycle_time=1", "cycle_time=1 HOROVOD_CYCLE_TIME=5")
+    }
+    assert {row["figures"]["verdict"]["kind"] for row in answer["rows"]} == {"too_few"}
+    records = lab.results_of("show")
+    assert {(row["params"]["side"], row["repeat"]) for row in records} == {
+        ("A", 1),
+        ("A", 2),
+        ("B", 1),
+        ("B", 2),
+    }
+
+
 def test_nccl_is_refused_before_anything_runs(lab):
     before = lab.results_of("list")
     told = lab.hvlab("bench", "--backend", "nccl", expect=2).stderr

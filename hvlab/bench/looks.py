@@ -1,0 +1,82 @@
+"""Which cases a run still has to measure: with ``--repeats auto``, what the looks at it leave open. Pure.
+
+The looks are those of :mod:`hvlab.statistics.sequential`. What they call for follows from the records, so an
+interrupted run goes on as it would have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+
+from hvlab.bench.matrix import Spec
+from hvlab.compare.decisions import decide
+from hvlab.compare.measurements import Measurements, folded, primary, whole
+from hvlab.results.configurations import Configuration, gather
+from hvlab.results.store import Record
+from hvlab.statistics.interval import Interval, median
+from hvlab.statistics.looks import LOOKS, Look
+from hvlab.statistics.sequential import narrow
+from hvlab.workloads.case import Case
+
+
+def first(cases: Sequence[Case], spec: Spec) -> tuple[Case, ...]:
+    """Return the cases that are measured whatever they show."""
+    return tuple(case for case in cases if not spec.auto or case.repeat <= LOOKS[0].repeats)
+
+
+def due(cases: Sequence[Case], spec: Spec, records: Sequence[Record]) -> list[Case]:
+    """Return the cases up to the next look at the run, those measured before among them.
+
+    ``cases`` are all that may be needed. A case is repeated after a look where one of its questions is open:
+    those of its figures that can be compared with another setting's, else the interval of its own median. One
+    that failed in every repeat is not repeated.
+    """
+    chosen = list(first(cases, spec))
+    done = {record.case_id for record in records}
+    if not spec.auto:
+        return chosen
+    for look, later in itertools.pairwise(LOOKS):
+        if any(case.id not in done for case in chosen):
+            break
+        names = _open([record for record in records if record.repeat <= look.repeats], spec)
+        chosen += [
+            case for case in cases if _between(case, look, later) and _name(case.id, case.repeat) in names
+        ]
+    return chosen
+
+
+def _between(case: Case, look: Look, later: Look) -> bool:
+    return look.repeats < case.repeat <= later.repeats
+
+
+def _open(records: Sequence[Record], spec: Spec) -> Collection[str]:
+    """Return the names of the cases that are worth more repeats."""
+    names = _names(records)
+    run = Measurements("", "", "", {}, folded(gather(records)))
+    decisions = decide(run, {"auto": spec.auto, "sides": spec.sides})
+    asked = {whole(side) for each in decisions.rows for side in (each.a, each.b)}
+    open_ = {whole(side) for each in decisions.rows if not each.answered for side in (each.a, each.b)}
+    for configuration, repeats in run.configurations.items():
+        values = repeats.of(primary(configuration))
+        if values and whole(configuration) not in asked and not _known(median(values)):
+            open_.add(whole(configuration))
+    return {names[configuration] for configuration in open_}
+
+
+def _known(figure: Interval) -> bool:
+    return figure.mid > 0 and narrow(Interval(figure.low / figure.mid, 1.0, figure.high / figure.mid))
+
+
+def _names(records: Sequence[Record]) -> Mapping[Configuration, str]:
+    """Return the name of each configuration's case, which all its repeats share."""
+    firsts = {record.case_id: record for record in records}
+    return {
+        whole(configuration): _name(case, record.repeat)
+        for case, record in firsts.items()
+        for configuration in gather([record])
+    }
+
+
+def _name(case: str, repeat: int) -> str:
+    return case.removesuffix(f"-r{repeat}")

@@ -1,0 +1,127 @@
+"""Two sides of one run: what is switched between A and B, and which cases belong together. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hvlab.bench.matrix import Block
+from hvlab.errors import UsageError, unknown
+from hvlab.lab.backends import BACKENDS
+from hvlab.lab.inventory import Lab
+from hvlab.lab.variants import choose
+from hvlab.workloads import parameters
+from hvlab.workloads.parameters import ENV, Value, find
+
+A, B = "A", "B"
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
+_REMEDY = (
+    "write --ab 'fusion_threshold=1M' 'fusion_threshold=64M': parameters, backend=, launcher= or environment "
+    "variables (NCCL_ALGO=Ring), separated by spaces"
+)
+Settings = Mapping[str, str]
+
+
+def read(text: str) -> dict[str, str]:
+    """Return what a side sets, by name; environment variables are together as ``env``. Raises UsageError."""
+    settings: dict[str, str] = {}
+    variables = []
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} cannot be read: {error}", remedy=_REMEDY) from error
+    for item in words:
+        name, equals, value = item.partition("=")
+        if not equals or not value:
+            raise UsageError(f"{item!r} sets nothing", remedy=_REMEDY)
+        if _VARIABLE.fullmatch(name):
+            variables.append(item)
+        else:
+            settings[name.replace("-", "_")] = value
+    return settings | ({ENV.name: shlex.join(variables)} if variables else {})
+
+
+def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> tuple[Block, ...]:
+    """Return the blocks twice, once with what each side sets.
+
+    A block without any of the parameters that are switched is left out. Raises UsageError for an unknown
+    name or value, where both sides are the same, and where no block has what is switched.
+    """
+    if sides[A] == sides[B]:
+        raise UsageError("A and B are the same: nothing is switched between them", remedy=_REMEDY)
+    known = {item.name: item for block in blocks for item in parameters(block.workload)}
+    if "sizes" in _names(sides):
+        raise UsageError("A and B have the same sizes: others cannot be compared", remedy=_REMEDY)
+    for name in _names(sides):
+        if name not in known and name not in ("backend", "launcher"):
+            raise unknown("setting of A or B", name, [*known, "backend", "launcher"])
+    names = _names(sides)
+    able = [block for block in blocks if _has(block, names)]
+    if not able:
+        raise UsageError(f"no workload of this run has all of {', '.join(names)}", remedy=_REMEDY)
+    one, other = ([_with(block, side, sides[side], names, lab) for block in able] for side in (A, B))
+    if all(_same(*pair, names) for pair in zip(one, other, strict=True)):
+        raise UsageError("A and B are the same: what one sets, the other has anyway", remedy=_REMEDY)
+    return (*one, *other)
+
+
+def values(sides: Mapping[str, Settings], blocks: Iterable[Block]) -> dict[str, dict[str, Value]]:
+    """Return what each side sets, in the form in which cases have it."""
+    known = {item.name: item for block in blocks for item in parameters(block.workload)}
+    return {
+        side: {name: known[name].read(text) if name in known else text for name, text in settings.items()}
+        for side, settings in sides.items()
+    }
+
+
+def _names(sides: Mapping[str, Settings]) -> dict[str, None]:
+    return dict.fromkeys(name for settings in sides.values() for name in settings)
+
+
+def _has(block: Block, names: Iterable[str]) -> bool:
+    own = {"backend", "launcher", *(item.name for item in parameters(block.workload))}
+    return all(name in own for name in names)
+
+
+def _with(block: Block, side: str, settings: Settings, switched: Iterable[str], lab: Lab) -> Block:
+    known = parameters(block.workload)
+    axes = {**block.axes, **{name: item.several(text) for name, text, item in _items(settings, known)}}
+    backends = block.backends
+    if "backend" in settings:
+        backends = tuple(choose(settings["backend"].split(","), lab))
+    several = [name for name in switched if len(axes.get(name, ())) > 1]
+    several += ["backend"] if "backend" in switched and len(backends) > 1 else []
+    if several:
+        raise UsageError(
+            f"side {side} has several values of {', '.join(several)}",
+            remedy="give each side one value of what is switched, with --ab or else with --set or --backend",
+        )
+    launcher = settings.get("launcher", block.launcher)
+    if launcher is not None and launcher not in _LAUNCHERS:
+        raise unknown("launcher", launcher, _LAUNCHERS)
+    return dataclasses.replace(block, backends=backends, launcher=launcher, axes=axes, side=side)
+
+
+def _same(one: Block, other: Block, names: Iterable[str]) -> bool:
+    known = {item.name: item for item in parameters(one.workload)}
+    defaults = {name: (known[name].read(known[name].default),) for name in names if name in known}
+    own = [
+        (
+            block.backends,
+            block.launcher,
+            {name: block.axes.get(name, value) for name, value in defaults.items()},
+        )
+        for block in (one, other)
+    ]
+    return own[0] == own[1]
+
+
+def _items(settings: Settings, known: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    for name, text in settings.items():
+        item = find(name, known)
+        if item is not None:
+            yield name, text, item

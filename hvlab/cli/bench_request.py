@@ -1,0 +1,134 @@
+"""What the options of ``hvlab bench`` ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from hvlab.bench import sides, suite
+from hvlab.bench.against import against
+from hvlab.bench.matrix import Spec
+from hvlab.cli import bench_own
+from hvlab.errors import UsageError
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS
+from hvlab.lab.inventory import Lab
+from hvlab.lab.variants import choose
+from hvlab.results.store import Store
+from hvlab.statistics.looks import LOOKS
+from hvlab.workloads import WORKLOADS
+
+SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
+
+
+class RepeatsType(click.ParamType[int]):
+    """A number of repeats, or auto, which is 0."""
+
+    name = "repeats"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if value == suite.AUTO:
+            return 0
+        return int(click.IntRange(1).convert(value, param, ctx))
+
+
+class TimeType(click.ParamType[int]):
+    """A time such as 90s, 20m or 2h, in seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the seconds."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"([1-9]\d*)([smh]?)", str(value).strip())
+        if match is None:
+            self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
+        return int(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def requested(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store) -> Spec:
+    """Return what the options ask for: one side, or two that are measured in turn. Raises UsageError."""
+    spec = _against(lab, values, given, store) if values["against"] else _spec(lab, values, given)
+    if values["time_limit"] and not spec.auto:
+        raise UsageError("--time-limit is for --repeats auto", remedy="write --repeats auto")
+    if not values["ab"]:
+        return spec
+    texts = dict(zip((sides.A, sides.B), map(sides.read, values["ab"]), strict=True))
+    asked = spec.asked or any("backend" in settings for settings in texts.values())
+    blocks = sides.sided(spec.blocks, texts, lab)
+    return replace(spec, blocks=blocks, sides=sides.values(texts, spec.blocks), asked=asked)
+
+
+def _against(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store) -> Spec:
+    changes = {name: str(value) for name, value in _sets(values).items()}
+    changes |= {name: values[name] for name in ("backend", "launcher") if values[name]}
+    spec = against(store, values["against"], changes, lab)
+    repeats = _repeats(values["repeats"] if "repeats" in given else 0)
+    return replace(spec, time_limit=values["time_limit"], **repeats)
+
+
+def _repeats(number: int) -> dict[str, Any]:
+    """Return the fields of a specification for so many repeats; 0: as many as its questions need."""
+    return {"auto": not number, "repeats": number or LOOKS[-1].repeats}
+
+
+def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
+    """Return what the options and the suite ask for."""
+    named = bench_own.backends(
+        _names(values["backend"], "--backend", BACKENDS),
+        _names(values["framework"], "--framework", FRAMEWORKS),
+        lab,
+    )
+    workloads = bench_own.workloads(values, _names(values["workload"], "--workload", WORKLOADS))
+    overrides = suite.Overrides(
+        workloads=workloads,
+        backends=tuple(choose(named, lab)) if named else None,
+        hosts=values["hosts"],
+        slots=values["slots"],
+        sets=_sets(values) | bench_own.command(values, workloads),
+    )
+    chosen = suite.load(values["suite"]) if values["suite"] else suite.plain(overrides, lab)
+    kept = {name: values[name] for name in ("launcher", "container", "ssh_port", "container_options")}
+    return Spec(
+        blocks=suite.blocks(chosen, lab, overrides),
+        **_repeats(_number_of_repeats(chosen, values, given)),
+        time_limit=values["time_limit"],
+        timeout=values["timeout"] if "timeout" in given else chosen.timeout or values["timeout"],
+        suite=chosen.name,
+        asked=bool(named),
+        **kept,
+    )
+
+
+def _number_of_repeats(chosen: suite.Suite, values: Mapping[str, Any], given: set[str]) -> int:
+    """Return the repeats of the options, of two sides or of the suite; 0: auto."""
+    if "repeats" in given:
+        return int(values["repeats"])
+    if values["ab"]:
+        return 0
+    return int(values["repeats"] if chosen.repeats is None else chosen.repeats)
+
+
+def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    named = [name.strip() for name in text.split(",") if name.strip()]
+    if not named:
+        raise UsageError(f"{option} is empty", remedy=f"choose from {', '.join(known)}")
+    return tuple(dict.fromkeys(named))
+
+
+def _sets(values: Mapping[str, Any]) -> dict[str, object]:
+    """Return what was set, by parameter."""
+    parameters: dict[str, object] = {name: values[name] for name in SHORT if values[name] is not None}
+    for text in values["sets"]:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: no value", remedy=f"write --set {name}=VALUE")
+        parameters[name.strip().replace("-", "_")] = value
+    return parameters | ({"device": "cpu"} if values["no_cuda"] else {})

@@ -1,0 +1,85 @@
+"""Verdicts at several looks: repeats end where the question is answered, and looking often stays honest.
+
+Whoever looks after every repeat and stops at the first significant difference is wrong far more often than
+the level says. So there are a few looks, and each may spend its own part of alpha (Pocock 1977; the union
+bound, whatever the looks have in common).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from hvlab.statistics.interval import Interval
+from hvlab.statistics.looks import LOOKS, Look
+from hvlab.statistics.verdict import MATTERS, Pair, Verdict, compare_all
+
+# What is left of a difference that lies within it is not worth more repeats.
+NARROW = 0.05
+
+
+def compare_in_looks(
+    pairs: Sequence[Pair], *, matters: float = MATTERS, looks: Sequence[Look] = LOOKS
+) -> list[Verdict]:
+    """Return the verdict on each pair of a run that was looked at while it was measured.
+
+    At each look all pairs are one family (:func:`hvlab.statistics.verdict.compare_all`), with the repeats so
+    far and the look's own part of alpha; so about the sum of these parts, 1 %, is the share of runs with a
+    false verdict if nothing differs. The first "faster" or "slower" of a pair stays, any other is replaced
+    by that of a later look that has new repeats of both sides. The interval of a ratio is not adjusted for
+    the number of looks.
+    """
+    verdicts: list[Verdict] = []
+    before: Look | None = None
+    for look in looks:
+        verdicts = at_look(pairs, look, before=before, verdicts=verdicts, matters=matters)
+        before = look
+    return verdicts
+
+
+def at_look(
+    pairs: Sequence[Pair],
+    look: Look,
+    *,
+    before: Look | None = None,
+    verdicts: Sequence[Verdict] = (),
+    matters: float = MATTERS,
+) -> list[Verdict]:
+    """Return the verdicts after one more look, given those of the look ``before``; see compare_in_looks."""
+    fresh = [before is None or _fresh(pair, before, look) for pair in pairs]
+    if not any(fresh):
+        return list(verdicts)
+    judged = compare_all([_until(pair, look) for pair in pairs], matters=matters, alpha=look.alpha)
+    if before is None:
+        return judged
+    return [
+        new if more and not decided(old) else old
+        for old, new, more in zip(verdicts, judged, fresh, strict=True)
+    ]
+
+
+def decided(verdict: Verdict) -> bool:
+    """Return whether one side is faster."""
+    return verdict.kind in ("faster", "slower")
+
+
+def answered(verdict: Verdict) -> bool:
+    """Return whether more repeats are not worth their time: decided, the same, or within 5 % of that."""
+    ratio = verdict.ratio
+    return decided(verdict) or verdict.kind == "same" or (ratio is not None and narrow(ratio))
+
+
+def narrow(ratio: Interval) -> bool:
+    """Return whether a ratio's interval lies within 5 % of 1."""
+    return ratio.low >= 1 / (1 + NARROW) and ratio.high <= 1 + NARROW
+
+
+def _until(pair: Pair, look: Look) -> Pair:
+    """Return a pair with the repeats that a look has."""
+    a, b = ({number: side[number] for number in side if number <= look.repeats} for side in (pair.a, pair.b))
+    return dataclasses.replace(pair, a=a, b=b)
+
+
+def _fresh(pair: Pair, before: Look, look: Look) -> bool:
+    """Return whether both sides have repeats that the look before had not."""
+    return all(any(before.repeats < number <= look.repeats for number in side) for side in (pair.a, pair.b))
