@@ -176,7 +176,7 @@ class _Run:
 
     def _out_of_time(self) -> None:
         self.progress.note(
-            f"the time limit is reached: {len(self.pending)} cases of the next look are left. "
+            f"no time for another repeat: {len(self.pending)} cases are left before the next look. "
             f"`hvlab bench --resume {self.run_id}` goes on for as long again"
         )
 

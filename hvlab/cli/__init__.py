@@ -19,7 +19,7 @@ VERBS = {
     "health": "find out whether each host is fit for work",
     "bench": "run benchmarks on the hosts",
     "results": "list, show, export and import results",
-    "compare": "compare two runs",
+    "compare": "compare two runs, or the settings of one",
     "baseline": "keep a run as the baseline, and check later runs against it",
     "report": "write a report on a run: tables, plots and findings",
 }
