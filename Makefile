@@ -20,12 +20,12 @@ TESTS_AS_ROOT = $(if $(SUDO),trap '$(SUDO) find "$(CURDIR)" "$$HOME/.ansible" "$
 # On two cores, two of the three hosts have one each.
 DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,2
 
-TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx)
+TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab test demo down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -138,6 +138,9 @@ test-tensorflow: install  ## Horovod with TensorFlow compiled on a virtual host:
 
 test-ucx: install  ## Open MPI with UCX compiled on virtual hosts, and MPI through it: 12 minutes, or 2 with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_ucx.py -m vlab -v
+
+test-find-slow: install  ## a slow link, a slow pair and a slow host among four virtual hosts: 2 minutes (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_find_slow.py -m vlab -v
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_5_driver.py -m vlab -v -k debians_own

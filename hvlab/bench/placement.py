@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from hvlab.errors import UsageError
@@ -10,6 +11,7 @@ from hvlab.lab.inventory import Lab
 ALL = "all"
 EACH = "each"
 PAIRS = "pairs"
+ALL_PAIRS = "pairs:all"
 _ALL_COUNTS_UP_TO = 4
 
 
@@ -22,12 +24,18 @@ class HostSet:
 
 
 def host_sets(requested: int | str, lab: Lab) -> tuple[HostSet, ...]:
-    """Return the first hosts of a count; every one alone for ``each``, the first with each for ``pairs``."""
+    """Return the first hosts of a count, or the sets that a word stands for.
+
+    ``each`` is every host alone, ``pairs`` the first with each other one, ``pairs:all`` every two hosts.
+    """
     names = [host.name for host in lab.hosts]
     if requested == EACH:
         return tuple(HostSet((name,), 1) for name in names)
     if requested == PAIRS:
         return tuple(HostSet((names[0], name), 2) for name in names[1:]) or (HostSet(tuple(names), 2),)
+    if requested == ALL_PAIRS:
+        pairs = tuple(HostSet(pair, 2) for pair in itertools.combinations(names, 2))
+        return pairs or (HostSet(tuple(names), 2),)
     count = int(requested)
     return (HostSet(tuple(names[:count]), count),)
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from hvlab.bench.matrix import Block
-from hvlab.bench.placement import EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
+from hvlab.bench.placement import ALL_PAIRS, EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
 from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.inventory import Lab
@@ -179,7 +179,7 @@ def _parallel(backends: Sequence[str]) -> bool:
 def _hosts(text: str | None, lab: Lab) -> tuple[int | str, ...]:
     if text is None:
         return default_hosts(lab)
-    return parse_counts(text, "--hosts", most=len(lab.hosts), words=(EACH, PAIRS))
+    return parse_counts(text, "--hosts", most=len(lab.hosts), words=(EACH, PAIRS, ALL_PAIRS))
 
 
 def _slots(text: str | None, lab: Lab) -> tuple[int, ...]:

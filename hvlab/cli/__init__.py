@@ -17,6 +17,7 @@ VERBS = {
     "provision": "install the stack on every host (runs site.yml)",
     "verify": "check the state of every host",
     "health": "find out whether each host is fit for work",
+    "find-slow": "find out which host is slow, and which link",
     "bench": "run benchmarks on the hosts",
     "results": "list, show, export and import results",
     "compare": "compare two runs, or the settings of one",
@@ -34,7 +35,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"hvlab.cli.{name}").command
+        command: click.Command = importlib.import_module(f"hvlab.cli.{name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

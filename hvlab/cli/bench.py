@@ -75,7 +75,8 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--hosts",
     help="Numbers of hosts: 1,2,3 or all. each: every host alone. pairs: the first host with each "
-    "other host. Default: 1 to N; with more than 4 hosts, the powers of two and N.",
+    "other host. pairs:all: every two hosts. Default: 1 to N; with more than 4 hosts, the powers of two "
+    "and N.",
 )
 @click.option("--slots", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots.")
 @click.option("--workload", help="What to measure; separate several with commas. Default: allreduce.")

@@ -20,10 +20,12 @@ def collect(
     variables: Mapping[str, Any],
     *,
     check: Callable[[Play], None] | None = None,
+    at_once: int = 0,
 ) -> tuple[dict[str, Any], list[HostFailure]]:
     """Return what the playbook gathered, by host in the lab's order, and why some hosts give nothing.
 
-    The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on what happened.
+    The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on what happened; ``at_once`` is
+    how many hosts at least take part at the same time.
     Raises CheckError where Ansible itself fails.
     """
     descriptor, name = tempfile.mkstemp(prefix="hvlab-gathered-", suffix=".json")
@@ -32,7 +34,7 @@ def collect(
     hosts = [host.name for host in lab.hosts]
     given = {"hvlab_hosts": ",".join(hosts), "hvlab_file": name, **variables}
     try:
-        with Play(playbook, Owner(lab), given) as play:
+        with Play(playbook, Owner(lab), given, at_once=at_once) as play:
             play.finish()
             if check:
                 check(play)

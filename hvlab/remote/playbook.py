@@ -28,6 +28,8 @@ _SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
     "-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o IdentitiesOnly=yes"
 )
+# As in ansible.cfg.
+_FORKS = 32
 _STOP_S = 10.0
 _TICK_S = 0.2
 RESUMES = "bring it back; the same command resumes from there"
@@ -90,13 +92,17 @@ class Play:
     """One run of a playbook, in the background; a context manager.
 
     ``failures`` grows as they happen; ``rc`` is None until the end. The private folder, which holds the whole
-    environment in clear, is gone afterwards.
+    environment in clear, is gone afterwards. ``at_once`` hosts are served at the same time, where that is
+    more than Ansible's settings say.
     """
 
-    def __init__(self, playbook: str, login: Login | Owner, variables: Mapping[str, Any]) -> None:
+    def __init__(
+        self, playbook: str, login: Login | Owner, variables: Mapping[str, Any], *, at_once: int = 0
+    ) -> None:
         self.failures: list[HostFailure] = []
         self.rc: int | None = None
         self._playbook = playbook
+        self._forks = ["--forks", str(at_once)] if at_once > _FORKS else []
         self._source = login.lab.source
         self._variables = {**variables, **login.variables()}
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -176,7 +182,8 @@ class Play:
         wrapper = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
         program = str(Path(sys.executable).parent / "ansible-playbook")
         variables = f"@{self._folder}/env/extravars"
-        return [*wrapper, program, "-i", str(self._source), "-e", variables, f"playbooks/{self._playbook}"]
+        inventory = ["-i", str(self._source), *self._forks]
+        return [*wrapper, program, *inventory, "-e", variables, f"playbooks/{self._playbook}"]
 
     def _write_settings(self) -> None:
         env = self._folder / "env"

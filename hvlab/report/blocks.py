@@ -76,6 +76,7 @@ class Table:
 
     ``key`` names the table for whoever looks for it; ``heads`` tells whether the heads are shown,
     ``faint`` holds the rows that have no figures, and ``folded`` is what a page folds the table up under.
+    ``heat`` shades a number by how far it is above 1.
     """
 
     form: ClassVar = "table"
@@ -88,6 +89,7 @@ class Table:
     note: Value | None = None
     faint: frozenset[int] = frozenset()
     folded: Value | None = None
+    heat: bool = False
 
 
 @dataclass(frozen=True)

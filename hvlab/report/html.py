@@ -17,10 +17,12 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from hvlab.paths import project_dir
-from hvlab.report.blocks import Block, Code, Document, Plot, Several, Table, Value
+from hvlab.report.blocks import Block, Code, Document, Number, Plot, Several, Table, Value
 from hvlab.report.figures import figure
 from hvlab.report.words import LANGUAGES, Words, load
 
+# From how many times the usual on a cell of a heat map is shaded more.
+_HEAT = (1.2, 1.5, 2.5, 5.0)
 _NAMES = {"en": "English", "zh": "中文"}
 
 
@@ -78,8 +80,15 @@ def spans(table: Table) -> Iterator[list[Cell]]:
             span = _span(table, number, place) if place < table.merged else 1
             column = table.columns[place]
             kind = "number" if column.numeric else "text" if column.text else ""
+            kind += heat(value) if table.heat else ""
             cells.append(Cell(value, "th" if place == 0 else "td", span, kind))
         yield cells
+
+
+def heat(value: Value) -> str:
+    """Return the class of a cell of a heat map; of a number below the first limit, none."""
+    above = sum(limit <= value.value for limit in _HEAT) if isinstance(value, Number) else 0
+    return f" heat-{above}" if above else ""
 
 
 def runs(blocks: Iterable[Block]) -> list[list[Block]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hvlab.compare.measurements import folded
-from hvlab.report import labels, spread
+from hvlab.report import labels, pairs, spread
 from hvlab.report.blocks import (
     NOTHING,
     Axis,
@@ -93,7 +93,7 @@ def section(data: ReportData) -> Section | None:
         blocks += [*_plots(group, name, number), table(group, name, number)]
         if group.telling != set(group.layouts):
             blocks.append(table(group, name, number, folded=Say("sweeps.others")))
-    return Section("sweeps", Say("sweeps.title"), tuple(blocks))
+    return Section("sweeps", Say("sweeps.title"), (*blocks, *pairs.blocks(data)))
 
 
 def table(group: SweepGroup, name: Value, number: int, *, folded: Value | None = None) -> Table:

@@ -18,7 +18,7 @@ LEVELS = [
     {"workloads"},
     {"launchers", "results"},
     {"compare", "formats", "model", "remote", "resolver", "vlab"},
-    {"baseline", "health", "provision", "scaling"},
+    {"baseline", "health", "provision", "scaling", "slow"},
     {"bench", "report"},
     {"ansible"},
     {"cli"},

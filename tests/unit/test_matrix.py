@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.placement import PAIRS, counts, default_hosts, default_slots, parse_counts, spread
+from hvlab.bench.placement import ALL_PAIRS, PAIRS, counts, default_hosts, default_slots, parse_counts, spread
 from hvlab.errors import UsageError
 from tests.unit.labs import VARIANTS, block, case, lab, spec
 
@@ -130,6 +130,7 @@ def test_parameters_are_complete_and_json():
     [
         ("each", ["1x1", "1x1@n2", "1x1@n3"]),
         ("pairs", ["2x1", "2x1@n1+n3"]),
+        ("pairs:all", ["2x1", "2x1@n1+n3", "2x1@n2+n3"]),
     ],
 )
 def test_sets_of_hosts(asked, ids):
@@ -139,8 +140,9 @@ def test_sets_of_hosts(asked, ids):
         assert found.id.count("@") == 0 or found.id.split("@")[1] == "+".join(found.hosts) + "-r1"
 
 
-def test_one_host_has_no_pair():
-    cases, impossible = expand(spec("mpi", hosts=(PAIRS,)), lab(1))
+@pytest.mark.parametrize("word", [PAIRS, ALL_PAIRS])
+def test_one_host_has_no_pair(word):
+    cases, impossible = expand(spec("mpi", hosts=(word,)), lab(1))
     assert cases == []
     assert [left.reason for left in impossible] == ["2 hosts requested, the lab has 1"]
 

@@ -35,6 +35,14 @@ def test_nothing_but_names_of_files_stands_in_argv(play, tmp_path):
     assert command[-5:] == ["-i", "/nowhere", "-e", f"@{tmp_path}/env/extravars", "playbooks/x.yml"]
 
 
+@pytest.mark.parametrize(("at_once", "forks"), [(0, []), (32, []), (64, ["--forks", "64"])])
+def test_hosts_that_wait_for_one_another_run_at_once(tmp_path, at_once, forks):
+    many = Play("x.yml", Login(lab(), None, "hvlab"), {}, at_once=at_once)
+    many._folder = tmp_path
+    command = many._command()
+    assert command[command.index("/nowhere") + 1 : -3] == forks
+
+
 def event(kind: str, pid: int = 1, **result: object) -> dict:
     return {"event": kind, "pid": pid, "event_data": {"host": "n1", "res": result}}
 

@@ -1,0 +1,310 @@
+"""How often `hvlab find-slow` raises a false alarm, and what it finds: simulated labs, or virtual hosts.
+
+Simulated: the rate of a transfer is the least of what its sender, its receiver, the pair and a shared uplink
+let through, times noise. Hosts and links differ by 3 % (standard deviation) where nothing is slow. A fault
+is put on a host or link drawn anew for each search: it takes `times` as long. An alarm is false where it
+names anything else. On virtual hosts (`--lab`, root) the same faults are put into the topology of a running
+lab, `hvlab lab up --topology`, and the search is the one of the command. Prints JSON lines; shares have their
+exact one-sided 95 % bound (Clopper and Pearson 1934).
+
+    python -m benchmarks.bench_find_slow [--noise quiet ...] [--fault none ...] [--times 2] [--searches 200]
+    python -m benchmarks.bench_find_slow --lab INVENTORY --rate 50mbit --fault up --searches 20 --times 4
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from scipy import special
+
+from benchmarks.bench_verdicts import upper
+from hvlab import process
+from hvlab.errors import HvlabError
+from hvlab.lab import inventory as inventories
+from hvlab.lab.inventory import Lab
+from hvlab.paths import lab_runtime_dir
+from hvlab.slow.hosts import HostProbe
+from hvlab.slow.programs import transfers
+from hvlab.slow.search import RATIO, SlowSearch, search
+from hvlab.slow.steps import Cell, ProbeStep, Rates
+
+# A kind of fault, as a suspect has it, and the cell of its hosts.
+Fault = tuple[str, Cell]
+LINKS = ("up", "down", "pair")
+FAULTS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "host": ("host",),
+    "up": ("up",),
+    "down": ("down",),
+    "pair": ("pair",),
+    # One of the three, drawn for each search.
+    "link": ("link",),
+    "link-and-host": ("link", "host"),
+    "two-links": ("link", "link"),
+}
+UNLIKE = 0.03
+USUAL = 1e6
+RACK = 4
+LAB_UP_S = 120.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of logarithms: of each reading, of all in a step, outliers, and what a host keeps between steps.
+
+    ``uplink`` is what a rack of hosts shares to the others, in links; 0: nothing is shared.
+    """
+
+    own: float = 0.03
+    step: float = 0.1
+    outliers: float = 0.0
+    lasting: float = 0.0
+    uplink: float = 0.0
+
+
+NOISES: Mapping[str, Noise] = {
+    "quiet": Noise(),
+    "noisy": Noise(own=0.15),
+    "outliers": Noise(own=0.05, outliers=0.1),
+    "lasting": Noise(own=0.05, lasting=0.1),
+    "racks": Noise(uplink=1.0),
+}
+
+
+@dataclass
+class SimulatedLab:
+    """Measures steps on hosts that exist only here."""
+
+    count: int
+    noise: Noise
+    faults: Sequence[Fault]
+    times: float
+    draw: np.random.Generator
+    lasting: np.ndarray[Any, np.dtype[np.float64]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = ("host", "up", "down")
+        self.healthy = {kind: np.exp(UNLIKE * self.draw.normal(size=self.count)) for kind in kinds}
+        self.lasting = self.draw.normal(size=self.count)
+
+    def __call__(self, steps: Sequence[ProbeStep]) -> list[Rates]:
+        """Return the rates of each step."""
+        return [self._step(step) for step in steps]
+
+    def _step(self, step: ProbeStep) -> Rates:
+        cells = step.cells(self.count)
+        self.lasting = 0.9 * self.lasting + 0.19**0.5 * self.draw.normal(size=self.count)
+        common = self.noise.step * self.draw.normal()
+        leaving = [one // RACK for one, other in cells if one // RACK != other // RACK]
+        rates = {}
+        for one, other in cells:
+            rate = self._share(one, other)
+            if self.noise.uplink and one // RACK != other // RACK:
+                rate = min(rate, self.noise.uplink / leaving.count(one // RACK))
+            own = self.noise.own * self.draw.normal() + common
+            own -= (self.draw.random() < self.noise.outliers) * self.draw.exponential()
+            own += self.noise.lasting * (self.lasting[one] + self.lasting[other]) / 2**0.5
+            rates[one, other] = USUAL * rate * math.exp(own)
+        return rates
+
+    def _share(self, one: int, other: int) -> float:
+        if one == other:
+            return float(self.healthy["host"][one]) / self._factor(("host", (one, one)))
+        return min(
+            float(self.healthy["up"][one]) / self._factor(("up", (one, one))),
+            float(self.healthy["down"][other]) / self._factor(("down", (other, other))),
+            1.1 / self._factor(("pair", (one, other))),
+        )
+
+    def _factor(self, fault: Fault) -> float:
+        return self.times if fault in self.faults else 1.0
+
+
+def faults(kinds: Sequence[str], count: int, draw: random.Random) -> list[Fault]:
+    """Return a fault of each kind, on hosts that are drawn, no host twice."""
+    hosts = draw.sample(range(count), 2 * len(kinds))
+    chosen = [draw.choice(LINKS) if kind == "link" else kind for kind in kinds]
+    return [
+        (kind, (one, other) if kind == "pair" else (one, one))
+        for kind, one, other in zip(chosen, hosts[::2], hosts[1::2], strict=True)
+    ]
+
+
+def named(result: SlowSearch) -> list[Fault]:
+    """Return what a search says is slow."""
+    return [(each.suspect.kind, each.suspect.cell) for each in result.of("slow")]
+
+
+def summary(searches: Sequence[tuple[Sequence[Fault], SlowSearch]]) -> dict[str, Any]:
+    """Return the shares of searches with a false alarm, and of those that find all faults."""
+    runs = len(searches)
+    false = sum(bool(set(named(result)) - set(given)) for given, result in searches)
+    found = sum(set(given) <= set(named(result)) for given, result in searches)
+    launches = [result.launches for _, result in searches]
+    shares = {"false": false, "false_at_most": round(upper(false, runs), 4)}
+    if any(given for given, _ in searches):
+        at_least = float(special.betaincinv(found, runs - found + 1, 0.05)) if found else 0.0
+        shares |= {"found": found, "found_at_least": round(at_least, 4)}
+    return {
+        **shares,
+        "launches_mean": round(statistics.fmean(launches), 2),
+        "launches_most": max(launches),
+        "rounds_mean": round(statistics.fmean(result.rounds for _, result in searches), 1),
+        "pair_launches": searches[0][1].pair_launches,
+    }
+
+
+def topology(given: Sequence[Fault], lab: Lab, *, rate: str, times: float) -> dict[str, Any]:
+    """Return the topology of a lab whose links are limited, with these faults in it."""
+    number, unit = float(rate.rstrip("bitkmg")), rate.lstrip("0123456789.")
+    slow = f"{number / times:g}{unit}"
+    names = [host.name for host in lab.hosts]
+    hosts: dict[str, dict[str, Any]] = {}
+    pairs = []
+    for kind, (one, other) in given:
+        if kind == "pair":
+            pairs.append({"from": names[one], "to": names[other], "rate": slow})
+        else:
+            limit = {"cpu_weight": round(100 / times)} if kind == "host" else {kind: slow}
+            hosts.setdefault(names[one], {}).update(limit)
+    return {"rate": rate, "hosts": hosts, "pairs": pairs}
+
+
+def shape(inventory: Path, content: Mapping[str, Any]) -> None:
+    """Put a topology into force on a running lab."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yml", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        argv = [sys.executable, "-m", "hvlab", "lab", "up", "-i", str(inventory), "--topology", file.name]
+        done = process.run(argv, seconds=LAB_UP_S)
+    if done.returncode:
+        raise HvlabError(f"the lab could not be shaped:\n{done.stderr}")
+
+
+def simulate(
+    noise: str, fault: str, *, hosts: int, times: float, ratio: float, number: int, seed: int
+) -> list[tuple[list[Fault], SlowSearch]]:
+    """Return the faults and the result of so many searches on simulated labs."""
+    generator = np.random.default_rng([seed, list(NOISES).index(noise), list(FAULTS).index(fault), hosts])
+    draw = random.Random(seed)  # noqa: S311 - a simulation
+    done = []
+    for _ in range(number):
+        given = faults(FAULTS[fault], hosts, draw)
+        lab = SimulatedLab(hosts, NOISES[noise], given, times, generator)
+        done.append((given, search(hosts, lab, ratio=ratio, seed=draw.randrange(1 << 30))))
+    return done
+
+
+def over_ssh(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Start the program on virtual hosts with ssh instead of Ansible, which takes most of a launch."""
+    runtime = lab_runtime_dir(lab.name) / "ssh"
+    options = ["BatchMode=yes", f"UserKnownHostsFile={runtime / 'known_hosts'}", "ControlMaster=auto"]
+    options += [f"ControlPath={runtime}/%h", "ControlPersist=900"]
+    ssh = ["ssh", "-i", str(runtime / "id_ed25519"), *(word for option in options for word in ("-o", option))]
+    remote = shlex.join(["python3", "-c", Path(transfers.__file__).read_text("utf-8"), json.dumps(plan)])
+
+    def run(place: int) -> str:
+        argv = [*ssh, f"root@{lab.hosts[place].address}", f"{remote} {place}"]
+        return process.run(argv, seconds=plan["limit_s"]).stdout
+
+    with ThreadPoolExecutor(len(lab.hosts)) as pool:
+        printed = list(pool.map(run, range(len(lab.hosts))))
+    answer: dict[str, Any] = json.loads(printed[0] or "{}")
+    if "steps" not in answer:
+        raise HvlabError(f"the launch failed: {answer or printed}")
+    return answer
+
+
+def on_lab(
+    inventory: Path, fault: str, *, rate: str, times: float, ratio: float, number: int, seed: int
+) -> list[tuple[list[Fault], SlowSearch]]:
+    """Return the faults and the result of so many searches on virtual hosts; print each as it ends."""
+    lab = inventories.load(inventory)
+    draw = random.Random(f"{seed} {fault}")  # noqa: S311 - which host
+    done = []
+    in_force: Mapping[str, Any] = {}
+    for number_of_search in range(1, number + 1):
+        given = faults(FAULTS[fault], len(lab.hosts), draw)
+        content = topology(given, lab, rate=rate, times=times)
+        if content != in_force:
+            shape(inventory, content)
+        in_force = content
+        began = time.monotonic()
+        result = search(len(lab.hosts), HostProbe(lab, start=over_ssh), ratio=ratio)
+        done.append((given, result))
+        shown = {
+            "search": number_of_search,
+            "fault": [f"{kind} {lab.hosts[cell[0]].name} {lab.hosts[cell[1]].name}" for kind, cell in given],
+            "right": sorted(named(result)) == sorted(given),
+            "judged": [
+                [
+                    each.suspect.kind,
+                    *each.suspect.cell,
+                    each.state,
+                    round(each.slower.mid, 2),
+                    each.wins,
+                    each.trials,
+                ]
+                for each in result.judgements
+            ],
+            "launches": result.launches,
+            "seconds": round(time.monotonic() - began, 1),
+        }
+        click.echo(json.dumps(shown), err=True)
+    return done
+
+
+@click.command(help=__doc__)
+@click.option("--noise", "noises", multiple=True, type=click.Choice(list(NOISES)))
+@click.option("--fault", "kinds", multiple=True, type=click.Choice(list(FAULTS)))
+@click.option("--hosts", default=16, show_default=True)
+@click.option("--times", default=2.0, show_default=True, help="What is slow takes that many times as long.")
+@click.option("--ratio", default=RATIO, show_default=True)
+@click.option("--searches", "number", default=200, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--lab", type=click.Path(path_type=Path, exists=True), help="Virtual hosts instead.")
+@click.option("--rate", default="50mbit", show_default=True, help="With --lab: of every link.")
+def main(
+    *,
+    noises: tuple[str, ...],
+    kinds: tuple[str, ...],
+    hosts: int,
+    times: float,
+    ratio: float,
+    number: int,
+    seed: int,
+    lab: Path | None,
+    rate: str,
+) -> None:
+    for fault in kinds or FAULTS:
+        if lab:
+            done = on_lab(lab, fault, rate=rate, times=times, ratio=ratio, number=number, seed=seed)
+            asked = {"lab": str(lab), "fault": fault, "rate": rate, "searches": number}
+            click.echo(
+                json.dumps(
+                    {**asked, "hosts": done[0][1].hosts, "times": times, "ratio": ratio, **summary(done)}
+                )
+            )
+            continue
+        for noise in noises or NOISES:
+            done = simulate(noise, fault, hosts=hosts, times=times, ratio=ratio, number=number, seed=seed)
+            asked = {"noise": noise, "fault": fault, "searches": number, "hosts": hosts}
+            click.echo(json.dumps({**asked, "times": times, "ratio": ratio, **summary(done)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""``hvlab find-slow``: which host is slow, and which link?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hvlab.cli import options
+from hvlab.errors import CheckError
+from hvlab.lab import inventory as inventories
+from hvlab.remote import probe
+from hvlab.slow import advice
+from hvlab.slow.hosts import TRANSFER_S, HostProbe
+from hvlab.slow.search import ALPHA, RATIO, SlowSearch, search
+
+_WIDE = 10_000
+
+
+@click.command("find-slow")
+@options.inventory
+@options.limit
+@options.table_or_json
+@click.option(
+    "--ratio",
+    type=click.FloatRange(min=1.05),
+    default=RATIO,
+    show_default=True,
+    help="Slow is what takes this many times as long as the others, or more.",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(min=1e-6, max=0.2),
+    default=ALPHA,
+    show_default=True,
+    help="The share of searches that may hold a false alarm.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.05, max=30),
+    default=TRANSFER_S,
+    show_default=True,
+    help="How long each transfer lasts.",
+)
+@click.option("--matrix", is_flag=True, help="Also print how slow each link is, from sender to receiver.")
+def command(
+    *,
+    inventory: Path,
+    limit: str | None,
+    output_format: str,
+    ratio: float,
+    alpha: float,
+    seconds: float,
+    matrix: bool,
+) -> None:
+    """Find out which host is slow, and which link, in which direction.
+
+    First all hosts compute and send to one another at once; then each suspect is measured alone beside
+    others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
+    The hosts need Python 3.8 and nothing else, and should have no other work meanwhile. Nothing is changed
+    on them. The exit code is 1 if something is slow, 3 if a host is unreachable.
+    """
+    lab = inventories.load(inventory, limit=limit)
+    names = [host.name for host in lab.hosts]
+    console = Console(stderr=True)
+    with console.status(f"reaching {len(names)} hosts") as status:
+
+        def show(launch: int, steps: int) -> None:
+            status.update(f"launch {launch}: {steps} steps on {len(names)} hosts")
+
+        measure = HostProbe(lab, transfer_s=seconds, on_launch=show)
+        if len(names) > 1:
+            probe.probe(lab.hosts)
+        result = search(len(names), measure, ratio=ratio, alpha=alpha)
+    if output_format == "json":
+        given = {"lab": lab.name, "ratio": ratio, "alpha": alpha}
+        click.echo(json.dumps({**given, **advice.as_json(result, names, measure.shares)}, indent=1))
+    else:
+        _print(result, names, measure, matrix=matrix)
+    slow = result.of("slow")
+    if slow:
+        titles = "; ".join(advice.describe(each, names).title for each in slow)
+        raise CheckError(titles, remedy="see above; run this again afterwards")
+
+
+def _print(result: SlowSearch, names: list[str], measure: HostProbe, *, matrix: bool) -> None:
+    click.echo(f"{advice.effort(result)}\nmedian of the links: {advice.speed(result.median_rate)}")
+    if matrix:
+        Console(width=None if Console().is_terminal else _WIDE).print(heat_map(result, names))
+    for each in result.of("slow"):
+        place = advice.describe(each, names, measure.shares)
+        click.echo(f"\n{place.title}\n  seen: {place.seen}\n  what to do: {place.remedy}")
+    for each in result.of("open"):
+        place = advice.describe(each, names, measure.shares)
+        click.echo(f"\nnot decided: {place.title}\n  seen: {place.seen}\n  what to do: run this again")
+    if result.together:
+        click.echo(f"\n{advice.shared(result)}")
+    alone = [advice.describe(each, names).title for each in result.of("fine")]
+    if alone:
+        click.echo(f"\nonly while all hosts were at work, and not alone: {'; '.join(alone)}")
+    if result.untried:
+        click.echo(
+            f"\n{result.untried} more suspects were not tried: put right what is slow, then run this again"
+        )
+    if not result.of("slow"):
+        click.echo("\nnothing is slow")
+
+
+def heat_map(result: SlowSearch, names: list[str]) -> Table:
+    """Return how many times as long each link takes as the median: a row for each sender."""
+    table = Table("from / to", *names, "computing", box=None, pad_edge=False)
+    for sender, name in enumerate(names):
+        links = [result.links.get((sender, receiver)) for receiver in range(len(names))]
+        table.add_row(name, *(_heat(value) for value in (*links, result.computing[sender])))
+    return table
+
+
+def _heat(value: float | None) -> Text:
+    if value is None:
+        return Text("·", justify="right")
+    bands = ((1.2, ""), (1.5, "black on yellow"), (2.5, "white on dark_orange3"))
+    style = next((style for bound, style in bands if value < bound), "white on red3")
+    return Text(f"{value:.2f}" if value < 100 else f"{value:.2g}", style=style, justify="right")  # noqa: PLR2004

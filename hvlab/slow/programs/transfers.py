@@ -1,0 +1,298 @@
+"""Runs on every host of a lab at once: how fast each computes, and what each sends to others, step by step.
+
+Arguments: a plan (JSON) and this host's place in it. The plan holds
+
+    mark        a word that keeps other programs out
+    names       of the hosts
+    meet        address and port on the first host, where all meet
+    interface   whose address the data goes to
+    transfer_s, compute_s   how long a step takes
+    meet_s, limit_s     how long to wait for all hosts, and how long everything may take
+    steps       {"shift": k}: each host sends to the one k places on, or computes where k is 0;
+                {"transfers": [[sender, receiver], ...]}
+
+The first host prints {"steps": [what each host read, or null]}, {"missing": [hosts that did not come]} or
+{"lost": host}; another prints {"error": text} where it cannot take part to the end.
+A receiver reads bytes per second; a host that computes, [blocks per second and process, share of a processor
+that each process got]. Needs Python 3.8+ and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+CONNECT_S = 4.0
+# Beyond what a step takes by the clock.
+PATIENCE_S = 30.0
+# TCP speeds up, and a shaped link has its burst: this part of a transfer does not count.
+WARM_UP = 0.3
+BLOCK = 1 << 16
+CHUNK = 1 << 18
+SIOCGIFADDR = 0x8915
+HEADER = struct.Struct("!16sI")
+
+
+class Lines:
+    """A connection that carries one JSON value a line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.file = connection.makefile("r", encoding="utf-8")
+
+    def send(self, value: Any) -> None:
+        """Send one value."""
+        self.connection.sendall(json.dumps(value).encode() + b"\n")
+
+    def receive(self, seconds: float) -> Any:
+        """Return the next value; OSError where none comes in time."""
+        self.connection.settimeout(seconds)
+        line = self.file.readline()
+        if not line:
+            raise OSError("the other end is gone")
+        return json.loads(line)
+
+
+def coordinate(plan: dict[str, Any], listener: socket.socket) -> dict[str, Any]:
+    """Lead all hosts, this one too, through the steps; return what is printed."""
+    count = len(plan["names"])
+    hosts, addresses = meet(plan, listener)
+    if len(hosts) < count:
+        return {"missing": [name for place, name in enumerate(plan["names"]) if place not in hosts]}
+    for lines in hosts.values():
+        lines.send([addresses[place] for place in range(count)])
+    readings = []
+    longest = max(plan["transfer_s"], plan["compute_s"]) + 2 * CONNECT_S
+    for number in range(len(plan["steps"])):
+        for word in (number, "go"):
+            answers = []
+            for place in range(count):
+                try:
+                    hosts[place].send(word)
+                except OSError:
+                    return {"lost": plan["names"][place]}
+            for place in range(count):
+                try:
+                    answers.append(hosts[place].receive(longest + PATIENCE_S))
+                except OSError:
+                    return {"lost": plan["names"][place]}
+        readings.append(answers)
+    return {"steps": readings}
+
+
+def meet(plan: dict[str, Any], listener: socket.socket) -> tuple[dict[int, Lines], dict[int, Any]]:
+    """Return the connections and the addresses of the hosts that come in time, by place."""
+    hosts: dict[int, Lines] = {}
+    addresses: dict[int, Any] = {}
+    end = time.monotonic() + plan["meet_s"]
+    while len(hosts) < len(plan["names"]) and time.monotonic() < end:
+        listener.settimeout(max(0.01, end - time.monotonic()))
+        with contextlib.suppress(OSError, ValueError):
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            lines = Lines(connection)
+            greeting = lines.receive(CONNECT_S)
+            if isinstance(greeting, list) and greeting[0] == plan["mark"]:
+                hosts[greeting[1]], addresses[greeting[1]] = lines, greeting[2:]
+    return hosts, addresses
+
+
+class Worker:
+    """One host's part in every step."""
+
+    def __init__(self, plan: dict[str, Any], place: int) -> None:
+        self.plan, self.place, self.count = plan, place, len(plan["names"])
+        self.mark = hashlib.md5(plan["mark"].encode()).digest()  # noqa: S324 - a header of fixed length
+        self.control = Lines(reach(tuple(plan["meet"]), plan["meet_s"]))
+        address = interface_address(plan["interface"]) or self.control.connection.getsockname()[0]
+        self.listener = socket.create_server((address, 0), backlog=64)
+        self.control.send([plan["mark"], place, *self.listener.getsockname()])
+        self.table = self.control.receive(2 * plan["meet_s"])
+
+    def run(self) -> None:
+        """Follow the coordinator from step to step."""
+        for _ in self.plan["steps"]:
+            number = self.control.receive(self.plan["limit_s"])
+            self.step(number, self.plan["steps"][number])
+
+    def step(self, number: int, step: dict[str, Any]) -> None:
+        """Get ready, wait for the others, then send, receive or compute; report what was read."""
+        if "transfers" in step:
+            pairs = step["transfers"]
+        else:
+            pairs = [(host, (host + step["shift"]) % self.count) for host in range(self.count)]
+        outgoing = [other for one, other in pairs if one == self.place != other]
+        incoming = [one for one, other in pairs if other == self.place != one]
+        sender = self.connect(outgoing[0], number) if outgoing else None
+        receiver = self.accept(number) if incoming else None
+        self.control.send("ready")
+        self.control.receive(self.plan["limit_s"])
+        reading: Any = None
+        if (self.place, self.place) in [tuple(pair) for pair in pairs]:
+            reading = compute(self.plan["compute_s"])
+        sending = threading.Thread(target=pour, args=(sender, self.plan["transfer_s"]))
+        sending.start()
+        if incoming:
+            reading = drain(receiver, self.plan["transfer_s"])
+        sending.join()
+        self.control.send(reading)
+
+    def connect(self, other: int, number: int) -> socket.socket | None:
+        """Return a connection to another host for one step; None where it cannot be reached."""
+        try:
+            connection = socket.create_connection(tuple(self.table[other]), timeout=CONNECT_S)
+            connection.sendall(HEADER.pack(self.mark, number))
+        except OSError:
+            return None
+        return connection
+
+    def accept(self, number: int) -> socket.socket | None:
+        """Return the connection of this step's sender; None where none comes in time."""
+        end = time.monotonic() + CONNECT_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                self.listener.settimeout(max(0.01, end - time.monotonic()))
+                connection, _ = self.listener.accept()
+                connection.settimeout(max(0.01, end - time.monotonic()))
+                header = connection.recv(HEADER.size, socket.MSG_WAITALL)
+                if header == HEADER.pack(self.mark, number):
+                    return connection
+                connection.close()
+        return None
+
+
+def reach(address: tuple[str, int], seconds: float) -> socket.socket:
+    """Connect to where all meet, which may not be open yet; OSError where it does not open in time."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            connection = socket.create_connection(address, timeout=CONNECT_S)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+
+
+def interface_address(name: str) -> str | None:
+    """Return the IPv4 address of an interface; None where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            answer = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def pour(connection: socket.socket | None, seconds: float) -> None:
+    """Send as much as goes; what still waits in this host then is thrown away."""
+    if connection is None:
+        return
+    chunk, end = memoryview(bytes(CHUNK)), time.monotonic() + seconds
+    with contextlib.suppress(OSError):
+        connection.settimeout(seconds)
+        while time.monotonic() < end:
+            connection.send(chunk)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def drain(connection: socket.socket | None, seconds: float) -> float:
+    """Return the bytes per second that arrive after the warm-up."""
+    if connection is None:
+        return 0.0
+    buffer = bytearray(4 * CHUNK)
+    start = time.monotonic()
+    warm, end = start + WARM_UP * seconds, start + seconds
+    first = last = 0.0
+    total = 0
+    with contextlib.suppress(OSError):
+        while time.monotonic() < end:
+            connection.settimeout(max(0.001, end - time.monotonic()))
+            size = connection.recv_into(buffer)
+            if not size:
+                break
+            last = time.monotonic()
+            if last < warm:
+                continue
+            if first:
+                total += size
+            else:
+                first = last
+    connection.close()
+    # Between arrivals where they fill the time, else over all of it.
+    filled = last - first > (end - warm) / 2
+    return total / (last - first) if filled else total / (end - warm)
+
+
+def compute(seconds: float) -> tuple[float, float]:
+    """Return blocks per second and process, and the share of a processor, with a process for each of them.
+
+    They compute half as long before and after it, too: hosts that share processors start and end unevenly.
+    """
+    processes = len(os.sched_getaffinity(0))
+    children = []
+    start = time.monotonic() + seconds / 2
+    for _ in range(processes):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            count_blocks(start)
+            before = time.process_time()
+            blocks = count_blocks(start + seconds)
+            os.write(writing, struct.pack("!Qd", blocks, time.process_time() - before))
+            count_blocks(start + 1.5 * seconds)
+            os._exit(0)
+        os.close(writing)
+        children.append((child, reading))
+    blocks, processor_s = 0, 0.0
+    for child, reading in children:
+        own = struct.unpack("!Qd", os.read(reading, 16))
+        blocks, processor_s = blocks + own[0], processor_s + own[1]
+        os.close(reading)
+        os.waitpid(child, 0)
+    return blocks / processes / seconds, processor_s / processes / seconds
+
+
+def count_blocks(end: float) -> int:
+    """Return how many blocks of 64 KiB are hashed until then."""
+    block, blocks = bytes(BLOCK), 0
+    while time.monotonic() < end:
+        hashlib.sha256(block).digest()
+        blocks += 1
+    return blocks
+
+
+def main() -> None:
+    """Take part; the first host also leads."""
+    plan, place = json.loads(sys.argv[1]), int(sys.argv[2])
+    signal.alarm(int(plan["limit_s"]))
+    if place:
+        try:
+            Worker(plan, place).run()
+        except OSError as error:
+            print(json.dumps({"error": str(error)}))
+        return
+    listener = socket.create_server(("", plan["meet"][1]), backlog=len(plan["names"]))
+    child = os.fork()
+    if child == 0:
+        listener.close()
+        Worker(plan, place).run()
+        os._exit(0)
+    print(json.dumps(coordinate(plan, listener)))
+
+
+if __name__ == "__main__":
+    main()

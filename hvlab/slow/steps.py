@@ -1,0 +1,78 @@
+"""What one launch measures, step by step, and the readings of it. Pure.
+
+A cell is a sender and a receiver, by their place among the hosts. The cell of a host with itself is what the
+host computes: it neither sends nor receives.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Cell = tuple[int, int]
+# What is read of a step: bytes per second of each transfer, or computed blocks per second of each host.
+Rates = Mapping[Cell, float]
+
+SWEEPS = 2
+SLICES = 4
+# The logarithm of nothing at all; a host or a link that stands still is slower than any.
+_STILL = 1.0
+
+
+@dataclass(frozen=True)
+class ProbeStep:
+    """What happens at once: the given ``transfers``; without any, each host sends to the one ``shift`` on.
+
+    With a shift of 0, each host computes.
+    """
+
+    shift: int = 0
+    transfers: tuple[Cell, ...] = ()
+
+    @property
+    def computes(self) -> bool:
+        """Whether the hosts compute in this step."""
+        return not self.shift and not self.transfers
+
+    def cells(self, count: int) -> tuple[Cell, ...]:
+        """Return what is read of this step on so many hosts."""
+        return self.transfers or tuple((host, (host + self.shift) % count) for host in range(count))
+
+    def content(self) -> dict[str, Any]:
+        """Return it as the hosts' program reads it, JSON-ready."""
+        return {"transfers": self.transfers} if self.transfers else {"shift": self.shift}
+
+
+def all_hosts(count: int, draw: random.Random) -> list[ProbeStep]:
+    """Return the steps of the first launch: every host takes part in each, and every link is measured.
+
+    A shift is a group test of as many links as there are hosts, since each host sends to one other and
+    receives from one other. All count - 1 shifts, in random order, hold every link once.
+    """
+    steps: list[ProbeStep] = []
+    for _ in range(SWEEPS):
+        sweep = [ProbeStep(shift) for shift in range(1, count)]
+        draw.shuffle(sweep)
+        steps += sweep
+    for _ in range(SLICES):
+        steps.insert(draw.randint(0, len(steps)), ProbeStep())
+    return steps
+
+
+def each_link(count: int, draw: random.Random) -> list[ProbeStep]:
+    """Return a step for each link alone, in random order."""
+    cells = [(one, other) for one in range(count) for other in range(count) if one != other]
+    return [ProbeStep(transfers=(cell,)) for cell in draw.sample(cells, len(cells))]
+
+
+def slowness(rates: Rates) -> dict[Cell, float]:
+    """Return the logarithm of each cell's time for the same amount."""
+    return {cell: -math.log(max(rate, _STILL)) for cell, rate in rates.items()}
+
+
+def rounds(steps: Sequence[ProbeStep]) -> int:
+    """Return how many steps move data."""
+    return sum(not step.computes for step in steps)

@@ -1,0 +1,183 @@
+"""`hvlab find-slow`: the search, on labs that exist only here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from hvlab.errors import UsageError
+from hvlab.slow import advice, steps, trials
+from hvlab.slow.judge import judge
+from hvlab.slow.search import LOOKS, search
+from hvlab.slow.steps import ProbeStep
+from hvlab.slow.suspects import Suspect, relative, suspects
+from hvlab.slow.trials import TrialOutcome
+
+UP, DOWN, HOST, PAIR = (
+    ("up", (2, 2)),
+    ("down", (3, 3)),
+    ("host", (1, 1)),
+    ("pair", (0, 3)),
+)
+
+
+def seeded(seed):
+    return random.Random(seed)  # noqa: S311 - an order, and noise
+
+
+class Links:
+    """Measures steps where each thing in ``slow`` takes that many times as long, with noise of 3 %.
+
+    Links in ``shared`` are slow while others send; hosts in racks of ``rack`` share an uplink of one link.
+    """
+
+    def __init__(self, count, slow=(), *, noise=0.03, shared=(), rack=0):
+        self.count, self.slow, self.noise, self.shared = count, dict(slow), noise, set(shared)
+        self.draw = seeded(1)
+        self.launches, self.rack = [], rack
+
+    def __call__(self, planned):
+        self.launches.append(planned)
+        return [{cell: self.rate(cell, step) for cell in step.cells(self.count)} for step in planned]
+
+    def rate(self, cell, step):
+        one, other = cell
+        names = (
+            [("host", cell)]
+            if one == other
+            else [("up", (one, one)), ("down", (other, other)), ("pair", cell)]
+        )
+        slowest = max(self.slow.get(name, 1.0) for name in names)
+        if cell in self.shared and not step.transfers:
+            slowest = 4.0
+        if self.rack and one // self.rack != other // self.rack:
+            leaving = [a for a, b in step.cells(self.count) if a // self.rack != b // self.rack]
+            slowest = max(slowest, sum(a // self.rack == one // self.rack for a in leaving))
+        return 1e6 / slowest * math.exp(self.draw.gauss(0, self.noise))
+
+
+def found(result):
+    return {(each.suspect.kind, each.suspect.cell) for each in result.of("slow")}
+
+
+def test_the_first_launch_holds_every_link_in_groups_of_all_hosts():
+    planned = steps.all_hosts(5, seeded(0))
+    cells = Counter(cell for step in planned for cell in step.cells(5))
+    assert {cell: n for cell, n in cells.items() if cell[0] != cell[1]} == dict.fromkeys(
+        itertools.permutations(range(5), 2), steps.SWEEPS
+    )
+    for step in planned:
+        assert len(step.cells(5)) == 5  # each host sends to one, and receives from one
+    assert steps.rounds(planned) == 4 * steps.SWEEPS
+
+
+@pytest.mark.parametrize("count", [3, 4, 16])
+@pytest.mark.parametrize("fault", [UP, DOWN, HOST, PAIR], ids=lambda fault: fault[0])
+def test_what_is_slow_is_found_and_nothing_else(count, fault):
+    kind, (one, other) = fault
+    fault = (kind, (one % count, other % count if kind != "pair" else 2))
+    result = search(count, Links(count, {fault: 2.0}), seed=1)
+    assert found(result) == {fault}
+    assert 2 <= result.launches <= 1 + LOOKS
+    slow = result.of("slow")[0]
+    assert slow.slower.low < 2.05
+    assert slow.slower.high > 1.95
+
+
+def test_several_at_once():
+    slow = {("up", (4, 4)): 4.0, ("down", (4, 4)): 3.0, ("pair", (7, 2)): 2.0, ("host", (9, 9)): 2.0}
+    assert found(search(12, Links(12, slow), seed=1)) == set(slow)
+
+
+def test_healthy_hosts_take_one_launch():
+    result = search(16, Links(16), seed=1)
+    assert (result.judgements, result.launches, result.rounds, result.pair_launches) == ((), 1, 30, 120)
+
+
+def test_less_than_the_ratio_is_not_slow():
+    assert not found(search(8, Links(8, {UP: 1.1, HOST: 1.1}), seed=1))
+
+
+def test_what_is_slow_only_beside_others_is_no_slow_link():
+    """Two pairs that disturb each other while all send: each is fine when it is alone."""
+    result = search(8, Links(8, shared={(0, 6), (6, 1)}), seed=1)
+    assert result.launches == 2
+    assert not result.of("slow")
+    assert len(result.of("fine")) == 2
+
+
+@pytest.mark.parametrize("slow", [{}, {UP: 2.0}, {PAIR: 2.0}], ids=["nothing", "up", "pair"])
+def test_an_uplink_that_racks_share_hides_nothing(slow):
+    result = search(16, Links(16, slow, rack=4), seed=1)
+    assert result.together > 8
+    assert found(result) == set(slow)
+    assert "share something" in advice.shared(result)
+
+
+def test_two_hosts_cannot_be_told_apart():
+    with pytest.raises(UsageError, match="2 are too few"):
+        search(2, Links(2))
+
+
+def test_a_link_that_carries_nothing():
+    result = search(4, Links(4, {PAIR: 1e9}), seed=1)
+    assert found(result) == {PAIR}
+
+
+def test_what_an_end_explains_is_not_the_pairs():
+    """Both ends are slow: their pair is as slow as the slower of them, and no suspect."""
+    given = Links(6, {UP: 4.0, DOWN: 4.0}, noise=0.01)
+    planned = steps.all_hosts(6, seeded(0))
+    pointed_at = suspects(relative(planned, given(planned)), 6, ratio=1.2)
+    assert {(each.kind, each.cell) for each in pointed_at} == {UP, DOWN}
+
+
+def test_trials_are_alone_and_their_controls_clean():
+    given = [Suspect("up", (0, 0), 1.0), Suspect("down", (1, 1), 1.0), Suspect("host", (2, 2), 1.0)]
+    planned, chosen = trials.plan(given, given, 8, seeded(0))
+    assert {len(step.transfers) for step in planned} == {0, 1}
+    assert len(chosen) == 3 * trials.TRIALS
+    for trial in chosen:
+        own = trial.own[1]
+        assert own in planned[trial.own[0]].cells(8)
+        assert len({cell for _, cell in (trial.own, *trial.controls)}) == 1 + trials.CONTROLS
+        for step, cell in trial.controls:
+            assert cell in planned[step].cells(8)
+            assert not any(suspect.holds(cell) for suspect in given)
+            assert trial.suspect.kind == "host" or set(cell) & set(own)
+        assert trial.suspect.kind == "host" or sum(suspect.holds(own) for suspect in given) == 1
+
+
+@pytest.mark.parametrize(("wins", "chance"), [(8, 4**-8), (7, 25 * 4**-8), (0, 1.0)])
+def test_the_chance_is_that_of_the_slowest_of_four(wins, chance):
+    outcomes = [TrialOutcome(1.0, (0.0, 0.0, 0.0))] * wins + [TrialOutcome(0.1, (0.0,) * 3)] * (8 - wins)
+    judgement = judge(Suspect("up", (0, 0), 1.0), outcomes, ratio=1.2, level=1e-3)
+    assert judgement.wins == wins
+    assert judgement.chance == pytest.approx(chance)
+    assert judgement.state == ("slow" if wins >= 7 else "fine")
+
+
+def test_the_words_say_where_what_and_beside_what():
+    result = search(4, Links(4, {UP: 2.0, HOST: 2.0}), seed=1)
+    names = ["n1", "n2", "n3", "n4"]
+    shares = {0: [0.5], 1: [0.25], 2: [0.5], 3: [0.5]}
+    places = {each.suspect.kind: advice.describe(each, names, shares) for each in result.of("slow")}
+    assert places["up"].title == "n3 sends slowly, to every host"
+    assert "kB/s beside" in places["up"].seen
+    assert places["host"].title == "n2 computes slowly"
+    assert "50% of the processor time" in places["host"].seen
+    assert "steal" in places["host"].remedy
+    content = advice.as_json(result, names, shares)
+    assert {row["host"] for row in content["slow"]} == {"n2", "n3"}
+    assert content["links_times_median"][2][0] == pytest.approx(2, rel=0.2)
+    assert content["links_times_median"][0][0] is None
+
+
+def test_a_step_travels_as_json():
+    assert ProbeStep(3).content() == {"shift": 3}
+    assert ProbeStep(transfers=((1, 2),)).content() == {"transfers": ((1, 2),)}
+    assert ProbeStep().computes

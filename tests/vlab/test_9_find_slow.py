@@ -1,0 +1,42 @@
+"""`hvlab find-slow` on bare hosts: nothing slow, then one slow thing after another.
+
+`make test-find-slow` runs it.
+"""
+
+import json
+
+import pytest
+
+from tests.vlab.labs import booted
+
+pytestmark = pytest.mark.slow
+RATE = "50mbit"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with booted("find_slow", tmp_path_factory) as lab:
+        yield lab
+
+
+@pytest.mark.parametrize(
+    ("topology", "slow"),
+    [
+        ({}, []),
+        ({"hosts": {"s2": {"up": "12mbit"}}}, [("up", "s2", None)]),
+        ({"hosts": {"s4": {"down": "12mbit"}}}, [("down", "s4", None)]),
+        ({"pairs": [{"from": "s3", "to": "s1", "rate": "12mbit"}]}, [("pair", "s3", "s1")]),
+        ({"hosts": {"s3": {"cpu_weight": 50}}}, [("host", "s3", None)]),
+    ],
+    ids=["healthy", "up", "down", "pair", "host"],
+)
+def test_what_is_slow_is_named(lab, tmp_path, topology, slow):
+    file = tmp_path / "topology.yml"
+    file.write_text(json.dumps({"rate": RATE, **topology}))
+    lab.hvlab("lab up", "--topology", str(file))
+    done = lab.hvlab("find-slow", "--format", "json", expect=1 if slow else 0)
+    found = json.loads(done.stdout)
+    assert [(each["kind"], each["host"], each["to"]) for each in found["slow"]] == slow
+    assert found["pair_launches"] == 6
+    # 50 Mbit/s are 6.25 MB/s, headers included.
+    assert 4e6 < found["median_bytes_per_s"] < 6.25e6
