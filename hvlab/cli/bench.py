@@ -21,7 +21,7 @@ from hvlab.cli import bench_output, options
 from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS
+from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store

@@ -16,8 +16,9 @@ from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 Kind = Literal[
     "int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "env", "line", "files", "note"
 ]
-# Any text, commas and all.
-VERBATIM: tuple[Kind, ...] = ("env", "line", "files", "note")
+# Any text as it is; and what commas do not divide.
+VERBATIM: tuple[Kind, ...] = ("line", "files", "note")
+UNDIVIDED: tuple[Kind, ...] = (*VERBATIM, "env")
 Value = str | int | float | bool | tuple[int, ...]
 
 _FLAGS = {
@@ -50,8 +51,8 @@ class Parameter:
     each makes its own cases. Kind ``data`` is the name or the folder of a data set. Kind ``seed`` is the seed
     of the first repeat; each further repeat adds one. Kind ``env`` is environment variables as words,
     ``NAME=VALUE``. Kind ``line`` is a line of a shell. Kind ``files`` are files of the user, as
-    ``datasets.own_files`` writes them. Kind ``note`` is for who reads the results. In these four commas mean
-    nothing: several values have to be a list.
+    ``datasets.own_files`` writes them. Kind ``note`` is for who reads the results. In these four, commas mean
+    nothing, and several values have to be a list.
     """
 
     name: str
@@ -87,7 +88,7 @@ class Parameter:
         """Return every value of a list such as ``1,2`` or ``[1, 2]``. Raises UsageError."""
         if self.kind == "sizes":
             return (self.read(given),)
-        if self.kind in VERBATIM and not isinstance(given, list | tuple):
+        if self.kind in UNDIVIDED and not isinstance(given, list | tuple):
             return (self.read(given),)
         parts = given if isinstance(given, list | tuple) else str(given).split(",")
         return tuple(dict.fromkeys(self.read(part) for part in parts))
