@@ -78,6 +78,21 @@ def test_a_check_that_failed_is_written_and_ends_in_1(program, tmp_path):
     assert json.loads((tmp_path / "new/result.json").read_text())["checks"] == ["no"]
 
 
+@pytest.mark.parametrize(
+    ("cpus", "ranks", "affinity"),
+    [({2}, 1, "2"), ({2}, 2, "2,2"), ({4, 5, 6}, 2, "6,5"), (set(range(8)), 2, None)],
+)
+def test_workers_of_oneccl_stay_on_the_hosts_cores(program, monkeypatch, cpus, ranks, affinity):
+    monkeypatch.setattr(program.os, "sched_getaffinity", lambda _: cpus)
+    monkeypatch.setattr(program.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(program.os, "environ", {})
+    program.place_workers(ranks)
+    assert program.os.environ.get("CCL_WORKER_AFFINITY") == affinity
+    monkeypatch.setattr(program.os, "environ", {"CCL_WORKER_AFFINITY": "7"})
+    program.place_workers(ranks)
+    assert program.os.environ["CCL_WORKER_AFFINITY"] == "7"
+
+
 def test_nothing_is_measured_in_a_wrong_world(program, tmp_path):
     assert program.run(asked(tmp_path, world_size=2), None) == 1
     told = json.loads((tmp_path / "new/result.json").read_text())["checks"]
