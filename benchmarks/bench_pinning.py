@@ -174,8 +174,12 @@ def draw(done: Sequence[Arrangement], hosts: int, path: Path) -> None:
             error = [[ratio.mid - ratio.low], [ratio.high - ratio.mid]]
             right.errorbar(at, ratio.mid, yerr=error, fmt="o", color=colour, capsize=3)
     left.set_yticks(range(len(keys)), [_label(key) for key in keys], fontsize=6)
-    left.set_xscale("log", base=2)
-    left.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    most = max(spread for one in done for spread in one.spreads().values()) * 1.1
+    left.set_xscale("log")
+    left.set_xlim(0.97, most)
+    left.minorticks_off()
+    ticks = [tick for tick in (1, 1.2, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64) if tick <= most]
+    left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     left.set_xlabel("slowest / fastest round")
     left.legend(fontsize=7)
     right.axhline(hosts, color="#888888", linewidth=0.8, linestyle="--")
