@@ -91,10 +91,8 @@ def sentences(decisions: Decisions) -> list[str]:
     if open_:
         known = [each.needed for each in open_ if each.needed]
         if known:
-            lines.append(
-                f"Of the open ones, {len(known)} would probably be decided "
-                f"by {min(known)} to {max(known)} repeats."
-            )
+            span = f"{min(known)} to {max(known)}" if min(known) < max(known) else f"{known[0]}"
+            lines.append(f"{span} repeats would probably decide {len(known)} of the open ones.")
         lines.append(ASSUMPTION)
     return lines
 

@@ -167,7 +167,7 @@ def test_what_is_open_is_told_with_the_repeats_that_it_needs(store):
     answer = decided(store, put(store, two("", "cycle_time=5", repeats=6, auto=True), figure))
     assert {each.row.verdict.kind for each in answer.rows} == {"unclear"}
     assert all(each.needed and each.needed > 6 for each in answer.rows)
-    assert "would probably be decided by" in " ".join(sentences(answer))
+    assert "would probably decide" in " ".join(sentences(answer))
 
 
 def test_an_ordinary_run_is_compared_by_its_backends_and_settings(store):
