@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.vlab.labs import booted
+from tests.vlab.labs import booted, weigh
 
 # The modules that share a lab; every other one has a lab of its own, and may run beside them.
 SHARED = {
@@ -60,6 +60,9 @@ def pytest_collection_modifyitems(items):
 def bare(tmp_path_factory):
     """Three machines as they were booted. One lab serves the whole run."""
     with booted("inventory", tmp_path_factory) as lab:
+        # Two builds here keep the longest chain of tests waiting: other hosts and controllers give way.
+        weigh("hvlab", 400)
+        weigh("hvlab/vmain", 500)
         yield lab
 
 

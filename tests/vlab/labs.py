@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvlab.vlab import enter_cgroup
+
 PROJECT = Path(__file__).resolve().parents[2]
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
@@ -68,6 +70,15 @@ class Lab:
             f"{argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         )
         return done
+
+
+def weigh(group, percent):
+    """Give the hosts below a control group of hvlab this weight where CPUs are short; 100 is normal."""
+    for mount in enter_cgroup.hierarchies():
+        for file, normal in (("cpu.shares", 1024), ("cpu.weight", 100)):
+            path = mount / group / file
+            if path.is_file():
+                path.write_text(str(normal * percent // 100))
 
 
 @contextmanager
