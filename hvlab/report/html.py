@@ -14,7 +14,6 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 
 from hvlab.paths import project_dir
 from hvlab.report.blocks import Block, Code, Document, Number, Plot, Several, Table, Value
@@ -54,7 +53,7 @@ def page(document: Document, records: Sequence[dict[str, Any]], *, run_id: str, 
     """Return the file's text; ``lang`` is shown first, ``records`` are attached."""
     editions = [_edition(document, load(name)) for name in LANGUAGES]
     script = _text("page.js")
-    plotly = get_plotlyjs()
+    plotly = _text("plotly-basic.min.js")
     return (
         _environment()
         .get_template("page.html.j2")

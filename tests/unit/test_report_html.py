@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from hvlab.paths import project_dir
 from hvlab.report import html
 from hvlab.report.blocks import Column, Heading, Paragraph, Plot, Table
 from hvlab.report.document import document
@@ -93,6 +94,16 @@ def test_only_the_page_s_own_scripts_may_run(seen):
     assert allowed == [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts]
     assert "unsafe-inline" not in policy.partition("script-src")[2]
     assert not any(name.startswith("on") for element in seen.elements for name in element if name != "open")
+
+
+def test_the_plot_library_is_the_published_one_and_the_page_is_small(text):
+    folder = project_dir() / "templates/report"
+    digest = hashlib.sha256((folder / "plotly-basic.min.js").read_bytes()).hexdigest()
+    note = (folder / "plotly-basic.md").read_text("utf-8")
+    version = re.search(r"version (\S+),", note)[1]
+    assert f"SHA-256 `{digest}`" in note
+    assert f"plotly.js (basic - minified) v{version}\n" in (folder / "plotly-basic.min.js").read_text("utf-8")
+    assert len(text.encode()) < 2_000_000
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
