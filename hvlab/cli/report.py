@@ -10,9 +10,10 @@ from hvlab.cli import options
 from hvlab.errors import UsageError
 from hvlab.paths import results_dir
 from hvlab.report import data as reading
-from hvlab.report.words import LANGUAGES
-from hvlab.report.write import FORMATS, write
+from hvlab.report.words import LANGUAGES, load
+from hvlab.report.write import FILES, FORMATS, Written, save, write
 from hvlab.results.store import Store
+from hvlab.workloads.metrics import METRICS
 
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 
@@ -44,9 +45,16 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
     help="Fill in the tables of the lab sheet FILE.md instead of writing a report.",
     metavar="FILE.md",
 )
+@click.option(
+    "--history",
+    type=click.Choice(list(METRICS)),
+    metavar="METRIC",
+    help="Instead, write a page on METRIC, such as step_time or busbw, over all runs of RUN's lab.",
+)
 @options.results
 def command(
     *,
+    history: str | None,
     run: str | None,
     lang: str,
     output_format: str | None,
@@ -54,19 +62,30 @@ def command(
     template: Path | None,
     folder: Path | None,
 ) -> int:
-    """Write a report on RUN (default: the last run): tables, plots and findings."""
+    """Write a report on RUN (default: the last run): which backend is best, tables, plots and findings."""
     store = Store(folder.absolute() if folder else results_dir())
+    if history:
+        if template is not None:
+            raise UsageError("--fill takes the figures of one run", remedy="leave out --history")
+        return _history(store, run, history, output=output, output_format=output_format, lang=lang)
     run_data = reading.read(store, run)
     if template is not None:
         if output_format or output:
             raise UsageError("--fill changes the lab sheet itself", remedy="leave out --format and --output")
         _fill(template, run_data, lang)
         return 0
-    chosen = output_format or (_SUFFIXES.get(output.suffix.lower()) if output else None) or "html"
+    chosen = _format(output_format, output)
     if output is None:
         output = store.run_folder(run_data.head.run_id) / f"report.{chosen}"
         output.parent.mkdir(parents=True, exist_ok=True)
-    written = write(run_data, output.absolute(), output_format=chosen, lang=lang)
+    return _told(write(run_data, output.absolute(), output_format=chosen, lang=lang))
+
+
+def _format(output_format: str | None, output: Path | None) -> str:
+    return output_format or (_SUFFIXES.get(output.suffix.lower()) if output else None) or "html"
+
+
+def _told(written: Written) -> int:
     if not written.spoken:
         click.echo(
             "the plots are labelled in English: no Chinese font is installed (try fonts-noto-cjk)",
@@ -76,11 +95,35 @@ def command(
     return 0
 
 
-def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
-    from hvlab.report.fill import fill  # noqa: PLC0415 - only this option needs it
+def _history(
+    store: Store,
+    run: str | None,
+    metric: str,
+    *,
+    output: Path | None,
+    output_format: str | None,
+    lang: str,
+) -> int:
+    from hvlab.report import history  # noqa: PLC0415 - only this option needs it
 
+    runs = history.read(store, metric, run)
+    chosen = _format(output_format, output)
+    lab = runs[-1].run.lab
+    path = (output or store.folder / f"history-{lab}-{metric}.{chosen}").absolute()
+    page = history.document(runs, metric)
+    return _told(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
+
+
+def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
+    from hvlab.report import analysis, fill, images  # noqa: PLC0415 - only this option needs them
+
+    folder = template.with_name(f"{template.stem}{FILES}")
     try:
-        filled = fill(template.read_bytes().decode("utf-8"), run_data, lang)
+        text = template.read_bytes().decode("utf-8")
+        filled = fill.fill(text, run_data, lang, pictures=folder.name)
+        plots = [one for one in analysis.curves(run_data) if f"{folder.name}/{one.key}.png" in filled.text]
+        if plots:
+            images.write(plots, load(lang), folder)
         template.write_bytes(filled.text.encode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         problem = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
@@ -91,4 +134,6 @@ def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
         click.echo(f"{template}, line {left.line}: {problem}", err=True)
     for name in filled.missing:
         click.echo(f"{template} has no table for {name}", err=True)
+    for empty in filled.empty:
+        click.echo(f"{template}, line {empty.line}: {analysis.why_empty(run_data, empty)}", err=True)
     click.echo(template.absolute())

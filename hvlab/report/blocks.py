@@ -94,19 +94,25 @@ class Table:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis; ``ticks`` are the only places with a label, where given. ``zero`` makes it begin there."""
+    """An axis; ``ticks`` are the only places with a label, where given. ``zero`` makes it begin there.
+
+    ``lines`` cross the plot at these places, such as the ratio of 1.
+    """
 
     title: Value
     log: bool = False
     ticks: tuple[tuple[float, Value], ...] = ()
     zero: bool = False
+    lines: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Series:
     """A line with its spread. ``tone`` names its colour and mark, the same for a backend in every plot.
 
-    A ``folded`` line shows in the legend only, until it is asked for; in a picture it is not there.
+    ``low`` and ``high`` are of ``y``; in a plot of ``categories`` they are of ``x``, and ``y`` numbers the
+    categories. A ``folded`` line shows in the legend only, until it is asked for; in a picture it is not
+    there. A line that was ``predicted`` has a band in place of marks.
     """
 
     name: Value
@@ -118,6 +124,7 @@ class Series:
     line: Literal["solid", "dash", "dot", "none"] = "solid"
     marks: bool = True
     folded: bool = False
+    predicted: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,9 +138,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing: lines over ``x``, or lying bars, one for each of ``categories``, along ``x``.
+    """A drawing: lines over ``x``, or lying bars or marks, one for each of ``categories``, along ``x``.
 
-    ``predicted`` marks what was not measured.
+    ``predicted`` marks a drawing with something that was not measured.
     """
 
     form: ClassVar = "plot"
@@ -167,10 +174,11 @@ class Points:
 
 @dataclass(frozen=True)
 class Terms:
-    """Words with what they mean."""
+    """Words with what they mean; ``folded`` is what a page folds them up under."""
 
     form: ClassVar = "terms"
     items: tuple[tuple[Value, Value], ...]
+    folded: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +223,7 @@ class Document:
     """A whole report.
 
     ``head`` are the lines under the title, ``cards`` the figures that sum it up: a name, the figure, and
-    where that is from.
+    where that is from. ``warnings`` say what to bear in mind of all figures.
     """
 
     title: Value
@@ -223,3 +231,4 @@ class Document:
     cards: tuple[tuple[Value, Value, Value], ...]
     findings: tuple[Value, ...]
     sections: tuple[Section, ...]
+    warnings: tuple[Value, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hvlab.lab.backends import SERIAL
 from hvlab.model.explanation import Explanation
 from hvlab.report import labels, verdicts
-from hvlab.report.blocks import Block, Column, Heading, Paragraph, Points, Say, Section, Table
+from hvlab.report.blocks import Block, Column, Heading, Paragraph, Points, Say, Section, Table, Value
 from hvlab.report.data import ReportData
 from hvlab.report.reasons import about, of_kind, reason
 from hvlab.report.verdicts import BackendVerdict
@@ -24,7 +24,10 @@ def section(
 
     ``judged`` are the verdicts, ``explanations`` come from the model, ``terms`` say where the time goes.
     """
-    blocks: list[Block] = [_intro(data)]
+    blocks: list[Block] = [] if judged else [*_missing(data)]
+    if plot := verdicts.forest(judged):
+        key = "comparison.forest_imported" if data.imported else "comparison.forest_note"
+        blocks += [replace(plot, note=Say(key))]
     if judged:
         blocks.append(verdicts.table(judged, imported=data.imported))
     claims = [] if data.imported else of_kind(explanations, "faster")
@@ -37,15 +40,15 @@ def section(
     return Section("comparison", Say("comparison.title"), (*blocks, *terms, *proof(data)))
 
 
-def _intro(data: ReportData) -> Paragraph:
-    """Return what is compared, or why nothing is."""
+def _missing(data: ReportData) -> list[Block]:
+    """Return why nothing is compared, where that is so."""
     tried = {configuration.backend for configuration in data.configurations} - {SERIAL}
     measured = {
         configuration.backend for configuration, repeats in data.configurations.items() if repeats.ok
     } - {SERIAL}
     if len(measured) > 1:
-        return Paragraph(Say("comparison.intro"))
-    return Paragraph(Say("comparison.one_shown" if len(tried) > 1 else "comparison.none"), "note")
+        return []
+    return [Paragraph(Say("comparison.one_shown" if len(tried) > 1 else "comparison.none"), "note")]
 
 
 def _supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
@@ -65,7 +68,7 @@ def _supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanatio
 
 
 def proof(data: ReportData) -> list[Block]:
-    """Return what Horovod's timeline showed of every case, by the backend requested."""
+    """Return what Horovod's timeline showed of every case: a sentence, or a table where any proof lacks."""
     cases_by_proof: dict[tuple[str, str], dict[str, str]] = {}
     for record in data.records:
         if record.status != "skipped":
@@ -90,6 +93,12 @@ def proof(data: ReportData) -> list[Block]:
         )
     if not rows:
         return []
+    counts = {(requested, shown): len(cases) for (requested, shown), cases in cases_by_proof.items()}
+    if all(requested in (shown, SERIAL) for requested, shown in counts):
+        parallel = {requested: count for (requested, _), count in counts.items() if requested != SERIAL}
+        names: dict[str, Value] = {"backends": labels.backends(sorted(parallel, key=labels.order))}
+        said = Say("comparison.proved", {**names, "count": sum(parallel.values())})
+        return [Paragraph(said)] if parallel else []
     table = Table("proof", Say("comparison.proof_caption"), columns, tuple(rows), merged=1)
     return [Heading(Say("comparison.proof")), table]
 

@@ -125,7 +125,10 @@ def details(one: CompressionStudy, number: int = 1) -> Table:
     rows = tuple(_detail(configuration, repeats, one) for configuration, repeats in one.rows)
     faint = frozenset(row for row, (_, repeats) in enumerate(one.rows) if not repeats.ok)
     caption, note = Say("compression.details"), Say("compression.details_note")
-    return Table(f"compression-details-{number}", caption, columns, rows, merged=1, note=note, faint=faint)
+    return Table(
+        f"compression-details-{number}", caption, columns, rows, merged=1, note=note, faint=faint,
+        folded=caption,
+    )  # fmt: skip
 
 
 def remarks(one: CompressionStudy) -> Iterator[tuple[str, Value]]:
@@ -178,6 +181,11 @@ def algorithm(configuration: Configuration) -> Value:
     if configuration.backend == SERIAL:
         return Say("compression.serial")
     return Say(f"compression.{configuration.get('compression') or 'none'}")
+
+
+def written(configuration: Configuration) -> str:
+    """Return what a lab sheet's row of a configuration is known by: serial, or its compression."""
+    return SERIAL if configuration.backend == SERIAL else str(configuration.get("compression") or "none")
 
 
 def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[int, str], str]:

@@ -64,6 +64,18 @@ def sheet(data: ReportData) -> Table:
     return Table("environment", Say("environment.caption"), columns, tuple(rows), merged=1, heads=False)
 
 
+def warnings(data: ReportData) -> Iterator[Value]:
+    """Yield what to bear in mind of all figures of a run."""
+    if data.virtual:
+        yield Say("environment.virtual")
+    yield from (text for text in cores(data) if text.key in _DISTURBED)
+
+
+def notes(data: ReportData) -> Iterator[Value]:
+    """Yield what else is to be known of the hosts' cores."""
+    yield from (text for text in cores(data) if text.key not in _DISTURBED)
+
+
 def software(data: ReportData) -> Table:
     """Return what else is there of hardware and software: MPI, Horovod, processors."""
     rows: list[tuple[Value, ...]] = [(name, _recorded(data, name)) for name in _MORE]
@@ -74,7 +86,8 @@ def software(data: ReportData) -> Table:
         if name not in _SHOWN and not isinstance(value, Mapping)
     ]
     columns = (Column(Say("software.what")), Column(Say("software.version")))
-    return Table("software", Say("software.caption"), columns, tuple(rows))
+    caption = Say("software.caption")
+    return Table("software", caption, columns, tuple(rows), folded=caption)
 
 
 def workloads(data: ReportData) -> Table:
@@ -98,10 +111,15 @@ def workloads(data: ReportData) -> Table:
         )
         for name, own in configurations.items()
     )
-    return Table("workloads", Say("workloads.caption"), columns, rows, note=Say("workloads.note"))
+    caption = Say("workloads.caption")
+    return Table("workloads", caption, columns, rows, note=Say("workloads.note"), folded=caption)
 
 
-def cores(data: ReportData) -> Iterator[Value]:
+# Figures that are not those of a lab at rest.
+_DISTURBED = ("environment.oversubscribed", "environment.stolen")
+
+
+def cores(data: ReportData) -> Iterator[Say]:
     """Yield whether the hosts had cores of their own, which cases lacked some, and what others took."""
     if data.own_cores:
         yield Say("environment.own_cores")

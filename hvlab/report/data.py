@@ -12,8 +12,13 @@ from typing import Any
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report.blocks import ShownCommand
 from hvlab.results.configurations import Configuration, Repeats, gather
+from hvlab.results.samples import samples_of
 from hvlab.results.store import UNKNOWN, Record, Run, Store
+from hvlab.statistics.sequential import compare_in_looks
+from hvlab.statistics.two_runs import compare_two_runs
+from hvlab.statistics.verdict import Pair, Verdict, compare_all
 from hvlab.workloads.case import InfeasibleCase
+from hvlab.workloads.samples import Iterations
 
 Configurations = Mapping[Configuration, Repeats]
 _BADNESS = ("ok", "skipped", "failed")
@@ -44,7 +49,12 @@ class Head:
 
 @dataclass(frozen=True)
 class ReportData:
-    """A run's figures and conditions; ``facts`` are by host, ``unreadable`` names files that are damaged."""
+    """A run's figures and conditions.
+
+    ``facts`` are by host, ``unreadable`` names files that are damaged, ``samples`` has the iterations of each
+    configuration by repeat, where the raw files are there. ``auto`` says that repeats ended where the
+    question was answered; ``sides`` is what A and B of an A/B run set.
+    """
 
     head: Head
     records: Sequence[Record]
@@ -53,6 +63,9 @@ class ReportData:
     commands: Sequence[ShownCommand] = ()
     infeasible: Sequence[InfeasibleCase] = ()
     unreadable: tuple[str, ...] = ()
+    samples: Mapping[Configuration, Mapping[int, Iterations]] = field(default_factory=dict)
+    auto: bool = False
+    sides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def training(self) -> dict[Configuration, Repeats]:
@@ -89,6 +102,16 @@ class ReportData:
         """Return whether a figure is from another program's output: its cases took no turns."""
         return any(configuration.launcher == UNKNOWN for configuration in self.configurations)
 
+    def compare(self, pairs: Sequence[Pair]) -> list[Verdict]:
+        """Return the verdict on each pair, by how the run was measured.
+
+        Imported figures were measured at different times: they differ, and none is faster. A run that was
+        looked at while it was measured is judged look by look.
+        """
+        if self.imported:
+            return compare_two_runs(pairs)
+        return compare_in_looks(pairs) if self.auto else compare_all(pairs)
+
     @property
     def on_gpus(self) -> bool:
         """Return whether any rank had a GPU; without, a slot is a process on the CPU."""
@@ -109,7 +132,7 @@ class ReportData:
 def read(store: Store, run_id: str | None = None) -> ReportData:
     """Return a run, by default the last. Raises UsageError where there is no such run."""
     run = store.run(run_id)
-    records = store.records(run.run_id)
+    records, spec = store.records(run.run_id), store.spec(run.run_id)[1]
     files = _Files(store.run_folder(run.run_id))
     facts = files.json("facts.json", {})
     commands = _commands(files)
@@ -122,6 +145,9 @@ def read(store: Store, run_id: str | None = None) -> ReportData:
         commands=commands,
         infeasible=tuple(InfeasibleCase(**item) for item in infeasible),
         unreadable=tuple(files.unreadable),
+        samples=samples_of(store, records),
+        auto=bool(spec.get("auto")),
+        sides=spec.get("sides") or {},
     )
 
 

@@ -1,4 +1,4 @@
-"""The report of a run put together: its sections in the order of the lab sheet, what sums it up first."""
+"""The report of a run put together: what it answers first, then figures, then conditions and commands."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from hvlab.model.fit import Fit, fits
 from hvlab.model.predict import predictions
 from hvlab.model.training import trainings
 from hvlab.report import (
+    answer,
     commands,
     comparison,
     compression,
     conditions,
-    curves,
     failures,
     forecast,
     models,
     opening,
-    scaling_tables,
-    split,
+    speedup,
     sweeps,
     terms,
     verdicts,
 )
-from hvlab.report.blocks import Block, Document, Heading, Paragraph, Say, Section
+from hvlab.report.blocks import Block, Document, Paragraph, Say, Section
 from hvlab.report.data import ReportData
 from hvlab.report.study import studies
 from hvlab.scaling import check_hosts
@@ -38,39 +37,33 @@ def document(data: ReportData, *, attached: bool = True) -> Document:
     parted = terms.blocks(terms.of_steps(trainings(data.configurations), good), terms.of_collectives(good))
     swept = sweeps.groups(data)
     checks = check_hosts(data.configurations)
-    judged = verdicts.judge(studied, swept, imported=data.imported)
-    parts: list[Section | None] = [_environment(data)]
-    if studied:
-        parts += [
-            scaling_tables.inside(data, studied),
-            scaling_tables.across(studied),
-            curves.section(studied),
-        ]
-    parts += [
+    judged = verdicts.judge(data, studied, swept)
+    answered = answer.answers(data, judged)
+    parts: list[Section | None] = [
         comparison.section(data, judged, explained, parted) if data.records else None,
-        split.section(data, studied, checks),
+        speedup.section(data, studied, checks) if studied else None,
+        compression.section(data),
         sweeps.section(data),
         models.section(data, explained),
-        compression.section(data),
-        forecast.section(fitted, predicted),
+        forecast.section(studied, fitted, predicted),
+        _environment(data),
         failures.section(data),
         commands.section(data, attached=attached),
     ]
     return Document(
         title=Say("title"),
         head=tuple(opening.head(data)),
-        cards=tuple(opening.cards(data, studied, swept)),
-        findings=tuple(opening.findings(data, studied, judged, checks)),
+        cards=tuple(opening.cards(data, answered, studied, swept)),
+        findings=tuple(opening.findings(data, answered, studied, judged, checks)),
+        warnings=tuple(conditions.warnings(data)),
         sections=tuple(part for part in parts if part),
     )
 
 
 def _environment(data: ReportData) -> Section:
     blocks: list[Block] = [conditions.sheet(data), conditions.software(data)]
-    if data.virtual:
-        blocks.append(Paragraph(Say("environment.virtual"), "warning"))
-    blocks += [Paragraph(text, "warning") for text in conditions.cores(data)]
+    blocks += [Paragraph(text, "note") for text in conditions.notes(data)]
     if data.configurations:
         blocks.append(conditions.workloads(data))
-    blocks += [Heading(Say("define.title")), scaling_tables.definitions()]
+    blocks.append(speedup.definitions())
     return Section("environment", Say("environment.title"), tuple(blocks))

@@ -12,8 +12,8 @@ from hvlab.results.store import Record
 _NAMED = 12
 
 
-def section(data: ReportData) -> Section:
-    """Return the part of the report on cases without figures, even where there are none."""
+def section(data: ReportData) -> Section | None:
+    """Return the part of the report on cases without figures; None where there are none."""
     blocks: list[Block] = []
     if data.head.pending:
         values: dict[str, Value] = {"pending": data.head.pending, "all": data.head.planned}
@@ -26,8 +26,9 @@ def section(data: ReportData) -> Section:
         blocks.append(_infeasible(data))
     if data.unreadable:
         blocks.append(Paragraph(Say("failures.unreadable", {"files": Several(data.unreadable)}), "warning"))
-    text = Say("failures.intro" if blocks else "failures.none", {"all": data.head.planned})
-    return Section("failures", Say("failures.title"), (Paragraph(text), *blocks))
+    if not blocks:
+        return None
+    return Section("failures", Say("failures.title"), (Paragraph(Say("failures.intro")), *blocks))
 
 
 def table(records: Iterable[Record], status: str) -> Table:

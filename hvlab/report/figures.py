@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -29,11 +30,19 @@ TONES: Mapping[str, tuple[str, str]] = {
     "8bit": ("#6A51A3", "hexagon"),
     "naive8": ("#B8A900", "triangle-down"),
     "ideal": ("#8A8F94", "line-ew"),
+    # Verdicts that name no backend: hollow marks.
+    "same": ("#6B7280", "circle-open"),
+    "unclear": ("#8A8F94", "circle-open"),
+    "too_few": ("#8A8F94", "diamond-open"),
+    "differs": ("#8C564B", "square-open"),
 }
 _OTHERS = ("#56B4E9", "#E69F00", "#B8A900", "#8C564B", "#6A51A3")
 _MARKS = ("star", "hexagon", "triangle-down", "pentagon", "cross")
 _DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "none": "solid"}
 _ROOM = 0.04
+# By what part of an axis the intervals of two series at the same place stand apart, and what part of the gap
+# between places all of them take at most.
+_APART, _OF_GAP = 0.018, 0.3
 
 
 def tone(name: str) -> tuple[str, str]:
@@ -44,10 +53,15 @@ def tone(name: str) -> tuple[str, str]:
 
 def figure(plot: Plot, words: Words) -> dict[str, Any]:
     """Return a plot as plotly's ``data`` and ``layout``; colours of text and grid are the page's."""
-    lines = [trace for series in plot.series for trace in _line(series, words, predicted=plot.predicted)]
+    lines = [
+        trace for series, shown in zip(plot.series, dodged(plot), strict=True)
+        for trace in _line(series, shown, plot, words)
+    ]  # fmt: skip
     bars = [_bars(one, plot, words) for one in plot.bars]
     layout: dict[str, Any] = {
-        "xaxis": _axis(plot.x, words, [value for one in plot.series for value in one.x]),
+        "xaxis": _axis(
+            plot.x, words, [value for one in plot.series for value in (*one.x, *_ends(one, plot))]
+        ),
         "yaxis": _axis(plot.y, words, []),
         "margin": {"l": 64, "r": 16, "t": 12, "b": 56},
         "legend": {
@@ -61,33 +75,75 @@ def figure(plot: Plot, words: Words) -> dict[str, Any]:
         "hovermode": "closest",
         "showlegend": len(plot.series) + len(bars) > 1,
     }
+    if plot.x.lines:
+        line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1, "dash": "dot"}}
+        layout["shapes"] = [{**line, "x0": place, "x1": place} for place in plot.x.lines]
     if bars:
         layout["barmode"] = "stack"
         layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
+    elif plot.categories:
+        layout["yaxis"] |= {
+            "tickmode": "array", "tickvals": list(range(len(plot.categories))), "zeroline": False,
+            "ticktext": [words.say(category) for category in plot.categories],
+            "range": [len(plot.categories) - 0.5, -0.5],
+        }  # fmt: skip
     return {"data": [*lines, *bars], "layout": layout}
 
 
-def _line(series: Series, words: Words, *, predicted: bool) -> list[dict[str, Any]]:
+def dodged(plot: Plot) -> list[tuple[float, ...]]:
+    """Return where on the x axis the points of each series are drawn.
+
+    Series with intervals at the same place stand a little apart, so that none hides another.
+    """
+    places = [series.x for series in plot.series]
+    spread = [number for number, series in enumerate(plot.series) if series.low and not series.predicted]
+    values = {value for number in spread for value in places[number]}
+    shared = sum(len(set(places[number])) for number in spread) > len(values)
+    if plot.categories or not shared or len(values) == 1 or (plot.x.log and min(values) <= 0):
+        return places
+    scaled = sorted(map(math.log, values) if plot.x.log else values)
+    gap = min(high - low for low, high in itertools.pairwise(scaled))
+    step = min(_APART * (scaled[-1] - scaled[0]), _OF_GAP * gap / len(spread))
+    for order, number in enumerate(spread):
+        shift = (order - (len(spread) - 1) / 2) * step
+        moved = (value * math.exp(shift) if plot.x.log else value + shift for value in places[number])
+        places[number] = tuple(moved)
+    return places
+
+
+def _ends(series: Series, plot: Plot) -> tuple[float, ...]:
+    """Return the ends of the intervals that lie along the x axis."""
+    return (*series.low, *series.high) if plot.categories else ()
+
+
+def _line(series: Series, places: tuple[float, ...], plot: Plot, words: Words) -> list[dict[str, Any]]:
     colour, mark = tone(series.tone)
-    marked = series.marks and not predicted
+    marked = series.marks and not series.predicted
     mode = "+".join(part for part, shown in (("lines", series.line != "none"), ("markers", marked)) if shown)
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": mode,
         "name": words.say(series.name),
-        "x": list(series.x),
+        "x": list(places),
         "y": list(series.y),
         "line": {"color": colour, "dash": _DASH[series.line], "width": 2},
         "marker": {"color": colour, "symbol": mark, "size": 8},
     }
     if series.folded:
         trace["visible"] = "legendonly"
-    if predicted:
+    if series.predicted:
         return [*_band(series, colour), trace]
+    if plot.categories:
+        trace["text"] = [words.say(plot.categories[int(place)]) for place in series.y]
+        trace["hovertemplate"] = "%{text}<br>%{x:.3g}<extra>%{fullData.name}</extra>"
+    elif places != series.x:
+        trace["customdata"] = list(series.x)
+        trace["hovertemplate"] = "%{customdata}, %{y:.3g}<extra>%{fullData.name}</extra>"
     if series.low and series.high:
-        above = [high - mid for high, mid in zip(series.high, series.y, strict=True)]
-        below = [mid - low for low, mid in zip(series.low, series.y, strict=True)]
-        trace["error_y"] = {
+        mids = series.x if plot.categories else series.y
+        above = [high - mid for high, mid in zip(series.high, mids, strict=True)]
+        below = [mid - low for low, mid in zip(series.low, mids, strict=True)]
+        trace["error_x" if plot.categories else "error_y"] = {
             "type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": colour,
             "width": 4, "thickness": 1.5,
         }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hvlab.model.explanation import Explanation
 from hvlab.model.fit import Fit, NoFit
 from hvlab.model.prediction import NoPrediction, Prediction
+from hvlab.model.sweep import topologies
 from hvlab.report import labels, spread, terms
 from hvlab.report.blocks import (
     NOTHING,
@@ -16,7 +17,6 @@ from hvlab.report.blocks import (
     Number,
     Paragraph,
     Plot,
-    Points,
     Say,
     Section,
     Series,
@@ -26,24 +26,32 @@ from hvlab.report.blocks import (
 )
 from hvlab.report.reasons import reason
 from hvlab.report.spread import Spread
+from hvlab.report.study import Study
 
 
-def section(fits: Sequence[Fit | NoFit], predictions: Sequence[Prediction | NoPrediction]) -> Section | None:
-    """Return the part of the report that was not measured; None where there is nothing to predict."""
+def section(
+    studies: Sequence[Study], fits: Sequence[Fit | NoFit], predictions: Sequence[Prediction | NoPrediction]
+) -> Section | None:
+    """Return the part of the report that was not measured; None where there is nothing to predict.
+
+    ``studies`` hold what was measured: it stands beside the predictions.
+    """
     if not predictions:
         return None
     good = sorted((one for one in predictions if isinstance(one, Prediction)), key=_order)
-    blocks: list[Block] = [Paragraph(Say("prediction.intro"), "warning")]
+    blocks: list[Block] = [Paragraph(Say("prediction.intro"), "warning")] if good else []
     fitting = [fit for fit in fits if isinstance(fit, Fit)]
-    if fitting:
-        blocks += [fitted(fitting), *filter(None, [doubts(fitting)])]
     names = labels.Labels((one.training.workload, one.training.params) for one in good)
-    blocks += [plot(group, name, number) for number, (name, group) in enumerate(_groups(good, names), 1)]
+    blocks += [
+        plot(group, studies, name, number) for number, (name, group) in enumerate(_groups(good, names), 1)
+    ]
     if good:
         blocks += [table(good, names), *filter(None, [ends(good, names)]), checks(good, names)]
+    if fitting:
+        blocks.append(fitted(fitting))
     refused = [one for one in predictions if isinstance(one, NoPrediction)]
     if refused:
-        blocks.append(_refused(refused))
+        blocks.insert(len(blocks) if good else 0, _refused(refused))
     return Section("prediction", Say("prediction.title"), tuple(blocks))
 
 
@@ -65,11 +73,12 @@ def fitted(fits: Sequence[Fit]) -> Table:
         Column(Say("fit.left_out"), numeric=True),
     )
     return Table(
-        "fit", Say("fit.caption"), columns, tuple(_fit_row(fit, names) for fit in fits), note=Say("fit.note")
-    )
+        "fit", Say("fit.caption"), columns, tuple(_fit_row(fit, names) for fit in fits),
+        note=Several((Say("fit.note"), *doubts(fits)), "list.line"), folded=Say("fit.title"),
+    )  # fmt: skip
 
 
-def doubts(fits: Sequence[Fit]) -> Points | None:
+def doubts(fits: Sequence[Fit]) -> tuple[Value, ...]:
     """Return what the fits cannot say, once what they all have in common."""
     common = _common([fit.warnings for fit in fits])
     names = labels.Labels((fit.sweep.collective, fit.sweep.params) for fit in fits)
@@ -81,7 +90,7 @@ def doubts(fits: Sequence[Fit]) -> Points | None:
         for fit in fits
         if len(fit.warnings) > len(common)
     ]
-    return Points((*items, *map(reason, common))) if items or common else None
+    return (*items, *map(reason, common))
 
 
 def _common(doubts: Sequence[Sequence[Explanation]]) -> list[Explanation]:
@@ -134,9 +143,9 @@ def _groups(
         yield name, across or group
 
 
-def plot(group: Sequence[Prediction], name: Value, number: int) -> Plot:
-    """Return the predicted efficiency over ranks; nothing in it was measured."""
-    lines = [_line(one) for one in group]
+def plot(group: Sequence[Prediction], studies: Sequence[Study], name: Value, number: int) -> Plot:
+    """Return the predicted efficiency over ranks, with what was measured as marks."""
+    lines = [*map(_line, group), *filter(None, (_measured(one, studies) for one in group))]
     ranks = sorted({step.ranks for one in group for step in one.steps}, reverse=True)
     ticks = tuple((float(number), str(number)) for number in ranks[::2])
     title = Say("prediction.plot", {"name": name})
@@ -161,7 +170,31 @@ def _line(one: Prediction) -> Series:
         high=tuple(100 * high for _, high in bands),
         line="dash",
         marks=False,
+        predicted=True,
     )
+
+
+def _measured(one: Prediction, studies: Sequence[Study]) -> Series | None:
+    """Return the measured efficiencies of a prediction's training; None where there is none."""
+    training = one.training
+    rows = [
+        row
+        for study in studies
+        if (study.workload, study.scaling) == (training.workload, training.scaling)
+        for row in study.rows
+        if row.efficiency and not row.named and training.topology in topologies(row.configuration)
+        and (row.configuration.backend, row.configuration.launcher) == (training.backend, training.launcher)
+        and row.configuration.without("scaling") == training.params
+    ]  # fmt: skip
+    efficiencies = [row.efficiency.times(100) for row in rows if row.efficiency]
+    if not rows:
+        return None
+    values = {"backend": labels.backend(training.backend), "where": Say(f"topology.{training.topology}")}
+    return Series(
+        Say("prediction.marks", values), training.backend, tuple(float(row.ranks) for row in rows),
+        tuple(each.mid for each in efficiencies), tuple(each.low for each in efficiencies),
+        tuple(each.high for each in efficiencies), line="none",
+    )  # fmt: skip
 
 
 def table(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
@@ -185,7 +218,8 @@ def table(predictions: Iterable[Prediction], names: labels.Labels) -> Table:
                 spread.both(Spread(step.speedup_low, step.speedup, step.speedup_high), "x"),
                 Number(step.efficiency, "ratio"),
             ))  # fmt: skip
-    return Table("predicted", Say("prediction.caption"), columns, tuple(rows), merged=3)
+    caption = Say("prediction.caption")
+    return Table("predicted", caption, columns, tuple(rows), merged=3, folded=caption)
 
 
 def ends(predictions: Iterable[Prediction], names: labels.Labels) -> Table | None:
@@ -197,7 +231,8 @@ def ends(predictions: Iterable[Prediction], names: labels.Labels) -> Table | Non
         Column(Say("failures.reason"), text=True),
     )
     rows = tuple((*_subject(one, names), reason(one.limit)) for one in predictions if one.limit)
-    return Table("ends", Say("prediction.ends"), columns, rows, merged=2) if rows else None
+    caption = Say("prediction.ends")
+    return Table("ends", caption, columns, rows, merged=2, folded=caption) if rows else None
 
 
 def checks(predictions: Sequence[Prediction], names: labels.Labels) -> Table:
@@ -229,6 +264,7 @@ def checks(predictions: Sequence[Prediction], names: labels.Labels) -> Table:
         tuple(rows),
         merged=1,
         note=Say("prediction.checks_note", {"doubts": _doubts(common)}),
+        folded=Say("prediction.checks"),
     )
 
 
@@ -240,26 +276,20 @@ def _subject(one: Prediction, names: labels.Labels) -> tuple[Value, Value, Value
 
 
 def _refused(refused: Sequence[NoPrediction]) -> Table:
-    """Return why there is no prediction, for what shares a reason once."""
+    """Return why there is no prediction, each reason once with the trainings that have it."""
     names = labels.Labels((one.training.workload, one.training.params) for one in refused)
-    groups: dict[tuple[str, str, str], list[NoPrediction]] = {}
+    trainings: dict[str, dict[str, Value]] = {}
+    reasons: dict[str, Value] = {}
     for one in refused:
-        key = (one.training.backend, one.training.topology, str(one.reason))
-        groups.setdefault(key, []).append(one)
-    columns = (
-        Column(Say("scaling.backend")),
-        Column(Say("fit.where")),
-        Column(Say("failures.reason"), text=True),
-        Column(Say("workloads.name"), text=True),
-    )
-    rows = []
-    for (backend, topology, _), group in groups.items():
-        named: list[Value] = []
-        for one in group:
-            name = names.name(one.training.workload, one.training.params)
-            named += [name] if name not in named else []
-        place = Say(f"topology.{topology}")
-        rows.append(
-            (labels.backend(backend), place, reason(group[0].reason), Several(tuple(named), "list.semicolon"))
+        training, key = one.training, str(one.reason)
+        name = names.name(training.workload, training.params)
+        subject = Several(
+            (name, labels.backend(training.backend), labels.place(training.topology, training.scaling))
         )
-    return Table("unpredicted", Say("prediction.refused"), columns, tuple(rows))
+        trainings.setdefault(key, {})[str(subject)] = subject
+        reasons[key] = reason(one.reason)
+    columns = (Column(Say("failures.reason"), text=True), Column(Say("workloads.name"), text=True))
+    rows = tuple(
+        (reasons[key], Several(tuple(named.values()), "list.semicolon")) for key, named in trainings.items()
+    )
+    return Table("unpredicted", Say("prediction.refused"), columns, rows)

@@ -49,7 +49,8 @@ def _table(checks: Sequence[HostCheck]) -> Table:
         )
         for check in checks
     )
-    return Table("hosts", Say("hosts.caption"), columns, rows, note=Say("hosts.note"))
+    folded = None if any(check.stragglers for check in checks) else Say("hosts.caption")
+    return Table("hosts", Say("hosts.caption"), columns, rows, note=Say("hosts.note"), folded=folded)
 
 
 def _ratio(straggler: Straggler) -> Value:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hvlab.report.blocks import Axis, Plot, Series
-from hvlab.report.figures import tone
+from hvlab.report.figures import dodged, tone
 from hvlab.report.words import Words, load
 
 if TYPE_CHECKING:
@@ -80,15 +81,20 @@ def _draw(plot: Plot, words: Words, file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see above
     from matplotlib.figure import Figure  # noqa: PLC0415 - see above
 
-    height = 1.6 + _BAR_INCHES * len(plot.categories) if plot.bars else _HEIGHT_INCHES
+    height = 1.6 + _BAR_INCHES * len(plot.categories) if plot.categories else _HEIGHT_INCHES
     figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for series in plot.series:
+    for series, places in zip(plot.series, dodged(plot), strict=True):
         if not series.folded:
-            _line(axes, series, words, predicted=plot.predicted)
+            _line(axes, replace(series, x=places), words, lying=bool(plot.categories))
     if plot.bars:
         _bars(axes, plot, words)
+    elif plot.categories:
+        axes.set_yticks(range(len(plot.categories)), [words.say(category) for category in plot.categories])
+        axes.set_ylim(len(plot.categories) - 0.5, -0.5)
+    for place in plot.x.lines:
+        axes.axvline(place, color=_INK, linewidth=0.8, linestyle=":")
     _axes(axes, plot, words)
     if len(plot.series) + len(plot.bars) > 1:
         figure.legend(loc="outside upper left", frameon=False, fontsize="small", ncols=4)
@@ -98,20 +104,24 @@ def _draw(plot: Plot, words: Words, file: Path) -> None:
     figure.savefig(file, metadata={"Software": "hvlab"})
 
 
-def _line(axes: Axes, series: Series, words: Words, *, predicted: bool) -> None:
+def _line(axes: Axes, series: Series, words: Words, *, lying: bool) -> None:
     colour, mark = tone(series.tone)
+    shape, hollow = mark.removesuffix("-open"), mark.endswith("-open")
     shown: dict[str, Any] = {
         "color": colour,
         "linestyle": _LINES[series.line],
-        "marker": _MARKS[mark] if series.marks and not predicted else "",
+        "marker": _MARKS[shape] if series.marks and not series.predicted else "",
+        "markerfacecolor": "white" if hollow else colour,
         "label": words.say(series.name),
         "linewidth": 1.6,
         "markersize": 5,
     }
-    if series.low and not predicted:
-        below = [mid - low for low, mid in zip(series.low, series.y, strict=True)]
-        above = [high - mid for high, mid in zip(series.high, series.y, strict=True)]
-        axes.errorbar(series.x, series.y, yerr=(below, above), capsize=3, elinewidth=1.2, **shown)
+    if series.low and not series.predicted:
+        mids = series.x if lying else series.y
+        below = [mid - low for low, mid in zip(series.low, mids, strict=True)]
+        above = [high - mid for high, mid in zip(series.high, mids, strict=True)]
+        spread: dict[str, Any] = {"xerr" if lying else "yerr": (below, above)}
+        axes.errorbar(series.x, series.y, **spread, capsize=3, elinewidth=1.2, **shown)
         return
     axes.plot(series.x, series.y, **shown)
     if series.low:

@@ -1,11 +1,12 @@
-"""What stands before the sections: the run, its key figures, its findings."""
+"""What stands before the sections: which backend is best, the run, its key figures, its findings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hvlab.report import compression, hosts, labels, spread
-from hvlab.report.blocks import Number, Say, Value
+from hvlab.report import answer, compression, hosts, labels, spread
+from hvlab.report.answer import Answer
+from hvlab.report.blocks import Code, Number, Say, Several, Value
 from hvlab.report.data import ReportData
 from hvlab.report.study import Study, StudyRow
 from hvlab.report.sweeps import SweepGroup
@@ -22,17 +23,19 @@ def head(data: ReportData) -> Iterator[tuple[Value, Value]]:
     yield Say("head.lab"), run.lab
     yield Say("head.started"), run.started_at[:19].replace("T", " ") + " UTC"
     yield Say("head.state"), Say(f"state.{run.state}")
+    for side, settings in sorted(data.sides.items()):
+        yield side, Several(tuple(Code(f"{name}={value}") for name, value in settings.items()))
     values: dict[str, Value] = {"ok": run.ok, "all": run.planned, "failed": run.failed}
     yield Say("head.cases"), Say("head.cases_failed" if run.failed else "head.cases_of", values)
 
 
-def cards(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGroup]) -> Iterator[Card]:
-    """Yield the key figures of the run: name, figure, and where it comes from."""
-    run = data.head
-    if not run.ok:
+def cards(
+    data: ReportData, answered: Sequence[Answer], studies: Sequence[Study], sweeps: Sequence[SweepGroup]
+) -> Iterator[Card]:
+    """Yield the answer and the key figures of the run: name, figure, and where it comes from."""
+    if not data.head.ok:
         return
-    rest: dict[str, Value] = {"failed": run.failed, "pending": run.pending + run.skipped}
-    yield Say("card.cases"), Say("card.of", {"ok": run.ok, "all": run.planned}), Say("card.rest", rest)
+    yield from (one.card for one in answered)
     for kind in ("inside", "across"):
         best = _best(studies, kind)
         if best:
@@ -51,23 +54,31 @@ def cards(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGrou
 
 
 def findings(
-    data: ReportData, studies: Sequence[Study], judged: Sequence[BackendVerdict], checks: Sequence[HostCheck]
+    data: ReportData,
+    answered: Sequence[Answer],
+    studies: Sequence[Study],
+    judged: Sequence[BackendVerdict],
+    checks: Sequence[HostCheck],
 ) -> Iterator[Value]:
-    """Yield the findings, a sentence each."""
+    """Yield the findings, a sentence each: the answer first."""
     run = data.head
-    counts: dict[str, Value] = {"ok": run.ok, "all": run.planned, "failed": run.failed}
-    if data.records:
-        yield Say("finding.failed" if run.failed else "finding.cases", counts)
-    else:
+    yield from (one.sentence for one in answered)
+    if not answered and (only := answer.alone(data)):
+        yield only
+    if not data.records:
         yield Say("finding.empty")
+    if run.failed:
+        yield Say("finding.failed", {"ok": run.ok, "all": run.planned, "failed": run.failed})
     if run.pending:
         yield Say("finding.pending", {"all": run.planned, "pending": run.pending})
+    yield from map(sentence, _largest(judged))
     names = labels.Labels((study.workload, study.params) for study in studies)
-    for study in studies:
-        name = labels.study(names.name(study.workload, study.params), study.scaling)
-        places = [(kind, best) for kind in ("inside", "across") if (best := _best([study], kind))]
-        yield from (_speedup(best, name, kind) for kind, best in places)
-    yield from map(sentence, _telling(judged))
+    for kind in ("inside", "across"):
+        places = [(study, best) for study in studies if (best := _best([study], kind))]
+        if places:
+            study, best = max(places, key=lambda item: item[1].speedup.mid if item[1].speedup else 0.0)
+            name = labels.study(names.name(study.workload, study.params), study.scaling)
+            yield _speedup(best, name, kind)
     yield from hosts.stragglers(checks)
     for one in compression.comparisons(data):
         yield from (text for verdict, text in compression.remarks(one) if verdict == "lost")
@@ -85,13 +96,10 @@ def _speedup(row: StudyRow, name: Value, place: str) -> Say:
     return Say("finding.speedup", values)
 
 
-def _telling(judged: Sequence[BackendVerdict]) -> list[BackendVerdict]:
-    """Return the largest significant difference between trainings, and between collectives."""
-    largest = []
-    for collective in (False, True):
-        significant = [one for one in judged if one.significant and one.backends.collective is collective]
-        largest += [max(significant, key=lambda one: one.apart)] if significant else []
-    return largest
+def _largest(judged: Sequence[BackendVerdict]) -> list[BackendVerdict]:
+    """Return the largest significant difference between collectives, of which the answer says nothing."""
+    significant = [one for one in judged if one.significant and one.backends.collective]
+    return [max(significant, key=lambda one: one.apart)] if significant else []
 
 
 def _where(workload: str, backend: str, layout: tuple[int, int]) -> Say:

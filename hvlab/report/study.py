@@ -64,7 +64,7 @@ def studies(data: ReportData) -> list[Study]:
         params = tuple(item for item in curve.params if item[0] != "compression")
         groups.setdefault((curve.workload, params, curve.scaling), []).append(curve)
     unsorted = [
-        Study(workload, kind, params, tuple(curves), _rows(curves, data))
+        Study(workload, kind, params, tuple(sorted(curves, key=_first)), _rows(curves, data))
         for (workload, params, kind), curves in groups.items()
     ]
     return sorted(unsorted, key=lambda study: (study.workload, str(study.params), study.scaling != "weak"))
@@ -72,11 +72,11 @@ def studies(data: ReportData) -> list[Study]:
 
 def _rows(curves: list[Curve], data: ReportData) -> tuple[StudyRow, ...]:
     """Return the rows of all curves; of rows of the same shape, the first is the usual one."""
-    points = [point for curve in curves for point in curve.points]
-    points.sort(key=lambda point: _place(point.configuration))
+    points = [(point, curve.base) for curve in curves for point in curve.points]
+    points.sort(key=lambda item: _place(item[0].configuration))
     shapes: set[tuple[str, str, str, int, int]] = set()
     rows = []
-    for point in points:
+    for point, base in points:
         configuration = point.configuration
         shape = (
             configuration.backend,
@@ -85,9 +85,13 @@ def _rows(curves: list[Curve], data: ReportData) -> tuple[StudyRow, ...]:
             len(configuration.hosts),
             configuration.slots,
         )
-        rows.append(_row(point, data.configurations[configuration], named=shape in shapes))
+        rows.append(_row(point, base, data.configurations[configuration], named=shape in shapes))
         shapes.add(shape)
     return tuple(rows)
+
+
+def _first(curve: Curve) -> tuple[tuple[int, str], bool, str, int, int]:
+    return _place(curve.points[0].configuration)
 
 
 def _place(configuration: Configuration) -> tuple[tuple[int, str], bool, str, int, int]:
@@ -101,13 +105,20 @@ def _place(configuration: Configuration) -> tuple[tuple[int, str], bool, str, in
     )
 
 
-def _row(point: CurvePoint, repeats: Repeats, *, named: bool) -> StudyRow:
+def _row(point: CurvePoint, base: Configuration | None, repeats: Repeats, *, named: bool) -> StudyRow:
+    throughput = spread.of(repeats, "throughput")
+    own = relative(throughput) if point.configuration == base else None
     return StudyRow(
         point.configuration,
         repeats,
         step=spread.of(repeats, "step_time"),
-        throughput=spread.of(repeats, "throughput"),
-        speedup=spread.from_interval(point.speedup),
-        efficiency=spread.from_interval(point.efficiency),
+        throughput=throughput,
+        speedup=own or spread.from_interval(point.speedup),
+        efficiency=own or spread.from_interval(point.efficiency),
         named=named,
     )
+
+
+def relative(figure: Spread | None) -> Spread | None:
+    """Return a figure over its own median: 1, with its interval. That of the base is otherwise not shown."""
+    return figure.times(1 / figure.mid) if figure and figure.mid > 0 else None

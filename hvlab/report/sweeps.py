@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.compare.measurements import folded
-from hvlab.report import labels, pairs, spread
+from hvlab.report import iterations, labels, pairs, spread
 from hvlab.report.blocks import (
     NOTHING,
     Axis,
@@ -25,7 +25,7 @@ from hvlab.report.blocks import (
     Value,
 )
 from hvlab.report.data import ReportData
-from hvlab.results.configurations import Repeats
+from hvlab.results.configurations import Configuration, Repeats
 
 Layout = tuple[int, int]
 _TICK_STEP = 4
@@ -91,16 +91,23 @@ def section(data: ReportData) -> Section | None:
         if len(swept) > 1:
             blocks.append(Heading(name))
         blocks += [*_plots(group, name, number), table(group, name, number)]
-        if group.telling != set(group.layouts):
-            blocks.append(table(group, name, number, folded=Say("sweeps.others")))
-    return Section("sweeps", Say("sweeps.title"), (*blocks, *pairs.blocks(data)))
+    single = iterations.table(data, _ends(data, swept), "operations")
+    return Section("sweeps", Say("sweeps.title"), (*blocks, *([single] if single else []), *pairs.blocks(data)))
 
 
-def table(group: SweepGroup, name: Value, number: int, *, folded: Value | None = None) -> Table:
-    """Return time and bus bandwidth of every size, backends side by side.
+def _ends(data: ReportData, swept: Sequence[SweepGroup]) -> list[Configuration]:
+    """Return the smallest and the largest message of each sweep, at the layouts to look at first."""
+    sizes = {(group.workload, group.params): {group.sizes[0], group.sizes[-1]} for group in swept}
+    telling = {(group.workload, group.params): group.telling for group in swept}
+    keys = ((one, (one.workload, one.without("size_bytes"))) for one in data.collectives)
+    return [
+        one for one, key in keys
+        if one.get("size_bytes") in sizes.get(key, ()) and (len(one.hosts), one.slots) in telling[key]
+    ]  # fmt: skip
 
-    The layouts to look at first make a table, all others a ``folded`` one.
-    """
+
+def table(group: SweepGroup, name: Value, number: int) -> Table:
+    """Return time and bus bandwidth of every size, backends side by side."""
     columns = [Column(Say("sweeps.layout")), Column(Say("sweeps.size"), numeric=True)]
     for backend in group.backends:
         values: dict[str, Value] = {"backend": labels.backend(backend)}
@@ -108,15 +115,14 @@ def table(group: SweepGroup, name: Value, number: int, *, folded: Value | None =
             Column(Say("sweeps.time_of", values), numeric=True),
             Column(Say("sweeps.busbw_of", values), numeric=True),
         ]
-    layouts = [layout for layout in group.layouts if (layout in group.telling) != bool(folded)]
-    rows = tuple(_rows(group, layouts))
     caption, note = Say("sweeps.caption", {"name": name}), Say("sweeps.note")
-    key = f"sweep-others-{number}" if folded else f"sweep-{number}"
-    return Table(key, caption, tuple(columns), rows, merged=1, note=note, folded=folded)
+    return Table(
+        f"sweep-{number}", caption, tuple(columns), tuple(_rows(group)), merged=1, note=note, folded=caption
+    )
 
 
-def _rows(group: SweepGroup, layouts: Iterable[Layout]) -> Iterator[tuple[Value, ...]]:
-    for layout in layouts:
+def _rows(group: SweepGroup) -> Iterator[tuple[Value, ...]]:
+    for layout in group.layouts:
         for size in group.sizes:
             row: list[Value] = [labels.short(*layout), Number(size, "B")]
             for backend in group.backends:

@@ -17,7 +17,6 @@ from hvlab.report.blocks import (
     Bars,
     Block,
     Column,
-    Heading,
     Number,
     Plot,
     Say,
@@ -52,7 +51,7 @@ class Split:
 
 def of_steps(trainings: Iterable[Training], fits: Sequence[Fit]) -> list[Split]:
     """Return what the largest measured step of each training is made of."""
-    stepped = [training for training in trainings if training.steps]
+    stepped = sorted((training for training in trainings if training.steps), key=_order)
     names = labels.Labels((training.workload, training.params) for training in stepped)
     splits = []
     for training in stepped:
@@ -84,10 +83,15 @@ def blocks(steps: Sequence[Split], collectives: Sequence[Split]) -> list[Block]:
     """Return the parts of steps as bars and as a table, and those of collectives."""
     parts: list[Block] = []
     if steps:
-        parts += [Heading(Say("comparison.steps")), _bars(steps), _steps(steps)]
+        parts += [_bars(steps), _steps(steps)]
     if collectives:
-        parts += [Heading(Say("comparison.terms")), _collectives(collectives)]
+        parts.append(_collectives(collectives))
     return parts
+
+
+def _order(training: Training) -> tuple[str, str, str, str, tuple[int, str]]:
+    place = training.topology, training.scaling, labels.order(training.backend)
+    return training.workload, str(training.params), *place
 
 
 def _training(training: Training, names: labels.Labels) -> Value:
@@ -103,7 +107,10 @@ def _bars(splits: Sequence[Split]) -> Plot:
     )
     x, y = Axis(Say("axis.share"), zero=True), Axis("")
     categories = tuple(split.name for split in splits)
-    return Plot("steps", Say("comparison.plot_steps"), x, y, bars=bars, categories=categories)
+    return Plot(
+        "steps", Say("comparison.plot_steps"), x, y, bars=bars, categories=categories,
+        note=Say("comparison.steps_note"),
+    )  # fmt: skip
 
 
 def _steps(splits: Sequence[Split]) -> Table:
@@ -127,7 +134,7 @@ def _steps(splits: Sequence[Split]) -> Table:
         for split in splits
     )
     return Table(
-        "steps-table", Say("comparison.plot_steps"), columns, rows, note=Say("comparison.steps_note")
+        "steps-table", Say("comparison.plot_steps"), columns, rows, folded=Say("comparison.as_table")
     )
 
 
@@ -151,7 +158,9 @@ def _collectives(splits: Sequence[Split]) -> Table:
         )
         for split in splits
     )
-    return Table("terms", Say("comparison.terms_caption"), columns, rows, merged=1)
+    return Table(
+        "terms", Say("comparison.terms_caption"), columns, rows, merged=1, folded=Say("comparison.terms")
+    )
 
 
 def _present(splits: Sequence[Split]) -> list[str]:

@@ -7,12 +7,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hvlab.compare.decisions import questions
+from hvlab.compare.measurements import whole
+from hvlab.model.costs import COLLECTIVES
 from hvlab.report import labels, spread
-from hvlab.report.blocks import Column, Number, Range, Say, Table, Value
+from hvlab.report.blocks import Axis, Column, Number, Plot, Range, Say, Series, Several, Table, Value
+from hvlab.report.data import ReportData
 from hvlab.report.study import Study, StudyRow
 from hvlab.report.sweeps import Layout, SweepGroup
-from hvlab.statistics.two_runs import compare_two_runs
-from hvlab.statistics.verdict import Pair, Verdict, compare_all
+from hvlab.results.configurations import Configuration
+from hvlab.statistics.verdict import Pair, Verdict
+
+# Ratios below this have finer labels; those from 100 on have no places.
+_NEAR, _MANY = 1.4, 100
 
 
 @dataclass(frozen=True)
@@ -50,13 +57,13 @@ class BackendVerdict:
         return abs(math.log(self.verdict.ratio.mid)) if self.verdict.ratio else 0.0
 
 
-def judge(studies: Sequence[Study], sweeps: Sequence[SweepGroup], *, imported: bool) -> list[BackendVerdict]:
+def judge(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGroup]) -> list[BackendVerdict]:
     """Return the verdict on every two backends: step times of trainings, and all sizes of sweeps.
 
-    The figures of an ``imported`` run were measured at different times: they differ, and none is faster.
+    A run of two sides has its own question: A against B, in all that both measured.
     """
-    pairs = [*_trainings(studies), *_collectives(sweeps)]
-    verdicts = (compare_two_runs if imported else compare_all)([each.pair for each in pairs])
+    pairs = [*_sides(data)] if data.sides else [*_trainings(studies), *_collectives(sweeps)]
+    verdicts = data.compare([each.pair for each in pairs])
     return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, verdicts, strict=True)]
 
 
@@ -102,7 +109,53 @@ def table(verdicts: Sequence[BackendVerdict], *, imported: bool) -> Table:
     )
     faint = frozenset(row for row, one in enumerate(verdicts) if not one.significant)
     note = Say("comparison.imported_note" if imported else "comparison.ratio_note")
-    return Table("verdicts", Say("comparison.verdicts"), columns, rows, merged=1, note=note, faint=faint)
+    return Table(
+        "verdicts", Say("comparison.verdicts"), columns, rows, merged=1, note=note, faint=faint,
+        folded=Say("comparison.as_table"),
+    )  # fmt: skip
+
+
+def forest(verdicts: Sequence[BackendVerdict]) -> Plot | None:
+    """Return the ratio of the times of every two backends with its interval; None where there is none.
+
+    A mark has the colour of the faster backend where the verdict is significant, and is hollow elsewhere.
+    """
+    shown = [(one, one.verdict.ratio) for one in verdicts if one.verdict.ratio]
+    if not shown:
+        return None
+    pairs = {(one.backends.one, one.backends.other) for one, _ in shown}
+    groups: dict[str, list[int]] = {}
+    for place, (one, _) in enumerate(shown):
+        groups.setdefault(labels.tone(one.winner) if one.significant else one.verdict.kind, []).append(place)
+    series = []
+    for tone, places in groups.items():
+        first, ratios = shown[places[0]][0], [shown[place][1] for place in places]
+        series.append(Series(
+            Say(f"comparison.{first.verdict.kind}", {**_names(first), "needed": first.verdict.needed}), tone,
+            x=tuple(ratio.mid for ratio in ratios), y=tuple(map(float, places)),
+            low=tuple(ratio.low for ratio in ratios), high=tuple(ratio.high for ratio in ratios), line="none",
+        ))  # fmt: skip
+    ends = [end for _, ratio in shown for end in (ratio.low, ratio.high)]
+    title = Say("axis.ratio_of" if len(pairs) == 1 else "axis.ratio", _names(shown[0][0]))
+    ticks = tuple((tick, f"{tick:.2g}" if tick < _MANY else f"{tick:.0f}") for tick in _ticks(ends))
+    categories = tuple(_category(one, several=len(pairs) > 1) for one, _ in shown)
+    return Plot(
+        "ratios", Say("comparison.forest"), Axis(title, log=True, ticks=ticks, lines=(1.0,)), Axis(""),
+        series=tuple(series), categories=categories,
+    )  # fmt: skip
+
+
+def _category(one: BackendVerdict, *, several: bool) -> Value:
+    pair: tuple[Value, ...] = (Say("comparison.against", _names(one)),) if several else ()
+    return Several((one.backends.what, labels.short(*one.backends.layout), *pair))
+
+
+def _ticks(ends: Sequence[float]) -> list[float]:
+    """Return round ratios on both sides of 1, as far as the intervals reach."""
+    low, high = min(ends), max(ends)
+    steps = (1.1, 1.2, 1.5) if max(high, 1 / low) < _NEAR else (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
+    below = [1 / step for step in steps if 1 / step >= low]
+    return [*reversed(below), 1.0, *(step for step in steps if step <= high)]
 
 
 def _names(judged: BackendVerdict) -> dict[str, Value]:
@@ -126,6 +179,25 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
                 yield BackendPair(
                     name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair
                 )
+
+
+def _sides(data: ReportData) -> Iterator[BackendPair]:
+    asked = [(a, b) for a, b in questions(data.configurations, data.sides) if a.ranks > 1]
+    names = labels.Labels((a.workload, _common(a, data)) for a, _ in asked)
+    for a, b in asked:
+        metric = "time" if a.workload in COLLECTIVES else "step_time"
+        figures = [data.configurations[side].values.get(metric, {}) for side in (a, b)]
+        if all(figures):
+            size, name = a.get("size_bytes"), names.name(a.workload, _common(a, data))
+            what = Say("comparison.sized", {"name": name, "size": Number(size, "B")}) if size else name
+            pair = Pair(figures[0], figures[1], launches=(whole(a), whole(b)))
+            layout = len(a.hosts), a.slots
+            yield BackendPair(what, layout, "A", "B", pair, collective=a.workload in COLLECTIVES)
+
+
+def _common(configuration: Configuration, data: ReportData) -> labels.Params:
+    switched = {name for settings in data.sides.values() for name in settings}
+    return configuration.without("size_bytes", "side", *switched)
 
 
 def _usual(row: StudyRow) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hvlab.errors import UsageError
 from hvlab.report import data as reading
@@ -14,6 +16,8 @@ from hvlab.report.words import load
 from hvlab.results.store import Store
 
 FORMATS = ("html", "md", "pdf")
+# What follows the name of a Markdown file in that of the folder with its pictures.
+FILES = "_files"
 _FIX = "write it elsewhere with --output"
 
 
@@ -31,11 +35,25 @@ def write(data: ReportData, output: Path, *, output_format: str, lang: str) -> W
     Raises UsageError where the file cannot be written, or no browser is there to print it.
     """
     report = document(data, attached=output_format != "md")
+    records = [vars(record) for record in data.records]
+    return save(report, output, records, name=data.head.run_id, output_format=output_format, lang=lang)
+
+
+def save(
+    report: Document,
+    output: Path,
+    records: Sequence[dict[str, Any]] = (),
+    *,
+    name: str,
+    output_format: str,
+    lang: str,
+) -> Written:
+    """Write a document into ``output``; HTML holds the ``records``, to be saved under ``name``."""
     if output_format == "md":
         return _markdown(report, output, lang)
-    from hvlab.report import html, pdf  # noqa: PLC0415 - plotly takes long, and Markdown has no use for it
+    from hvlab.report import html, pdf  # noqa: PLC0415 - Markdown has no use for them
 
-    text = html.page(report, [vars(record) for record in data.records], run_id=data.head.run_id, lang=lang)
+    text = html.page(report, records, run_id=name, lang=lang)
     _put(output, pdf.printed(text) if output_format == "pdf" else text.encode())
     return Written(output)
 
@@ -54,7 +72,7 @@ def _markdown(report: Document, output: Path, lang: str) -> Written:
     from hvlab.report import images, markdown  # noqa: PLC0415 - as above
 
     words = load(lang)
-    folder = output.parent / f"{output.stem}_files"
+    folder = output.parent / f"{output.stem}{FILES}"
     plots = [block for section in report.sections for block in section.blocks if isinstance(block, Plot)]
     pictures = {plot.key: f"{folder.name}/{plot.key}.png" for plot in plots}
     _put(output, markdown.page(report, words, pictures=pictures).encode())

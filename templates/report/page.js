@@ -33,6 +33,22 @@
     );
   };
 
+  const lineColour = () => getComputedStyle(page).getPropertyValue("--soft").trim();
+  const wrapped = (name, width) => name.split(" ").reduce((lines, word) => {
+    const last = lines[lines.length - 1];
+    if (last.length + word.length < width) lines[lines.length - 1] = last ? `${last} ${word}` : word;
+    else lines.push(word);
+    return lines;
+  }, [""]).join("<br>");
+  // On a phone, the names of the rows take several lines, so that the figures have room beside them.
+  const named = (canvas, figure, layout) => {
+    canvas.style.height = `${(NARROW.matches ? 10 : 7) + (NARROW.matches ? 2.5 : 1.5) * canvas.dataset.rows}rem`;
+    if (!NARROW.matches) return;
+    const names = layout.yaxis.ticktext || figure.data.find((trace) => trace.type === "bar").y;
+    const ticks = { tickmode: "array", tickvals: layout.yaxis.tickvals || names, ticktext: names.map((name) => wrapped(name, 19)) };
+    merge(layout, { yaxis: { ...ticks, tickfont: { size: 10 } }, xaxis: { title: { text: wrapped(layout.xaxis.title.text, 30) } } });
+  };
+
   const canvases = (edition) => [...edition.querySelectorAll(".canvas")];
   const shown = () => document.querySelector(".edition:not([hidden])");
 
@@ -41,6 +57,8 @@
       const figure = figures[canvas.dataset.figure];
       const layout = dressed(figure.layout);
       if (NARROW.matches) merge(layout, { margin: { l: 52, r: 8 }, font: { size: 12 } });
+      if (canvas.dataset.rows) named(canvas, figure, layout);
+      for (const shape of layout.shapes || []) shape.line = { ...shape.line, color: lineColour() };
       await Plotly.react(canvas, figure.data, layout, { ...CONFIG, displayModeBar: !COARSE.matches });
       scalable(canvas);
       if (!canvas.dataset.heard) canvas.on("plotly_afterplot", () => scalable(canvas));

@@ -27,7 +27,7 @@ def sentences(found, section):
     return [ENGLISH.say(text) for text in texts]
 
 
-@pytest.mark.parametrize(("section", "claim"), [("split", " slows down more "), ("comparison", " beats ")])
+@pytest.mark.parametrize(("section", "claim"), [("speedup", " slows down more "), ("comparison", " beats ")])
 def test_one_repeat_makes_no_claim(tmp_path, section, claim):
     once = sentences(report(tmp_path, runs.lab7(repeats=1)), section)
     assert any(claim in text for text in sentences(made("lab7"), section))
@@ -54,7 +54,7 @@ def test_a_missing_speed_up_has_its_reason(tmp_path):
     maker = runs.Maker(runs.LAB7)
     maker.failed("mnist", runs.Place("mpi", runs.HOSTS[:1], 1, 1), "rank 0 died")
     maker.train("mnist", runs.Place("mpi", runs.HOSTS, 1, 1))
-    across = sentences(report(tmp_path, maker), "across")
+    across = sentences(report(tmp_path, maker), "speedup")
     assert any("there is no speed-up" in text for text in across)
 
 

@@ -123,6 +123,9 @@ def test_virtual_hosts_with_cores_of_their_own_do_not_share(tmp_path, maker):
     assert words.say(next(conditions.cores(own))).startswith("The servers are virtual machines")
     (text,) = (words.say(text) for text in conditions.cores(shared))
     assert "(3 ranks on 2 cores (n1, n2, n3))" in text
+    assert text in map(words.say, conditions.warnings(shared))
+    assert not [*conditions.notes(shared), *conditions.warnings(own)]
+    assert len([*conditions.notes(own)]) == 1
 
 
 def test_what_others_took_is_told_with_the_worst_case(tmp_path, maker):

@@ -31,19 +31,12 @@ def test_the_curve_is_that_of_the_table_with_its_spread_and_the_ideal():
     ]
     assert found["ideal"].x == found["ideal"].y == (1.0, 3.0)
     mpi = found["MPI, across"]
-    rows = [row for row in said(table(made("lab7"), "across-1")) if row[0] == "MPI"]
+    rows = [row for row in said(table(made("lab7"), "speedup-table-1")) if row[0] == "MPI" and row[2] == "1"]
     assert [f"{value:.2f}" for value in mpi.y] == [row[5] for row in rows]
+    assert mpi.low[0] < 1 < mpi.high[0]
     assert mpi.x == (1.0, 2.0, 3.0)
     assert all(low <= mid <= high for low, mid, high in zip(mpi.low, mpi.y, mpi.high, strict=True))
     assert mpi.low[-1] < mpi.y[-1] < mpi.high[-1]
-
-
-def test_efficiency_is_speed_up_over_ranks():
-    speedup, efficiency = (lines(plot(made("lab7"), key)) for key in ("speedup-1", "efficiency-1"))
-    for name, line in efficiency.items():
-        shares = [100 * value / ranks for value, ranks in zip(speedup[name].y, speedup[name].x, strict=True)]
-        assert line.y == pytest.approx(shares)
-    assert "ideal" not in efficiency
 
 
 def test_a_curve_without_its_own_single_rank_begins_at_one():
@@ -77,25 +70,83 @@ def test_predictions_have_plots_of_their_own_and_are_dashed():
     predicted = [found for found in PLOTS if found.predicted]
     assert predicted
     for found in predicted:
-        assert all(series.line == "dash" and not series.marks for series in found.series)
-        assert all("(predicted)" in ENGLISH.say(series.name) for series in found.series)
-        assert max(series.x[-1] for series in found.series) >= 64
+        lines = [series for series in found.series if series.predicted]
+        assert all(series.line == "dash" and not series.marks for series in lines)
+        assert all("(predicted)" in ENGLISH.say(series.name) for series in lines)
+        assert max(series.x[-1] for series in lines) >= 64
     measured = [found for found in PLOTS if not found.predicted]
     assert not any("(predicted)" in ENGLISH.say(series.name) for found in measured for series in found.series)
 
 
 def test_predictions_begin_beyond_what_was_measured():
-    for series in plot(made("wide"), "prediction-1").series:
-        assert series.x[0] == 16
+    lines = [series for series in plot(made("wide"), "prediction-1").series if series.predicted]
+    assert [series.x[0] for series in lines] == [16, 16]
 
 
 def test_three_hosts_are_too_few_for_a_prediction_and_the_report_says_what_to_measure():
     assert not [block for block in blocks(made("lab7")) if isinstance(block, Plot) and block.predicted]
-    reasons = {row[2] for row in said(table(made("lab7"), "unpredicted"), "en")[1:]}
+    reasons = {row[0] for row in said(table(made("lab7"), "unpredicted"), "en")[1:]}
     assert (
         "numbers of ranks above one: 2 measured for the training, 3 needed for a prediction; measure"
         " 2, 4 and 8, for instance (--hosts or --slots)" in reasons
     )
+
+
+def test_measured_efficiencies_stand_beside_the_predicted_ones():
+    found = plot(made("wide"), "prediction-1")
+    marks = next(
+        series for series in found.series if ENGLISH.say(series.name) == "MPI, across servers (measured)"
+    )
+    rows = [row for row in said(table(made("wide"), "speedup-table-1")) if row[0] == "MPI" and row[2] == "1"]
+    shown = [f"{value:.3g}%" for ranks, value in zip(marks.x, marks.y, strict=True) if ranks > 1]
+    assert shown == [row[6] for row in rows if row[1] != "1"]
+    assert (marks.line, marks.predicted) == ("none", False)
+
+
+def test_the_forest_has_every_verdict_once_with_its_interval():
+    found = plot(made("lab7"), "ratios")
+    places = sorted(place for series in found.series for place in series.y)
+    assert places == list(range(len(found.categories)))
+    rows = said(table(made("lab7"), "verdicts"), "en")[1:]
+    assert len(rows) == len(places)
+    for series in found.series:
+        for place, low, mid, high in zip(series.y, series.low, series.x, series.high, strict=True):
+            ratio, verdict = rows[int(place)][3:]
+            assert ratio.startswith(f"{mid:.3g}"[:4])
+            assert low <= mid <= high
+            assert (series.tone == "mpi") == (verdict == "MPI is faster")
+            assert (series.tone == "unclear") == (verdict == "not distinguishable")
+
+
+def test_a_forest_is_drawn_along_x_with_a_line_at_one():
+    found = plot(made("lab7"), "ratios")
+    drawn = figures.figure(found, ENGLISH)
+    assert [shape["x0"] for shape in drawn["layout"]["shapes"]] == [1.0]
+    assert drawn["layout"]["yaxis"]["ticktext"][0] == ENGLISH.say(found.categories[0])
+    assert all("error_x" in trace and "error_y" not in trace for trace in drawn["data"])
+    assert {trace["marker"]["symbol"] for trace in drawn["data"] if "distinguishable" in trace["name"]} == {
+        "circle-open"
+    }
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_intervals_at_the_same_place_stand_apart(log):
+    lines = tuple(Series(name, name, (1.0, 2.0), (1.0, 1.9), (0.9, 1.8), (1.1, 2.1)) for name in ("a", "b"))
+    ideal = Series("ideal", "ideal", (1.0, 2.0), (1.0, 2.0))
+    drawn = Plot("key", "title", Axis("ranks", log=log), Axis("y"), (ideal, *lines))
+    first, one, other = figures.dodged(drawn)
+    assert first == ideal.x
+    assert all(a < real < b for a, real, b in zip(one, (1.0, 2.0), other, strict=True))
+    assert other[0] - one[0] < 0.05
+    (trace,) = [trace for trace in figures.figure(drawn, ENGLISH)["data"] if trace["name"] == "a"]
+    assert trace["customdata"] == [1.0, 2.0]
+    alone = Plot("key", "title", Axis("ranks"), Axis("y"), (ideal, lines[0]))
+    assert figures.dodged(alone)[1] == lines[0].x
+
+
+def test_every_trace_is_of_a_kind_that_the_basic_bundle_has():
+    kinds = {trace["type"] for found in PLOTS for trace in figures.figure(found, ENGLISH)["data"]}
+    assert kinds <= {"scatter", "bar", "pie"}
 
 
 @pytest.mark.parametrize(("backend", "name"), [("mpi", "MPI"), ("gloo", "Gloo")])

@@ -13,7 +13,7 @@ from hvlab.report.document import document
 from hvlab.report.words import load
 from hvlab.results.configurations import Configuration, Repeats, gather
 from tests.unit import runs
-from tests.unit.reports import blocks, lab, made, said, table
+from tests.unit.reports import blocks, lab, made, plot, said, table
 
 HEAD = Head("r1", "lab", "2026-11-20T15:53:01.000Z", "finished", 1, 1, 0, 0)
 
@@ -98,11 +98,11 @@ def test_what_differs_in_a_parameter_only_is_told_apart():
         "mnist · digits, fusion_threshold=67108864, MPI, across servers",
     ]
     captions = [load("en").say(block.caption) for block in blocks(found) if isinstance(block, Table)]
-    assert "mnist · digits, fusion_threshold=0: across servers, weak scaling" in captions
+    assert "mnist · digits, fusion_threshold=0, weak scaling" in captions
 
 
 def test_the_columns_of_the_lab_sheet_come_first():
-    heads = said(table(made("lab7"), "across-1"))[0]
+    heads = said(table(made("lab7"), "speedup-table-1"))[0]
     assert heads[:6] == [
         "通信后端",
         "服务器数量",
@@ -118,7 +118,7 @@ def test_a_row_holds_the_medians_of_its_records():
     wanted = {"workload": "mnist", "scaling": "weak", "slots_per_host": 1}
     steps, rates = (values(m, backend="mpi", hosts=runs.HOSTS, **wanted) for m in ("step_time", "throughput"))
     base = values("throughput", backend="mpi", hosts=("n1",), **wanted)
-    row = next(row for row in said(table(made("lab7"), "across-1")) if row[:2] == ["MPI", "3"])
+    row = next(row for row in said(table(made("lab7"), "speedup-table-1")) if row[:3] == ["MPI", "3", "1"])
     speedup = statistics.median(rates) / statistics.median(base)
     assert row[3] == f"{statistics.median(steps) * 1e3:.1f} ms"
     assert row[4] == f"{statistics.median(rates):.0f} 样本/s"
@@ -130,7 +130,7 @@ def test_a_row_holds_the_medians_of_its_records():
 
 
 def test_what_failed_is_counted_and_never_averaged():
-    rows = said(table(made("lab7"), "both-1"))
+    rows = said(table(made("lab7"), "speedup-table-1"))
     late = next(row for row in rows if row[:3] == ["Gloo", "3", "2"])
     assert late[-1] == "4 / 5"
     steps = values("step_time", workload="mnist", backend="gloo", hosts=runs.HOSTS, slots_per_host=2)
@@ -139,7 +139,7 @@ def test_what_failed_is_counted_and_never_averaged():
 
 
 def test_a_backend_without_any_figure_keeps_its_rows():
-    found = table(made("lab7"), "across-1")
+    found = table(made("lab7"), "speedup-table-1")
     rows = [row for row in said(found)[1:] if row[0] == "oneCCL"]
     assert [row[1] for row in rows] == ["1", "2", "3"]
     assert all(row[3:9] == ["–"] * 6 and row[9] == "0 / 5" for row in rows)
@@ -150,13 +150,13 @@ def test_weak_and_strong_scaling_stand_apart():
     captions = {
         block.key: load("zh").say(block.caption) for block in blocks(made("lab7")) if isinstance(block, Table)
     }
-    assert captions["across-1"] == "mnist · digits：服务器间加速比，弱扩展"
-    assert captions["across-2"] == "mnist · digits：服务器间加速比，强扩展"
-    assert [row[0] for row in said(table(made("lab7"), "across-2"))[1:]] == ["MPI"] * 3
+    assert captions["speedup-table-1"] == "mnist · digits，弱扩展"
+    assert captions["speedup-table-2"] == "mnist · digits，强扩展"
+    assert [row[0] for row in said(table(made("lab7"), "speedup-table-2"))[1:]] == ["MPI"] * 3
 
 
 def test_hosts_measured_alone_do_not_crowd_the_tables():
-    ones = [row for row in said(table(made("lab7"), "across-1")) if row[:3] == ["MPI", "1", "1"]]
+    ones = [row for row in said(table(made("lab7"), "speedup-table-1")) if row[:3] == ["MPI", "1", "1"]]
     assert len(ones) == 1
 
 
@@ -296,11 +296,8 @@ def test_the_slow_host_is_named():
     assert not [text for text in findings if text.startswith(("n1", "n2"))]
 
 
-def test_slow_down_inside_and_between_servers_are_told_apart():
-    rows = said(table(made("lab7"), "split"), "en")
-    assert rows[0][4:] == ["Slow-down inside", "Slow-down between"]
-    two = next(row for row in rows if row[:2] == ["mnist · digits", "MPI"] and row[3] == "2")
-    assert two[4].startswith("1.0")
+def test_in_weak_scaling_efficiency_is_the_inverse_of_the_slow_down():
+    two = next(row for row in said(table(made("lab7"), "speedup-table-1")) if row[:3] == ["MPI", "1", "2"])
     alone, inside = (
         statistics.median(
             values(
@@ -309,7 +306,17 @@ def test_slow_down_inside_and_between_servers_are_told_apart():
         )
         for s in (1, 2)
     )
-    assert two[4].startswith(f"{inside / alone:.2f}×")
+    assert two[6] == f"{100 * alone / inside:.1f}%"
+
+
+def test_the_base_of_a_speed_up_has_its_own_interval():
+    one = next(row for row in said(table(made("lab7"), "speedup-table-1")) if row[:3] == ["MPI", "1", "1"])
+    rates = values(
+        "throughput", workload="mnist", backend="mpi", hosts=("n1",), scaling="weak", slots_per_host=1
+    )
+    assert one[5] == "1.00"
+    low, high = map(float, one[8].split(" – "))
+    assert min(rates) / statistics.median(rates) - 0.01 <= low < 1 < high
 
 
 def verdicts(found):
@@ -343,14 +350,13 @@ def test_no_backend_of_an_imported_run_is_faster(lang):
     assert not any(faster[lang] in word for word in words)
     text = " ".join(load(lang).say(one) for one in found.findings)
     assert {"en": "as fast as", "zh": "的速度是"}[lang] not in text
-    assert {"en": "backends did not take turns", "zh": "并未轮流运行"}[lang] in load(lang).say(
-        table(found, "verdicts").note
-    )
+    note = load(lang).say(plot(found, "ratios").note)
+    assert {"en": "backends did not take turns", "zh": "并未轮流运行"}[lang] in note
 
 
 def test_all_sizes_of_a_case_are_of_one_launch():
     found = lab("lab7")
-    pairs = [one.backends.pair for one in verdict_rows.judge([], sweeps.groups(found), imported=False)]
+    pairs = [one.backends.pair for one in verdict_rows.judge(found, [], sweeps.groups(found))]
     assert len(pairs) > 8
     assert len({pair.launches for pair in pairs}) == 2
     assert len({side for pair in pairs for side in pair.launches}) == 4
@@ -367,8 +373,8 @@ def test_every_size_that_both_backends_measured_is_judged():
 
 
 def test_with_one_repeat_the_interval_is_that_of_its_own_steps():
-    found = table(document(data_of(runs.lab7(repeats=1))), "across-1")
-    assert load("en").say(found.note) == "One repeat only: the interval is over its own steps."
+    found = table(document(data_of(runs.lab7(repeats=1))), "speedup-table-1")
+    assert load("en").say(found.note) == "One repeat only: median and interval are over its own steps."
     row = said(found)[1]
     low, high = row[7].removesuffix(" ms").split(" – ")
     step = float(row[3].removesuffix(" ms"))

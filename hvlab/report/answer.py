@@ -1,0 +1,195 @@
+"""Which backend is best here: by how much, how sure that is, or how many repeats would decide."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvlab.lab.backends import SERIAL
+from hvlab.report import labels
+from hvlab.report.blocks import NOTHING, Number, Range, Say, Several, Value
+from hvlab.report.data import ReportData
+from hvlab.report.verdicts import BackendVerdict
+from hvlab.statistics.power import repeats_to_decide
+from hvlab.statistics.sequential import narrow
+from hvlab.statistics.verdict import Pair, Verdict
+
+# Where most labs are about comes first.
+_PLACES = ("across", "inside")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The fastest backend at a place against the one next to it.
+
+    ``verdict`` is on ``best`` against ``other``: the geometric means of what both measured in each repeat.
+    ``cells`` counts what is in that mean: trainings, or sizes of ``collective`` operations. ``repeats`` is
+    the smaller number of repeats, ``needed`` how many of each side would decide, None where that is not
+    known or nothing is open. With ``sides`` they are A and B of an A/B run; ``imported`` figures have
+    no rounds in common.
+    """
+
+    place: str
+    best: str
+    other: str
+    verdict: Verdict
+    cells: int
+    repeats: int
+    collective: bool
+    needed: int | None
+    sides: bool = False
+    imported: bool = False
+
+    @property
+    def faster(self) -> bool:
+        """Return whether the best is faster than all others."""
+        return self.verdict.kind == "faster"
+
+    @property
+    def card(self) -> tuple[Value, Value, Value]:
+        """Return the answer as a tile: its name, the backend, and by how much and how surely."""
+        best, both = self._names["best"], Several((self._names["best"], self._names["other"]), "list.or")
+        figure = best if self.faster else both
+        title = Say(f"answer.card_{self.place}", {"what": self._what})
+        return title, figure, Say(f"answer.tile_{self._kind}", self._values)
+
+    @property
+    def sentence(self) -> Say:
+        """Return the answer as a sentence."""
+        return Say(f"answer.{self._kind}", self._values)
+
+    @property
+    def _names(self) -> dict[str, Value]:
+        return {"best": labels.backend(self.best), "other": labels.backend(self.other)}
+
+    @property
+    def _kind(self) -> str:
+        """Return what is said: near where the interval is narrow, alike of imported figures."""
+        kind, ratio = self.verdict.kind, self.verdict.ratio
+        if kind in ("unclear", "too_few") and self.imported:
+            return "alike"
+        return "near" if kind == "unclear" and ratio is not None and narrow(ratio) else kind
+
+    @property
+    def _what(self) -> Say:
+        return Say("answer.setting" if self.sides else "answer.backend")
+
+    @property
+    def _values(self) -> dict[str, Value]:
+        chance = self.verdict.chance
+        over = ("one_size", "sizes") if self.collective else ("one_training", "trainings")
+        needed = self.verdict.needed or self.needed
+        known = "needed_least" if self.verdict.needed else "needed" if needed else "needed_unknown"
+        return {
+            **self._names,
+            "what": self._what,
+            "where": Say(f"topology.{self.place}"),
+            "ratio": _times(self.verdict),
+            "over": Say(f"answer.{over[self.cells > 1]}", {"count": self.cells}),
+            "repeats": self.repeats,
+            "chance": Number(chance, "ratio", 2) if chance is not None else NOTHING,
+            "needed": Say(f"answer.{known}", {"count": needed or 0}),
+        }
+
+
+def _times(verdict: Verdict) -> Value:
+    """Return how many times as fast the best is, with its interval; the verdict's ratio is of times."""
+    if verdict.ratio is None:
+        return NOTHING
+    low, mid, high = sorted(1 / part for part in (verdict.ratio.low, verdict.ratio.mid, verdict.ratio.high))
+    return Say("spread", {"mid": Number(mid, "times"), "span": Range(low, high, "times")})
+
+
+def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
+    """Return the answer across servers and the one inside one server, where backends were compared.
+
+    They rest on trainings where there are any, else on collectives. All their comparisons are a family of
+    tests of their own, so the first sentence of a report is false as rarely as its table of verdicts.
+    """
+    asked = [(place, _pooled(judged, place)) for place in _PLACES]
+    pools = [pool for _, pooled in asked for pool in pooled]
+    verdicts = dict(zip(map(id, pools), data.compare([pool.pair for pool in pools]), strict=True))
+    return [
+        _answer(data, place, pool, verdicts[id(pool)], family=len(pools))
+        for place, pooled in asked
+        if (pool := _deciding(pooled))
+    ]
+
+
+def alone(data: ReportData) -> Say | None:
+    """Return that a single backend has figures; None where several have, or none."""
+    names = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
+    return Say("answer.alone", {"backend": labels.backend(*names)}) if len(names) == 1 else None
+
+
+def _answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, family: int) -> Answer:
+    needed = repeats_to_decide(pool.pair, family=family) if verdict.kind == "unclear" else None
+    return Answer(
+        place, pool.best, pool.other, verdict, pool.cells, pool.repeats, pool.collective, needed,
+        sides=bool(data.sides), imported=data.imported,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """What two backends measured at a place, in one figure for each repeat; ``best`` has the smaller one."""
+
+    best: str
+    other: str
+    pair: Pair
+    cells: int
+    collective: bool
+
+    @property
+    def repeats(self) -> int:
+        return min(len(self.pair.a), len(self.pair.b))
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.pair.b.values()) / statistics.median(self.pair.a.values())
+
+
+def _pooled(judged: Sequence[BackendVerdict], place: str) -> list[_Pool]:
+    """Return a pool for every two backends at a place."""
+    pairs = [one.backends for one in judged if (one.backends.layout[0] == 1) == (place == "inside")]
+    collective = all(pair.collective for pair in pairs)
+    groups: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        if pair.collective == collective:
+            groups.setdefault((pair.one, pair.other), []).append(pair.pair)
+    pools = (_pool(one, other, cells, collective=collective) for (one, other), cells in groups.items())
+    return [pool for pool in pools if pool]
+
+
+def _pool(one: str, other: str, cells: Sequence[Pair], *, collective: bool) -> _Pool | None:
+    a, b = _means([cell.a for cell in cells]), _means([cell.b for cell in cells])
+    if not a or not b:
+        return None
+    if statistics.median(a.values()) > statistics.median(b.values()):
+        one, other, a, b = other, one, b, a
+    return _Pool(one, other, Pair(a, b), len(cells), collective)
+
+
+def _means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the geometric mean of each repeat that has all figures, all above zero."""
+    complete = set.intersection(*(set(cell) for cell in cells))
+    return {
+        repeat: statistics.geometric_mean(cell[repeat] for cell in cells)
+        for repeat in sorted(complete)
+        if min(cell[repeat] for cell in cells) > 0
+    }
+
+
+def _deciding(pools: Sequence[_Pool]) -> _Pool | None:
+    """Return the pool of the fastest backend and the one that comes nearest to it."""
+    if not pools:
+        return None
+    lead: dict[str, float] = {}
+    for pool in pools:
+        for name, sign in ((pool.best, 1), (pool.other, -1)):
+            lead[name] = lead.get(name, 0.0) + sign * math.log(pool.ratio)
+    fastest = max(lead, key=lambda name: lead[name])
+    own = [pool for pool in pools if fastest in (pool.best, pool.other)]
+    return min(own, key=lambda pool: pool.ratio)

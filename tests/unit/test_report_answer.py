@@ -1,0 +1,165 @@
+"""What a report says first: which backend is best, by how much, how surely, or how many repeats decide."""
+
+import math
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from hvlab.report import answer, sweeps, verdicts
+from hvlab.report.data import Head, ReportData
+from hvlab.report.document import document
+from hvlab.report.study import studies
+from hvlab.report.words import load
+from hvlab.results.configurations import gather
+from tests.unit import runs
+from tests.unit.reports import lab, made
+
+ENGLISH = load("en")
+
+
+def trained(factors, *, repeats=8, noise=0.02, names=("mnist", "rnn")):
+    """A run of trainings across servers, the steps of each backend longer by its factor."""
+    records = []
+    for seed, (backend, factor) in enumerate(factors.items(), 1):
+        maker = runs.Maker("r", seed=seed, noise=noise)
+        for repeat in range(1, repeats + 1):
+            for name in names:
+                maker.train(name, runs.Place("mpi", runs.HOSTS, 1, repeat))
+        records += [
+            replace(
+                record, backend=backend, case_id=f"{backend}-{record.case_id}",
+                value=record.value * (factor if record.metric == "step_time" else 1),
+            )
+            for record in maker.records
+        ]  # fmt: skip
+    head = Head("r", "lab", "2026-11-20T15:53:01.000Z", "finished", len(records), len(records), 0, 0)
+    return ReportData(head, records, gather(records), runs.FACTS)
+
+
+def answers(data):
+    return answer.answers(data, verdicts.judge(data, studies(data), sweeps.groups(data)))
+
+
+def test_the_fastest_backend_is_told_with_ratio_interval_and_chance():
+    (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}))
+    assert (found.place, found.best, found.other, found.faster) == ("across", "mpi", "gloo", True)
+    assert found.cells == 2
+    text = ENGLISH.say(found.sentence).replace("\N{NO-BREAK SPACE}", " ")
+    assert text.startswith("The fastest backend across servers is MPI: 1.3")
+    assert "as fast as Gloo, over 2 trainings" in text
+    assert found.verdict.chance <= 0.01
+    assert 1 / found.verdict.ratio.high > 1.2
+
+
+def test_the_ratio_is_the_geometric_mean_of_what_both_measured():
+    data = trained({"mpi": 1.0, "gloo": 1.3})
+    means = {}
+    for backend in ("mpi", "gloo"):
+        steps = {}
+        for record in data.records:
+            if (record.metric, record.backend) == ("step_time", backend):
+                steps.setdefault(record.repeat, []).append(record.value)
+        means[backend] = statistics.median(math.prod(pair) ** 0.5 for pair in steps.values())
+    assert answers(data)[0].verdict.ratio.mid == pytest.approx(means["mpi"] / means["gloo"])
+
+
+def test_of_three_backends_the_best_is_set_against_the_next():
+    (found,) = answers(trained({"mpi": 1.1, "gloo": 1.9, "nccl": 1.0}))
+    assert (found.best, found.other) == ("nccl", "mpi")
+
+
+def test_what_is_open_says_how_many_repeats_would_decide():
+    (found,) = answers(trained({"mpi": 1.0, "gloo": 1.05}, repeats=5, noise=0.08))
+    assert found.verdict.kind == "unclear"
+    assert found.needed > 5
+    text = ENGLISH.say(found.sentence)
+    assert text.startswith("Which backend is best across servers is open")
+    assert f"about {found.needed} of each would decide" in text
+
+
+def test_too_few_repeats_say_how_many_a_verdict_needs():
+    (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}, repeats=2))
+    assert found.verdict.kind == "too_few"
+    assert "a verdict needs 5 of each" in ENGLISH.say(found.sentence)
+
+
+def test_a_repeat_that_lacks_a_training_does_not_count():
+    data = trained({"mpi": 1.0, "gloo": 1.3})
+    kept = [
+        record
+        for record in data.records
+        if (record.backend, record.repeat, record.workload) != ("gloo", 3, "rnn")
+    ]
+    assert answers(replace(data, records=kept, configurations=gather(kept)))[0].repeats == 7
+
+
+def test_imported_figures_make_no_backend_the_fastest():
+    data = trained({"mpi": 1.0, "gloo": 1.3})
+    records = [replace(record, launcher="unknown") for record in data.records]
+    (found,) = answers(replace(data, records=records, configurations=gather(records)))
+    assert found.verdict.kind == "differs"
+    assert "perhaps only because they were measured at different times" in ENGLISH.say(found.sentence)
+
+
+def test_collectives_answer_where_nothing_was_trained():
+    data = lab("lab7")
+    (inside, across) = sorted(
+        answers(replace(data, configurations=data.collectives)), key=lambda one: one.place, reverse=True
+    )
+    assert inside.collective
+    assert across.cells == len(runs.SIZES)
+
+
+def test_the_report_begins_with_the_answer():
+    found = made("lab7")
+    assert ENGLISH.say(found.findings[0]).startswith("The fastest backend across servers is MPI")
+    assert [ENGLISH.say(part) for part in found.cards[0][:2]] == ["Fastest backend across servers", "MPI"]
+
+
+def test_one_backend_alone_is_said_first():
+    assert ENGLISH.say(made("lab4").findings[0]) == "Only MPI has figures, so no backends are compared."
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_kind_of_answer_can_be_said(lang):
+    words = load(lang)
+    (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}))
+    for kind in ("faster", "same", "unclear", "too_few", "differs"):
+        one = replace(found, verdict=replace(found.verdict, kind=kind))
+        assert "MPI" in words.say(one.sentence)
+        assert all(words.say(part) for part in one.card)
+
+
+def test_without_figures_nothing_is_answered():
+    maker = runs.Maker("r")
+    maker.failed("mnist", runs.Place("mpi", runs.HOSTS), "lost")
+    data = ReportData(Head("r", "lab", "2026", "finished", 1, 0, 1, 0), maker.records, gather(maker.records))
+    assert document(data).cards == ()
+
+
+def sided(factor):
+    """A run of A and B: mnist and rnn with two fusion thresholds, B's steps longer by the factor."""
+    data = trained({"mpi": 1.0, "gloo": factor})
+    records = []
+    for record in data.records:
+        side, threshold = ("A", 0) if record.backend == "mpi" else ("B", 2**26)
+        params = {**record.params, "side": side, "fusion_threshold": threshold}
+        records.append(replace(record, backend="mpi", params=params))
+    sides = {"A": {"fusion_threshold": 0}, "B": {"fusion_threshold": 2**26}}
+    return replace(data, records=records, configurations=gather(records), sides=sides)
+
+
+def test_a_run_of_two_sides_answers_which_of_them_is_faster():
+    data = sided(1.3)
+    (found,) = answers(data)
+    assert (found.best, found.other, found.faster, found.cells) == ("A", "B", True, 2)
+    assert ENGLISH.say(found.sentence).startswith("The fastest setting across servers is A: 1.3")
+    head = {ENGLISH.say(name): ENGLISH.say(value) for name, value in document(data).head}
+    assert head["B"] == "fusion_threshold=67108864"
+
+
+def test_a_run_that_was_looked_at_spends_its_chance_over_the_looks():
+    data = trained({"mpi": 1.0, "gloo": 1.3}, repeats=5)
+    assert answers(data)[0].faster
+    assert not answers(replace(data, auto=True))[0].faster
