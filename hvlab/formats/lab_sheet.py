@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 
 from hvlab.formats import markdown
 from hvlab.formats.markdown import MarkdownTable, TableRow
-from hvlab.formats.sheet_rows import Values, filled_rows
+from hvlab.formats.sheet_rows import EmptyRow, Values, empty_rows, filled_rows
+from hvlab.formats.sheet_tasks import TaskKind, answered, without_answers
 from hvlab.formats.sheet_words import COMPRESSION, KINDS, Kind, environment_key, find_heads, where
 
 # So many rows of a table make it that of the environment.
@@ -36,7 +38,8 @@ class Sheet:
 
     ``environment`` is by the rows' keys (sheet_words.ENVIRONMENT); ``inside``, ``across`` and ``compression``
     are rows as a SheetTraining has them. ``names`` and ``algorithms`` say how a backend and an algorithm are
-    written. A table under text that names one of the ``trainings`` gets that one's rows.
+    written. A table under text that names one of the ``trainings`` gets that one's rows. ``analyses`` are
+    the paragraphs below tasks that ask for an analysis.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +49,7 @@ class Sheet:
     names: Mapping[str, str] = field(default_factory=dict)
     algorithms: Mapping[str, str] = field(default_factory=dict)
     trainings: Sequence[SheetTraining] = ()
+    analyses: Mapping[TaskKind, Sequence[str]] = field(default_factory=dict)
 
     def known(self) -> list[Kind]:
         """Return the tables there is something for."""
@@ -65,16 +69,77 @@ class Left:
 
 
 @dataclass(frozen=True)
+class Empty:
+    """A row without figures, or a task without an answer, at a line of the filled text.
+
+    ``row`` is None for a task, whose kind is that of the task.
+    """
+
+    line: int
+    kind: Kind | TaskKind
+    row: EmptyRow | None = None
+
+
+@dataclass(frozen=True)
 class Filled:
-    """The text with its tables filled; ``missing`` are tables there is something for that it lacks."""
+    """The text with its tables filled; ``missing`` are tables there is something for that it lacks.
+
+    ``empty`` is what was left without a figure or an answer.
+    """
 
     text: str
     tables: tuple[Kind, ...]
     missing: tuple[Kind, ...]
     left: tuple[Left, ...] = ()
+    empty: tuple[Empty, ...] = ()
 
 
 def fill(text: str, sheet: Sheet) -> Filled:
+    """Return the text with every known table filled and every task answered, all else as it was.
+
+    Answers of an earlier filling are replaced.
+    """
+    filled = _with_tables(without_answers(text), sheet)
+    if not filled.tables:
+        return dataclasses.replace(filled, text=text)
+    page = markdown.lines(filled.text)
+    lines, tasks = answered(page, _below_tables(page), sheet.analyses)
+    empty = (*_empty_rows(lines, sheet), *(Empty(line, kind) for line, kind in tasks))
+    left = _left_at(filled, lines)
+    return dataclasses.replace(
+        filled, text="".join(lines), left=left, empty=tuple(sorted(empty, key=lambda each: each.line))
+    )
+
+
+def _below_tables(page: Sequence[str]) -> list[int]:
+    """Return the numbers of the lines of text below the first table of figures."""
+    tables = [table for table in markdown.tables(page) if find_heads(table.rows)]
+    if not tables:
+        return []
+    inside = {number for table in tables for number in range(table.start, table.end)}
+    code = markdown.code_lines(page)
+    return [number for number in range(tables[0].end, len(page)) if number not in inside | code]
+
+
+def _empty_rows(page: Sequence[str], sheet: Sheet) -> Iterator[Empty]:
+    before: list[Kind] = []
+    for table in markdown.tables(page):
+        kind, heads = _kind(table, before), find_heads(table.rows)
+        before += [kind] if kind else []
+        if kind and heads:
+            names = sheet.algorithms if kind == "compression" else sheet.names
+            for row in empty_rows(table.rows, heads, names):
+                yield Empty(table.start + row.number + (2 if row.number else 1), kind, row)
+
+
+def _left_at(filled: Filled, lines: Sequence[str]) -> tuple[Left, ...]:
+    """Return the tables that were left with their lines in the text that has the answers too."""
+    before = [table.start + 1 for table in markdown.tables(markdown.lines(filled.text))]
+    after = dict(zip(before, (table.start + 1 for table in markdown.tables(lines)), strict=True))
+    return tuple(dataclasses.replace(left, line=after[left.line]) for left in filled.left)
+
+
+def _with_tables(text: str, sheet: Sheet) -> Filled:
     """Return the text with every known table filled, everything else as it was."""
     page, known = markdown.lines(text), sheet.known()
     lines: list[str] = []

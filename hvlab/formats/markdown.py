@@ -83,7 +83,7 @@ def lines(text: str) -> list[str]:
 
 def tables(page: Sequence[str]) -> Iterator[MarkdownTable]:
     """Yield the tables among the lines of a page; what stands in a code block is none."""
-    code = _code(page)
+    code = code_lines(page)
     number, title, since = 0, "", 0
     # The lines of the open sections: depth, number and text.
     over: list[tuple[int, int, str]] = []
@@ -155,7 +155,7 @@ def _end_sections(over: list[tuple[int, int, str]], depth: int) -> None:
         del over[next(ended, len(over)) :]
 
 
-def _code(page: Sequence[str]) -> set[int]:
+def code_lines(page: Sequence[str]) -> set[int]:
     """Return the numbers of the lines that stand in a fenced code block."""
     code: set[int] = set()
     mark = ""

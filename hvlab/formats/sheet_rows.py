@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hvlab.formats.markdown import TableRow, plain
 from hvlab.formats.sheet_words import Heads
 
+
+@dataclass(frozen=True)
+class SheetFigure:
+    """A figure with its unit as a cell shows it; ``plain`` has the bare number by the unit a head names."""
+
+    text: str
+    plain: Mapping[str, str] = field(default_factory=dict)
+
+    def under(self, unit: str | None) -> str:
+        """Return what a cell shows under a head with this unit; with the figure's own where that differs."""
+        return self.plain.get(unit, self.text) if unit else self.text
+
+
 # A row's values by the names of the columns.
-Values = Mapping[str, str]
+Values = Mapping[str, str | SheetFigure]
+
+
+@dataclass(frozen=True)
+class EmptyRow:
+    """A row that has no figure in some ``columns``; ``group`` is None where its ``word`` is not known.
+
+    ``number`` is that of the row in its table, ``place`` what the row gives of it.
+    """
+
+    number: int
+    word: str
+    group: str | None
+    place: Mapping[str, str]
+    columns: tuple[str, ...]
 
 
 def filled_rows(
@@ -21,6 +49,11 @@ def filled_rows(
     get what is left, in order, and more are added. ``names`` says how a group is written.
     """
     return _Table(rows, heads, names).filled(measured)
+
+
+def empty_rows(rows: Sequence[TableRow], heads: Heads, names: Mapping[str, str]) -> Iterator[EmptyRow]:
+    """Yield the rows of a table that name a group, or stand below its name, and lack figures."""
+    return _Table(rows, heads, names).empty()
 
 
 class _Table:
@@ -35,7 +68,7 @@ class _Table:
         """Return what stands in the place of each row that changes."""
         new: dict[str, list[Values]] = {}
         for values in measured:
-            new.setdefault(values[self.layout.group], []).append(values)
+            new.setdefault(str(values[self.layout.group]), []).append(values)
         last, pattern = self._last_nameless(), self.rows[self.heads.row]
         filled: dict[int, list[TableRow]] = {}
         for name, blocks in self._groups().items():
@@ -49,6 +82,19 @@ class _Table:
                 added[row] = added[row].put({self.name_column: self.names.get(name, name)})
             filled[last] = [*filled.get(last, [self.rows[last]]), *added]
         return filled
+
+    def empty(self) -> Iterator[EmptyRow]:
+        """Yield the rows without some figures; what stands for other rows, and empty ones, are none."""
+        figures = self.columns.keys() - {self.layout.group, *self.layout.place}
+        groups = {
+            number: name for name, blocks in self._groups().items() for block in blocks for number in block
+        }
+        for number, row in self._below():
+            word = _word(row, self.name_column)
+            lacking = tuple(sorted(name for name in figures if not _word(row, self.columns[name])))
+            if lacking and not row.dots and (number in groups or word):
+                written = self._name(row) or groups.get(number, "")
+                yield EmptyRow(number, written, groups.get(number), self._given(row), lacking)
 
     def _group(
         self, blocks: Sequence[Sequence[int]], measured: Sequence[Values]
@@ -115,11 +161,13 @@ class _Table:
 
         Words with which a row gives its place stay, but a number alone stands there alone.
         """
+        units = self.heads.units
         return {
-            self.columns[name]: text
-            for name, text in values.items()
-            if name in self.columns and name != self.layout.group and (name not in given or text.isdigit())
-        }
+            self.columns[name]: value.under(units.get(name)) if isinstance(value, SheetFigure) else value
+            for name, value in values.items()
+            if name in self.columns and name != self.layout.group
+            and (name not in given or (isinstance(value, str) and value.isdigit()))
+        }  # fmt: skip
 
     def _added(self, pattern: TableRow, values: Values) -> TableRow:
         return pattern.like().put(self._cells(values, {}))
@@ -138,7 +186,7 @@ def _word(row: TableRow, column: int) -> str:
 
 
 def _agrees(place: Mapping[str, str], values: Values) -> bool:
-    return all(_number(values.get(name, "")) == number for name, number in place.items())
+    return all(_number(str(values.get(name, ""))) == number for name, number in place.items())
 
 
 def _number(text: str) -> str:

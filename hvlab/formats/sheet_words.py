@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from hvlab.formats.markdown import TableRow, plain
@@ -33,11 +34,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Heads:
-    """The number of the row that holds a table's heads, and the column of each."""
+    """The number of the row that holds a table's heads, the column of each, and the units some name."""
 
     layout: Layout
     row: int
     columns: Mapping[str, int]
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 _SPEEDUP = {
@@ -88,6 +90,22 @@ _ALGORITHMS = (
 )
 
 
+_IMAGES = ("images", "image", "imgs", "img", "samples", "样本", "张", "张图片", "图片", "图像")
+# How heads write the units. An image is a sample of a training on images.
+_UNITS: Mapping[str, Sequence[str]] = {
+    "s": ("s", "sec", "secs", "second", "seconds", "秒"),
+    "ms": ("ms", "msec", "milliseconds", "毫秒"),
+    "us": ("us", "\u03bcs", "microseconds", "微秒"),
+    "min": ("min", "minutes", "分", "分钟"),
+    "samples/s": tuple(f"{what}/{per}" for what in _IMAGES for per in ("s", "sec", "second", "秒")),
+    "%": ("%", "percent", "百分比"),
+    "x": ("x", "\u00d7", "倍", "times"),
+}
+_NAMED_UNITS = (
+    r"[(\[]\s*([^()\[\]]+?)\s*[)\]]", r"(\S+/\S+)\s*$", r"[/,:]\s*([^\s/,:]+)\s*$", r"\bin\s+(\S+)\s*$",
+)  # fmt: skip
+
+
 def backend(word: str) -> str | None:
     """Return the backend that a cell names."""
     return _first(_BACKENDS, plain(word))
@@ -121,8 +139,18 @@ def find_heads(rows: Sequence[TableRow]) -> Heads | None:
                 beside = columns[layout.group] + 1
                 if beside not in columns.values():
                     columns.setdefault(layout.place[0], beside)
-                return Heads(layout, number, columns)
+                cells = {name: row.cells[place] for name, place in columns.items() if place < len(row.cells)}
+                units = {name: unit for name, cell in cells.items() if (unit := unit_of(cell))}
+                return Heads(layout, number, columns, units)
     return None
+
+
+def unit_of(head: str) -> str | None:
+    """Return the unit that a head names in brackets or at its end: s, ms, us, min, samples/s, % or x."""
+    text = unicodedata.normalize("NFKC", re.sub(r"<[^<>]*>|[*_`\\$]", " ", head)).casefold()
+    named = [word for pattern in _NAMED_UNITS for word in re.findall(pattern, text)]
+    units = (unit for word in named for unit, words in _UNITS.items() if "".join(word.split()) in words)
+    return next(units, None)
 
 
 def where(line: str) -> Kind | None:

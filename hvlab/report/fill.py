@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet
 from hvlab.formats.lab_sheet import Filled, Sheet, SheetTraining
+from hvlab.formats.sheet_rows import SheetFigure, Values
 from hvlab.lab.backends import SERIAL
-from hvlab.report import compression, conditions, labels, spread
-from hvlab.report.blocks import Say, Value
+from hvlab.report import analysis, compression, conditions, labels
+from hvlab.report.blocks import Number, Say, Value
 from hvlab.report.data import ReportData
 from hvlab.report.markdown import text as markdown
 from hvlab.report.study import Study, StudyRow, studies
-from hvlab.report.words import Words, load
-from hvlab.results.configurations import Configuration
+from hvlab.report.words import Words, load, shown
 
 # The lab sheet measures this training; another is taken where it was not measured.
 _TRAINING = "mnist"
+# 98.35 %, as the lab sheet has it.
+_DIGITS_OF_PERCENT = 4
 
 
-def fill(text: str, data: ReportData, lang: str) -> Filled:
-    """Return the Markdown text with its environment table and result tables filled from a run.
+def fill(text: str, data: ReportData, lang: str, *, pictures: str = "") -> Filled:
+    """Return the Markdown text with its tables filled from a run, and its tasks of analysis answered.
 
     What else stands in the text stays as it is; filling it again changes nothing. ``missing`` of the result
-    names the tables there are figures for that the text has no place for. Raises UsageError where nothing
-    can be filled.
+    names the tables there are figures for that the text has no place for. ``pictures`` is the folder that
+    curves are linked from; without, there are none. Raises UsageError where nothing can be filled.
     """
-    content = sheet(data, lang)
+    content = replace(sheet(data, lang), analyses=analysis.paragraphs(data, load(lang), pictures))
     filled = lab_sheet.fill(text, content)
     if not content.known():
         raise UsageError(
@@ -59,7 +63,9 @@ def sheet(data: ReportData, lang: str) -> Sheet:
         across=default.across,
         compression=default.compression,
         names={name: markdown(labels.backend(name), words) for name in backends},
-        algorithms={_algorithm(one): markdown(compression.algorithm(one), words) for one in configurations},
+        algorithms={
+            compression.written(one): markdown(compression.algorithm(one), words) for one in configurations
+        },
         trainings=[
             _training(
                 name,
@@ -104,43 +110,62 @@ def _environment(data: ReportData, words: Words) -> dict[str, str]:
     }
 
 
-def _speedup(rows: Iterable[StudyRow], words: Words) -> list[dict[str, str]]:
+# How many of a figure's unit there are in the units that the head of a column may name.
+_PER: Mapping[str, Mapping[str, float]] = {
+    "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
+    "samples/s": {"samples/s": 1},
+    "x": {"x": 1},
+    "ratio": {"%": 100},
+    "%": {"%": 1},
+}
+
+
+def _figure(number: Number, words: Words, said: str = "") -> SheetFigure:
+    """Return a figure with its unit, or as it is ``said``, and its bare number in the units of heads."""
+    digits = _DIGITS_OF_PERCENT if number.unit == "%" else number.digits
+    plain = {unit: shown(number.value * factor, digits) for unit, factor in _PER[number.unit].items()}
+    return SheetFigure(said or markdown(number, words), plain)
+
+
+def _speedup(rows: Iterable[StudyRow], words: Words) -> list[Values]:
     """Return the rows as the lab sheet has them: one for each backend, number of servers and of GPUs."""
-    values: dict[tuple[str, int, int], dict[str, str]] = {}
+    values: dict[tuple[str, int, int], Values] = {}
     for row in rows:
+        if row.step is None:
+            continue
         backend, servers, slots = place = (
             row.configuration.backend,
             len(row.configuration.hosts),
             row.configuration.slots,
         )
         figures = {
-            "step": spread.number(row.step, "s"),
-            "throughput": spread.number(row.throughput, "samples/s"),
-            "speedup": spread.number(row.speedup, "x"),
-            "efficiency": spread.number(row.efficiency, "ratio"),
+            "step": (row.step, "s"),
+            "throughput": (row.throughput, "samples/s"),
+            "speedup": (row.speedup, "x"),
+            "efficiency": (row.efficiency, "ratio"),
         }
-        cells = {name: markdown(value, words) for name, value in figures.items()}
-        where = {"backend": backend, "servers": str(servers), "slots": str(slots)}
-        values.setdefault(place, where | cells)
+        cells = {
+            name: _figure(Number(figure.mid, unit), words)
+            for name, (figure, unit) in figures.items()
+            if figure
+        }
+        where: Values = {"backend": backend, "servers": str(servers), "slots": str(slots)}
+        values.setdefault(place, {**where, **cells})
     return list(values.values())
 
 
-def _compression(compared: compression.CompressionStudy, words: Words) -> list[dict[str, str]]:
+def _compression(compared: compression.CompressionStudy, words: Words) -> list[Values]:
     """Return the rows as the lab sheet has them: one for each algorithm and number of devices."""
-    values: dict[tuple[str, int], dict[str, str]] = {}
-    for (configuration, _), row in zip(compared.rows, compression.sheet(compared).rows, strict=True):
+    values: dict[tuple[str, int], Values] = {}
+    for (configuration, repeats), row in zip(compared.rows, compression.sheet(compared).rows, strict=True):
         devices: Value = Say("compression.devices", {"count": configuration.ranks})
-        columns = {
-            "devices": "" if configuration.backend == SERIAL else devices,
-            "time": row[2],
-            "accuracy": row[3],
+        cells: dict[str, str | SheetFigure] = {
+            "algorithm": compression.written(configuration),
+            "devices": "" if configuration.backend == SERIAL else markdown(devices, words),
         }
-        cells = {name: markdown(value, words) for name, value in columns.items()}
-        values.setdefault(
-            (_algorithm(configuration), configuration.ranks), {"algorithm": _algorithm(configuration)} | cells
-        )
+        if real := repeats.of("real"):
+            cells["time"] = _figure(Number(statistics.median(real), "s"), words, markdown(row[2], words))
+        if accuracy := repeats.of("accuracy"):
+            cells["accuracy"] = _figure(Number(statistics.median(accuracy), "%"), words)
+        values.setdefault((compression.written(configuration), configuration.ranks), cells)
     return list(values.values())
-
-
-def _algorithm(configuration: Configuration) -> str:
-    return SERIAL if configuration.backend == SERIAL else str(configuration.get("compression") or "none")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet, markdown, sheet_words
 from hvlab.formats.lab_sheet import Sheet, SheetTraining
+from hvlab.report import analysis, fill
 from hvlab.report import data as report_data
-from hvlab.report import fill
 from hvlab.report.words import LANGUAGES, load
 from tests.unit import runs
 
@@ -495,3 +495,115 @@ def test_a_sheet_without_tables_and_a_run_without_figures_are_errors(store):
     assert "通信后端" in str(caught.value.remedy)
     with pytest.raises(UsageError, match="nothing that a lab sheet asks for"):
         fill.fill(TWO_TABLES, replace(found, records=(), configurations={}, facts={}), "en")
+
+
+UNITS = """Inside one server
+
+| Backend | Servers | Slots | Step time (s) | Throughput (images/s) | Speed-up | Efficiency (%) |
+|---|---|---|---|---|---|---|
+| Serial | 1 | 1 | | | | |
+| MPI | 1 | 2 | 12 | | | |
+| NCCL | 1 | 2 | | | | |
+| MPI | 4 | 4 | | | | |
+| Abacus | 1 | 2 | | | | |
+
+1. Compare the backends and analyse the reasons
+
+2. (optional) Compare how models speed up, analyse the reasons
+
+   end
+"""
+
+
+def cells(text, name):
+    """The cells of the row of that name."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {name} "))
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    """lab7 with a serial program, whose repeats over oneCCL all failed."""
+    maker = runs.lab7(repeats=5)
+    for repeat in range(1, 6):
+        maker.train("mnist", runs.Place("serial", runs.HOSTS[:1], 1, repeat))
+    return report_data.read(runs.store(tmp_path_factory.mktemp("results"), maker, facts=FACTS))
+
+
+@pytest.mark.parametrize(
+    ("head", "unit"),
+    [
+        ("平均每步耗时\uff08ms\uff09", "ms"),
+        ("平均每步耗时/秒", "s"),
+        ("Step time [µs]", "us"),
+        ("step time, ms", "ms"),
+        ("time per step in s", "s"),
+        ("平均吞吐率（张/秒）", "samples/s"),
+        ("Throughput images/s", "samples/s"),
+        ("img / sec (img/sec)", "samples/s"),
+        ("效率 (%)", "%"),
+        ("平均每步耗时", None),
+        ("Mean step time", None),
+        ("Number of servers / hosts", None),
+    ],
+)
+def test_the_unit_of_a_head(head, unit):
+    assert sheet_words.unit_of(head) == unit
+
+
+def test_a_column_gets_the_unit_of_its_head(serial):
+    filled = fill.fill(UNITS, serial, "en").text
+    step, rate, speedup, share = cells(filled, "MPI")[3:]
+    plain = cells(fill.fill(UNITS.replace(" (s)", "").replace(" (images/s)", ""), serial, "en").text, "MPI")
+    assert float(step) == pytest.approx(float(plain[3].removesuffix("ms").strip()) / 1e3, rel=0.01)
+    assert rate == plain[4].removesuffix("samples/s").strip()
+    assert float(share) == pytest.approx(100 * float(speedup) / 2, rel=0.01)
+
+
+def test_a_serial_row_and_a_row_filled_in_part_are_completed(serial):
+    filled = fill.fill(UNITS, serial, "en").text
+    assert all(cells(filled, "Serial"))
+    assert cells(filled, "Serial")[5] == "1.00"
+    assert all(cells(filled, "MPI"))
+    assert cells(filled, "MPI")[3] != "12"
+
+
+def test_what_stays_empty_is_listed_with_its_reason(serial):
+    filled = fill.fill(UNITS, serial, "en")
+    lines = filled.text.splitlines()
+    told = {lines[empty.line - 1]: analysis.why_empty(serial, empty) for empty in filled.empty}
+    assert told == {
+        "| NCCL | 1 | 2 | | | | |": "NCCL servers 1 slots 2: this backend was not measured in run "
+        + runs.LAB7,
+        "| MPI | 4 | 4 | | | | |": "MPI servers 4 slots 4: measured at servers x slots of "
+        "1x1, 1x2, 2x1, 2x2, 3x1, 3x2",
+        "| Abacus | 1 | 2 | | | | |": "Abacus servers 1 slots 2: this is no backend that hvlab knows",
+    }
+
+
+def test_a_backend_that_failed_says_with_what(serial):
+    text = UNITS.replace("NCCL | 1 | 2", "oneCCL | 1 | 1")
+    told = [analysis.why_empty(serial, empty) for empty in fill.fill(text, serial, "en").empty]
+    assert f"oneCCL servers 1 slots 1: every repeat failed: {runs.UNPROVED}" in told
+
+
+def test_a_task_of_analysis_gets_the_curve_and_two_sentences(serial):
+    filled = fill.fill(UNITS, serial, "en", pictures="sheet_files")
+    below = filled.text.partition("analyse the reasons\n")[2].partition("hvlab: end")[0]
+    assert "![Speed-up: mnist · digits, weak scaling](sheet_files/speedup-1.png)" in below
+    assert below.startswith("    <!-- hvlab: analysis")
+    paragraph = below.strip().splitlines()[-3].strip()
+    assert paragraph.startswith("The fastest backend across servers is MPI")
+    assert "the largest part of a step of" in paragraph
+    assert paragraph.count(". ") == 2
+    assert "models, the one with more FLOP per byte" in filled.text.partition("2. (optional)")[2]
+    assert fill.fill(filled.text, serial, "en", pictures="sheet_files") == filled
+
+
+def test_a_task_without_an_answer_is_listed(store):
+    found = report_data.read(store, "20261121T090000Z-cd34")
+    text = f"{COMPRESSION}\n1. Analyse the backends' speed-up\n2. 分析压缩对正确率的影响\n"
+    filled = fill.fill(text, found, "en")
+    told = [analysis.why_empty(found, empty) for empty in filled.empty]
+    assert told == ["a task about backends has no answer: no two backends were compared"]
+    assert "loses accuracy" in filled.text or "too few repeats" in filled.text
