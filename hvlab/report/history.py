@@ -1,0 +1,217 @@
+"""A metric over all runs of a lab, with the changes of its stack: a page of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.errors import UsageError
+from hvlab.report import labels, spread
+from hvlab.report.blocks import (
+    NOTHING,
+    Axis,
+    Block,
+    Code,
+    Column,
+    Document,
+    Number,
+    Paragraph,
+    Plot,
+    Say,
+    Section,
+    Series,
+    Several,
+    Table,
+    Value,
+)
+from hvlab.results.configurations import Configuration, Repeats, gather
+from hvlab.results.store import Record, Run, Store
+from hvlab.workloads.metrics import METRICS
+
+_SEVERAL = 2
+# So many dates fit under a plot.
+_LABELS = 8
+# A stack may hold tables, such as a host's devices; a change of those is no line of text.
+_PLAIN = (str, int, float, bool)
+
+
+@dataclass(frozen=True)
+class HistoryRun:
+    """A run of a lab: its figures and the stack that its records name."""
+
+    run: Run
+    configurations: Mapping[Configuration, Repeats]
+    stack: Mapping[str, Any]
+
+    @property
+    def date(self) -> str:
+        """Return when the run began, UTC."""
+        return self.run.started_at[:16].replace("T", " ")
+
+
+def read(store: Store, metric: str, run_id: str | None = None) -> list[HistoryRun]:
+    """Return the runs of a lab that have the metric, the oldest first.
+
+    The lab is that of the run, by default of the last. Raises UsageError where fewer than two runs have it.
+    """
+    lab = store.run(run_id).lab
+    runs = []
+    for run in store.runs():
+        records = store.records(run.run_id) if run.lab == lab else []
+        if any(record.metric == metric and record.value is not None for record in records):
+            runs.append(HistoryRun(run, gather(records), _stack(records)))
+    if len(runs) < _SEVERAL:
+        problem = f"{len(runs)} of the runs of lab {lab} have {metric}, and a history takes two"
+        raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another metric")
+    return runs
+
+
+def _stack(records: Sequence[Record]) -> dict[str, Any]:
+    return {
+        name: value for record in records for name, value in record.stack.items() if isinstance(value, _PLAIN)
+    }
+
+
+def document(runs: Sequence[HistoryRun], metric: str) -> Document:
+    """Return the page: a plot of each workload over the runs, and what changed in the stack between them."""
+    changes = list(_changes(runs))
+    plots = list(_plots(runs, metric, [place for place, _ in changes]))
+    note = Paragraph(Say("history.note"), "note")
+    blocks: list[Block] = [*plots, note] if plots else [Paragraph(Say("history.nothing"), "note")]
+    head = (
+        (Say("head.lab"), runs[-1].run.lab),
+        (Say("history.metric"), Code(metric)),
+        (Say("history.runs"), Say("history.from", {
+            "count": len(runs), "first": runs[0].date, "last": runs[-1].date,
+        })),
+    )  # fmt: skip
+    return Document(
+        title=Say("history.title"),
+        head=head,
+        cards=(),
+        findings=tuple(_sentence(runs, place, changed) for place, changed in changes),
+        sections=(
+            Section("history", Say("history.figures", {"metric": metric}), tuple(blocks)),
+            Section("changes", Say("history.changes"), (_table(runs, changes),)),
+        ),
+    )
+
+
+def _changes(runs: Sequence[HistoryRun]) -> Iterator[tuple[int, dict[str, tuple[Any, Any]]]]:
+    """Yield before which run the stack changed, and each part's old and new value."""
+    for place, (before, after) in enumerate(itertools.pairwise(runs), 1):
+        names = [*before.stack, *(name for name in after.stack if name not in before.stack)]
+        changed = {
+            name: (before.stack.get(name), after.stack.get(name))
+            for name in names
+            if before.stack.get(name) != after.stack.get(name)
+        }
+        if changed:
+            yield place, changed
+
+
+def _sentence(runs: Sequence[HistoryRun], place: int, changed: Mapping[str, tuple[Any, Any]]) -> Say:
+    return Say("history.change", {"date": runs[place].date, "what": _changed(changed)})
+
+
+def _changed(changed: Mapping[str, tuple[Any, Any]]) -> Value:
+    parts = (
+        Say("history.part", {"name": Code(name), "old": _said(old), "new": _said(new)})
+        for name, (old, new) in changed.items()
+    )
+    return Several(tuple(parts), "list.semicolon")
+
+
+def _said(value: Any) -> Value:
+    return NOTHING if value is None else str(value)
+
+
+def _table(runs: Sequence[HistoryRun], changes: Sequence[tuple[int, Mapping[str, tuple[Any, Any]]]]) -> Table:
+    """Return the runs with what changed before each."""
+    by_place = dict(changes)
+    columns = (
+        Column(Say("history.number"), numeric=True),
+        Column(Say("head.run")),
+        Column(Say("head.started")),
+        Column(Say("history.changed"), text=True),
+    )
+    rows = tuple(
+        (
+            place + 1,
+            Code(one.run.run_id),
+            one.date,
+            _changed(by_place[place]) if place in by_place else NOTHING,
+        )
+        for place, one in enumerate(runs)
+    )
+    return Table("runs", Say("history.runs"), columns, rows)
+
+
+def _plots(runs: Sequence[HistoryRun], metric: str, changes: Sequence[int]) -> Iterator[Plot]:
+    """Yield a plot for each workload, and for each size of a collective: the smallest and the largest."""
+    groups: dict[tuple[str, labels.Params], dict[Configuration, list[tuple[int, spread.Spread]]]] = {}
+    for place, one in enumerate(runs, 1):
+        for configuration, repeats in one.configurations.items():
+            figure = spread.of(repeats, metric)
+            if figure:
+                key = (configuration.workload, configuration.params)
+                groups.setdefault(key, {}).setdefault(configuration, []).append((place, figure))
+    names = labels.Labels((workload, _unsized(params)) for workload, params in groups)
+    step = -(-len(runs) // _LABELS)
+    ticks = tuple((float(place), runs[place - 1].date[5:]) for place in range(1, len(runs) + 1, step))
+    lines = tuple(place + 0.5 for place in changes)
+    axis = Axis(Say("history.axis"), ticks=ticks, lines=lines)
+    for number, key in enumerate(_shown(groups), 1):
+        series = tuple(_series(groups[key]))
+        if series:
+            name, size = names.name(key[0], _unsized(key[1])), dict(key[1]).get("size_bytes")
+            if isinstance(size, int):
+                name = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
+            title = Say("history.plot", {"name": name, "metric": Code(metric)})
+            unit = METRICS[metric].unit
+            yield Plot(f"history-{number}", title, axis, Axis(Several((metric, unit))), series)
+
+
+def _shown(groups: Mapping[tuple[str, labels.Params], Any]) -> list[tuple[str, labels.Params]]:
+    """Return the groups without the sizes between the smallest and the largest of a collective."""
+    sizes: dict[tuple[str, labels.Params], list[int]] = {}
+    for workload, params in groups:
+        size = dict(params).get("size_bytes")
+        if isinstance(size, int):
+            sizes.setdefault((workload, _unsized(params)), []).append(size)
+    return [
+        (workload, params)
+        for workload, params in groups
+        if (size := dict(params).get("size_bytes")) is None
+        or size in (min(sizes[workload, _unsized(params)]), max(sizes[workload, _unsized(params)]))
+    ]
+
+
+def _unsized(params: labels.Params) -> labels.Params:
+    return tuple(item for item in params if item[0] != "size_bytes")
+
+
+def _series(figures: Mapping[Configuration, Sequence[tuple[int, spread.Spread]]]) -> Iterator[Series]:
+    """Yield a line for each backend and layout that several runs measured; the largest layouts unfolded."""
+    several = {one: points for one, points in figures.items() if len(points) >= _SEVERAL}
+    most = {place: max((one.ranks for one in several if getattr(one, place)), default=0) for place in _PLACES}
+    for one, points in sorted(several.items(), key=lambda item: _order(item[0])):
+        shown = any(getattr(one, place) and one.ranks == most[place] for place in _PLACES)
+        yield Series(
+            Say("sweeps.line", {
+                "backend": labels.variant(one), "layout": labels.short(len(one.hosts), one.slots),
+            }),
+            labels.tone(one.backend), tuple(float(place) for place, _ in points),
+            tuple(figure.mid for _, figure in points), tuple(figure.low for _, figure in points),
+            tuple(figure.high for _, figure in points), line="dot" if one.inside else "solid",
+            folded=not shown,
+        )  # fmt: skip
+
+
+_PLACES = ("inside", "across")
+
+
+def _order(configuration: Configuration) -> tuple[tuple[int, str], int, int]:
+    return labels.order(configuration.backend), len(configuration.hosts), configuration.slots
