@@ -36,6 +36,8 @@ TONES: Mapping[str, tuple[str, str]] = {
     "too_few": ("#8A8F94", "diamond-open"),
     "differs": ("#8C564B", "square-open"),
 }
+# In a plot of verdicts, these alone are hollow.
+_OPEN = ("same", "unclear", "too_few", "differs")
 _OTHERS = ("#56B4E9", "#E69F00", "#B8A900", "#8C564B", "#6A51A3")
 _MARKS = ("star", "hexagon", "triangle-down", "pentagon", "cross")
 _DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "none": "solid"}
@@ -118,6 +120,8 @@ def _ends(series: Series, plot: Plot) -> tuple[float, ...]:
 
 def _line(series: Series, places: tuple[float, ...], plot: Plot, words: Words) -> list[dict[str, Any]]:
     colour, mark = tone(series.tone)
+    if plot.categories and series.tone not in _OPEN:
+        mark = mark.removesuffix("-open")
     marked = series.marks and not series.predicted
     mode = "+".join(part for part, shown in (("lines", series.line != "none"), ("markers", marked)) if shown)
     trace: dict[str, Any] = {
