@@ -15,6 +15,7 @@ Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
     names, lines   the tools' words; a log's lines without what launchers put between
     lab_sheet      which table of a sheet gets which figures; sheet_words: the words a table is known by
     sheet_rows     a table's rows filled; markdown: tables of a text, changed in place
+    sheet_tasks    the tasks that ask for an analysis, answered below them
 """
 
 from __future__ import annotations
