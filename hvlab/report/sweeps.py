@@ -92,7 +92,9 @@ def section(data: ReportData) -> Section | None:
             blocks.append(Heading(name))
         blocks += [*_plots(group, name, number), table(group, name, number)]
     single = iterations.table(data, _ends(data, swept), "operations")
-    return Section("sweeps", Say("sweeps.title"), (*blocks, *([single] if single else []), *pairs.blocks(data)))
+    return Section(
+        "sweeps", Say("sweeps.title"), (*blocks, *([single] if single else []), *pairs.blocks(data))
+    )
 
 
 def _ends(data: ReportData, swept: Sequence[SweepGroup]) -> list[Configuration]:
