@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from hvlab.errors import CheckError
 from hvlab.files import replacing
 
 _DIGITS = 16
@@ -80,10 +81,15 @@ class Shelf:
 
 
 def archive(folder: Path) -> Path:
-    """Return one compressed file with the files of a set, made beside it unless it is there."""
+    """Return one compressed file with the files of a set, made beside it unless it is there.
+
+    Raises CheckError where the folder, named by its key, no longer holds what it was named for.
+    """
     packed = folder.with_name(f"{folder.name}.tar.gz")
     with Shelf(folder.parent.parent).locked(folder.name):
         if not packed.is_file():
+            if key_in(folder) != folder.name:
+                raise CheckError(f"the files in {folder} have changed", remedy="remove this folder")
             with replacing(packed) as part, tarfile.open(part, "w:gz", compresslevel=1) as tar:
                 for path in sorted(folder.iterdir()):
                     tar.add(path, path.name, filter=_nobodys)

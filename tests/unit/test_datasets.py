@@ -215,6 +215,6 @@ def test_the_archive_holds_the_four_files(tmp_path):
 def test_an_archive_that_broke_off_is_none(tmp_path):
     made = datasets.prepare("digits", cache=tmp_path)
     (made.folder / TEST_IMAGES).unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(CheckError, match="have changed"):
         datasets.archive(made.folder)
     assert not list(made.folder.parent.glob("*.tar.gz*"))
