@@ -33,6 +33,10 @@ PATTERNS = tuple(
 )
 # What command.py writes of a rank whose command failed.
 _FAILURE = re.compile(r"(?:\[[\d,]+\]<std(?:err|out)>:)?\s*hvlab: (rank \d+ on .*)")
+# What the others print when one rank has left them.
+_CONSEQUENCE = re.compile(
+    r"Horovod has been shut down|HorovodInternalError|Connection (?:closed|reset) by peer"
+)
 _LIMIT = 800
 _EXAMPLE = "write --pattern 'images/sec: (?P<value>[0-9.]+)'"
 
@@ -101,15 +105,14 @@ def _number(text: str, line: str) -> float:
 
 
 def _failure(folder: Path) -> str | None:
-    """Return what the rank wrote whose command was the first to fail."""
+    """Return what a rank wrote whose command failed; rather one that did not merely lose another rank."""
+    failures = []
     for name in ("stderr", "stdout"):
         file = folder / name
         lines = file.read_text("utf-8", errors="replace").splitlines() if file.is_file() else []
-        for line in lines:
-            match = _FAILURE.match(line)
-            if match:
-                return match.group(1)[:_LIMIT]
-    return None
+        failures += [match[1] for match in map(_FAILURE.match, lines) if match]
+    first = min(failures, key=lambda text: bool(_CONSEQUENCE.search(text)), default=None)
+    return first[:_LIMIT] if first else None
 
 
 COMMAND = Workload(

@@ -174,6 +174,15 @@ def test_the_figures_of_a_command(tmp_path):
             },
             "rank 1 on n2 ended with exit status 3: b | c",
         ),
+        (
+            None,
+            {
+                "rc": 1,
+                "stderr": "hvlab: rank 0 on n1 ended with exit status 1: HorovodInternalError: Horovod has "
+                "been shut down.\nhvlab: rank 1 on n2 ended with exit status 3: out of luck\n",
+            },
+            "rank 1 on n2 ended with exit status 3: out of luck",
+        ),
         (None, {"rc": 1, "timed_out": True}, "ran over its 900 s and was ended"),
         (
             {"proof": {"groups": ["nccl"]}},
