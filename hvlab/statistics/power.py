@@ -26,7 +26,8 @@ def repeats_to_decide(
     share ``power`` of such runs would hold the verdict: two-sided, at ``alpha`` over the number of
     comparisons ``family`` (the worst case of Holm's adjustment), by the normal approximation with the
     correction for few repeats (Guenther 1981). A measured ratio that is nearer to 1 than ``matters`` promises
-    no "faster"; then it is how many would show that the two are the same.
+    no "faster"; then it is how many would show that the two are the same. What was
+    measured did not decide it, so it is always more than that.
     With few repeats the answer itself is rough: the spread of five is known to a factor of two.
     """
     sides = [np.log([value for value in side.values() if value > 0]) for side in (pair.a, pair.b)]
@@ -47,6 +48,7 @@ def repeats_to_decide(
         return None
     reach = quantile + float(special.ndtri(power))
     count = math.ceil(2 * variance * (reach / distance) ** 2 + quantile**2 / 4)
+    least = max(least, 1 + min(len(pair.a), len(pair.b)))
     return max(least, count) if count <= MOST else None
 
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.looks import LOOKS, Look
-from hvlab.statistics.verdict import MATTERS, Pair, Verdict, compare_all
+from hvlab.statistics.verdict import MATTERS, Better, Pair, Verdict, compare_all
 
 # What is left of a difference that lies within it is not worth more repeats.
 NARROW = 0.05
+_DECIDED = "decided after "
 
 
 def compare_in_looks(
@@ -25,9 +26,9 @@ def compare_in_looks(
 
     At each look all pairs are one family (:func:`hvlab.statistics.verdict.compare_all`), with the repeats so
     far and the look's own part of alpha; so about the sum of these parts, 1 %, is the share of runs with a
-    false verdict if nothing differs. The first "faster" or "slower" of a pair stays, any other is replaced
-    by that of a later look that has new repeats of both sides. The interval of a ratio is not adjusted for
-    the number of looks.
+    false verdict if nothing differs. The first "faster" or "slower" of a pair stays, beside the ratio of all
+    repeats; its reason says so, and whether they still show it. Any other is replaced by that of a later
+    look that has new repeats of both sides. The interval of a ratio is not adjusted for the number of looks.
     """
     verdicts: list[Verdict] = []
     before: Look | None = None
@@ -53,8 +54,8 @@ def at_look(
     if before is None:
         return judged
     return [
-        new if more and not decided(old) else old
-        for old, new, more in zip(verdicts, judged, fresh, strict=True)
+        _kept(old, new, pair, before) if decided(old) else new if more else old
+        for old, new, more, pair in zip(verdicts, judged, fresh, pairs, strict=True)
     ]
 
 
@@ -64,14 +65,36 @@ def decided(verdict: Verdict) -> bool:
 
 
 def answered(verdict: Verdict) -> bool:
-    """Return whether more repeats are not worth their time: decided, the same, or within 5 % of that."""
-    ratio = verdict.ratio
-    return decided(verdict) or verdict.kind == "same" or (ratio is not None and narrow(ratio))
+    """Return whether more repeats are not worth their time: decided, the same, or within 5 % of that.
+
+    Too few repeats answer nothing: a ratio without an interval is as narrow as can be.
+    """
+    ratio, open_ = verdict.ratio, verdict.kind == "unclear"
+    return decided(verdict) or verdict.kind == "same" or (open_ and ratio is not None and narrow(ratio))
 
 
 def narrow(ratio: Interval) -> bool:
     """Return whether a ratio's interval lies within 5 % of 1."""
     return ratio.low >= 1 / (1 + NARROW) and ratio.high <= 1 + NARROW
+
+
+def holds(verdict: Verdict, better: Better = "low") -> bool:
+    """Return whether the ratio still shows what was decided, perhaps at an earlier look."""
+    ratio = verdict.ratio
+    if ratio is None or not decided(verdict):
+        return False
+    return ratio.high < 1 if (verdict.kind == "faster") == (better == "low") else ratio.low > 1
+
+
+def _kept(old: Verdict, new: Verdict, pair: Pair, before: Look) -> Verdict:
+    """Return what was decided with the ratio of a later look, where that has new repeats."""
+    if new.ratio is None or max(*pair.a, *pair.b) <= before.repeats:
+        return old
+    counts = old.reason.removeprefix(_DECIDED).partition(",")[0]
+    kept = dataclasses.replace(old, ratio=new.ratio, reason=f"{_DECIDED}{counts}")
+    if holds(kept, pair.better):
+        return kept
+    return dataclasses.replace(kept, reason=f"{kept.reason}, but all repeats together do not show it")
 
 
 def _until(pair: Pair, look: Look) -> Pair:
