@@ -58,14 +58,20 @@ def _open(records: Sequence[Record], spec: Spec) -> Collection[str]:
     asked = {whole(side) for each in decisions.rows for side in (each.a, each.b)}
     open_ = {whole(side) for each in decisions.rows if not each.answered for side in (each.a, each.b)}
     for configuration, repeats in run.configurations.items():
-        values = repeats.of(primary(configuration))
-        if values and whole(configuration) not in asked and not _known(median(values)):
+        values = repeats.of(primary(configuration, repeats))
+        if values and whole(configuration) not in asked and not _known(values):
             open_.add(whole(configuration))
     return {names[configuration] for configuration in open_}
 
 
-def _known(figure: Interval) -> bool:
-    return figure.mid > 0 and narrow(Interval(figure.low / figure.mid, 1.0, figure.high / figure.mid))
+def _known(values: Sequence[float]) -> bool:
+    """Return whether a median is known to 5 %; the interval of a few values is as narrow by chance."""
+    figure = median(values)
+    return (
+        len(values) >= LOOKS[0].repeats
+        and figure.mid > 0
+        and narrow(Interval(figure.low / figure.mid, 1.0, figure.high / figure.mid))
+    )
 
 
 def _names(records: Sequence[Record]) -> Mapping[Configuration, str]:

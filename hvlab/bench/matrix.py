@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.parameters import DEVICE, ENV, Parameter, Value
 
 _ALONE = "its counterpart on the other side is infeasible"
+_TOO_SMALL = "one of the sizes is too small for whole elements of both A and B"
 __all__ = ["Block", "Case", "InfeasibleCase", "Spec", "expand"]
 
 _LONGEST_ID = 110
@@ -98,11 +100,14 @@ def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
     configuration follow one another, and take turns in being first; one without the other is infeasible.
     """
     cases, infeasible = _feasible(spec, lab)
+    cases = _sized_alike(cases, spec) if spec.sides else cases
     common = {case.id: _hash(_common(case, spec)) for case in cases} if spec.sides else {}
     sides = Counter(common.values())
     alone = [case for case in cases if spec.sides and sides[common[case.id]] < len(spec.sides)]
     infeasible += [InfeasibleCase(case.id, _ALONE) for case in alone]
-    cases = [case for case in cases if case not in alone]
+    empty = [case for case in cases if case not in alone and not min(case.params.get("sizes", [1]))]
+    infeasible += [InfeasibleCase(case.id, _TOO_SMALL) for case in empty]
+    cases = [case for case in cases if case not in alone and case not in empty]
     seed = spec.key(lab)
     ordered = []
     for repeat in range(1, spec.repeats + 1):
@@ -131,6 +136,26 @@ def _common(case: Case, spec: Spec) -> dict[str, Any]:
     if {"backend", "framework"} & switched:
         own["params"].pop(DEVICE.name)
     return own
+
+
+def _sized_alike(cases: Sequence[Case], spec: Spec) -> list[Case]:
+    """Return the cases; where elements of A and of B have unlike sizes, buffers are whole in both."""
+    sized = [case for case in cases if "sizes" in case.params]
+    asked = {case.id: _hash(_common(_with_sizes(case, ()), spec)) for case in sized}
+    steps: dict[str, int] = {}
+    for case in sized:
+        step = limits.step(case, WORKLOADS[case.workload].collective)
+        steps[asked[case.id]] = math.lcm(steps.get(asked[case.id], 1), step)
+    return [
+        _with_sizes(case, sizes.whole(tuple(case.params["sizes"]), steps[asked[case.id]]))
+        if case.id in asked
+        else case
+        for case in cases
+    ]
+
+
+def _with_sizes(case: Case, chosen: Sequence[int]) -> Case:
+    return replace(case, params={**case.params, "sizes": list(chosen)})
 
 
 def _feasible(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:

@@ -14,7 +14,7 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import choose
 from hvlab.workloads import parameters
-from hvlab.workloads.parameters import ENV, Value, find
+from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find
 
 A, B = "A", "B"
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -49,7 +49,8 @@ def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> t
     """Return the blocks twice, once with what each side sets.
 
     A block without any of the parameters that are switched is left out. Raises UsageError for an unknown
-    name or value, where both sides are the same, and where no block has what is switched.
+    name or value, where both sides are the same, where the work is not, and where no block has what is
+    switched.
     """
     if sides[A] == sides[B]:
         raise UsageError("A and B are the same: nothing is switched between them", remedy=_REMEDY)
@@ -59,6 +60,12 @@ def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> t
     for name in _names(sides):
         if name not in known and name not in ("backend", "launcher"):
             raise unknown("setting of A or B", name, [*known, "backend", "launcher"])
+    changed = [name for name in WORK if sides[A].get(name) != sides[B].get(name)]
+    if changed:
+        raise UsageError(
+            f"{', '.join(changed)} changes what a step does: neither side would be faster",
+            remedy=f"switch what leaves the work as it is; throughput decides about {' and '.join(SAMPLES)}",
+        )
     names = _names(sides)
     able = [block for block in blocks if _has(block, names)]
     if not able:

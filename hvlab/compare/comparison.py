@@ -41,8 +41,9 @@ class ComparisonRow:
 
     @property
     def unit(self) -> str:
-        """Return the metric's unit."""
-        return METRICS[self.metric].unit
+        """Return the metric's unit; that of a command's throughput is the user's."""
+        own = self.configuration.get("unit") if self.metric == "throughput" else None
+        return str(own or METRICS[self.metric].unit)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def compare(
     if metric is not None:
         check(metric)
     matches = match(a, b)
-    compared = [(pair, metric or primary(pair.configuration)) for pair in matches.both]
+    compared = [(pair, metric or primary(pair.configuration, pair.a, pair.b)) for pair in matches.both]
     comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
     verdicts = compare_two_runs(
         [_pair(pair, name) for pair, name in comparable], matters=matters, alpha=alpha

@@ -10,7 +10,7 @@ from typing import Any
 from hvlab.compare.comparison import ComparisonRow, check, figures, side_of
 from hvlab.compare.measurements import Measurements, primary, whole
 from hvlab.lab.backends import BACKENDS
-from hvlab.results.configurations import Configuration
+from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import verdict
 from hvlab.statistics.looks import LOOKS, Look
 from hvlab.statistics.power import repeats_to_decide
@@ -18,7 +18,7 @@ from hvlab.statistics.sequential import answered, compare_in_looks
 from hvlab.statistics.verdict import Pair
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.metrics import METRICS
-from hvlab.workloads.parameters import DEVICE, ENV, TUNING, find
+from hvlab.workloads.parameters import DEVICE, ENV, SAMPLES, TUNING, find
 
 # A run with a fixed number of repeats is judged once.
 _ONCE = (Look(2**31, verdict.ALPHA),)
@@ -97,7 +97,9 @@ def decide(
         check(metric)
     sides = {name: dict(values) for name, values in (spec.get("sides") or {}).items()}
     looks = LOOKS if spec.get("auto") else _ONCE
-    asked = [(a, b, metric or primary(a)) for a, b in questions(run.configurations, sides)]
+    asked = [
+        (a, b, metric or deciding(a, b, run.configurations)) for a, b in questions(run.configurations, sides)
+    ]
     asked = [each for each in asked if all(figures(run.configurations[side], each[2]) for side in each[:2])]
     pairs = [_pair(run, *each) for each in asked]
     verdicts = compare_in_looks(pairs, matters=matters, looks=looks)
@@ -107,9 +109,19 @@ def decide(
         one, other = (side_of(run.configurations[side], name) for side in (a, b))
         needed = None
         if not answered(judged):
-            needed = repeats_to_decide(pair, family=len(pairs), matters=matters)
+            needed = repeats_to_decide(pair, family=len(pairs), matters=matters, alpha=looks[-1].alpha)
         rows.append(Decision(a, b, ComparisonRow(a, name, one, other, judged), needed, switched))
     return Decisions(run, tuple(rows), looks, sides)
+
+
+def deciding(a: Configuration, b: Configuration, measured: Mapping[Configuration, Repeats]) -> str:
+    """Return the metric that decides between A and B unless another is asked for.
+
+    Where their steps take other numbers of samples, that is throughput.
+    """
+    if any(a.get(name) != b.get(name) for name in SAMPLES):
+        return "throughput"
+    return primary(a, measured[a], measured[b])
 
 
 def questions(

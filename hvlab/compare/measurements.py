@@ -10,6 +10,7 @@ from typing import Any
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import UNKNOWN, Record, Run
 from hvlab.workloads import WORKLOADS
+from hvlab.workloads.command import COMMAND
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,14 @@ def whole(configuration: Configuration) -> Configuration:
     return dataclasses.replace(configuration, params=configuration.without("size_bytes"))
 
 
-def primary(configuration: Configuration) -> str:
-    """Return the metric that is compared unless another is asked for."""
+def primary(configuration: Configuration, *measured: Repeats) -> str:
+    """Return the metric that is compared unless another is asked for.
+
+    The throughput that a command prints comes before the time of its launch, where all ``measured`` have it.
+    """
+    command = configuration.workload == COMMAND.name
+    if command and measured and all(each.of("throughput") for each in measured):
+        return "throughput"
     return WORKLOADS[configuration.workload].primary if configuration.workload in WORKLOADS else "time"
 
 

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hvlab.compare.decisions import questions
+from hvlab.compare.comparison import figures
+from hvlab.compare.decisions import deciding, questions
 from hvlab.compare.measurements import whole
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report import labels, spread
@@ -15,8 +16,9 @@ from hvlab.report.blocks import Axis, Column, Number, Plot, Range, Say, Series, 
 from hvlab.report.data import ReportData
 from hvlab.report.study import Study, StudyRow
 from hvlab.report.sweeps import Layout, SweepGroup
-from hvlab.results.configurations import Configuration
+from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics.verdict import Pair, Verdict
+from hvlab.workloads.metrics import METRICS
 
 # Ratios below this have finer labels; those from 100 on have no places.
 _NEAR, _MANY = 1.4, 100
@@ -174,8 +176,8 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
             ]
             most = max((row.ranks for row in rows), default=0)
             for one, other in itertools.combinations([row for row in rows if row.ranks == most], 2):
-                figures = one.repeats.times(), other.repeats.times()
-                pair = Pair(*figures, launches=(one.configuration, other.configuration))
+                times = one.repeats.times(), other.repeats.times()
+                pair = Pair(*times, launches=(one.configuration, other.configuration))
                 yield BackendPair(
                     name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair
                 )
@@ -185,14 +187,22 @@ def _sides(data: ReportData) -> Iterator[BackendPair]:
     asked = [(a, b) for a, b in questions(data.configurations, data.sides) if a.ranks > 1]
     names = labels.Labels((a.workload, _common(a, data)) for a, _ in asked)
     for a, b in asked:
-        metric = "time" if a.workload in COLLECTIVES else "step_time"
-        figures = [data.configurations[side].values.get(metric, {}) for side in (a, b)]
-        if all(figures):
+        metric = deciding(a, b, data.configurations)
+        times = [_times(data.configurations[side], metric) for side in (a, b)]
+        if all(times):
             size, name = a.get("size_bytes"), names.name(a.workload, _common(a, data))
             what = Say("comparison.sized", {"name": name, "size": Number(size, "B")}) if size else name
-            pair = Pair(figures[0], figures[1], launches=(whole(a), whole(b)))
+            pair = Pair(times[0], times[1], launches=(whole(a), whole(b)))
             layout = len(a.hosts), a.slots
             yield BackendPair(what, layout, "A", "B", pair, collective=a.workload in COLLECTIVES)
+
+
+def _times(repeats: Repeats, metric: str) -> dict[int, float]:
+    """Return what each repeat took; where throughput decides, for a sample: ratios are of times."""
+    values = figures(repeats, metric)
+    if METRICS[metric].better != "high":
+        return values
+    return {repeat: 1 / rate for repeat, rate in values.items() if rate > 0}
 
 
 def _common(configuration: Configuration, data: ReportData) -> labels.Params:

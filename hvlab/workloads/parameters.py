@@ -152,6 +152,10 @@ TUNING = (
 # A case without has no such parameter, so that its figures match those of earlier runs.
 ENV = Parameter("env", "env", "", "Environment variables of the ranks: NAME=VALUE, separated by spaces.")
 COMMON = (DEVICE, *TUNING, ENV)
+# What a step does: with another model, neither setting is faster.
+WORK = ("model", "image", "hidden", "layers", "length")
+# How many samples it takes: throughput compares settings that differ in these.
+SAMPLES = ("batch", "scaling")
 
 
 def variables(params: Mapping[str, Any]) -> dict[str, str]:

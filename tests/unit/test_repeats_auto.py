@@ -125,6 +125,11 @@ def test_the_report_of_a_run_gives_the_verdicts_it_ended_on(auto, store):  # noq
     assert {each.names for each in decisions.rows} == {("mpi", "gloo")}
 
 
+def test_a_median_of_few_repeats_is_not_known():
+    assert looks._known([1.0] * 6)
+    assert not looks._known([1.0] * 5)
+
+
 def test_a_fixed_number_of_repeats_has_no_looks():
     plan = Schedule.of(spec("mpi", repeats=2), lab())
     assert looks.due(plan.cases, plan.spec, []) == list(plan.cases)

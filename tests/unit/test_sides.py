@@ -12,8 +12,10 @@ from hvlab.cli import run
 from hvlab.compare import measurements
 from hvlab.compare.decision_rows import sentences, table
 from hvlab.compare.decisions import decide, questions
+from hvlab.compare.measurements import Measurements
 from hvlab.errors import UsageError
 from hvlab.launchers import job
+from hvlab.results.configurations import Configuration, Repeats
 from hvlab.results.store import Store
 from tests.unit.labs import block, case, lab, spec
 from tests.unit.test_cli import inventory, known  # noqa: F401 - a fixture
@@ -82,6 +84,7 @@ def test_a_case_without_variables_is_as_it_was():
         ("launcher=srrun", "", (), "unknown launcher"),
         ("HVLAB_CASE=1", "", (), "hvlab's own"),
         ("fusion_threshold=x", "", (), "fusion_threshold=x"),
+        ("model=vgg16", "", (block("mpi", workload="synthetic"),), "model changes what a step does"),
     ],
 )
 def test_what_cannot_be_switched_is_refused(a, b, blocks, told):
@@ -96,6 +99,22 @@ def test_a_side_without_its_counterpart_is_not_measured():
         "allreduce-mpi-3x1-A-r1": "its counterpart on the other side is infeasible",
         "allreduce-mpi-3x1-op=adasum-B-r1": "Adasum needs a power of two of ranks",
     }
+
+
+def test_buffers_are_whole_in_elements_of_both_sides():
+    gathered = block("mpi", workload="allgather", hosts=(3,))
+    cases, infeasible = expand(two("dtype=float32", "dtype=float64", gathered), lab())
+    assert infeasible == []
+    assert [one.params["sizes"] for one in cases] == [[1008, 4080]] * 2
+
+
+def test_a_size_that_suits_one_side_alone_is_infeasible():
+    grouped = ("form=grouped tensors=2", "form=grouped tensors=3")
+    cases, infeasible = expand(two(*grouped, block("mpi", sizes=(16,))), lab())
+    assert cases == []
+    assert [one.reason for one in infeasible] == [
+        "one of the sizes is too small for whole elements of both A and B"
+    ] * 2
 
 
 def test_older_requests_keep_their_key():
@@ -168,6 +187,46 @@ def test_what_is_open_is_told_with_the_repeats_that_it_needs(store):
     assert {each.row.verdict.kind for each in answer.rows} == {"unclear"}
     assert all(each.needed and each.needed > 6 for each in answer.rows)
     assert "would probably decide" in " ".join(sentences(answer))
+
+
+def test_one_repeat_each_answers_nothing(store):
+    answer = decided(store, put(store, two("", "cycle_time=5"), lambda _, size: size))
+    assert sentences(answer)[0] == "2 comparisons: open in 2."
+
+
+@pytest.mark.parametrize(
+    ("workload", "a", "b", "kind"),
+    [
+        # Twice the work in 1.8 times the time.
+        ("mnist", {"step_time": 1.0, "throughput": 32.0}, {"step_time": 1.8, "throughput": 35.6}, "slower"),
+        ("command", {"real": 9.0, "throughput": 100.0}, {"real": 8.0, "throughput": 80.0}, "faster"),
+        ("command", {"real": 9.0, "throughput": 100.0}, {"real": 8.0}, "slower"),
+    ],
+)
+def test_what_decides_where_steps_or_launches_do_not_do_the_same(workload, a, b, kind):
+    sides, measured = sided(workload, a, b)
+    (each,) = decide(measurements_of(measured), {"auto": True, "sides": sides}).rows
+    assert each.row.verdict.kind == kind
+    assert (each.row.unit == "images/s") is ("throughput" in b)
+
+
+def measurements_of(measured):
+    return Measurements("r", "t", "", {}, measured)
+
+
+def sided(workload, a, b):
+    """What A and B set, and six repeats of both: 32 and 64 samples a step, with these metrics."""
+    sides, measured = {}, {}
+    for side, batch, metrics in (("A", 32, a), ("B", 64, b)):
+        sides[side] = {"batch": batch} if workload == "mnist" else {"cycle_time": batch}
+        params = {**sides[side], "side": side, "unit": "images/s"}
+        values = {
+            metric: {repeat: value * (1 + 0.01 * (repeat % 3)) for repeat in range(1, 7)}
+            for metric, value in metrics.items()
+        }
+        key = Configuration(workload, "mpi", "mpirun", ("n1", "n2"), 1, tuple(sorted(params.items())))
+        measured[key] = Repeats(values, ok=set(range(1, 7)))
+    return sides, measured
 
 
 def test_an_ordinary_run_is_compared_by_its_backends_and_settings(store):
