@@ -12,23 +12,27 @@ from hvlab.report import labels
 from hvlab.report.blocks import NOTHING, Number, Range, Say, Several, Value
 from hvlab.report.data import ReportData
 from hvlab.report.verdicts import BackendVerdict
+from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.power import repeats_to_decide
-from hvlab.statistics.sequential import narrow
+from hvlab.statistics.sequential import decided, holds, narrow
 from hvlab.statistics.verdict import Pair, Verdict
 
 # Where most labs are about comes first.
 _PLACES = ("across", "inside")
+# Figures of different times may be equal by chance, too.
+_IMPORTED = {"unclear": "alike", "too_few": "alike", "same": "even"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The fastest backend at a place against the one next to it.
+    """The fastest backend at a place against the one next to it, or against one that may be as fast.
 
     ``verdict`` is on ``best`` against ``other``: the geometric means of what both measured in each repeat.
     ``cells`` counts what is in that mean: trainings, or sizes of ``collective`` operations. ``repeats`` is
     the smaller number of repeats, ``needed`` how many of each side would decide, None where that is not
-    known or nothing is open. With ``sides`` they are A and B of an A/B run; ``imported`` figures have
-    no rounds in common.
+    known or nothing is open. ``left_out`` counts cells with few repeats, which are not in the mean. With
+    ``sides`` they are A and B of an A/B run; ``imported`` figures have no rounds in common; ``auto`` repeats
+    went where a single comparison was open, so no number of them is promised here.
     """
 
     place: str
@@ -41,11 +45,13 @@ class Answer:
     needed: int | None
     sides: bool = False
     imported: bool = False
+    auto: bool = False
+    left_out: int = 0
 
     @property
     def faster(self) -> bool:
         """Return whether the best is faster than all others."""
-        return self.verdict.kind == "faster"
+        return _faster(self.verdict)
 
     @property
     def card(self) -> tuple[Value, Value, Value]:
@@ -66,10 +72,15 @@ class Answer:
 
     @property
     def _kind(self) -> str:
-        """Return what is said: near where the interval is narrow, alike of imported figures."""
+        """Return what is said: near where the interval is narrow, alike and even of imported figures.
+
+        It is upset where an early look decided what all repeats do not show.
+        """
         kind, ratio = self.verdict.kind, self.verdict.ratio
-        if kind in ("unclear", "too_few") and self.imported:
-            return "alike"
+        if decided(self.verdict) and not self.faster:
+            return "upset"
+        if kind in _IMPORTED and self.imported:
+            return _IMPORTED[kind]
         return "near" if kind == "unclear" and ratio is not None and narrow(ratio) else kind
 
     @property
@@ -82,16 +93,22 @@ class Answer:
         over = ("one_size", "sizes") if self.collective else ("one_training", "trainings")
         needed = self.verdict.needed or self.needed
         known = "needed_least" if self.verdict.needed else "needed" if needed else "needed_unknown"
+        known = "needed_auto" if self.auto and not needed else known
+        mean = Say(f"answer.{over[self.cells > 1]}", {"count": self.cells})
         return {
             **self._names,
             "what": self._what,
             "where": Say(f"topology.{self.place}"),
             "ratio": _times(self.verdict),
-            "over": Say(f"answer.{over[self.cells > 1]}", {"count": self.cells}),
+            "over": Say("answer.but", {"over": mean, "count": self.left_out}) if self.left_out else mean,
             "repeats": self.repeats,
             "chance": Number(chance, "ratio", 2) if chance is not None else NOTHING,
             "needed": Say(f"answer.{known}", {"count": needed or 0}),
         }
+
+
+def _faster(verdict: Verdict) -> bool:
+    return verdict.kind == "faster" and holds(verdict)
 
 
 def _times(verdict: Verdict) -> Value:
@@ -108,27 +125,30 @@ def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
     They rest on trainings where there are any, else on collectives. All their comparisons are a family of
     tests of their own, so the first sentence of a report is false as rarely as its table of verdicts.
     """
-    asked = [(place, _pooled(judged, place)) for place in _PLACES]
+    asked = [(place, _pooled(judged, place, auto=data.auto)) for place in _PLACES]
     pools = [pool for _, pooled in asked for pool in pooled]
     verdicts = dict(zip(map(id, pools), data.compare([pool.pair for pool in pools]), strict=True))
     return [
         _answer(data, place, pool, verdicts[id(pool)], family=len(pools))
         for place, pooled in asked
-        if (pool := _deciding(pooled))
+        if (pool := _deciding(pooled, verdicts))
     ]
 
 
 def alone(data: ReportData) -> Say | None:
-    """Return that a single backend has figures; None where several have, or none."""
+    """Return that a single backend has figures; None where several have, or none, or A and B are compared."""
+    if data.sides:
+        return None
     names = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
     return Say("answer.alone", {"backend": labels.backend(*names)}) if len(names) == 1 else None
 
 
 def _answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, family: int) -> Answer:
-    needed = repeats_to_decide(pool.pair, family=family) if verdict.kind == "unclear" else None
+    open_ = verdict.kind == "unclear" and not data.auto
+    needed = repeats_to_decide(pool.pair, family=family) if open_ else None
     return Answer(
         place, pool.best, pool.other, verdict, pool.cells, pool.repeats, pool.collective, needed,
-        sides=bool(data.sides), imported=data.imported,
+        sides=bool(data.sides), imported=data.imported, auto=data.auto, left_out=pool.left_out,
     )  # fmt: skip
 
 
@@ -141,6 +161,7 @@ class _Pool:
     pair: Pair
     cells: int
     collective: bool
+    left_out: int = 0
 
     @property
     def repeats(self) -> int:
@@ -151,25 +172,46 @@ class _Pool:
         return statistics.median(self.pair.b.values()) / statistics.median(self.pair.a.values())
 
 
-def _pooled(judged: Sequence[BackendVerdict], place: str) -> list[_Pool]:
-    """Return a pool for every two backends at a place."""
-    pairs = [one.backends for one in judged if (one.backends.layout[0] == 1) == (place == "inside")]
+def _pooled(judged: Sequence[BackendVerdict], place: str, *, auto: bool) -> list[_Pool]:
+    """Return a pool for every two backends at a place; figures of a place that is not known are in none."""
+    pairs = [
+        one.backends
+        for one in judged
+        if one.backends.layout[1] and (one.backends.layout[0] == 1) == (place == "inside")
+    ]
     collective = all(pair.collective for pair in pairs)
     groups: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
         if pair.collective == collective:
             groups.setdefault((pair.one, pair.other), []).append(pair.pair)
-    pools = (_pool(one, other, cells, collective=collective) for (one, other), cells in groups.items())
+    pools = (_pool(place, names, cells, collective=collective, auto=auto) for names, cells in groups.items())
     return [pool for pool in pools if pool]
 
 
-def _pool(one: str, other: str, cells: Sequence[Pair], *, collective: bool) -> _Pool | None:
-    a, b = _means([cell.a for cell in cells]), _means([cell.b for cell in cells])
+def _pool(
+    place: str, names: tuple[str, str], cells: Sequence[Pair], *, collective: bool, auto: bool
+) -> _Pool | None:
+    kept = _usual(cells, auto=auto)
+    (one, other), a, b = names, _means([cell.a for cell in kept]), _means([cell.b for cell in kept])
     if not a or not b:
         return None
     if statistics.median(a.values()) > statistics.median(b.values()):
         one, other, a, b = other, one, b, a
-    return _Pool(one, other, Pair(a, b), len(cells), collective)
+    # Pools of a backend share its launches.
+    pair = Pair(a, b, launches=((place, one), (place, other)))
+    return _Pool(one, other, pair, len(kept), collective, len(cells) - len(kept))
+
+
+def _usual(cells: Sequence[Pair], *, auto: bool) -> list[Pair]:
+    """Return the cells but those with fewer than half of the repeats that most have.
+
+    A repeat counts only where all cells have it, so a cell that mostly failed would leave hardly any. With
+    ``auto``, a cell that was answered at the first look has enough.
+    """
+    counts = [min(len(cell.a), len(cell.b)) for cell in cells]
+    most = max(statistics.multimode(counts))
+    usual = min(most, LOOKS[0].repeats) if auto else most
+    return [cell for cell, count in zip(cells, counts, strict=True) if 2 * count >= usual]
 
 
 def _means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
@@ -182,8 +224,12 @@ def _means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
     }
 
 
-def _deciding(pools: Sequence[_Pool]) -> _Pool | None:
-    """Return the pool of the fastest backend and the one that comes nearest to it."""
+def _deciding(pools: Sequence[_Pool], verdicts: Mapping[int, Verdict]) -> _Pool | None:
+    """Return the pool of the fastest backend and the one that comes nearest to it.
+
+    One that it is not significantly faster than comes first, though another may be nearer: until both are
+    slower, it is not the fastest.
+    """
     if not pools:
         return None
     lead: dict[str, float] = {}
@@ -191,5 +237,6 @@ def _deciding(pools: Sequence[_Pool]) -> _Pool | None:
         for name, sign in ((pool.best, 1), (pool.other, -1)):
             lead[name] = lead.get(name, 0.0) + sign * math.log(pool.ratio)
     fastest = max(lead, key=lambda name: lead[name])
-    own = [pool for pool in pools if fastest in (pool.best, pool.other)]
-    return min(own, key=lambda pool: pool.ratio)
+    own = [pool for pool in pools if fastest == pool.best]
+    open_ = [pool for pool in own if not _faster(verdicts[id(pool)])]
+    return min(open_ or own, key=lambda pool: pool.ratio)

@@ -12,7 +12,9 @@ from hvlab.report.document import document
 from hvlab.report.study import studies
 from hvlab.report.words import load
 from hvlab.results.configurations import gather
-from tests.unit import runs
+from hvlab.statistics.interval import Interval
+from hvlab.statistics.verdict import Pair, Verdict
+from tests.unit import runs, test_sides
 from tests.unit.reports import lab, made
 
 ENGLISH = load("en")
@@ -163,3 +165,77 @@ def test_a_run_that_was_looked_at_spends_its_chance_over_the_looks():
     data = trained({"mpi": 1.0, "gloo": 1.3}, repeats=5)
     assert answers(data)[0].faster
     assert not answers(replace(data, auto=True))[0].faster
+
+
+def test_figures_of_a_larger_batch_are_told_by_the_time_of_a_sample():
+    slow, fast = {"step_time": 1.0, "throughput": 32.0}, {"step_time": 1.8, "throughput": 35.6}
+    sides, measured = test_sides.sided("mnist", slow, fast)
+    data = ReportData(trained({"mpi": 1.0}, repeats=1).head, (), measured, {}, sides=sides)
+    (judged,) = verdicts.judge(data, [], [])
+    assert judged.winner == "B"
+    assert judged.verdict.ratio.mid == pytest.approx(35.6 / 32)
+
+
+def test_two_sides_of_one_backend_are_not_a_backend_alone():
+    assert answer.alone(sided(1.3)) is None
+
+
+def pool(other, ratio):
+    return answer._Pool("mpi", other, Pair({1: 1.0}, {1: ratio}), 1, collective=False)
+
+
+def test_a_backend_that_may_be_as_fast_comes_before_one_that_is_nearer():
+    near, far = pool("nccl", 1.1), pool("gloo", 1.2)
+    faster = Verdict("faster", Interval(0.8, 0.85, 0.9), "")
+    open_ = replace(faster, kind="unclear")
+    assert answer._deciding([near, far], {id(near): faster, id(far): open_}) is far
+    assert answer._deciding([near, far], {id(near): faster, id(far): faster}) is near
+
+
+def test_pools_of_a_backend_share_its_launches():
+    data = trained({"mpi": 1.0, "gloo": 1.3, "nccl": 1.1})
+    judged = verdicts.judge(data, studies(data), sweeps.groups(data))
+    pools = answer._pooled(judged, "across", auto=False)
+    assert len(pools) == len({launch for one in pools for launch in one.pair.launches}) == 3
+
+
+def test_a_training_that_mostly_failed_is_left_out_and_told():
+    data = trained({"mpi": 1.0, "gloo": 1.3})
+    kept = [
+        record
+        for record in data.records
+        if (record.backend, record.workload) != ("gloo", "rnn") or record.repeat > 6
+    ]
+    (found,) = answers(replace(data, records=kept, configurations=gather(kept)))
+    assert (found.cells, found.left_out, found.repeats, found.faster) == (1, 1, 8, True)
+    assert "in the training (1 with few repeats left out)" in ENGLISH.say(found.sentence)
+
+
+def test_a_run_whose_repeats_were_chosen_promises_no_number_of_them():
+    data = replace(trained({"mpi": 1.0, "gloo": 1.05}, repeats=6, noise=0.08), auto=True)
+    (found,) = answers(data)
+    assert (found.verdict.kind, found.needed) == ("unclear", None)
+    assert "repeats were added only where a single comparison was open" in ENGLISH.say(found.sentence)
+
+
+def test_figures_of_a_place_that_is_not_known_make_no_answer():
+    figures = {repeat: 1.0 + repeat / 100 for repeat in range(1, 9)}
+    place = verdicts.BackendPair("allreduce", (0, 0), "mpi", "gloo", Pair(figures, figures), collective=True)
+    judged = [verdicts.BackendVerdict(place, Verdict("same", None, ""))]
+    assert answer.answers(trained({"mpi": 1.0}, repeats=1), judged) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"kind": "same"}, "perhaps only because they were measured at different times"),
+        ({"kind": "slower"}, "the first repeats decided, but all 8 do not show it"),
+    ],
+)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_what_figures_do_not_bear_out_is_hedged(changes, told, lang):
+    (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}))
+    found = replace(found, imported=True, verdict=replace(found.verdict, **changes))
+    words = load(lang)
+    assert told in words.say(found.sentence) or lang == "zh"
+    assert all(words.say(part) for part in found.card)
