@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hvlab.compare.comparison import figures
 from hvlab.compare.decisions import deciding, questions
@@ -17,6 +17,7 @@ from hvlab.report.data import ReportData
 from hvlab.report.study import Study, StudyRow
 from hvlab.report.sweeps import Layout, SweepGroup
 from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics.sequential import decided, holds
 from hvlab.statistics.verdict import Pair, Verdict
 from hvlab.workloads.metrics import METRICS
 
@@ -62,11 +63,16 @@ class BackendVerdict:
 def judge(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGroup]) -> list[BackendVerdict]:
     """Return the verdict on every two backends: step times of trainings, and all sizes of sweeps.
 
-    A run of two sides has its own question: A against B, in all that both measured.
+    A run of two sides has its own question: A against B, in all that both measured. What an early look
+    decided and all repeats do not show is not distinguishable here.
     """
     pairs = [*_sides(data)] if data.sides else [*_trainings(studies), *_collectives(sweeps)]
     verdicts = data.compare([each.pair for each in pairs])
-    return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, verdicts, strict=True)]
+    shown = [
+        replace(one, kind="unclear") if decided(one) and not holds(one, pair.pair.better) else one
+        for pair, one in zip(pairs, verdicts, strict=True)
+    ]
+    return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, shown, strict=True)]
 
 
 def sentence(judged: BackendVerdict) -> Say:

@@ -239,3 +239,17 @@ def test_what_figures_do_not_bear_out_is_hedged(changes, told, lang):
     words = load(lang)
     assert told in words.say(found.sentence) or lang == "zh"
     assert all(words.say(part) for part in found.card)
+
+
+def test_what_all_repeats_do_not_show_is_no_claim_of_the_report():
+    data = replace(trained({"mpi": 1.0, "gloo": 1.3}, repeats=16), auto=True)
+    later = [
+        replace(record, value=record.value / 1.6)
+        if (record.backend, record.metric) == ("gloo", "step_time") and record.repeat > 6
+        else record
+        for record in data.records
+    ]
+    data = replace(data, records=later, configurations=gather(later))
+    judged = verdicts.judge(data, studies(data), sweeps.groups(data))
+    assert {one.verdict.kind for one in judged} == {"unclear"}
+    assert "the first repeats decided, but all 16 do not show it" in ENGLISH.say(answers(data)[0].sentence)
