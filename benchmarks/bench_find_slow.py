@@ -1,11 +1,14 @@
 """How often `hvlab find-slow` raises a false alarm, and what it finds: simulated labs, or virtual hosts.
 
 Simulated: the rate of a transfer is the least of what its sender, its receiver, the pair and a shared uplink
-let through, times noise. Hosts and links differ by 3 % (standard deviation) where nothing is slow. A fault
-is put on a host or link drawn anew for each search: it takes `times` as long. An alarm is false where it
-names anything else. On virtual hosts (`--lab`, root) the same faults are put into the topology of a running
-lab, `hvlab lab up --topology`, and the search is the one of the command. Prints JSON lines; shares have their
-exact one-sided 95 % bound (Clopper and Pearson 1934).
+let through, times noise. What hosts compute, send and receive, and every pair, differs by 3 % (standard
+deviation) where nothing is slow; a pair alone would let through a tenth more. A fault is put on a host or
+link drawn anew for each search: it takes `times` as long. An alarm is false where it names anything else.
+`groups` counts the searches that say which groups of hosts are far from each other, `groups_right` those that
+say exactly which racks are behind an uplink narrower than a link, or rightly none. On virtual hosts (`--lab`,
+root) the same faults are put into the topology of a running lab, `hvlab lab up --topology`, and the search is
+the one of the command. Prints JSON lines; shares have their exact one-sided 95 % bound (Clopper and Pearson
+1934).
 
     python -m benchmarks.bench_find_slow [--noise quiet ...] [--fault none ...] [--times 2] [--searches 200]
     python -m benchmarks.bench_find_slow --lab INVENTORY --rate 50mbit --fault up --searches 20 --times 4
@@ -21,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +69,8 @@ LAB_UP_S = 120.0
 class Noise:
     """Noise of logarithms: of each reading, of all in a step, outliers, and what a host keeps between steps.
 
-    ``uplink`` is what a rack of hosts shares to the others, in links; 0: nothing is shared.
+    ``uplink`` is what a rack of hosts shares to the others, in links; 0: nothing is shared. Racks have RACK
+    hosts; where they are ``unequal``, one has, and all other hosts are in a second.
     """
 
     own: float = 0.03
@@ -74,6 +78,16 @@ class Noise:
     outliers: float = 0.0
     lasting: float = 0.0
     uplink: float = 0.0
+    unequal: bool = False
+
+    def rack(self, host: int) -> int:
+        """Return the rack of a host."""
+        return min(1, host // RACK) if self.unequal else host // RACK
+
+    def groups(self, count: int) -> set[tuple[int, ...]]:
+        """Return the hosts of each rack where links between racks are slow, however few are in use."""
+        racks = {self.rack(host) for host in range(count)} if 0 < self.uplink < 1 else set()
+        return {tuple(host for host in range(count) if self.rack(host) == rack) for rack in racks}
 
 
 NOISES: Mapping[str, Noise] = {
@@ -82,6 +96,7 @@ NOISES: Mapping[str, Noise] = {
     "outliers": Noise(own=0.05, outliers=0.1),
     "lasting": Noise(own=0.05, lasting=0.1),
     "racks": Noise(uplink=1.0),
+    "far-rack": Noise(uplink=0.5, unequal=True),
 }
 
 
@@ -99,6 +114,7 @@ class SimulatedLab:
     def __post_init__(self) -> None:
         kinds = ("host", "up", "down")
         self.healthy = {kind: np.exp(UNLIKE * self.draw.normal(size=self.count)) for kind in kinds}
+        self.pairs = 1.1 * np.exp(UNLIKE * self.draw.normal(size=(self.count, self.count)))
         self.lasting = self.draw.normal(size=self.count)
 
     def __call__(self, steps: Sequence[ProbeStep]) -> list[Rates]:
@@ -109,12 +125,13 @@ class SimulatedLab:
         cells = step.cells(self.count)
         self.lasting = 0.9 * self.lasting + 0.19**0.5 * self.draw.normal(size=self.count)
         common = self.noise.step * self.draw.normal()
-        leaving = [one // RACK for one, other in cells if one // RACK != other // RACK]
+        rack = self.noise.rack
+        leaving = [rack(one) for one, other in cells if rack(one) != rack(other)]
         rates = {}
         for one, other in cells:
             rate = self._share(one, other)
-            if self.noise.uplink and one // RACK != other // RACK:
-                rate = min(rate, self.noise.uplink / leaving.count(one // RACK))
+            if self.noise.uplink and rack(one) != rack(other):
+                rate = min(rate, self.noise.uplink / leaving.count(rack(one)))
             own = self.noise.own * self.draw.normal() + common
             own -= (self.draw.random() < self.noise.outliers) * self.draw.exponential()
             own += self.noise.lasting * (self.lasting[one] + self.lasting[other]) / 2**0.5
@@ -127,7 +144,7 @@ class SimulatedLab:
         return min(
             float(self.healthy["up"][one]) / self._factor(("up", (one, one))),
             float(self.healthy["down"][other]) / self._factor(("down", (other, other))),
-            1.1 / self._factor(("pair", (one, other))),
+            float(self.pairs[one, other]) / self._factor(("pair", (one, other))),
         )
 
     def _factor(self, fault: Fault) -> float:
@@ -149,8 +166,13 @@ def named(result: SlowSearch) -> list[Fault]:
     return [(each.suspect.kind, each.suspect.cell) for each in result.of("slow")]
 
 
-def summary(searches: Sequence[tuple[Sequence[Fault], SlowSearch]]) -> dict[str, Any]:
-    """Return the shares of searches with a false alarm, and of those that find all faults."""
+def summary(
+    searches: Sequence[tuple[Sequence[Fault], SlowSearch]], groups: Set[tuple[int, ...]] = frozenset()
+) -> dict[str, Any]:
+    """Return the shares of searches with a false alarm, and of those that find all faults.
+
+    ``groups`` are the hosts that are far from each other.
+    """
     runs = len(searches)
     false = sum(bool(set(named(result)) - set(given)) for given, result in searches)
     found = sum(set(given) <= set(named(result)) for given, result in searches)
@@ -161,6 +183,8 @@ def summary(searches: Sequence[tuple[Sequence[Fault], SlowSearch]]) -> dict[str,
         shares |= {"found": found, "found_at_least": round(at_least, 4)}
     return {
         **shares,
+        "groups": sum(bool(result.groups) for _, result in searches),
+        "groups_right": sum(set(result.groups) == groups for _, result in searches),
         "launches_mean": round(statistics.fmean(launches), 2),
         "launches_most": max(launches),
         "rounds_mean": round(statistics.fmean(result.rounds for _, result in searches), 1),
@@ -303,7 +327,8 @@ def main(
         for noise in noises or NOISES:
             done = simulate(noise, fault, hosts=hosts, times=times, ratio=ratio, number=number, seed=seed)
             asked = {"noise": noise, "fault": fault, "searches": number, "hosts": hosts}
-            click.echo(json.dumps({**asked, "times": times, "ratio": ratio, **summary(done)}))
+            shares = summary(done, NOISES[noise].groups(hosts))
+            click.echo(json.dumps({**asked, "times": times, "ratio": ratio, **shares}))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import click
@@ -62,7 +63,7 @@ def command(
     First all hosts compute and send to one another at once; then each suspect is measured alone beside
     others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
     The hosts need Python 3.8 and nothing else, and should have no other work meanwhile. Nothing is changed
-    on them. The exit code is 1 if something is slow, 3 if a host is unreachable.
+    on them. The exit code is 1 if something is slow or most links carry nothing, 3 if a host is unreachable.
     """
     lab = inventories.load(inventory, limit=limit)
     names = [host.name for host in lab.hosts]
@@ -97,17 +98,16 @@ def _print(result: SlowSearch, names: list[str], measure: HostProbe, *, matrix: 
     for each in result.of("open"):
         place = advice.describe(each, names, measure.shares)
         click.echo(f"\nnot decided: {place.title}\n  seen: {place.seen}\n  what to do: run this again")
-    if result.together:
+    if result.groups:
+        click.echo(f"\n{advice.far(result, names)}")
+    elif result.together:
         click.echo(f"\n{advice.shared(result)}")
-    alone = [advice.describe(each, names).title for each in result.of("fine")]
-    if alone:
-        click.echo(f"\nonly while all hosts were at work, and not alone: {'; '.join(alone)}")
+    for text in advice.not_again(result, names):
+        click.echo(f"\n{text}")
     if result.untried:
-        click.echo(
-            f"\n{result.untried} more suspects were not tried: put right what is slow, then run this again"
-        )
+        click.echo(f"\n{advice.untried(result)}")
     if not result.of("slow"):
-        click.echo("\nnothing is slow")
+        click.echo(f"\n{advice.conclusion(result)}")
 
 
 def heat_map(result: SlowSearch, names: list[str]) -> Table:
@@ -122,6 +122,8 @@ def heat_map(result: SlowSearch, names: list[str]) -> Table:
 def _heat(value: float | None) -> Text:
     if value is None:
         return Text("·", justify="right")
+    if math.isinf(value):
+        return Text("none", style="white on red3", justify="right")
     bands = ((1.2, ""), (1.5, "black on yellow"), (2.5, "white on dark_orange3"))
     style = next((style for bound, style in bands if value < bound), "white on red3")
     return Text(f"{value:.2f}" if value < 100 else f"{value:.2g}", style=style, justify="right")  # noqa: PLR2004

@@ -41,7 +41,7 @@ def judge(suspect: Suspect, outcomes: Sequence[TrialOutcome], *, ratio: float, l
 
     If it is slower than none of its controls by that ratio, and noise falls on all of them alike, it is the
     slowest of itself and m controls, its own time divided by the ratio, in one of m + 1 trials at most. The
-    chance is that of as many such trials or more (binomial; exact, whatever the noise is like). It is fine
+    chance is that of as many such trials or more (binomial; exact for all noise that does so). It is fine
     when its median is below the ratio, else open.
     """
     margin = math.log(ratio)

@@ -8,11 +8,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hvlab.errors import UsageError
-from hvlab.slow import steps, suspects, trials
+from hvlab.errors import CheckError, UsageError
+from hvlab.slow import groups, steps, suspects, trials
+from hvlab.slow.groups import Groups
 from hvlab.slow.judge import Judgement, judge
 from hvlab.slow.steps import Cell, ProbeStep, Rates
-from hvlab.slow.suspects import MOST
+from hvlab.slow.suspects import MOST, Suspect
 from hvlab.slow.trials import TrialOutcome
 
 ALPHA = 0.01
@@ -21,6 +22,10 @@ LOOKS = 3
 # So many hosts have 552 links, and one after another they take two minutes.
 MOST_ALONE = 24
 FEWEST = 3
+_NO_DATA = (
+    "let the hosts reach one another on all TCP ports of the ranks' network (firewall), and let "
+    "lab_interface be the interface to that network on each host"
+)
 
 Measure = Callable[[Sequence[ProbeStep]], Sequence[Rates]]
 
@@ -30,16 +35,19 @@ class SlowSearch:
     """What a search says of ``hosts`` hosts.
 
     ``judgements`` has each suspect, hosts and ends first, without pairs that a slow end may explain;
-    ``untried`` counts suspects beyond those. ``together`` counts the links that were suspects while all hosts
-    sent at once, where those were too many, and each link was then measured alone. ``launches`` and
+    ``untried`` counts the suspects without a judgement. ``groups`` are hosts that are far from each other, by
+    their place (empty: none are); links between them are no suspects. ``together`` counts the links that were
+    suspects while all hosts sent at once, where those were too many, or would have been if links had differed
+    less; each link was then measured alone. ``launches`` and
     ``rounds`` (steps that move data) are what it took; ``pair_launches`` is what every pair in a launch of
-    its own takes. ``links`` is how many times as long each link takes as the median link, ``computing`` the
-    same of each host. ``median_rate`` is that of the links, in bytes per second.
+    its own takes. ``links`` is how many times as long each link takes as the median link (infinite: nothing
+    arrived), ``computing`` the same of each host. ``median_rate`` is that of the links, in bytes per second.
     """
 
     hosts: int
     judgements: tuple[Judgement, ...]
     untried: int
+    groups: Groups
     together: int
     launches: int
     rounds: int
@@ -63,13 +71,16 @@ def search(
     """Return what is slow among ``count`` hosts: what takes ``ratio`` times as long as the others, or more.
 
     ``measure`` is one launch. The first launch measures everything with all hosts at once. If it points at
-    more than can be tried, the hosts share what is too narrow for all, and a launch measures each link alone.
+    more than can be tried, or links differ too much, the hosts share what is too narrow for all, and a launch
+    measures each link alone. If groups of hosts are then far from each other, links between them are neither
+    tried nor beside a suspect.
     What is suspected then is tried in further launches, at most LOOKS, each time alone beside others. If
     nothing is slower by the ratio, at most the share ``alpha`` of searches says that something is: the trials
     know nothing of the launches before, and each look at each suspect gets the same part of alpha
     (Bonferroni).
 
-    Raises UsageError with fewer than three hosts, of which none could be told from the others.
+    Raises UsageError with fewer than three hosts, of which none could be told from the others, and CheckError
+    where most links carry nothing, for then nothing is slow beside the others.
     """
     if count < FEWEST:
         raise UsageError(
@@ -79,54 +90,71 @@ def search(
     draw = random.Random(seed)  # noqa: S311 - an order of measuring
     first = steps.all_hosts(count, draw)
     readings = measure(first)
+    read = _by_link(first, readings)
+    rates = [rate for each in read.values() for rate in each]
+    if statistics.median(rates) <= 0:
+        raise CheckError(
+            f"most links carry nothing: no data arrived in {rates.count(0)} of {len(rates)} transfers",
+            remedy=_NO_DATA,
+        )
     values = suspects.relative(first, readings)
     pointed_at = suspects.suspects(values, count, ratio=ratio)
     launches, rounds, together = 1, steps.rounds(first), 0
-    if len(pointed_at) > MOST and count <= MOST_ALONE:
-        together = sum(suspect.kind != "host" for suspect in pointed_at)
+    far: Groups = ()
+    crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
+    if (len(pointed_at) > MOST or crowded) and count <= MOST_ALONE:
+        together = max(crowded, sum(suspect.kind != "host" for suspect in pointed_at))
         links = steps.each_link(count, draw)
-        values |= suspects.relative_alone(measure(links))
+        alone = measure(links)
+        read = _by_link(links, alone)
+        values |= suspects.relative_alone(alone)
         pointed_at = suspects.suspects(values, count, ratio=ratio)
+        far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
         launches, rounds = launches + 1, rounds + steps.rounds(links)
+    between = groups.crossing(far)
+    pointed_at = [each for each in pointed_at if each.kind != "pair" or each.cell not in between]
     tried = pointed_at[:MOST]
-    judgements: dict[suspects.Suspect, Judgement] = {}
-    outcomes: dict[suspects.Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
+    judgements: dict[Suspect, Judgement] = {}
+    outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
     level = alpha / (LOOKS * max(1, len(tried)))
     for _ in range(LOOKS):
         pending = [suspect for suspect in tried if _open(suspect, tried, judgements)]
         if not pending:
             break
-        planned, chosen = trials.plan(pending, tried, count, draw)
+        planned, chosen = trials.plan(
+            pending, [*tried, *(Suspect("pair", cell, 0.0) for cell in between)], count, draw
+        )
         again = measure(planned)
         launches, rounds = launches + 1, rounds + steps.rounds(planned)
         for suspect, found in trials.outcomes(chosen, again).items():
             outcomes[suspect] += found
             judgements[suspect] = judge(suspect, outcomes[suspect], ratio=ratio, level=level)
-    rates = [
-        rate
-        for step, each in zip(first, readings, strict=True)
-        if not step.computes
-        for rate in each.values()
-    ]
     middle = {cell: math.exp(statistics.fmean(each)) for cell, each in values.items()}
     return SlowSearch(
         hosts=count,
         judgements=tuple(judgements[suspect] for suspect in tried if suspect in judgements),
-        untried=len(pointed_at) - len(tried),
+        untried=len(pointed_at) - len(judgements),
+        groups=far,
         together=together,
         launches=launches,
         rounds=rounds,
-        links={cell: value for cell, value in middle.items() if cell[0] != cell[1]},
+        links={cell: middle[cell] if max(each) > 0 else math.inf for cell, each in read.items()},
         computing=tuple(middle[host, host] for host in range(count)),
         median_rate=statistics.median(rates),
     )
 
 
-def _open(
-    suspect: suspects.Suspect,
-    tried: Sequence[suspects.Suspect],
-    judgements: Mapping[suspects.Suspect, Judgement],
-) -> bool:
+def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:
+    """Return the rates that were read of each link."""
+    read: dict[Cell, list[float]] = {}
+    for step, rates in zip(planned, readings, strict=True):
+        for cell, rate in rates.items():
+            if not step.computes:
+                read.setdefault(cell, []).append(rate)
+    return read
+
+
+def _open(suspect: Suspect, tried: Sequence[Suspect], judgements: Mapping[Suspect, Judgement]) -> bool:
     """Return whether a suspect is to be tried: it is not decided, and nothing else explains it.
 
     A slow end disturbs all that its host sends and receives meanwhile. So a pair waits until the suspected

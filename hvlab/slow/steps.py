@@ -18,8 +18,8 @@ Rates = Mapping[Cell, float]
 
 SWEEPS = 2
 SLICES = 4
-# The logarithm of nothing at all; a host or a link that stands still is slower than any.
-_STILL = 1.0
+# Bytes per second, in place of nothing at all, which has no logarithm: what stands still is slower than any.
+STILL = 1.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def each_link(count: int, draw: random.Random) -> list[ProbeStep]:
 
 def slowness(rates: Rates) -> dict[Cell, float]:
     """Return the logarithm of each cell's time for the same amount."""
-    return {cell: -math.log(max(rate, _STILL)) for cell, rate in rates.items()}
+    return {cell: -math.log(max(rate, STILL)) for cell, rate in rates.items()}
 
 
 def rounds(steps: Sequence[ProbeStep]) -> int:

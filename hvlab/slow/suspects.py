@@ -19,8 +19,12 @@ Kind = Literal["host", "up", "down", "pair"]
 
 MOST = 8
 # Of the requested ratio's logarithm, and of the robust standard deviation of all.
-_SHARE = 0.7
+SHARE = 0.7
 _DEVIATIONS = 3.0
+# Where links differ so much that one this many times as slow would not stand out, they are measured alone.
+_HIDDEN = 2.0
+# Of an end's links, so many may be fast though the end is slow: a reading may be wrong.
+_NEARLY_NONE = 0.1
 
 
 @dataclass(frozen=True)
@@ -71,23 +75,41 @@ def relative_alone(readings: Sequence[Rates]) -> dict[Cell, list[float]]:
 def suspects(values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float) -> list[Suspect]:
     """Return what may take ``ratio`` times as long as the others or more: hosts and ends first, then pairs.
 
-    Of one sort, the slowest is first.
-
-    ``values`` is what :func:`relative` returns of ``count`` hosts. A link is as slow as the slowest of its
-    sender, its receiver and itself: what an end explains is not the pair's.
+    Of one sort, the slowest is first. ``values`` is what :func:`relative` returns of ``count`` hosts.
     """
-    least = _SHARE * math.log(ratio)
+    chosen = [
+        Suspect(kind, cell, size)
+        for kind, found in sizes(values, count, ratio=ratio).items()
+        for cell, size in found.items()
+        if size > max(SHARE * math.log(ratio), _DEVIATIONS * _deviation(found.values()))
+    ]
+    return sorted(chosen, key=lambda suspect: (suspect.kind == "pair", -suspect.size))
+
+
+def crowded(pairs: Mapping[Cell, float], *, ratio: float) -> int:
+    """Return how many pairs are slow by the ratio, if links differ so much that none stands out; else 0."""
+    if _DEVIATIONS * _deviation(pairs.values()) < math.log(_HIDDEN):
+        return 0
+    return sum(size > math.log(ratio) for size in pairs.values())
+
+
+def sizes(
+    values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float
+) -> dict[Kind, dict[Cell, float]]:
+    """Return how slow each host, end and pair is, a logarithm; see :func:`suspects`.
+
+    A link is as slow as the slowest of its sender, its receiver and itself: what an end explains is not the
+    pair's.
+    """
+    least = SHARE * math.log(ratio)
     hosts = range(count)
     mean = {cell: statistics.fmean(each) for cell, each in values.items()}
     computing = {(host, host): statistics.median(values[host, host]) for host in hosts}
-    # The lower median: one slow pair among two must not make a slow end.
     up = {
-        (host, host): statistics.median_low([mean[host, other] for other in hosts if other != host])
-        for host in hosts
+        (host, host): _end([mean[host, other] for other in hosts if other != host], least) for host in hosts
     }
     down = {
-        (host, host): statistics.median_low([mean[other, host] for other in hosts if other != host])
-        for host in hosts
+        (host, host): _end([mean[other, host] for other in hosts if other != host], least) for host in hosts
     }
     pairs = {
         (one, other): min(values[one, other]) - max(0.0, up[one, one], down[other, other])
@@ -95,19 +117,19 @@ def suspects(values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float
         for other in hosts
         if one != other
     }
-    groups: Iterable[tuple[Kind, Mapping[Cell, float]]] = (
-        ("host", computing),
-        ("up", up),
-        ("down", down),
-        ("pair", pairs),
-    )
-    chosen = [
-        Suspect(kind, cell, size)
-        for kind, sizes in groups
-        for cell, size in sizes.items()
-        if size > max(least, _DEVIATIONS * _deviation(sizes.values()))
-    ]
-    return sorted(chosen, key=lambda suspect: (suspect.kind == "pair", -suspect.size))
+    return {"host": computing, "up": up, "down": down, "pair": pairs}
+
+
+def _end(links: Sequence[float], least: float) -> float:
+    """Return how slow an end is, of how slow its links are.
+
+    That is the lower median, for one slow pair among two must not make a slow end. But an end is slow to
+    nearly all others: where some links are not half as slow, these count. A host behind the narrow uplink of
+    a rack is slow to most hosts, and fast to its neighbours.
+    """
+    ordered = sorted(links)
+    middle, low = statistics.median_low(ordered), ordered[int(_NEARLY_NONE * (len(ordered) - 1))]
+    return low if middle > least and low < middle / 2 else middle
 
 
 def _deviation(values: Iterable[float]) -> float:

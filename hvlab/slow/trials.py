@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -45,11 +46,12 @@ def plan(
     """Return the steps of a launch that tries each of the ``given`` suspects, and the trials in them.
 
     Nothing else moves during a transfer, so what several links share (an uplink of a rack) makes none of
-    them slow. Computing is compared within one step, in which all hosts compute. Controls come from what no
-    suspect affects, where there is enough of that.
+    them slow. Computing is compared within one step, in which all hosts compute. Controls come from what none
+    of ``all_suspects``, the given ones among them, affects, where there is enough of that.
     """
     orders = [(suspect, number) for suspect in given for number in range(TRIALS)]
     draw.shuffle(orders)
+    affected = Counter(cell for cell in _transfers(count) for suspect in all_suspects if suspect.holds(cell))
     steps: list[ProbeStep] = []
     trials: list[Trial] = []
     computing: dict[int, int] = {}
@@ -65,8 +67,8 @@ def plan(
             controls = tuple((step, (host, host)) for host in chosen)
             trials.append(Trial(suspect, (step, suspect.cell), controls))
             continue
-        own = _cell(suspect, all_suspects, count, draw)
-        transfers = [own, *_controls(suspect, own, all_suspects, count, draw)]
+        own = _cell(suspect, affected, count, draw)
+        transfers = [own, *_controls(suspect, own, affected, count, draw)]
         order = draw.sample(transfers, len(transfers))
         places = {cell: (len(steps) + order.index(cell), cell) for cell in transfers}
         steps += [ProbeStep(transfers=(cell,)) for cell in order]
@@ -82,11 +84,13 @@ def outcomes(trials: Iterable[Trial], readings: Sequence[Rates]) -> Mapping[Susp
     return by_suspect
 
 
-def _cell(suspect: Suspect, all_suspects: Sequence[Suspect], count: int, draw: random.Random) -> Cell:
-    """Return a transfer of the suspect, one that no other suspect affects where there is any."""
+def _cell(suspect: Suspect, affected: Mapping[Cell, int], count: int, draw: random.Random) -> Cell:
+    """Return a transfer of the suspect, one that no other suspect affects where there is any.
+
+    ``affected`` is how many suspects affect each transfer.
+    """
     cells = [cell for cell in _transfers(count) if suspect.holds(cell)]
-    others = [other for other in all_suspects if other != suspect]
-    return draw.choice([cell for cell in cells if not any(other.holds(cell) for other in others)] or cells)
+    return draw.choice([cell for cell in cells if affected[cell] == 1] or cells)
 
 
 def _transfers(count: int) -> list[Cell]:
@@ -94,12 +98,12 @@ def _transfers(count: int) -> list[Cell]:
 
 
 def _controls(
-    suspect: Suspect, own: Cell, all_suspects: Sequence[Suspect], count: int, draw: random.Random
+    suspect: Suspect, own: Cell, affected: Mapping[Cell, int], count: int, draw: random.Random
 ) -> list[Cell]:
     """Return other transfers, first those that share an end with the suspect's own."""
     sender, receiver = own
     cells = [cell for cell in _transfers(count) if not suspect.holds(cell)]
-    clean = [cell for cell in cells if not any(other.holds(cell) for other in all_suspects)]
+    clean = [cell for cell in cells if not affected[cell]]
     near = [cell for cell in clean if cell[0] == sender or cell[1] == receiver]
     chosen = draw.sample(near, min(CONTROLS, len(near)))
     return _few(cells, clean, draw, chosen)

@@ -6,11 +6,15 @@ import itertools
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from hvlab.errors import UsageError
+from benchmarks.bench_find_slow import NOISES, UNLIKE, SimulatedLab
+from hvlab.errors import CheckError, UsageError
 from hvlab.slow import advice, steps, trials
+from hvlab.slow.groups import far_groups
 from hvlab.slow.judge import judge
 from hvlab.slow.search import LOOKS, search
 from hvlab.slow.steps import ProbeStep
@@ -33,12 +37,13 @@ class Links:
     """Measures steps where each thing in ``slow`` takes that many times as long, with noise of 3 %.
 
     Links in ``shared`` are slow while others send; hosts in racks of ``rack`` share an uplink of one link.
+    The last ``far`` hosts are behind an uplink of half a link.
     """
 
-    def __init__(self, count, slow=(), *, noise=0.03, shared=(), rack=0):
+    def __init__(self, count, slow=(), *, noise=0.03, shared=(), rack=0, far=0):
         self.count, self.slow, self.noise, self.shared = count, dict(slow), noise, set(shared)
         self.draw = seeded(1)
-        self.launches, self.rack = [], rack
+        self.launches, self.rack, self.near = [], rack, count - far
 
     def __call__(self, planned):
         self.launches.append(planned)
@@ -57,6 +62,11 @@ class Links:
         if self.rack and one // self.rack != other // self.rack:
             leaving = [a for a, b in step.cells(self.count) if a // self.rack != b // self.rack]
             slowest = max(slowest, sum(a // self.rack == one // self.rack for a in leaving))
+        if (one < self.near) != (other < self.near):
+            crossing = [
+                a < self.near for a, b in step.cells(self.count) if (a < self.near) != (b < self.near)
+            ]
+            slowest = max(slowest, 2.0 * crossing.count(one < self.near))
         return 1e6 / slowest * math.exp(self.draw.gauss(0, self.noise))
 
 
@@ -124,8 +134,88 @@ def test_two_hosts_cannot_be_told_apart():
 
 
 def test_a_link_that_carries_nothing():
-    result = search(4, Links(4, {PAIR: 1e9}), seed=1)
+    result = search(4, Links(4, {PAIR: math.inf}), seed=1)
     assert found(result) == {PAIR}
+    names = ["n1", "n2", "n3", "n4"]
+    place = advice.describe(result.of("slow")[0], names)
+    assert place.seen.startswith("nothing arrived, beside ")
+    assert "times" not in place.seen.split(";")[0]
+    assert "firewall" in place.remedy
+    content = advice.as_json(result, names, {})
+    assert content["slow"][0]["times_as_long"] is None
+    assert content["links_times_median"][0][3] is None
+
+
+def test_a_host_that_nothing_reaches():
+    result = search(4, Links(4, {("down", (2, 2)): math.inf}), seed=1)
+    assert found(result) == {("down", (2, 2))}
+
+
+def test_where_most_links_carry_nothing_none_is_slow_beside_the_others():
+    dead = {("down", (place, place)): math.inf for place in range(4)}
+    with pytest.raises(CheckError, match="no data arrived in 24 of 24 transfers") as caught:
+        search(4, Links(4, dead), seed=1)
+    assert "lab_interface" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [{}, {("up", (2, 2)): 4.0}, {("down", (14, 14)): 4.0}, {("pair", (13, 15)): 3.0}],
+    ids=["nothing", "up", "down", "pair"],
+)
+def test_a_host_behind_a_narrow_uplink_is_not_slow(slow):
+    """Racks of 12 and 4: most links of the four cross, but the uplink is slow and not the hosts."""
+    result = search(16, Links(16, slow, far=4), seed=1)
+    assert result.groups == (tuple(range(12)), tuple(range(12, 16)))
+    assert found(result) == set(slow)
+    assert not result.untried
+    names = [f"n{place}" for place in range(16)]
+    assert "n11 | n12, n13, n14, n15\n  seen: a link between them takes " in advice.far(result, names)
+    content = advice.as_json(result, names, {})
+    assert content["far_groups"] == [names[:12], names[12:]]
+    assert content["far_groups_times"] == pytest.approx(2, rel=0.05)
+
+
+def test_a_host_that_is_near_to_all_joins_no_groups():
+    far = {1.0: [(a, b) for a in range(4) for b in range(4, 8) if a != 0]}
+    pairs = dict.fromkeys(itertools.permutations(range(8), 2), 0.0)
+    pairs |= {cell: size for size, cells in far.items() for a, b in cells for cell in ((a, b), (b, a))}
+    groups = far_groups(pairs, 8, ratio=1.2)
+    assert {frozenset(group) - {0} for group in groups} == {frozenset({1, 2, 3}), frozenset({4, 5, 6, 7})}
+    assert not far_groups(dict.fromkeys(pairs, 0.0), 8, ratio=1.2)
+
+
+def test_suspects_that_were_not_tried_are_counted():
+    """A pair waits for its slow end; of more suspects than can be tried, the rest is left."""
+    waits = search(8, Links(8, {UP: 3.0, ("pair", (2, 5)): 30.0}), seed=1)
+    assert (found(waits), waits.untried) == ({UP}, 1)
+    assert "put right what is slow" in advice.untried(waits)
+    many = {(place, place + 7) for place in range(0, 20, 2)}
+    left = search(30, Links(30, shared=many), seed=1)
+    assert (found(left), left.untried) == (set(), 2)
+    assert "for fewer hosts" in advice.untried(left)
+    assert advice.conclusion(left) == "nothing is known to be slow"
+    assert advice.conclusion(search(4, Links(4), seed=1)) == "nothing is slow"
+    far = search(16, Links(16, far=4), seed=1)
+    assert advice.conclusion(far) == "within these groups, nothing is slow"
+
+
+def test_what_the_trials_do_not_confirm_is_told_by_kind():
+    fine = [
+        judge(Suspect(kind, cell, 1.0), [TrialOutcome(0.0, (0.0,) * 3)] * 6, ratio=1.2, level=1e-3)
+        for kind, cell in (UP, HOST)
+    ]
+    result = replace(search(4, Links(4), seed=1), judgements=tuple(fine))
+    assert advice.not_again(result, ["n1", "n2", "n3", "n4"]) == [
+        "in the first launch only, not when tried again: n2 computes slowly",
+        "only while all hosts were at work, and not alone: n3 sends slowly, to every host",
+    ]
+
+
+def test_simulated_pairs_differ_as_hosts_do():
+    lab = SimulatedLab(16, NOISES["quiet"], [], 2.0, np.random.default_rng(1))
+    assert np.log(lab.pairs).std() == pytest.approx(UNLIKE, rel=0.2)
+    assert NOISES["far-rack"].groups(8) == {(0, 1, 2, 3), (4, 5, 6, 7)}
 
 
 def test_what_an_end_explains_is_not_the_pairs():

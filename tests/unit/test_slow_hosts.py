@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from hvlab.slow.hosts import HostProbe
 from hvlab.slow.programs import transfers
 from hvlab.slow.steps import ProbeStep
 from tests.unit.labs import lab
-from tests.unit.test_slow import HOST, Links
+from tests.unit.test_slow import HOST, PAIR, Links
 
 STEPS = [ProbeStep(1), ProbeStep(), ProbeStep(transfers=((2, 0),))]
 
@@ -136,6 +137,19 @@ def test_something_slow(command, capsys):
     assert "what to do: compare the clock" in shown.out
     row = next(line.split() for line in shown.out.splitlines() if line.startswith("n2 "))
     assert float(row[-1]) == pytest.approx(3, rel=0.2)
+
+
+def test_a_link_that_carries_nothing_in_the_matrix(command, capsys):
+    assert command(4, {PAIR: math.inf}, "--matrix") == 1
+    row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("n1 "))
+    assert row[1:5] == ["·", *row[2:4], "none"]
+
+
+def test_no_data_flows(command, capsys):
+    assert command(3, {("down", (place, place)): math.inf for place in range(3)}) == 1
+    shown = capsys.readouterr()
+    assert "most links carry nothing" in shown.err
+    assert "nothing is slow" not in shown.out
 
 
 def test_as_json(command, capsys):
