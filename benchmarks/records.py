@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hvlab.results.store import Record, Store
@@ -30,18 +31,27 @@ _TRAINING = (
     "step_time_sd", "throughput", "accuracy", "loss", "real", "user", "sys", "training_time", "startup",
     "compute_time", "gradient_bytes", "sent_bytes", "flops", "warmup",
 )  # fmt: skip
+# Of a training of this data, batch and number of epochs on one rank.
+STEPS = 46
+_TIMED = {"time": 1e-6, "step_time": 1.0}
 RECORDS_A_CASE = (len(SIZES) * len(_COLLECTIVE) + len(_TRAINING)) / 2
 
 
-def filled(store: Store, count: int, *, run_records: int) -> Store:
-    """Put about ``count`` records into a store, in runs of about ``run_records``, a case at a time."""
+def filled(store: Store, count: int, *, run_records: int, files: bool = False) -> Store:
+    """Put about ``count`` records into a store, in runs of about ``run_records``, a case at a time.
+
+    With ``files``, each case has its result.json too, with the iterations or steps that its figures are of.
+    """
     chance = random.Random(7)  # noqa: S311 - figures of a benchmark
+    noise = random.Random(8)  # noqa: S311 - figures of a benchmark
     for number in range(max(1, round(count / run_records))):
         run_id = f"20261120T{number:06d}Z-ab12"
         cases = dict(_run(run_id, run_records, chance))
         store.create(run_id, lab="lab", spec_key="k", spec={}, cases=list(cases))
         for records in cases.values():
             store.add(records)
+            if files:
+                _write_result(store, records, noise)
         store.enter(run_id, "finished")
     return store
 
@@ -73,6 +83,24 @@ def _run(run_id: str, count: int, chance: random.Random) -> Iterator[tuple[str, 
                     made += len(rows)
                     if rows:
                         yield case, rows
+
+
+def _write_result(store: Store, records: Sequence[Record], noise: random.Random) -> None:
+    """Write what the program of a case writes: how long each iteration of each size took, or each step."""
+    sizes, steps = [], {}
+    for record in records:
+        if record.metric not in _TIMED or record.value is None:
+            continue
+        count = record.params.get("iterations", STEPS)
+        mean_s = [record.value * _TIMED[record.metric] * noise.uniform(0.95, 1.05) for _ in range(count)]
+        times = {"mean_s": mean_s, "max_s": [1.02 * seconds for seconds in mean_s]}
+        if "size_bytes" in record.params:
+            sizes.append({"size_bytes": record.params["size_bytes"], **times})
+        else:
+            steps = times
+    folder = store.folder / records[0].raw_path
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"sizes": sizes, "steps": steps}), "utf-8")
 
 
 def _first(run_id: str, case: str, backend: str, shape: tuple[int, int]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.records import COLLECTIVE, SIZES, STEPS, filled
 from hvlab.cli import run
 from hvlab.results.samples import bars, pooled, samples_of
 from hvlab.results.store import Store
@@ -99,3 +100,18 @@ def test_samples_are_shown_with_a_histogram(store, capsys):
 
 def test_bars_are_as_high_as_their_counts():
     assert bars([0, 1, 8]) == " ▂█"
+
+
+def test_the_benchmarks_store_has_iterations_where_asked(tmp_path):
+    filled(Store(tmp_path / "bare"), 120, run_records=120)
+    assert not list(tmp_path.rglob("result.json"))
+    store = filled(Store(tmp_path / "whole"), 120, run_records=120, files=True)
+    sampled = samples_of(store, store.records(store.runs()[0].run_id))
+    counts = {
+        (configuration.workload, configuration.get("size_bytes")): len(each.times) + each.warmup
+        for configuration, repeats in sampled.items()
+        for each in repeats.values()
+    }
+    assert counts == {("allreduce", size): COLLECTIVE["iterations"] for size in SIZES} | {
+        ("mnist", None): STEPS
+    }
