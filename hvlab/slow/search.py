@@ -101,6 +101,7 @@ def search(
     pointed_at = suspects.suspects(values, count, ratio=ratio)
     launches, rounds, together = 1, steps.rounds(first), 0
     far: Groups = ()
+    between: set[Cell] = set()
     crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
     if (len(pointed_at) > MOST or crowded) and count <= MOST_ALONE:
         together = max(crowded, sum(suspect.kind != "host" for suspect in pointed_at))
@@ -108,11 +109,10 @@ def search(
         alone = measure(links)
         read = _by_link(links, alone)
         values |= suspects.relative_alone(alone)
-        pointed_at = suspects.suspects(values, count, ratio=ratio)
         far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
+        between = set(groups.crossing(far))
+        pointed_at = suspects.suspects(values, count, ratio=ratio, between=between)
         launches, rounds = launches + 1, rounds + steps.rounds(links)
-    between = groups.crossing(far)
-    pointed_at = [each for each in pointed_at if each.kind != "pair" or each.cell not in between]
     tried = pointed_at[:MOST]
     judgements: dict[Suspect, Judgement] = {}
     outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
@@ -122,7 +122,7 @@ def search(
         if not pending:
             break
         planned, chosen = trials.plan(
-            pending, [*tried, *(Suspect("pair", cell, 0.0) for cell in between)], count, draw
+            pending, [*tried, *(Suspect("pair", cell, 0.0) for cell in sorted(between))], count, draw
         )
         again = measure(planned)
         launches, rounds = launches + 1, rounds + steps.rounds(planned)

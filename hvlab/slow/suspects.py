@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,10 +44,12 @@ class Suspect:
         return self.cell[0]
 
     def holds(self, cell: Cell) -> bool:
-        """Return whether a transfer is affected by it."""
+        """Return whether a transfer is affected by it, or may be: one that a slow host takes part in may."""
         sender, receiver = cell
         if self.kind == "pair":
             return cell == self.cell
+        if self.kind == "host":
+            return self.host in cell
         return sender != receiver and self.host == (sender if self.kind == "up" else receiver)
 
 
@@ -72,14 +74,19 @@ def relative_alone(readings: Sequence[Rates]) -> dict[Cell, list[float]]:
     return {cell: [value - middle] for cell, value in slow.items()}
 
 
-def suspects(values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float) -> list[Suspect]:
+def suspects(
+    values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float, between: Collection[Cell] = ()
+) -> list[Suspect]:
     """Return what may take ``ratio`` times as long as the others or more: hosts and ends first, then pairs.
 
-    Of one sort, the slowest is first. ``values`` is what :func:`relative` returns of ``count`` hosts.
+    Of one sort, the slowest is first. ``values`` is what :func:`relative` returns of ``count`` hosts. Links
+    ``between`` groups that are far from each other are no suspects, and no measure of what differs by chance.
     """
+    sized = sizes(values, count, ratio=ratio)
+    sized["pair"] = {cell: size for cell, size in sized["pair"].items() if cell not in between}
     chosen = [
         Suspect(kind, cell, size)
-        for kind, found in sizes(values, count, ratio=ratio).items()
+        for kind, found in sized.items()
         for cell, size in found.items()
         if size > max(SHARE * math.log(ratio), _DEVIATIONS * _deviation(found.values()))
     ]

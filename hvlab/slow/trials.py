@@ -85,12 +85,13 @@ def outcomes(trials: Iterable[Trial], readings: Sequence[Rates]) -> Mapping[Susp
 
 
 def _cell(suspect: Suspect, affected: Mapping[Cell, int], count: int, draw: random.Random) -> Cell:
-    """Return a transfer of the suspect, one that no other suspect affects where there is any.
+    """Return a transfer of the suspect, one that the fewest other suspects affect.
 
     ``affected`` is how many suspects affect each transfer.
     """
     cells = [cell for cell in _transfers(count) if suspect.holds(cell)]
-    return draw.choice([cell for cell in cells if affected[cell] == 1] or cells)
+    fewest = min(affected[cell] for cell in cells)
+    return draw.choice([cell for cell in cells if affected[cell] == fewest])
 
 
 def _transfers(count: int) -> list[Cell]:

@@ -160,7 +160,7 @@ def test_where_most_links_carry_nothing_none_is_slow_beside_the_others():
 
 @pytest.mark.parametrize(
     "slow",
-    [{}, {("up", (2, 2)): 4.0}, {("down", (14, 14)): 4.0}, {("pair", (13, 15)): 3.0}],
+    [{}, {("up", (2, 2)): 4.0}, {("down", (14, 14)): 4.0}, {("pair", (13, 15)): 2.0}],
     ids=["nothing", "up", "down", "pair"],
 )
 def test_a_host_behind_a_narrow_uplink_is_not_slow(slow):
