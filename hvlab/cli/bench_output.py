@@ -17,9 +17,11 @@ from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import InfeasibleCase
+from hvlab.workloads.command import COMMAND, removed
 from hvlab.workloads.parameters import COMMON, Parameter
 
 _MANY = 2
+_SHOWN = 3
 
 
 def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
@@ -84,11 +86,25 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
         for case, error in cases.items():
             click.echo(f"{word}: {case}: {error}", err=True)
     infeasible(schedule.infeasible, whole=False)
+    lost_files(records, page.parent)
     succeeded = {record.case_id for record in records if record.status == "ok"} - failed.keys()
     tried = {record.case_id for record in records} if schedule.spec.auto else schedule.cases
     click.echo(f"run {run_id}: {len(succeeded)} of {len(tried)} cases succeeded", err=True)
     click.echo(f"summary: {page}; raw files are in the same folder", err=True)
     click.echo(f"next: `hvlab report {run_id}` for tables, curves and what they mean", err=True)
+
+
+def lost_files(records: Sequence[Record], folder: Path) -> None:
+    """Print which files own trainings lost with their working folders; ``folder`` is the run's."""
+    cases = dict.fromkeys(record.case_id for record in records if record.workload == COMMAND.name)
+    names = [*dict.fromkeys(name for case in cases for name in removed(folder / case))]
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        click.echo(
+            f"removed with the working folder: {', '.join(names[:_SHOWN])}{more}; "
+            "to keep files, write them to an absolute path",
+            err=True,
+        )
 
 
 def parameter_rows(primary: str) -> Rows:

@@ -15,7 +15,7 @@ from typing import Any
 from hvlab.errors import UsageError
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS
-from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened, read_json
 from hvlab.workloads.parameters import Parameter
 
 OUTPUT = "output.txt"
@@ -67,6 +67,13 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Pa
         yield Figure("throughput", value, str(case.params["unit"]) or METRICS["throughput"].unit)
     elif pattern:
         raise ValueError(f"rank 0 printed no line that matches the pattern {pattern} ({OUTPUT})")
+
+
+def removed(folder: Path) -> tuple[str, ...]:
+    """Return the files that rank 0 wrote to its working folder, which is gone; ``folder`` is the case's."""
+    result = read_json(folder / "result.json")
+    command = (result.get("command") if isinstance(result, dict) else None) or {}
+    return tuple(map(str, command.get("removed") or ()))
 
 
 def throughput(text: str, pattern: str = "") -> float | None:

@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from hvlab.cli import bench_output
 from hvlab.datasets import own_files
 from hvlab.workloads import argv, outcome
 from hvlab.workloads.command import throughput
@@ -31,6 +34,8 @@ class HorovodBasics:
 """
 SCRIPT = """
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 import horovod.common.basics as basics
 basics.HorovodBasics().init()
 print("arguments", sys.argv[1:])
@@ -81,7 +86,7 @@ def started(tmp_path):
     (project / "horovod/common/basics.py").write_text(HOROVOD)
     (project / "train it.py").write_text(SCRIPT)
 
-    def start(*words, rank=0, hosts=2, **more):
+    def start(*words, rank=0, hosts=2, before=(), **more):
         line = own_files.chosen(words, ["."], project)
         _, copied = own_files.packed(line, cache=tmp_path / "cache")
         command = " ".join(f"'{word}'" for word in words)
@@ -89,7 +94,7 @@ def started(tmp_path):
         options += ["--copy", str(copied), "--output", str(tmp_path / "case/result.json")]
         names = {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_RANK": 0}
         env = {**os.environ, "HOME": str(tmp_path), **{name: str(value) for name, value in names.items()}}
-        argv = [sys.executable, str(PROGRAMS / "command.py"), *options]
+        argv = [*before, sys.executable, str(PROGRAMS / "command.py"), *options]
         done = subprocess.run(argv, env=env | more, capture_output=True, text=True, check=False, timeout=60)
         return done, tmp_path / "case"
 
@@ -107,6 +112,46 @@ def test_a_script_is_run_and_watched(started, tmp_path):
     assert result["state"]["horovod"]["mpi_enabled"] == 1
     assert result["state"]["versions"]["horovod"] == "0.28.1"
     assert list((tmp_path / ".hvlab/work").iterdir()) == []
+
+
+def test_folders_of_other_hosts_and_of_running_ranks_stay(started, tmp_path):
+    """Hosts may share the home: only what a dead process of this host left is removed."""
+    work = tmp_path / ".hvlab/work"
+    here = f"{os.uname().nodename}-{Path('/proc/self/ns/pid').stat().st_ino}"
+    kept = {f"elsewhere-{here.rpartition('-')[2]}-999999999", "999999999", f"{here}-{os.getpid()}"}
+    for name in (*kept, f"{here}-999999999"):
+        (work / name / "files").mkdir(parents=True)
+    done, _ = started("python", "train it.py", "0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in work.iterdir()} == kept
+
+
+def test_what_a_killed_rank_of_the_same_number_left_does_not_matter(started, tmp_path):
+    here = f"{os.uname().nodename}-{Path('/proc/self/ns/pid').stat().st_ino}"
+    # The shell makes the folder, and becomes the program.
+    (tmp_path / "left.sh").write_text(f'mkdir -p "$HOME/.hvlab/work/{here}-$$/evidence"\nexec "$@"\n')
+    done, _ = started("python", "train it.py", "0", before=("sh", str(tmp_path / "left.sh")))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_that_go_with_the_working_folder_are_listed(started, tmp_path):
+    script = 'open("model.pt", "w"); import os; os.mkdir("logs"); open("logs/a", "w")'
+    script += '; import runpy; runpy.run_path("train it.py")'
+    done, folder = started("python", "-c", script, "0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((folder / "result.json").read_text())["command"]["removed"] == ["logs/a", "model.pt"]
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a process may use the machine's only CPU")
+def test_workers_of_oneccl_get_cpus_that_the_rank_may_use(started, monkeypatch):
+    monkeypatch.delenv("CCL_WORKER_AFFINITY", raising=False)
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        done, _ = started("sh", "-c", "echo on $CCL_WORKER_AFFINITY")
+    finally:
+        os.sched_setaffinity(0, before)
+    assert f"on {min(before)}\n" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -213,3 +258,16 @@ def test_what_a_rank_is_given(tmp_path):
         "--copy": "~/.hvlab/data/00aa",
         "--ddp": "gloo",
     }
+
+
+def test_the_files_that_went_are_named(tmp_path, capsys):
+    for number, names in enumerate((["b.pt", "a.pt"], ["a.pt", "logs/1", "logs/2"], [])):
+        (tmp_path / f"c{number}").mkdir()
+        command = RESULT["command"] | {"removed": names}
+        (tmp_path / f"c{number}/result.json").write_text(json.dumps(RESULT | {"command": command}))
+    records = [SimpleNamespace(case_id=f"c{number}", workload="command") for number in range(4)]
+    bench_output.lost_files(records[2:], tmp_path)
+    assert capsys.readouterr().err == ""
+    bench_output.lost_files(records[:2], tmp_path)
+    told = "removed with the working folder: b.pt, a.pt, logs/1 and 1 more; to keep files, write them to an"
+    assert capsys.readouterr().err == f"{told} absolute path\n"

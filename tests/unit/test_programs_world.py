@@ -82,7 +82,8 @@ def test_a_check_that_failed_is_written_and_ends_in_1(program, tmp_path):
     ("cpus", "ranks", "affinity"),
     [({2}, 1, "2"), ({2}, 2, "2,2"), ({4, 5, 6}, 2, "6,5"), (set(range(8)), 2, None)],
 )
-def test_workers_of_oneccl_stay_on_the_hosts_cores(program, monkeypatch, cpus, ranks, affinity):
+def test_workers_of_oneccl_stay_on_the_hosts_cores(monkeypatch, cpus, ranks, affinity):
+    program = imported(monkeypatch, "launched")
     monkeypatch.setattr(program.os, "sched_getaffinity", lambda _: cpus)
     monkeypatch.setattr(program.os, "cpu_count", lambda: 8)
     monkeypatch.setattr(program.os, "environ", {})

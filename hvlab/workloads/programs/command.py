@@ -53,12 +53,17 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def main(options: argparse.Namespace) -> int:
     """Return the exit status of the command; 1 where rank 0 finds that something was not as requested."""
     rank, size, local_rank = (0, 1, 0) if options.serial else launched.place()
-    work = os.path.join(WORK, str(os.getpid()))
-    clear(WORK)
+    launched.place_workers(options.world_size // options.hosts)
+    mine = owner()
+    work = os.path.join(WORK, mine + str(os.getpid()))
+    clear(WORK, mine)
+    # A killed rank may have had the same number.
+    shutil.rmtree(work, ignore_errors=True)
     evidence = os.path.join(work, "evidence")
     os.makedirs(evidence)
     try:
         place = prepared(options, work)
+        brought = contents(place)
         env = environment(options, work, (rank, size, local_rank))
         folder = os.path.dirname(options.output)
         if rank == 0:
@@ -76,6 +81,7 @@ def main(options: argparse.Namespace) -> int:
                 "words": shlex.split(options.command),
                 "started_at": started,
                 "seconds": seconds,
+                "removed": sorted(contents(place) - brought),
             }
             case.write(folder, os.path.basename(options.output), result)
             return 1 if result["checks"] else 0
@@ -84,13 +90,31 @@ def main(options: argparse.Namespace) -> int:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def clear(folder: str) -> None:
-    """Remove what ranks left behind that were killed."""
+def owner() -> str:
+    """Return what the names of this host's folders begin with.
+
+    Hosts may share the home, and a container has it too and numbers its processes anew.
+    """
+    return "{}-{}-".format(platform.node(), os.stat("/proc/self/ns/pid").st_ino)
+
+
+def clear(folder: str, mine: str) -> None:
+    """Remove what ranks that were killed left in the folders whose names begin with ``mine``."""
     if not os.path.isdir(folder):
         return
-    for pid in os.listdir(folder):
-        if not os.path.exists("/proc/" + pid):
-            shutil.rmtree(os.path.join(folder, pid), ignore_errors=True)
+    for name in os.listdir(folder):
+        if name.startswith(mine) and not os.path.exists("/proc/" + name[len(mine) :]):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def contents(folder: str) -> set[str]:
+    """Return the paths of the files below a folder; what Python compiled does not count."""
+    return {
+        os.path.relpath(os.path.join(place, name), folder)
+        for place, _, names in os.walk(folder)
+        if os.path.basename(place) != "__pycache__"
+        for name in names
+    }
 
 
 def prepared(options: argparse.Namespace, work: str) -> str:

@@ -1,4 +1,7 @@
-"""Which rank this process is, as its launcher says. Needs Python 3.8+ and no package."""
+"""Which rank this process is, as its launcher says, and the CPUs of oneCCL's workers.
+
+Needs Python 3.8+ and no package.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +24,14 @@ def place(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int]:
             return rank, size, local_rank
     known = ", ".join(names[0] for names in NAMES)
     raise RuntimeError("no launcher says which rank this is: none of {} is set".format(known))
+
+
+def place_workers(ranks: int) -> None:
+    """Tell oneCCL on which CPUs its workers may run, one for each rank of this host.
+
+    By itself it takes the machine's last CPUs, and fails where this host may not use them.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < (os.cpu_count() or 1):
+        chosen = [str(cpus[-1 - rank % len(cpus)]) for rank in range(ranks)]
+        os.environ.setdefault("CCL_WORKER_AFFINITY", ",".join(chosen))

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any, Callable, Sequence
 
 import evidence
+import launched
 import stolen
 import wire
 
@@ -136,7 +137,7 @@ def run(
     one process and that of ranks.
     """
     result: dict[str, Any] = {"checks": [], "argv": sys.argv[1:]}
-    place_workers(options.world_size // options.hosts)
+    launched.place_workers(options.world_size // options.hosts)
     try:
         world = connected(options, kinds)
     except UnavailableError as error:
@@ -166,17 +167,6 @@ def connected(options: argparse.Namespace, kinds: tuple[Callable[[], Alone], Cal
         world: Alone = import_module("world_ddp").Ranks(options.ddp)
         return world
     return kinds[not options.serial]()
-
-
-def place_workers(ranks: int) -> None:
-    """Tell oneCCL on which CPUs its workers may run, one for each rank of this host.
-
-    By itself it takes the machine's last CPUs, and fails where this host may not use them.
-    """
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < (os.cpu_count() or 1):
-        chosen = [str(cpus[-1 - rank % len(cpus)]) for rank in range(ranks)]
-        os.environ.setdefault("CCL_WORKER_AFFINITY", ",".join(chosen))
 
 
 def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) -> dict[str, Any]:
