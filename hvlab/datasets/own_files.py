@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import re
 import shlex
+import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +24,10 @@ from hvlab.paths import cache_dir
 # The only file of the set; programs/command.py unpacks it.
 ARCHIVE = "files.tar"
 LIMIT = 256 * 2**20
-_SCRIPTS = (".py", ".sh")
+# So many archives are kept, here and on the hosts (modules/hvlab_data.py): each edit makes another one.
+KEPT = 5
+# A word with spaces is more likely a line of a shell: bash -c "cd src && python train.py".
+_SCRIPT = re.compile(r"\S+\.(py|sh)")
 # What is never part of a program.
 _SKIPPED = (".git", ".hg", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 # A folder with this file holds hvlab's results.
@@ -38,9 +44,9 @@ def chosen(words: Sequence[str], paths: Sequence[str], folder: Path) -> str:
     for word in words:
         if Path(word).is_absolute() or word.startswith("-") or ".." in Path(word).parts:
             continue
-        if word and (folder / word).is_file():
+        if word and _is_file(folder / word):
             names.setdefault(str(Path(word)))
-        elif word.endswith(_SCRIPTS) and not any((folder / name / word).is_file() for name in names):
+        elif _SCRIPT.fullmatch(word) and not any(_is_file(folder / name / word) for name in names):
             raise UsageError(
                 f"there is no file {word} in {folder}",
                 remedy="start hvlab in its folder, or give an absolute path that is on every host",
@@ -60,11 +66,13 @@ def packed(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
         with shelf.locked("own"):
             found = shelf.find(key)
             if found:
+                os.utime(found)
                 return key, found
             with shelf.new_folder("own") as new:
                 with (new / ARCHIVE).open("wb") as file:
                     _write(file, Path(folder), names)
                 place, content = shelf.take(new)
+            _forget(shelf, place)
     except OSError as error:
         raise CheckError(
             f"the cache {shelf.folder} cannot be written: {error.strerror or error}",
@@ -76,6 +84,15 @@ def packed(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
             remedy="start a new run: the figures of two programs do not belong together",
         )
     return key, place
+
+
+def _forget(shelf: Shelf, newest: Path) -> None:
+    """Remove archives that were not used for longest, and what was made of them."""
+    folders = [path for path in shelf.folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    own = [path for path in folders if [file.name for file in path.iterdir()] == [ARCHIVE]]
+    for old in sorted(own, key=lambda path: (path == newest, path.stat().st_mtime))[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+        old.with_name(f"{old.name}.tar.gz").unlink(missing_ok=True)
 
 
 class _Digest(io.RawIOBase):
@@ -128,6 +145,14 @@ def _files(path: Path) -> Iterator[Path]:
     elif path.is_dir() and path.name not in _SKIPPED and not (path / _RESULTS).exists():
         for inner in path.iterdir():
             yield from _files(inner)
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is such a file; the text of a program, too long for a name, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _inside(path: str, folder: Path) -> str:

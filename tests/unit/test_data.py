@@ -14,7 +14,7 @@ import pytest
 
 from hvlab import datasets
 from hvlab.ansible.action import hvlab_data as action
-from hvlab.datasets import shelf
+from hvlab.datasets import own_files, shelf
 from tests.unit.test_datasets import contents, written
 from tests.unit.test_pack import ROOT, names, node_module
 
@@ -93,6 +93,21 @@ def test_a_full_disk_leaves_what_was_there(ready, root, monkeypatch):
     assert names(root / ready.key) == sorted([*contents(), "more"])
 
 
+def test_of_own_trainings_the_files_used_last_are_kept(ready, root):
+    assert (data.ARCHIVE, data.KEPT) == (own_files.ARCHIVE, own_files.KEPT)
+    every = [root / f"key{number}" for number in range(data.KEPT + 2)]
+    for age, place in enumerate(every):
+        place.mkdir(parents=True)
+        (place / data.ARCHIVE).write_text("x")
+        os.utime(place, (age, age))
+    put(ready, root)
+    kept = [place.name for place in every[-data.KEPT + 1 :]]
+    assert names(root) == sorted([".lock", ready.key, *kept])
+    os.utime(root / ready.key, (1, 1))
+    Host(root, sets(ready)).run(task_vars={})
+    assert (root / ready.key).stat().st_mtime > 1
+
+
 def test_an_archive_of_something_else_is_refused(ready, root):
     with pytest.raises(ValueError, match="does not hold what its key 0123456789abcdef says"):
         put(ready, root, key="0123456789abcdef")
@@ -134,6 +149,7 @@ class Host(action.ActionModule):
         self.steps.append(module_args["step"])
         told = {}
         exits = SimpleNamespace(
+            check_mode=False,
             params={"archive": None, **module_args},
             fail_json=lambda **why: told.update(why, failed=True),
             exit_json=told.update,
@@ -214,6 +230,16 @@ def test_a_damaged_archive_on_the_controller_is_named(ready, root, damage):
     assert told["failed"]
     assert f"rm {archive} on the controller" in told["msg"]
     assert names(root) == [".lock"]
+
+
+def test_a_set_that_changed_on_the_controller_is_named(ready, root):
+    host = Host(root, sets(ready))
+    (ready.folder / "more").write_text("x")
+    told = host.run(task_vars={})
+    assert told["failed"]
+    assert f"the files in {ready.folder} have changed" in told["msg"]
+    assert "What to do: remove this folder, and run again" in told["msg"]
+    assert host.steps == ["look"]
 
 
 def test_a_home_that_cannot_be_written_is_named(ready, root):

@@ -1,11 +1,12 @@
 """A user's own files: which go to the hosts, and that they are what the run was started with."""
 
+import os
 import shlex
 import tarfile
 
 import pytest
 
-from hvlab.datasets import own_files
+from hvlab.datasets import archive, own_files
 from hvlab.errors import UsageError
 
 
@@ -79,3 +80,25 @@ def test_a_folder_that_is_too_large(folder, monkeypatch):
     monkeypatch.setattr(own_files, "LIMIT", 10)
     with pytest.raises(UsageError, match="more than"):
         own_files.chosen(["python", "train.py"], ["."], folder)
+
+
+@pytest.mark.parametrize("program", ["cd src && python train.py", "print(1)\n" * 100])
+def test_a_program_in_a_word_is_no_file(folder, program):
+    assert own_files.chosen(["bash", "-c", program], [], folder) == ""
+
+
+def test_only_the_newest_archives_are_kept(folder, tmp_path):
+    cache, lines = tmp_path / "cache", []
+    first = own_files.chosen(["./go.sh"], [], folder)
+    for number in range(own_files.KEPT + 2):
+        (folder / "train.py").write_text(str(number))
+        lines.append(own_files.chosen(["python", "train.py"], [], folder))
+        _, place = own_files.packed(lines[-1], cache=cache)
+        archive(place)
+        # What is used again counts as new.
+        _, used = own_files.packed(first, cache=cache)
+        for age, path in enumerate((used, place)):
+            os.utime(path, (number * 2 + age, number * 2 + age))
+    kept = {path.name for path in place.parent.iterdir() if path.is_dir()}
+    assert kept == {shlex.split(line)[0] for line in (first, *lines[-own_files.KEPT + 1 :])}
+    assert {path.name for path in place.parent.glob("*.tar.gz")} <= {f"{key}.tar.gz" for key in kept}

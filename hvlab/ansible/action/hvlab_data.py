@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_data import DOCUMENTATION
 from hvlab.datasets import archive
+from hvlab.errors import HvlabError
 from hvlab.provision.arguments import arguments
 
 MIB = 1 << 20
@@ -30,11 +31,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | _failed(state, "correct that on the host, and run again")
         missing = {key: folders[key] for key in state["missing"]}
         if not self._task.check_mode:
+            failed = self._bring(missing, state)
+            if failed:
+                return result | failed
+        return result | {"changed": bool(missing), "brought": list(missing)}
+
+    def _bring(self, missing: dict[str, Path], state: dict[str, Any]) -> dict[str, Any] | None:
+        """Copy sets, one after another; return what a failed task returns, None where all went well."""
+        try:
             for key, folder in missing.items():
                 failed = self._room(key, folder, state) or self._copy(key, folder, state["path"])
                 if failed:
-                    return result | failed
-        return result | {"changed": bool(missing), "brought": list(missing)}
+                    return failed
+        except HvlabError as error:
+            return _failed({"msg": str(error)}, f"{error.remedy or 'correct that'}, and run again")
+        return None
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         args = {"step": step, "path": self.args["path"], **more}

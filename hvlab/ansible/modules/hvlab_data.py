@@ -40,6 +40,7 @@ brought:
   returned: always
 """
 
+import contextlib
 import fcntl
 import gzip
 import hashlib
@@ -47,11 +48,13 @@ import os
 import shutil
 import tarfile
 import zlib
-from typing import Any
+from typing import Any, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
 
 BLOCK = 1 << 20
+# As datasets/own_files.py has them.
+ARCHIVE, KEPT = "files.tar", 5
 
 
 def key_in(folder: str) -> str:
@@ -110,10 +113,31 @@ def put(archive: str, root: str, key: str) -> bool:
             if os.path.lexists(place):
                 os.rename(place, old)
             os.rename(new, place)
+            with contextlib.suppress(OSError):
+                forget(root, key)
         finally:
             remove(new)
             remove(old)
     return True
+
+
+def forget(root: str, key: str) -> None:
+    """Remove the files of a user's own trainings that were not used for longest; those of ``key`` stay."""
+    own = []
+    for name in os.listdir(root):
+        place = os.path.join(root, name)
+        other = name == key or name.startswith(".") or not os.path.isdir(place)
+        if not other and os.listdir(place) == [ARCHIVE]:
+            own.append((os.stat(place).st_mtime, place))
+    for _, place in sorted(own, reverse=True)[KEPT - 1 :]:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def touch(places: Iterable[str]) -> None:
+    """Mark what is used now, so that it is not forgotten."""
+    for place in places:
+        with contextlib.suppress(OSError):
+            os.utime(place)
 
 
 def remove(path: str) -> None:
@@ -139,7 +163,10 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False, "path": root}
     try:
         if step == "look":
-            result["missing"] = [key for key in keys if key_in(os.path.join(root, key)) != key]
+            missing = [key for key in keys if key_in(os.path.join(root, key)) != key]
+            result["missing"] = missing
+            if not module.check_mode:
+                touch(os.path.join(root, key) for key in keys if key not in missing)
             result["free"] = free_bytes(root)
         else:
             result["changed"] = put(module.params["archive"], root, keys[0])
