@@ -8,6 +8,7 @@ import click
 
 from hvlab.cli import options
 from hvlab.errors import UsageError
+from hvlab.files import write_file
 from hvlab.paths import results_dir
 from hvlab.report import data as reading
 from hvlab.report.words import LANGUAGES, load
@@ -121,13 +122,19 @@ def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
     try:
         text = template.read_bytes().decode("utf-8")
         filled = fill.fill(text, run_data, lang, pictures=folder.name)
-        plots = [one for one in analysis.curves(run_data) if f"{folder.name}/{one.key}.png" in filled.text]
+        # The pictures of an answer that stays are of another run.
+        curves = analysis.curves(run_data) if "backends" in filled.answers else []
+        plots = [one for one in curves if f"{folder.name}/{one.key}.png" in filled.text]
         if plots:
             images.write(plots, load(lang), folder)
-        template.write_bytes(filled.text.encode("utf-8"))
+        # Whole or not at all, and where a link to it leads.
+        write_file(template.resolve(), filled.text.encode("utf-8"), mode=template.stat().st_mode & 0o7777)
     except (OSError, UnicodeDecodeError) as error:
         problem = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
         raise UsageError(problem, remedy="name a Markdown file in UTF-8 that can be written") from error
+    for each in filled.overwritten:
+        change = f"{each.head}: {each.old} -> {each.new or 'nothing, the row was replaced'}"
+        click.echo(f"{template}, line {each.line}: {change}", err=True)
     for left in filled.left:
         names = ", ".join(left.trainings)
         problem = f"this table ({left.kind}) was left alone: the text above it names none of {names}"

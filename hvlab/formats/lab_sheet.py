@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvlab.formats import markdown
 from hvlab.formats.markdown import MarkdownTable, TableRow
-from hvlab.formats.sheet_rows import EmptyRow, Values, empty_rows, filled_rows
-from hvlab.formats.sheet_tasks import TaskKind, answered, without_answers
+from hvlab.formats.sheet_rows import EmptyRow, Overwritten, Values, empty_rows, filled_rows, overwritten
+from hvlab.formats.sheet_tasks import TaskKind, answered, given_answers, without_answers
 from hvlab.formats.sheet_words import COMPRESSION, KINDS, Kind, environment_key, find_heads, where
 
 # So many rows of a table make it that of the environment.
@@ -84,46 +85,56 @@ class Empty:
 class Filled:
     """The text with its tables filled; ``missing`` are tables there is something for that it lacks.
 
-    ``empty`` is what was left without a figure or an answer.
+    ``answers`` are the kinds of the tasks that were answered, ``empty`` is what was left without a figure or
+    an answer, ``overwritten`` are figures that stood in the sheet before and were others.
     """
 
     text: str
     tables: tuple[Kind, ...]
     missing: tuple[Kind, ...]
     left: tuple[Left, ...] = ()
+    answers: tuple[TaskKind, ...] = ()
     empty: tuple[Empty, ...] = ()
+    overwritten: tuple[Overwritten, ...] = ()
 
 
 def fill(text: str, sheet: Sheet) -> Filled:
     """Return the text with every known table filled and every task answered, all else as it was.
 
-    Answers of an earlier filling are replaced.
+    Answers of an earlier filling are replaced where the sheet's ``analyses`` have one. Raises UsageError
+    where the end of such an answer is not there.
     """
-    filled = _with_tables(without_answers(text), sheet)
+    kinds = [kind for kind, paragraphs in sheet.analyses.items() if paragraphs]
+    filled = _with_tables(without_answers(markdown.lines(text), kinds), sheet)
     if not filled.tables:
         return dataclasses.replace(filled, text=text)
     page = markdown.lines(filled.text)
-    lines, tasks = answered(page, _below_tables(page), sheet.analyses)
-    empty = (*_empty_rows(lines, sheet), *(Empty(line, kind) for line, kind in tasks))
-    left = _left_at(filled, lines)
+    told = answered(page, _below_tables(page), sheet.analyses)
+    empty = (*_empty_rows(told.lines, sheet), *(Empty(line, kind) for line, kind in told.left))
+    moved = _moved(page, told.lines)
     return dataclasses.replace(
-        filled, text="".join(lines), left=left, empty=tuple(sorted(empty, key=lambda each: each.line))
+        filled,
+        text="".join(told.lines),
+        left=tuple(dataclasses.replace(each, line=moved(each.line)) for each in filled.left),
+        answers=told.kinds,
+        empty=tuple(sorted(empty, key=lambda each: each.line)),
+        overwritten=tuple(dataclasses.replace(each, line=moved(each.line)) for each in filled.overwritten),
     )
 
 
 def _below_tables(page: Sequence[str]) -> list[int]:
     """Return the numbers of the lines of text below the first table of figures."""
-    tables = [table for table in markdown.tables(page) if find_heads(table.rows)]
-    if not tables:
-        return []
-    inside = {number for table in tables for number in range(table.start, table.end)}
-    code = markdown.code_lines(page)
-    return [number for number in range(tables[0].end, len(page)) if number not in inside | code]
+    tables = [*_tables(page)]
+    first = next((table.end for table in tables if find_heads(table.rows)), len(page))
+    taken = {number for table in tables for number in range(table.start, table.end)}
+    taken |= {number for each in given_answers(page) for number in range(each.start, each.end)}
+    taken |= markdown.code_lines(page)
+    return [number for number in range(first, len(page)) if number not in taken]
 
 
 def _empty_rows(page: Sequence[str], sheet: Sheet) -> Iterator[Empty]:
     before: list[Kind] = []
-    for table in markdown.tables(page):
+    for table in _tables(page):
         kind, heads = _kind(table, before), find_heads(table.rows)
         before += [kind] if kind else []
         if kind and heads:
@@ -132,27 +143,30 @@ def _empty_rows(page: Sequence[str], sheet: Sheet) -> Iterator[Empty]:
                 yield Empty(table.start + row.number + (2 if row.number else 1), kind, row)
 
 
-def _left_at(filled: Filled, lines: Sequence[str]) -> tuple[Left, ...]:
-    """Return the tables that were left with their lines in the text that has the answers too."""
-    before = [table.start + 1 for table in markdown.tables(markdown.lines(filled.text))]
-    after = dict(zip(before, (table.start + 1 for table in markdown.tables(lines)), strict=True))
-    return tuple(dataclasses.replace(left, line=after[left.line]) for left in filled.left)
+def _moved(page: Sequence[str], lines: Sequence[str]) -> Callable[[int], int]:
+    """Return what says where a line of a table, from 1, is in the text that has the answers too."""
+    before, after = ([table.start for table in _tables(text)] for text in (page, lines))
+    by = [new - old for old, new in zip(before, after, strict=True)]
+    return lambda line: line + by[bisect_right(before, line - 1) - 1]
 
 
-def _with_tables(text: str, sheet: Sheet) -> Filled:
+def _with_tables(page: Sequence[str], sheet: Sheet) -> Filled:
     """Return the text with every known table filled, everything else as it was."""
-    page, known = markdown.lines(text), sheet.known()
+    known = sheet.known()
     lines: list[str] = []
     present: set[Kind] = set()
     filled: set[Kind] = set()
     left: list[Left] = []
+    lost: list[Overwritten] = []
     end = 0
-    for table, kind, owner in _owners(markdown.tables(page), sheet):
+    for table, kind, owner in _owners(_tables(page), sheet):
         lines += page[end : table.start]
         end = table.end
         present.add(kind)
         if getattr(owner, kind, ()):
-            lines += _lines(page, table, _replaced(table, kind, owner or sheet, sheet))
+            replaced = _replaced(table, kind, owner or sheet, sheet)
+            lost += overwritten(table, replaced, len(lines) + 1)
+            lines += _lines(page, table, replaced)
             filled.add(kind)
             continue
         if kind in known:
@@ -164,7 +178,14 @@ def _with_tables(text: str, sheet: Sheet) -> Filled:
         tables=tuple(kind for kind in known if kind in filled),
         missing=tuple(kind for kind in known if kind not in present),
         left=tuple(left),
+        overwritten=tuple(lost),
     )
+
+
+def _tables(page: Sequence[str]) -> Iterator[MarkdownTable]:
+    """Return the tables of a sheet; answers do not count as text above them."""
+    given = {number for each in given_answers(page) for number in range(each.start, each.end)}
+    return markdown.tables(["\n" if number in given else line for number, line in enumerate(page)])
 
 
 def training_named(lines: Iterable[str], trainings: Sequence[SheetTraining]) -> int | None:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvlab.formats.markdown import TableRow, plain
-from hvlab.formats.sheet_words import Heads
+from hvlab.formats.markdown import MarkdownTable, TableRow, plain
+from hvlab.formats.sheet_words import Heads, environment_key, find_heads
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,51 @@ class EmptyRow:
     group: str | None
     place: Mapping[str, str]
     columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Overwritten:
+    """A figure that stood in a cell and no longer does: ``new`` is there now, nothing where its row went.
+
+    ``line`` is its line in the filled text, ``head`` that of its column, or the name of its row.
+    """
+
+    line: int
+    head: str
+    old: str
+    new: str
+
+
+def overwritten(
+    table: MarkdownTable, replaced: Mapping[int, Sequence[TableRow]], line: int
+) -> Iterator[Overwritten]:
+    """Yield the figures that stood in a table, whose first line will be ``line``, and are others now.
+
+    ``replaced`` is what stands in the place of a row. Dots and dashes are no figures.
+    """
+    place = 0
+    for number, row in enumerate(table.rows):
+        new = replaced.get(number, [row])
+        for column, head in _heads(row, table.rows).items():
+            was, now = (
+                each.cells[column].strip() if column < len(each.cells) else ""
+                for each in (row, new[0] if new else row.like())
+            )
+            if re.search(r"\w", plain(was)) and plain(was) != plain(now):
+                # The delimiter stands below the first row.
+                yield Overwritten(line + place + (place > 0), head, was, now)
+        place += len(new)
+
+
+def _heads(row: TableRow, rows: Sequence[TableRow]) -> dict[int, str]:
+    """Return the heads of a row's figures by their columns; in a table without heads, its name."""
+    heads = find_heads(rows)
+    if heads is None:
+        key, at = environment_key(row)
+        return {at + 1: row.cells[at].strip()} if key else {}
+    names = {heads.layout.group, *heads.layout.place}
+    columns = (column for name, column in heads.columns.items() if name not in names)
+    return {column: rows[heads.row].cells[column].strip() for column in columns}
 
 
 def filled_rows(

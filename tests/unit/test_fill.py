@@ -1,6 +1,7 @@
 """A lab sheet filled in place: its tables, and nothing else of it."""
 
 import difflib
+import re
 from dataclasses import replace
 
 import pytest
@@ -597,7 +598,8 @@ def test_a_task_of_analysis_gets_the_curve_and_two_sentences(serial):
     assert "the largest part of a step of" in paragraph
     assert paragraph.count(". ") == 2
     assert "models, the one with more FLOP per byte" in filled.text.partition("2. (optional)")[2]
-    assert fill.fill(filled.text, serial, "en", pictures="sheet_files") == filled
+    again = fill.fill(filled.text, serial, "en", pictures="sheet_files")
+    assert (again.text, again.overwritten) == (filled.text, ())
 
 
 def test_a_task_without_an_answer_is_listed(store):
@@ -607,3 +609,84 @@ def test_a_task_without_an_answer_is_listed(store):
     told = [analysis.why_empty(found, empty) for empty in filled.empty]
     assert told == ["a task about backends has no answer: no two backends were compared"]
     assert "loses accuracy" in filled.text or "too few repeats" in filled.text
+
+
+def test_figures_that_are_overwritten_are_told(serial):
+    filled = fill.fill(UNITS, serial, "en")
+    step = cells(filled.text, "MPI")[3]
+    (lost,) = filled.overwritten
+    assert (lost.head, lost.old, lost.new) == ("Step time (s)", "12", step)
+    assert f"| MPI | 1 | 2 | {step} |" in " ".join(filled.text.splitlines()[lost.line - 1].split())
+
+
+def test_the_line_of_an_overwritten_figure_counts_what_was_added():
+    text = TWO_TABLES.replace("| NCCL |1  | | | | |", "| NCCL | 1 | 9 | 5 ms | | |").replace(
+        "||NCCL版本||", "||NCCL版本|2.9|"
+    )
+    sheet = replace(SHEET, inside=[*SHEET.inside, row("nccl", 1, 9), row("nccl", 1, 1)])
+    filled = lab_sheet.fill(text, sheet)
+    told = [(each.head, each.old, each.new) for each in filled.overwritten]
+    assert told == [("NCCL版本", "2.9", "无"), ("平均每步耗时", "5 ms", "19 ms")]
+    lines = filled.text.splitlines()
+    assert "| 19 ms |" in lines[filled.overwritten[1].line - 1]
+    assert "NCCL版本" in lines[filled.overwritten[0].line - 1]
+
+
+ANSWERS = replace(SHEET, analyses={"backends": ["MPI is the fastest."], "models": ["VGG scales worst."]})
+ONLY_MODELS = replace(SHEET, analyses={"models": ["VGG scales best."]})
+TASKS = f"{HEAD}1. Compare the backends\n\nMy own words.\n\n2. Compare the models\n\nMore words.\n"
+
+
+def test_an_answer_of_another_run_stays():
+    first = lab_sheet.fill(TASKS, ANSWERS)
+    assert first.answers == ("backends", "models")
+    second = lab_sheet.fill(first.text, ONLY_MODELS)
+    assert (second.answers, second.empty) == (("models",), ())
+    assert second.text == first.text.replace("scales worst", "scales best")
+    assert lab_sheet.fill(second.text, ANSWERS) == first
+
+
+def test_answers_of_earlier_versions_are_known_by_their_tasks():
+    first = lab_sheet.fill(TASKS, ANSWERS).text
+    older = first.replace(" of backends, replaced", ", replaced").replace(
+        " of models, replaced", ", replaced"
+    )
+    assert older.count("analysis, replaced") == 2
+    assert lab_sheet.fill(older, ANSWERS).text == first
+    assert "MPI is the fastest." in lab_sheet.fill(older, ONLY_MODELS).text
+
+
+def test_an_answer_without_its_end_is_refused_and_nothing_is_lost():
+    torn = lab_sheet.fill(TASKS, ANSWERS).text.replace("    <!-- hvlab: end -->\n", "", 1)
+    line = next(number for number, text in enumerate(torn.splitlines(), 1) if "analysis of backends" in text)
+    with pytest.raises(UsageError, match=f"begins at line {line} of the sheet has no end"):
+        lab_sheet.fill(torn, ANSWERS)
+
+
+def test_what_an_answer_that_stays_says_names_no_training():
+    sheet = replace(NAMED, analyses={"backends": ["vgg16 is slow."]})
+    first = lab_sheet.fill(f"inside{HEAD}1. Compare the backends\n\nacross{HEAD}", sheet)
+    assert "vgg16 2x1" not in first.text
+    assert lab_sheet.fill(first.text, replace(sheet, analyses={})).text == first.text
+
+
+RUBRIC = "\n| Analysis of the speed-up | Points |\n|---|---|\n| Compare the backends | 10 |\n"
+
+
+@pytest.mark.parametrize(
+    ("below", "wanted"),
+    [
+        (f"1. Compare the backends\n{RUBRIC}", f"1. Compare the backends\n!\n{RUBRIC}"),
+        (RUBRIC, RUBRIC),
+        ("1. Compare how the\n   backends do\n2. More\n", "1. Compare how the\n   backends do\n!\n2. More\n"),
+        ("We see: backends compare well.\n\n## Compare the backends\nWell.\n",
+         "We see: backends compare well.\n\n## Compare the backends\n!\nWell.\n"),
+        ("(optional) Compare the backends.\n", "(optional) Compare the backends.\n!\n"),
+        ("任务三：比较不同后端\n的性能差异\n", "任务三：比较不同后端\n的性能差异\n!\n"),
+    ],
+)  # fmt: skip
+def test_where_an_answer_stands(below, wanted):
+    sheet = replace(SHEET, inside=[row("mpi", 1, 1)], analyses={"backends": ["MPI."]})
+    filled = lab_sheet.fill(HEAD + below, sheet).text
+    answer = re.compile(r" *<!-- hvlab: analysis of backends.*?MPI\..*?end -->\n\n", re.DOTALL)
+    assert answer.sub("!\n", filled).partition("| 11 ms |\n\n")[2] == wanted

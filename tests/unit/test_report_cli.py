@@ -202,6 +202,20 @@ def test_a_lab_sheet_is_filled_in_place(small, tmp_path, capsys):
     assert capsys.readouterr().out == f"{sheet}\n"
 
 
+def test_a_lab_sheet_keeps_its_mode_and_link_and_what_is_overwritten_is_told(small, tmp_path, capsys):
+    sheet, link = tmp_path / "sheet.md", tmp_path / "link.md"
+    sheet.write_text(SHEET.replace("|服务器数目| |", "|服务器数目|7|"), "utf-8")
+    sheet.chmod(0o640)
+    link.symlink_to(sheet)
+    before = sheet.stat().st_ino
+    assert report("--fill", link, "--lang", "zh") == 0
+    assert link.is_symlink()
+    assert stat.S_IMODE(sheet.stat().st_mode) == 0o640
+    # A new file took its place: what was there is never cut off half-way.
+    assert sheet.stat().st_ino != before
+    assert f"{link}, line 3: 服务器数目: 7 -> 3（n1、n2、n3）" in capsys.readouterr().err
+
+
 def test_a_lab_sheet_that_is_not_there_is_told(small, tmp_path, capsys):
     assert report("--fill", tmp_path / "none.md") == 2
     assert "cannot be filled: No such file or directory" in capsys.readouterr().err
