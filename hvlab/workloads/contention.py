@@ -45,18 +45,18 @@ def with_contention(case: Case, outcome: Outcome, result: object) -> Outcome:
     worst = max((one.total for one in taken(counters)), default=0.0)
     params = {tuple(one.params.items()): one.params for one in outcome.figures if "host" not in one.params}
     figures: list[Figure] = [figure(METRIC, worst, **own) for own in params.values()]
-    versions = {**outcome.versions, **_sharing(case, counters)}
-    return replace(outcome, versions=versions, figures=(*outcome.figures, *figures))
-
-
-def _sharing(case: Case, counters: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return what a record keeps of it: whether hosts share cores, and ranks that have none of their own."""
-    if case.params.get("device") != "cpu":
-        return {}
     hosts = {
         host: HostCores(counted["machine"], tuple(map(int, counted["cpus"])))
         for host, counted in counters.items()
     }
+    versions = {**outcome.versions, **sharing(case, hosts)}
+    return replace(outcome, versions=versions, figures=(*outcome.figures, *figures))
+
+
+def sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
+    """Return what a record keeps of it: whether hosts share cores, and ranks that have none of their own."""
+    if case.params.get("device") != "cpu":
+        return {}
     told = {"cores": cores.sharing(hosts), "oversubscribed": cores.crowding(hosts, case.slots)}
     return {name: text for name, text in told.items() if text}
 

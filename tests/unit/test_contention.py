@@ -1,12 +1,15 @@
 """What others took of the cores while a case ran, and ranks that have none of their own."""
 
+import json
 import os
 from dataclasses import replace
 
 import pytest
 
+from hvlab.bench import recording
+from hvlab.lab.cores import HostCores
 from hvlab.results.summary import sections
-from hvlab.workloads import contention, outcome
+from hvlab.workloads import Outcome, contention, outcome
 from tests.unit.labs import case
 from tests.unit.programs import program
 from tests.unit.test_summary import collective
@@ -119,3 +122,24 @@ def test_much_is_marked_in_the_tables():
     assert [row["stolen %"] for row in table.rows] == ["12 (much)", "3"]
     assert {row["oversubscribed"] for row in table.rows} == {"3 ranks on 2 cores"}
     assert table.columns[-4:] == ("oversubscribed", "stolen %", "proved", "status")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "held", "told"),
+    [
+        (1, {}, {"oversubscribed": "2 ranks on 1 core (n1)"}),
+        (2, {}, {}),
+        (
+            2,
+            {name: HostCores("one machine", (0, 1)) for name in ("n1", "n2")},
+            {"cores": "shared", "oversubscribed": "4 ranks on 2 cores (n1, n2)"},
+        ),
+    ],
+)
+def test_an_own_training_says_what_cores_its_hosts_have(tmp_path, cpus, held, told):
+    (tmp_path / "facts.json").write_text(
+        json.dumps({name: {"processor_vcpus": cpus} for name in ("n1", "n2")})
+    )
+    own = replace(case(workload="command", command="true"), slots=2)
+    (record,) = recording.records("r", tmp_path, own, Outcome(1.0, error="no"), held)
+    assert {name: record.stack[name] for name in ("cores", "oversubscribed") if name in record.stack} == told
