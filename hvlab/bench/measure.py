@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
 from hvlab.remote.playbook import Login, Play, reap
 from hvlab.remote.trust import lab_trust
+from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
 from hvlab.workloads.case import Case
 
@@ -50,7 +49,7 @@ def measure(
     is a record, not an error.
     """
     login = _login(schedule.lab)
-    with _alone(store, schedule.lab):
+    with measuring(store.folder, schedule.lab.name):
         resumed = resume or (None if restart else store.unfinished(schedule.spec.key(schedule.lab)))
         measured = store.records(resumed.run_id) if resumed else []
         done = {record.case_id for record in measured}
@@ -289,27 +288,3 @@ def _login(lab: Lab) -> Login:
         raise CheckError(problem, remedy="run `hvlab provision` first")
     trust.renew_user_certificate(user)
     return Login(lab, trust, user)
-
-
-@contextmanager
-def _alone(store: Store, lab: Lab) -> Iterator[None]:
-    """Lock the lab: one measurement at a time."""
-    try:
-        store.folder.mkdir(parents=True, exist_ok=True)
-        file = (store.folder / f".{lab.name}.lock").open("a+", encoding="utf-8")
-    except OSError as error:
-        problem = f"the results folder {store.folder} cannot be written: {error.strerror}"
-        raise UsageError(problem, remedy="choose another with --results") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            problem = f"lab {lab.name} is being measured by process {file.read().strip() or '?'}"
-            raise UsageError(
-                problem, remedy="wait for it to end: two runs at once would distort each other's figures"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from pathlib import Path
 
 import click
@@ -14,7 +15,9 @@ from rich.text import Text
 from hvlab.cli import options
 from hvlab.errors import CheckError
 from hvlab.lab import inventory as inventories
+from hvlab.paths import results_dir
 from hvlab.remote import probe
+from hvlab.results.lock import measuring
 from hvlab.slow import advice
 from hvlab.slow.hosts import TRANSFER_S, HostProbe
 from hvlab.slow.search import ALPHA, RATIO, SlowSearch, search
@@ -47,6 +50,7 @@ _WIDE = 10_000
     show_default=True,
     help="How long each transfer lasts.",
 )
+@options.results
 @click.option("--matrix", is_flag=True, help="Also print how slow each link is, from sender to receiver.")
 def command(
     *,
@@ -56,6 +60,7 @@ def command(
     ratio: float,
     alpha: float,
     seconds: float,
+    folder: Path | None,
     matrix: bool,
 ) -> None:
     """Find out which host is slow, and which link, in which direction.
@@ -63,12 +68,18 @@ def command(
     First all hosts compute and send to one another at once; then each suspect is measured alone beside
     others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
     The hosts need Python 3.8 and nothing else, and should have no other work meanwhile. Nothing is changed
-    on them. The exit code is 1 if something is slow or most links carry nothing, 3 if a host is unreachable.
+    on them, and nothing is stored: the folder of the results only holds the lock against other measurements
+    of the lab. The exit code is 1 if something is slow or most links carry nothing, 3 if a host is
+    unreachable.
     """
     lab = inventories.load(inventory, limit=limit)
     names = [host.name for host in lab.hosts]
     console = Console(stderr=True)
-    with console.status(f"reaching {len(names)} hosts") as status:
+    # However it is ended, the hosts do not go on.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    lock = measuring((folder or results_dir()).resolve(), lab.name)
+    with lock, console.status(f"reaching {len(names)} hosts") as status:
 
         def show(launch: int, steps: int) -> None:
             status.update(f"launch {launch}: {steps} steps on {len(names)} hosts")

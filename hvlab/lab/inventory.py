@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -82,6 +83,14 @@ class Lab:
             if host.name == name:
                 return host
         raise KeyError(name)
+
+    def rank_address(self, host: Host) -> str:
+        """Return where the other hosts reach it: its address if on the ranks' network, else its name."""
+        try:
+            inside = ipaddress.ip_address(host.address) in ipaddress.ip_network(self.network, strict=False)
+        except ValueError:
+            return host.name
+        return host.address if inside else host.name
 
 
 def load(path: Path, *, limit: str | None = None) -> Lab:

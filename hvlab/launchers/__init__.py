@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import ipaddress
 import pkgutil
 from collections.abc import Sequence
 
@@ -83,12 +82,4 @@ def _meeting(first: Host, lab: Lab, mark: str) -> dict[str, str]:
     That is only how they find one another. Their address is on the ranks' network if the inventory has it.
     """
     port = _FIRST_PORT + int(hashlib.sha256(mark.encode()).hexdigest(), 16) % _PORTS
-    return {"MASTER_ADDR": "127.0.0.1" if lab.local else _address(first, lab), "MASTER_PORT": str(port)}
-
-
-def _address(host: Host, lab: Lab) -> str:
-    try:
-        inside = ipaddress.ip_address(host.address) in ipaddress.ip_network(lab.network, strict=False)
-    except ValueError:
-        return host.name
-    return host.address if inside else host.name
+    return {"MASTER_ADDR": "127.0.0.1" if lab.local else lab.rank_address(first), "MASTER_PORT": str(port)}

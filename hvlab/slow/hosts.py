@@ -10,33 +10,42 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab.errors import CheckError, UnreachableError, UsageError
+from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
+from hvlab.paths import project_dir
 from hvlab.remote.collect import collect
+from hvlab.remote.playbook import HostFailure
 from hvlab.slow.programs import transfers
 from hvlab.slow.steps import Cell, ProbeStep, Rates
 
 TRANSFER_S, COMPUTE_S = 0.2, 0.75
 MOST_HOSTS = 256
-# Below the ports that systems hand out by themselves.
-_PORTS = (20_000, 32_000)
+# Below the ports that systems hand out by themselves; another program may have one of them.
+_PORTS, _TRIED_PORTS = range(20_000, 32_000), 3
 # What a step takes besides, and what a launch does: logins, and hosts that come late.
 _STEP_S, _LAUNCH_S, _MEET_S = 0.5, 180, 60
+_END_S = 30
 _BACK = "bring them back, or leave them out with --limit"
 _FIREWALL = "let the hosts reach one another on all TCP ports of the ranks' network, as MPI and Gloo need it"
+_INTERFACE = "bring it up there, or correct lab_interface: what is measured is the ranks' network"
 
 
 def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     """Run the program on all hosts at once, through Ansible; return what the first host printed.
 
-    Raises UnreachableError (a host does not answer) and CheckError (the program failed).
+    Where this is interrupted, what runs there is ended first.
+    Raises UnreachableError (a host does not answer), CheckError (the program failed) and InterruptedRunError
+    (interrupted, and a host may go on).
     """
-    variables = {
-        "hvlab_program": transfers.__file__,
-        "hvlab_plan": base64.b64encode(json.dumps(plan).encode()).decode(),
-        "hvlab_seconds": plan["limit_s"],
-    }
-    gathered, failures = collect(lab, "find-slow.yml", variables, at_once=len(lab.hosts))
+    mark, seconds = plan["mark"], plan["limit_s"]
+    try:
+        gathered, failures = _on_all(lab, transfers.__file__, json.dumps(plan), mark=mark, seconds=seconds)
+    except BaseException as error:
+        left = _end(lab, mark)
+        if left and isinstance(error, KeyboardInterrupt):
+            problem = f"interrupted; the measurement could not be ended on {', '.join(left)}"
+            raise InterruptedRunError(problem, remedy=f"it ends by itself within {seconds} s") from error
+        raise
     text = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
     if any(failure.unreachable for failure in failures):
         raise UnreachableError(f"hosts do not answer:\n{text}", remedy=_BACK)
@@ -44,6 +53,28 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     if not answer:
         raise CheckError(f"the measurement failed:\n{text}", remedy="it needs Python 3.8 on every host")
     return answer
+
+
+def _end(lab: Lab, mark: str) -> list[str]:
+    """End what a launch left on the hosts; return those where that failed."""
+    program = str(project_dir() / "hvlab/workloads/programs/reap.py")
+    try:
+        _, failures = _on_all(lab, program, mark, mark=mark, seconds=_END_S)
+    except HvlabError:
+        return [host.name for host in lab.hosts]
+    return [failure.host for failure in failures]
+
+
+def _on_all(
+    lab: Lab, program: str, argument: str, *, mark: str, seconds: int
+) -> tuple[dict[str, Any], list[HostFailure]]:
+    variables = {
+        "hvlab_program": program,
+        "hvlab_argument": base64.b64encode(argument.encode()).decode(),
+        "hvlab_mark": mark,
+        "hvlab_seconds": seconds,
+    }
+    return collect(lab, "find-slow.yml", variables, at_once=len(lab.hosts))
 
 
 @dataclass
@@ -64,7 +95,8 @@ class HostProbe:
     def __call__(self, steps: Sequence[ProbeStep]) -> list[Rates]:
         """Return the readings of each step, from one launch.
 
-        Raises UnreachableError (a host does not answer, or does not reach the first one) and CheckError.
+        Raises UnreachableError (a host does not answer, or does not reach the others), UsageError (a host
+        does not have the ranks' interface) and CheckError.
         """
         count = len(self.lab.hosts)
         if count > MOST_HOSTS:
@@ -73,20 +105,27 @@ class HostProbe:
         self.on_launch(self.launches, len(steps))
         plan = self._plan(steps)
         answer = self.start(self.lab, plan)
-        first = self.lab.hosts[0]
+        if answer.get("no_interface"):
+            seen = f"{self.lab.interface} has no IPv4 address, or no link"
+            raise UsageError(f"{', '.join(answer['no_interface'])}: {seen}", remedy=_INTERFACE)
         if answer.get("missing"):
-            lost = f"{', '.join(answer['missing'])} cannot reach {first.name} at {first.address}"
-            raise UnreachableError(lost, remedy=_FIREWALL)
+            first = f"{self.lab.hosts[0].name} at {' or '.join(self._addresses())}"
+            raise UnreachableError(f"{', '.join(answer['missing'])} cannot reach {first}", remedy=_FIREWALL)
+        if answer.get("cut_off"):
+            lost = f"no other host connects to it over {self.lab.interface}, or it connects to none"
+            raise UnreachableError(f"{', '.join(answer['cut_off'])}: {lost}", remedy=_FIREWALL)
         if answer.get("lost"):
             raise UnreachableError(f"{answer['lost']} was lost during the measurement", remedy=_BACK)
         return [self._rates(step, readings) for step, readings in zip(steps, answer["steps"], strict=True)]
 
     def _plan(self, steps: Sequence[ProbeStep]) -> dict[str, Any]:
-        longest = max(self.transfer_s, 2 * self.compute_s) + _STEP_S
+        # A connection that stops working in the middle holds up its sender, then its receiver.
+        longest = max(self.transfer_s, 2 * self.compute_s) + _STEP_S + 2 * transfers.CONNECT_S
+        ports = random.sample(_PORTS, _TRIED_PORTS)
         return {
             "mark": secrets.token_hex(8),
             "names": [host.name for host in self.lab.hosts],
-            "meet": [self.lab.hosts[0].address, random.randrange(*_PORTS)],  # noqa: S311 - a free port
+            "meet": [[address, port] for port in ports for address in self._addresses()],
             "interface": self.lab.interface,
             "meet_s": _MEET_S,
             "transfer_s": self.transfer_s,
@@ -94,6 +133,11 @@ class HostProbe:
             "limit_s": round(_LAUNCH_S + len(steps) * longest),
             "steps": [step.content() for step in steps],
         }
+
+    def _addresses(self) -> list[str]:
+        """Return where the first host may be: where the ranks reach it, and where this machine does."""
+        first = self.lab.hosts[0]
+        return list(dict.fromkeys([self.lab.rank_address(first), first.address]))
 
     def _rates(self, step: ProbeStep, readings: Sequence[Any]) -> Rates:
         rates: dict[Cell, float] = {}

@@ -10,6 +10,7 @@ from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.remote.playbook import HostFailure, Play
+from hvlab.results.lock import measuring
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
@@ -260,7 +261,7 @@ def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
 
 
 def test_two_at_once_are_refused(world, store):
-    with measure._alone(store, lab()), pytest.raises(UsageError, match="is being measured by process"):
+    with measuring(store.folder, lab().name), pytest.raises(UsageError, match="is being measured by process"):
         measure.measure(plan(), store)
 
 

@@ -8,12 +8,18 @@ import random
 import socket
 import subprocess
 import sys
+import threading
+import time
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hvlab.cli import run
-from hvlab.errors import CheckError, UnreachableError
+from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.remote.playbook import HostFailure
+from hvlab.results.lock import measuring
 from hvlab.slow import hosts
 from hvlab.slow.hosts import HostProbe
 from hvlab.slow.programs import transfers
@@ -24,14 +30,14 @@ from tests.unit.test_slow import HOST, PAIR, Links
 STEPS = [ProbeStep(1), ProbeStep(), ProbeStep(transfers=((2, 0),))]
 
 
-def launched(places, **changes):
-    """Return what each host of three prints, of those that are started."""
+def planned(**changes):
+    """Return the plan of three hosts that meet at a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    plan = {
+    return {
         "mark": "m",
         "names": ["n1", "n2", "n3"],
-        "meet": ["127.0.0.1", port],
+        "meet": [["127.0.0.1", port]],
         "interface": "lo",
         "transfer_s": 0.1,
         "compute_s": 0.1,
@@ -40,7 +46,11 @@ def launched(places, **changes):
         "steps": [step.content() for step in STEPS],
         **changes,
     }
-    argv = [sys.executable, transfers.__file__, json.dumps(plan)]
+
+
+def launched(places, **changes):
+    """Return what each host of three prints, of those that are started."""
+    argv = [sys.executable, transfers.__file__, json.dumps(planned(**changes))]
     started = [
         subprocess.Popen([*argv, str(place)], stdout=subprocess.PIPE, text=True) for place in reversed(places)
     ]
@@ -62,6 +72,101 @@ def test_a_host_that_does_not_come_is_named():
     first, second = launched([0, 1], meet_s=0.5)
     assert first == {"missing": ["n3"]}
     assert "error" in second
+
+
+def test_hosts_without_the_ranks_interface_are_named_and_no_other_network_is_measured():
+    assert launched([0, 1, 2], interface="absent0")[0] == {"no_interface": ["n1", "n2", "n3"]}
+
+
+def test_a_port_that_another_program_has_is_passed_over():
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        given = planned()["meet"]
+        first, *_ = launched([0, 1, 2], meet=[["127.0.0.1", taken.getsockname()[1]], *given])
+    assert len(first["steps"]) == len(STEPS)
+
+
+def test_strangers_hold_up_no_meeting():
+    plan = planned(names=["n1"])
+    listener = transfers.meeting_port(plan)
+    strangers = [socket.create_connection(plan["meet"][0]) for _ in range(4)]
+    for stranger, words in zip(strangers, [b"", b"[]\n", b"\xff\n", b"GET / HTTP/1.1\n"], strict=True):
+        stranger.sendall(words)
+    start = time.monotonic()
+    guest = threading.Thread(target=lambda: transfers.reach(plan["meet"], ["m", 0, "a", 1], 5).close())
+    guest.start()
+    came, addresses = transfers.meet(plan, listener)
+    guest.join()
+    for each in (listener, *strangers, *came.values()):
+        each.close()
+    assert addresses == {0: ["a", 1]}
+    assert time.monotonic() - start < 2
+
+
+@pytest.fixture
+def dropping():
+    """The address of a socket whose queue is full: the kernel drops whoever else connects."""
+    with socket.socket() as listener, socket.socket() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        waiting.connect(listener.getsockname())
+        yield listener.getsockname()
+
+
+def silent_host(plan, place, address, unreached):
+    """Take part in every step without moving anything, as long as the first host goes on."""
+    control = transfers.reach(plan["meet"], [plan["mark"], place, *address], 5)
+    answers = [unreached, *["ready", *["ready", None] * len(plan["steps"])]]
+    with closing(control), suppress(OSError):
+        for answer in answers:
+            control.receive(20)
+            control.send(answer)
+
+
+def led(plan, *unreached, address):
+    """Return what the first host prints beside two silent ones, and the seconds it took.
+
+    It reaches the second one, and not the third, which has this address. ``unreached`` is what they report.
+    """
+
+    def work():
+        with closing(transfers.Worker(plan, 0)) as worker, suppress(OSError):
+            worker.run()
+
+    with socket.create_server(("127.0.0.1", 0)) as open_to_all, transfers.meeting_port(plan) as listener:
+        silent = zip((1, 2), (open_to_all.getsockname(), address), unreached, strict=True)
+        parts = [threading.Thread(target=silent_host, args=(plan, *words)) for words in silent]
+        parts.append(threading.Thread(target=work))
+        for part in parts:
+            part.start()
+        start = time.monotonic()
+        printed = transfers.coordinate(plan, listener)
+        seconds = time.monotonic() - start
+    for part in parts:
+        part.join()
+    return printed, seconds
+
+
+def test_a_blocked_pair_holds_up_no_step(monkeypatch, dropping):
+    monkeypatch.setattr(transfers, "CONNECT_S", 0.4)
+    plan = planned(transfer_s=0.01, steps=[{"transfers": [pair]} for pair in ([0, 2], [2, 0])] * 6)
+    printed, seconds = led(plan, [], [0], address=dropping)
+    assert printed == {"steps": [[None] * 3] * 12}
+    assert seconds < 6 * 0.4  # half of what the steps wait where each tries
+
+
+def test_a_host_that_is_cut_off_is_named_before_anything_is_measured(monkeypatch, dropping):
+    monkeypatch.setattr(transfers, "CONNECT_S", 0.4)
+    printed, _ = led(planned(), [2], [0, 1], address=dropping)
+    assert printed == {"cut_off": ["n3"]}
+
+
+@pytest.mark.parametrize(
+    ("unreached", "places"),
+    [([[], [], []], []), ([[2], [], [0]], []), ([[2], [2], []], [2]), ([[1, 2], [], []], [0]), ([[]], [])],
+)
+def test_cut_off_is_who_reaches_none_or_is_reached_by_none(unreached, places):
+    assert transfers.cut_off(unreached) == places
 
 
 def answering(monkeypatch, answer, failures=()):
@@ -88,11 +193,51 @@ def test_readings_are_of_receivers(monkeypatch):
     assert probe.shares == {0: [0.5], 1: [0.5], 2: [0.5]}
 
 
+def test_all_meet_where_the_ranks_reach_the_first_host():
+    plans = []
+
+    def start(lab, plan):
+        plans.append(plan)
+        return {"no_interface": ["n2"]}
+
+    for network in ("10.0.0.0/24", "192.168.0.0/24"):
+        with pytest.raises(UsageError, match="n2: eth0 has no"):
+            HostProbe(replace(lab(3), network=network), start=start)(STEPS)
+    inside, outside = plans
+    assert {address for address, _ in inside["meet"]} == {"10.0.0.1"}
+    assert [address for address, _ in outside["meet"][:2]] == ["n1", "10.0.0.1"]
+    assert len({port for _, port in inside["meet"]}) > 1
+    assert inside["limit_s"] > len(STEPS) * 2 * transfers.CONNECT_S
+
+
+@pytest.mark.parametrize(
+    ("failures", "error"),
+    [([], KeyboardInterrupt), ([HostFailure("n2", "timed out", True)], InterruptedRunError)],
+)
+def test_an_interruption_ends_what_runs_on_the_hosts(monkeypatch, failures, error):
+    given = []
+
+    def collect(lab, playbook, variables, *, at_once):
+        given.append(variables)
+        if len(given) == 1:
+            raise KeyboardInterrupt
+        return {}, failures
+
+    monkeypatch.setattr(hosts, "collect", collect)
+    with pytest.raises(error, match="ended on n2" if failures else None):
+        HostProbe(lab(3))(STEPS)
+    launch, end = given
+    assert launch["hvlab_program"] == transfers.__file__
+    assert Path(end["hvlab_program"]).name == "reap.py"
+    assert launch["hvlab_mark"] == end["hvlab_mark"]
+
+
 @pytest.mark.parametrize(
     ("answer", "failures", "error", "text"),
     [
         ({"missing": ["n3"]}, [], UnreachableError, "n3 cannot reach n1 at 10.0.0.1"),
         ({"lost": "n2"}, [], UnreachableError, "n2 was lost"),
+        ({"cut_off": ["n3"]}, [], UnreachableError, "n3: no other host connects to it over eth0"),
         (None, [HostFailure("n2", "timed out", True)], UnreachableError, "n2: timed out"),
         (None, [HostFailure("n2", "no python", False)], CheckError, "n2: no python"),
     ],
@@ -104,7 +249,7 @@ def test_what_goes_wrong_is_told_with_the_host(monkeypatch, answer, failures, er
 
 
 @pytest.fixture
-def command(monkeypatch):
+def command(monkeypatch, tmp_path):
     """Return a function that runs the command on a lab of so many hosts, with something slow."""
 
     def call(count, slow, *words):
@@ -118,6 +263,7 @@ def command(monkeypatch):
         monkeypatch.setattr("hvlab.cli.find_slow.HostProbe", measure)
         return run(["find-slow", *words])
 
+    monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path))
     random.seed(1)
     return call
 
@@ -162,3 +308,9 @@ def test_as_json(command, capsys):
 def test_too_few_hosts(command, capsys):
     assert command(2, {}) == 2
     assert "2 are too few" in capsys.readouterr().err
+
+
+def test_a_lab_that_is_being_measured_is_left_alone(command, capsys, tmp_path):
+    with measuring(tmp_path, "t"):
+        assert command(4, {}) == 2
+    assert "lab t is being measured by process" in capsys.readouterr().err

@@ -1,9 +1,12 @@
-"""`hvlab find-slow` on bare hosts: nothing slow, then one slow thing after another.
+"""`hvlab find-slow` on bare hosts: nothing slow, then one slow thing after another, then an interruption.
 
 `make test-find-slow` runs it.
 """
 
 import json
+import signal
+import subprocess
+import time
 
 import pytest
 
@@ -40,3 +43,22 @@ def test_what_is_slow_is_named(lab, tmp_path, topology, slow):
     assert found["pair_launches"] == 6
     # 50 Mbit/s are 6.25 MB/s, headers included.
     assert 4e6 < found["median_bytes_per_s"] < 6.25e6
+
+
+def running(lab):
+    """Return, for each host, the pids of the program that measures."""
+    return [
+        lab.on(f"s{number}", "pgrep -f 'Runs on every host of a la[b]' || true") for number in range(1, 5)
+    ]
+
+
+def test_an_interrupted_search_ends_on_the_hosts_too(lab):
+    argv = lab.argv("find-slow", "--seconds", "10")
+    with subprocess.Popen(argv, env=lab.environment, stderr=subprocess.PIPE, text=True) as search:
+        deadline = time.monotonic() + 60
+        while not all(running(lab)) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        search.send_signal(signal.SIGINT)
+        search.communicate(timeout=120)
+    assert search.returncode == 130
+    assert running(lab) == [""] * 4

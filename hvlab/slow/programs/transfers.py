@@ -4,17 +4,19 @@ Arguments: a plan (JSON) and this host's place in it. The plan holds
 
     mark        a word that keeps other programs out
     names       of the hosts
-    meet        address and port on the first host, where all meet
+    meet        [[address, port], ...]: where on the first host all may meet; the first free port is used
     interface   whose address the data goes to
     transfer_s, compute_s   how long a step takes
     meet_s, limit_s     how long to wait for all hosts, and how long everything may take
     steps       {"shift": k}: each host sends to the one k places on, or computes where k is 0;
                 {"transfers": [[sender, receiver], ...]}
 
-The first host prints {"steps": [what each host read, or null]}, {"missing": [hosts that did not come]} or
-{"lost": host}; another prints {"error": text} where it cannot take part to the end.
-A receiver reads bytes per second; a host that computes, [blocks per second and process, share of a processor
-that each process got]. Needs Python 3.8+ and nothing else.
+The first host prints {"steps": [what each host read, or null]}, {"no_interface": [hosts without an address or
+a link on the interface]}, {"missing": [hosts that did not come]}, {"cut_off": [hosts that reach no other, or
+that no other reaches]} or {"lost": host}; another prints {"error": text} where it cannot take part.
+A receiver reads bytes per second, and null where no connection from the sender reaches it; a host that
+computes, [blocks per second and process, share of a processor that each process got].
+Needs Python 3.8+ and nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -33,14 +36,21 @@ import time
 from typing import Any
 
 CONNECT_S = 4.0
+# How long the rest of a greeting may take, once it has begun.
+GREET_S = 1.0
 # Beyond what a step takes by the clock.
 PATIENCE_S = 30.0
 # TCP speeds up, and a shaped link has its burst: this part of a transfer does not count.
 WARM_UP = 0.3
 BLOCK = 1 << 16
 CHUNK = 1 << 18
-SIOCGIFADDR = 0x8915
+SIOCGIFFLAGS, SIOCGIFADDR = 0x8913, 0x8915
+UP_AND_RUNNING = 0x41
 HEADER = struct.Struct("!16sI")
+
+
+class HostLostError(Exception):
+    """A host no longer answers; the first argument is its place."""
 
 
 class Lines:
@@ -62,48 +72,112 @@ class Lines:
             raise OSError("the other end is gone")
         return json.loads(line)
 
+    def close(self) -> None:
+        """End the connection."""
+        self.file.close()
+        self.connection.close()
+
 
 def coordinate(plan: dict[str, Any], listener: socket.socket) -> dict[str, Any]:
     """Lead all hosts, this one too, through the steps; return what is printed."""
-    count = len(plan["names"])
     hosts, addresses = meet(plan, listener)
-    if len(hosts) < count:
-        return {"missing": [name for place, name in enumerate(plan["names"]) if place not in hosts]}
-    for lines in hosts.values():
-        lines.send([addresses[place] for place in range(count)])
+    try:
+        return lead(plan, hosts, addresses)
+    finally:
+        for lines in hosts.values():
+            lines.close()
+
+
+def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any]) -> dict[str, Any]:
+    """Lead the hosts that have come through the steps; return what is printed."""
+    names = plan["names"]
+    without = [name for place, name in enumerate(names) if addresses.get(place) == []]
+    if without:
+        return {"no_interface": without}
+    if len(hosts) < len(names):
+        return {"missing": [name for place, name in enumerate(names) if place not in hosts]}
+    seconds = max(plan["transfer_s"], plan["compute_s"]) + 2 * CONNECT_S + PATIENCE_S
     readings = []
-    longest = max(plan["transfer_s"], plan["compute_s"]) + 2 * CONNECT_S
-    for number in range(len(plan["steps"])):
-        for word in (number, "go"):
-            answers = []
-            for place in range(count):
-                try:
-                    hosts[place].send(word)
-                except OSError:
-                    return {"lost": plan["names"][place]}
-            for place in range(count):
-                try:
-                    answers.append(hosts[place].receive(longest + PATIENCE_S))
-                except OSError:
-                    return {"lost": plan["names"][place]}
-        readings.append(answers)
+    try:
+        unreached = ask(hosts, [addresses[place] for place in range(len(names))], seconds)
+        alone = cut_off(unreached)
+        if alone:
+            return {"cut_off": [names[place] for place in alone]}
+        ask(hosts, [[one, other] for one, others in enumerate(unreached) for other in others], seconds)
+        for number in range(len(plan["steps"])):
+            ask(hosts, number, seconds)
+            readings.append(ask(hosts, "go", seconds))
+    except HostLostError as error:
+        return {"lost": names[error.args[0]]}
     return {"steps": readings}
 
 
+def ask(hosts: dict[int, Lines], question: Any, seconds: float) -> list[Any]:
+    """Return every host's answer, by place; HostLostError where one does not come in time."""
+    answers = []
+    for place in sorted(hosts):
+        try:
+            hosts[place].send(question)
+        except OSError:
+            raise HostLostError(place) from None
+    for place in sorted(hosts):
+        try:
+            answers.append(hosts[place].receive(seconds))
+        except OSError:
+            raise HostLostError(place) from None
+    return answers
+
+
+def cut_off(unreached: list[list[int]]) -> list[int]:
+    """Return the places of the hosts that reach no other, or that no other reaches.
+
+    ``unreached`` has, for each host, the places of those that it does not reach.
+    """
+    others = len(unreached) - 1
+    missed = [sum(place in each for each in unreached) for place in range(len(unreached))]
+    return [place for place, each in enumerate(unreached) if others in (len(each), missed[place]) and others]
+
+
+def meeting_port(plan: dict[str, Any]) -> socket.socket:
+    """Open the first port of those where all may meet that no other program has; OSError without any."""
+    failure = OSError("there is no port to meet at")
+    for port in dict.fromkeys(port for _, port in plan["meet"]):
+        try:
+            return socket.create_server(("", port), backlog=max(64, len(plan["names"])))
+        except OSError as error:
+            failure = error
+    raise failure
+
+
 def meet(plan: dict[str, Any], listener: socket.socket) -> tuple[dict[int, Lines], dict[int, Any]]:
-    """Return the connections and the addresses of the hosts that come in time, by place."""
+    """Return the connections and the addresses of the hosts that come in time, by place.
+
+    Other programs may connect too, and say nothing or something else.
+    """
     hosts: dict[int, Lines] = {}
     addresses: dict[int, Any] = {}
+    silent: dict[socket.socket, Lines] = {}
     end = time.monotonic() + plan["meet_s"]
+    listener.settimeout(0)
     while len(hosts) < len(plan["names"]) and time.monotonic() < end:
-        listener.settimeout(max(0.01, end - time.monotonic()))
-        with contextlib.suppress(OSError, ValueError):
-            connection, _ = listener.accept()
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            lines = Lines(connection)
-            greeting = lines.receive(CONNECT_S)
-            if isinstance(greeting, list) and greeting[0] == plan["mark"]:
-                hosts[greeting[1]], addresses[greeting[1]] = lines, greeting[2:]
+        ready, _, _ = select.select([listener, *silent], [], [], max(0.0, end - time.monotonic()))
+        for one in ready:
+            if one is listener:
+                with contextlib.suppress(OSError):
+                    connection, _ = listener.accept()
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    silent[connection] = Lines(connection)
+                continue
+            lines = silent.pop(one)
+            with contextlib.suppress(OSError, ValueError):
+                greeting = lines.receive(GREET_S)
+                if isinstance(greeting, list) and greeting[:1] == [plan["mark"]]:
+                    lines.send("welcome")
+                    hosts[greeting[1]], addresses[greeting[1]] = lines, greeting[2:]
+                    continue
+            lines.close()
+    for lines in silent.values():
+        lines.close()
     return hosts, addresses
 
 
@@ -113,14 +187,24 @@ class Worker:
     def __init__(self, plan: dict[str, Any], place: int) -> None:
         self.plan, self.place, self.count = plan, place, len(plan["names"])
         self.mark = hashlib.md5(plan["mark"].encode()).digest()  # noqa: S324 - a header of fixed length
-        self.control = Lines(reach(tuple(plan["meet"]), plan["meet_s"]))
-        address = interface_address(plan["interface"]) or self.control.connection.getsockname()[0]
-        self.listener = socket.create_server((address, 0), backlog=64)
-        self.control.send([plan["mark"], place, *self.listener.getsockname()])
-        self.table = self.control.receive(2 * plan["meet_s"])
+        address = interface_address(plan["interface"])
+        self.listener = socket.create_server((address or "", 0), backlog=max(64, self.count))
+        own = self.listener.getsockname() if address else ()
+        self.control = reach(plan["meet"], [plan["mark"], place, *own], plan["meet_s"])
+        self.table: list[Any] = []
+        self.blocked: list[Any] = []
+
+    def close(self) -> None:
+        """Leave."""
+        self.control.close()
+        self.listener.close()
 
     def run(self) -> None:
         """Follow the coordinator from step to step."""
+        self.table = self.control.receive(2 * self.plan["meet_s"])
+        self.control.send(self.unreached())
+        self.blocked = [tuple(pair) for pair in self.control.receive(self.plan["limit_s"])]
+        self.control.send("ready")
         for _ in self.plan["steps"]:
             number = self.control.receive(self.plan["limit_s"])
             self.step(number, self.plan["steps"][number])
@@ -131,6 +215,7 @@ class Worker:
             pairs = step["transfers"]
         else:
             pairs = [(host, (host + step["shift"]) % self.count) for host in range(self.count)]
+        pairs = [pair for pair in pairs if tuple(pair) not in self.blocked]
         outgoing = [other for one, other in pairs if one == self.place != other]
         incoming = [one for one, other in pairs if other == self.place != one]
         sender = self.connect(outgoing[0], number) if outgoing else None
@@ -146,6 +231,29 @@ class Worker:
             reading = drain(receiver, self.plan["transfer_s"])
         sending.join()
         self.control.send(reading)
+
+    def unreached(self) -> list[int]:
+        """Return the places of the hosts that no connection from here reaches; all are tried at once.
+
+        Each would hold up every step in which it takes part.
+        """
+        places: list[int] = []
+
+        def attempt(other: int) -> None:
+            try:
+                socket.create_connection(tuple(self.table[other]), timeout=CONNECT_S).close()
+            except OSError:
+                places.append(other)
+
+        others = [other for other in range(self.count) if other != self.place]
+        threads = [threading.Thread(target=attempt, args=(other,)) for other in others]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            with contextlib.suppress(OSError):
+                self.listener.settimeout(0.05)
+                self.listener.accept()[0].close()
+        return sorted(places)
 
     def connect(self, other: int, number: int) -> socket.socket | None:
         """Return a connection to another host for one step; None where it cannot be reached."""
@@ -171,29 +279,42 @@ class Worker:
         return None
 
 
-def reach(address: tuple[str, int], seconds: float) -> socket.socket:
-    """Connect to where all meet, which may not be open yet; OSError where it does not open in time."""
+def reach(meet: list[Any], greeting: list[Any], seconds: float) -> Lines:
+    """Greet the first host where all meet, which may not be open yet; OSError where it does not answer.
+
+    Where another program answers, the next place is tried.
+    """
     end = time.monotonic() + seconds
     while True:
-        try:
-            connection = socket.create_connection(address, timeout=CONNECT_S)
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
-        else:
+        for address, port in meet:
+            try:
+                connection = socket.create_connection((address, port), timeout=CONNECT_S)
+            except (OSError, ValueError) as error:
+                failure = str(error)
+                continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return connection
+            lines = Lines(connection)
+            with contextlib.suppress(OSError, ValueError):
+                lines.send(greeting)
+                if lines.receive(CONNECT_S) == "welcome":
+                    return lines
+            lines.close()
+            failure = "another program answers at {}:{}".format(address, port)
+        if time.monotonic() > end:
+            raise OSError(failure)
+        time.sleep(0.1)
 
 
 def interface_address(name: str) -> str | None:
-    """Return the IPv4 address of an interface; None where it has none."""
+    """Return the IPv4 address of an interface; None where it has none, or no link."""
+    request = struct.pack("256s", name.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            answer = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            (flags,) = struct.unpack_from("H", fcntl.ioctl(asking, SIOCGIFFLAGS, request), 16)
+            answer = fcntl.ioctl(asking, SIOCGIFADDR, request)
         except OSError:
             return None
-    return socket.inet_ntoa(answer[20:24])
+    return socket.inet_ntoa(answer[20:24]) if flags & UP_AND_RUNNING == UP_AND_RUNNING else None
 
 
 def pour(connection: socket.socket | None, seconds: float) -> None:
@@ -285,11 +406,12 @@ def main() -> None:
         except OSError as error:
             print(json.dumps({"error": str(error)}))
         return
-    listener = socket.create_server(("", plan["meet"][1]), backlog=len(plan["names"]))
+    listener = meeting_port(plan)
     child = os.fork()
     if child == 0:
         listener.close()
-        Worker(plan, place).run()
+        with contextlib.suppress(OSError):
+            Worker(plan, place).run()
         os._exit(0)
     print(json.dumps(coordinate(plan, listener)))
 

@@ -1,0 +1,38 @@
+"""One measurement of a lab at a time: two would distort each other's figures."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hvlab.errors import UsageError
+
+
+@contextmanager
+def measuring(folder: Path, lab: str) -> Iterator[None]:
+    """Lock the lab of that name, by a file in the folder of the results.
+
+    Raises UsageError where another process measures it, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / f".{lab}.lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        problem = f"the results folder {folder} cannot be written: {error.strerror}"
+        raise UsageError(problem, remedy="choose another with --results") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            problem = f"lab {lab} is being measured by process {file.read().strip() or '?'}"
+            raise UsageError(
+                problem, remedy="wait for it to end: two runs at once would distort each other's figures"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
