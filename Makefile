@@ -139,7 +139,7 @@ test-tensorflow: install  ## Horovod with TensorFlow compiled on a virtual host:
 test-ucx: install  ## Open MPI with UCX compiled on virtual hosts, and MPI through it: 12 minutes, or 2 with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_ucx.py -m vlab -v
 
-test-find-slow: install  ## a slow link, a slow pair and a slow host among four virtual hosts: 2 minutes (root)
+test-find-slow: install  ## a slow link, pair and host among four virtual hosts, and an interruption: 3 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_find_slow.py -m vlab -v
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
