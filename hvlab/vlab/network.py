@@ -62,13 +62,15 @@ def bridge_of(lab: str, rack: int | None) -> str:
 
 def remove(lab: str) -> None:
     """Remove the bridges, their ports and the firewall table; what is not there is fine."""
-    bridge = names.bridge(lab)
-    racks = [names.rack_bridge(lab, number) for number in range(1, MAX_RACKS + 1)]
-    for name in (*racks, bridge):
-        for port in sorted((_LINKS / name / "brif").glob("*")):
+    numbers = range(1, MAX_RACKS + 1)
+    bridges = [*(names.rack_bridge(lab, number) for number in numbers), names.bridge(lab)]
+    for bridge in bridges:
+        for port in sorted((_LINKS / bridge / "brif").glob("*")):
             succeeds(["ip", "link", "delete", port.name])
-        if (_LINKS / name).exists():
-            run(["ip", "link", "delete", name])
+    # An uplink is no port yet where `up` was killed as soon as it had made it.
+    for link in (*(names.uplink(lab, number)[0] for number in numbers), *bridges):
+        if (_LINKS / link).exists():
+            run(["ip", "link", "delete", link])
     if has_table(lab):
         run(["nft", "delete", "table", "ip", names.table(lab)])
 

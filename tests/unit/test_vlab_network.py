@@ -43,6 +43,17 @@ def test_the_table_replaces_itself_in_one_step():
     assert '    ip saddr 198.18.0.0/24 ip daddr != 198.18.0.0/24 oifname != "hv-lab" masquerade' in lines
 
 
+def test_uplinks_that_no_bridge_has_yet_are_removed(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(network, "_LINKS", tmp_path)
+    monkeypatch.setattr(network, "run", ran.append)
+    monkeypatch.setattr(network, "succeeds", lambda argv: argv[0] == "ip")
+    for link in ("hv-lab", "hv1r-lab", "hv2u-lab"):
+        (tmp_path / link).mkdir()
+    network.remove("lab")
+    assert [argv[-1] for argv in ran] == ["hv2u-lab", "hv1r-lab", "hv-lab"]
+
+
 @pytest.fixture
 def settings(tmp_path):
     root = tmp_path / "sys"
