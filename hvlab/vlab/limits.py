@@ -143,10 +143,22 @@ def _pass_on(mount: Path, group: Path, controller: str) -> None:
             control.write_text(f"+{controller}", encoding="ascii")
 
 
+def blocking(mount: Path, group: str, controller: str) -> Path | None:
+    """Return the group above this one that does not pass a controller on, in version 2; None where all do."""
+    for above in reversed(Path(group).parents):
+        control = mount / above / "cgroup.subtree_control"
+        if control.exists() and controller not in control.read_text(encoding="ascii").split():
+            return mount / above
+    return None
+
+
 def unit_of(cgroup: str) -> str | None:
-    """Return the unit of systemd that a process belongs to, by the text of its /proc/<pid>/cgroup. Pure."""
+    """Return the unit of systemd that a process belongs to, by the text of its /proc/<pid>/cgroup. Pure.
+
+    The innermost: where this machine is a container, the units around it stand before its own.
+    """
     for line in cgroup.splitlines():
-        for part in line.split(":", 2)[-1].split("/"):
+        for part in reversed(line.split(":", 2)[-1].split("/")):
             if part.endswith((".scope", ".service")) and part != "init.scope":
                 return part
     return None
@@ -159,6 +171,7 @@ def apply(name: str, group: str, leader: int, limits: NodeLimits, *, unit: bool)
     whether the cores hold is read back from the node.
     Raises HvlabError where memory cannot be limited, for a host that was promised less might take all.
     """
+    known: Mapping[str, Controller] = {}
     if unit:
         found = unit_of((_PROC / str(leader) / "cgroup").read_text(encoding="utf-8"))
         failed = [] if found else list(CONTROLLERS)
@@ -170,13 +183,27 @@ def apply(name: str, group: str, leader: int, limits: NodeLimits, *, unit: bool)
     if "memory" in failed and limits.memory is not None:
         raise HvlabError(
             f"{name}: its memory cannot be limited to {limits.memory} bytes",
-            remedy="set a limit above what it uses now, or leave --memory and lab_memory out; "
-            "a lab that an earlier hvlab booted needs `hvlab lab down` first",
+            remedy=_memory_remedy(known.get("memory"), group),
         )
     held = os.sched_getaffinity(leader) == set(limits.cpus)
     failed = [part for part in failed if part != "cpuset"] + ([] if held else ["cpuset"])
     relevant = {"cpuset": True, "cpu": limits.weight != FULL_WEIGHT, "memory": limits.memory is not None}
     return [part for part in failed if relevant[part]]
+
+
+def _memory_remedy(controller: Controller | None, group: str) -> str:
+    folder = None
+    if controller and controller.version == 2:  # noqa: PLR2004
+        folder = blocking(controller.mount, group, "memory")
+    if folder:
+        return (
+            "the kernel passes limits on only from a control group without processes of its own: move those "
+            f"in {folder / 'cgroup.procs'} to a new group below it, or leave --memory and lab_memory out"
+        )
+    return (
+        "set a limit above what it uses now, or leave --memory and lab_memory out; "
+        "a lab that an earlier hvlab booted needs `hvlab lab down` first"
+    )
 
 
 def remarks(failed: Sequence[str], limits: NodeLimits) -> str:

@@ -1,5 +1,6 @@
 """Limits of nodes in control groups of both versions, in a tree of their own."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -75,6 +76,11 @@ def test_systemd_gets_properties_of_the_nodes_unit():
     assert limits.unit_of("4:memory:/hvlab/lab/n1\n0::/init.scope\n") is None
 
 
+def test_a_nodes_unit_is_the_innermost():
+    nested = "/system.slice/docker-1a2b.scope/machine.slice/lab-n1.scope/payload/init.scope"
+    assert limits.unit_of(f"1:name=systemd:{nested}\n0::{nested}\n") == "lab-n1.scope"
+
+
 def test_memory_that_cannot_be_limited_is_an_error_and_cores_are_a_remark(monkeypatch):
     own = NodeLimits(cpus=tuple(os.sched_getaffinity(0)), memory=2**30)
     monkeypatch.setattr(limits, "write", lambda *_: ["memory"])
@@ -84,6 +90,18 @@ def test_memory_that_cannot_be_limited_is_an_error_and_cores_are_a_remark(monkey
     monkeypatch.setattr(limits, "write", lambda *_: [])
     failed = limits.apply("n1", GROUP, os.getpid(), other, unit=False)
     assert limits.remarks(failed, other) == "could not be kept on the cores 100000"
+
+
+def test_a_group_of_version_2_that_holds_processes_is_named(version_2, tmp_path, monkeypatch):
+    def busy(*_):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(limits, "controllers", lambda _: version_2)
+    monkeypatch.setattr(limits, "_pass_on", busy)
+    own = NodeLimits(cpus=tuple(os.sched_getaffinity(0)), memory=2**30)
+    with pytest.raises(HvlabError, match="n1: its memory cannot be limited") as caught:
+        limits.apply("n1", GROUP, os.getpid(), own, unit=False)
+    assert f"move those in {tmp_path}/cgroup.procs to a new group below it" in str(caught.value.remedy)
 
 
 def test_a_new_group_of_cpuset_has_the_cpus_of_the_groups_above(tmp_path):
