@@ -26,7 +26,7 @@ from hvlab.vlab import lab as virtual
 from hvlab.vlab.command import PATH
 from hvlab.vlab.lab import NodeStatus
 from hvlab.vlab.names import REDHAT, RELEASES
-from hvlab.vlab.plan import check_machine, make_plan
+from hvlab.vlab.plan import check_machine, make_plan, plan_without_limits
 from hvlab.vlab.topology import FULL_WEIGHT
 
 
@@ -96,7 +96,7 @@ def down(inventory: Path) -> None:
     check_machine()
     lab = load(inventory)
     with _terminated(), _Progress([]) as progress:
-        was_up = virtual.down(lab, make_plan(lab), report=progress.report)
+        was_up = virtual.down(lab, plan_without_limits(lab), report=progress.report)
     click.echo(f"lab {lab.name} is {'down' if was_up else 'not up'}", err=True)
 
 
@@ -105,7 +105,7 @@ def down(inventory: Path) -> None:
 @options.table_or_json
 def status(inventory: Path, output_format: str) -> None:
     """Show which virtual hosts are running."""
-    rows = virtual.status(make_plan(load(inventory)))
+    rows = virtual.status(plan_without_limits(load(inventory)))
     if output_format == "json":
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
@@ -150,7 +150,7 @@ def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:
 
     Several words are passed to the host unchanged. A single word is a command line for the host's shell.
     """
-    argv = virtual.ssh_argv(make_plan(load(inventory)), host, words)
+    argv = virtual.ssh_argv(plan_without_limits(load(inventory)), host, words)
     os.execvpe(argv[0], argv, {**os.environ, "PATH": PATH})  # noqa: S606
 
 

@@ -46,8 +46,8 @@ class LabPlan:
     runtime: Path
     network: IPv4Network
     nodes: tuple[Node, ...]
-    release: str | None
-    rate: str | None
+    release: str | None = None
+    rate: str | None = None
     topology: Topology = field(default_factory=Topology)
     cores: Mapping[str, int | str | None] = field(default_factory=dict)
     memory: Mapping[str, int | None] = field(default_factory=dict)
@@ -86,6 +86,33 @@ def make_plan(
     topology_file: Path | None = None,
 ) -> LabPlan:
     """Return the lab that the inventory and options ask for; raises one UsageError with all problems."""
+    plan = plan_without_limits(lab)
+    hosts = [host for host in lab.hosts if host.virtual]
+    if count is not None and not 1 <= count <= len(hosts):
+        raise UsageError(f"--nodes {count}: the inventory has {len(hosts)} virtual hosts")
+    release = release or _text(lab, "lab_release")
+    links = _topology(lab, topology_file)
+    # An option of the command line outranks the file, the file an inventory's variable.
+    rate = rate or links.link.up or _text(lab, "lab_rate")
+    if rate:
+        names.rate(rate)
+    booted = hosts[:count]
+    return replace(
+        plan,
+        nodes=plan.nodes[:count],
+        release=names.release(release) if release else None,
+        rate=rate,
+        topology=replace(links, link=LinkLimits(rate, rate)),
+        cores={host.name: _cores(cpus or host.text("lab_cpus")) for host in booted},
+        memory={host.name: _memory(memory or host.text("lab_memory")) for host in booted},
+    )
+
+
+def plan_without_limits(lab: Lab) -> LabPlan:
+    """Return the hosts of the inventory and their network alone; raises UsageError like ``make_plan``.
+
+    To look at a lab, or to remove it, nothing has to be right that only ``up`` sets.
+    """
     names.check_lab_name(lab.name)
     hosts = [host for host in lab.hosts if host.virtual]
     if not hosts:
@@ -93,34 +120,15 @@ def make_plan(
             f"the inventory {lab.source} has no virtual hosts",
             remedy="put the hosts that `hvlab lab up` is to boot into the group `virtual`",
         )
-    if count is not None and not 1 <= count <= len(hosts):
-        raise UsageError(f"--nodes {count}: the inventory has {len(hosts)} virtual hosts")
     network = IPv4Network(lab.network)
     problems = [problem for host in hosts for problem in _problems(host, network)]
     if problems:
         raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(problems))
-    release = release or _text(lab, "lab_release")
-    links = _topology(lab, topology_file)
-    # An option of the command line outranks the file, the file an inventory's variable.
-    rate = rate or links.link.up or _text(lab, "lab_rate")
-    if rate:
-        names.rate(rate)
     runtime = lab_runtime_dir(lab.name)
-    booted = hosts[:count]
-    return LabPlan(
-        lab=lab.name,
-        runtime=runtime,
-        network=network,
-        nodes=tuple(
-            Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name)
-            for host in booted
-        ),
-        release=names.release(release) if release else None,
-        rate=rate,
-        topology=replace(links, link=LinkLimits(rate, rate)),
-        cores={host.name: _cores(cpus or host.text("lab_cpus")) for host in booted},
-        memory={host.name: _memory(memory or host.text("lab_memory")) for host in booted},
+    nodes = tuple(
+        Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name) for host in hosts
     )
+    return LabPlan(lab=lab.name, runtime=runtime, network=network, nodes=nodes)
 
 
 def _topology(lab: Lab, file: Path | None) -> Topology:

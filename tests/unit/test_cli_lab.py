@@ -1,0 +1,47 @@
+"""The command line of the virtual lab: what it tells, and what an inventory may say for it."""
+
+from functools import cache
+
+import pytest
+
+from hvlab.cli import run
+from hvlab.lab.inventory import load
+
+# Reading an inventory takes a second, and it does not change.
+known = cache(load)
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory):
+    """A lab whose topology still names a host that was removed."""
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "group_vars").mkdir()
+    (folder / "hosts.yml").write_text(
+        "all: {children: {virtual: {hosts: {n1: {ansible_host: 198.18.0.11}}}}}"
+    )
+    variables = "{lab_name: cli-lab, lab_network: 198.18.0.0/24, lab_interface: host0, lab_slots: 1}"
+    (folder / "group_vars/all.yml").write_text(variables)
+    (folder / "group_vars/virtual.yml").write_text("lab_topology: racks.txt")
+    (folder / "racks.txt").write_text("{hosts: {n2: {up: 20mbit}}}")
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    monkeypatch.setattr("hvlab.cli.lab.load", known)
+    monkeypatch.setattr("hvlab.cli.lab.check_machine", lambda: None)
+    monkeypatch.setattr("hvlab.cli.lab.virtual.down", lambda *_, **__: True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "seen"),
+    [
+        (["up"], 2, "n2 is not a virtual host of the inventory"),
+        (["status"], 0, "198.18.0.11"),
+        (["ssh", "n1"], 3, "n1 (198.18.0.11) is not up"),
+        (["down"], 0, "lab cli-lab is down"),
+    ],
+)
+def test_only_up_needs_limits_that_can_be_set(inventory, capsys, words, code, seen):
+    assert run(["lab", *words, "-i", inventory]) == code
+    assert seen in "".join(capsys.readouterr())
