@@ -85,7 +85,9 @@ def up(
         topology_file=topology_file,
     )
     with _terminated(), _Progress([node.name for node in plan.nodes]) as progress:
-        virtual.up(plan, report=progress.report)
+        remarks = virtual.up(plan, report=progress.report)
+    for line in remarks:
+        click.echo(line, err=True)
     click.echo(f"{len(plan.nodes)} nodes are up after {time.monotonic() - begun:.1f} s", err=True)
 
 
@@ -136,6 +138,8 @@ def _memory(size: int | None) -> str:
 
 def _rate(row: NodeStatus) -> str:
     """Return the rates of a host's link, one where both are the same, with delay and loss."""
+    if row.link_lost:
+        return "lost, run `hvlab lab up` again"
     rates = [row.up or ""] if row.up == row.down else [f"up {row.up or 'any'}", f"down {row.down or 'any'}"]
     more = [f"delay {row.delay}"] * bool(row.delay) + [f"loss {row.loss}"] * bool(row.loss)
     return ", ".join(filter(None, [*rates, *more]))

@@ -50,8 +50,11 @@ class Boot:
         self.login = keys.login(self.ssh, lab=plan.lab)
         self.interrupted = threading.Event()
 
-    def all(self) -> None:
-        """Start what does not run or does not answer; raises UnreachableError for those that fail."""
+    def all(self) -> list[str]:
+        """Start what does not run or does not answer, and return which limits do not hold, a line each.
+
+        Raises UnreachableError for the hosts that fail.
+        """
         release = self._release()
         running = reality.supervisors(self.plan.runtime / "nodes")
         self._attach(running)
@@ -60,7 +63,7 @@ class Boot:
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
             self._start(stopped, release)
-        self._limit()
+        return self._limit()
 
     def _attach(self, running: Mapping[str, list[int]]) -> None:
         """Put the links of running nodes on their bridges: a rack's, or one that was lost and made again."""
@@ -155,24 +158,27 @@ class Boot:
                 nodes[directory.name] = Node(self.plan.lab, directory.name, address, port, directory)
         return list(nodes.values())
 
-    def _limit(self) -> None:
-        """Give nodes and links the plan's limits, and lift those of an earlier plan."""
+    def _limit(self) -> list[str]:
+        """Give nodes and links the plan's limits instead of an earlier plan's; return what does not hold."""
         lab, running = self.plan.lab, reality.supervisors(self.plan.runtime / "nodes")
         self._attach(running)
         for number, rack in enumerate(self.plan.topology.racks, 1):
             links.shape_uplink(*names.uplink(lab, number), rack.uplink)
         network.trim(lab, racks=len(self.plan.topology.racks))
+        ports: dict[str, str] = {}
+        remarks: list[str] = []
         for node in self.plan.nodes:
             leader = reality.leader(running[node.name][0])
             port = links.port_of(leader) if leader else None
             if leader and port:
                 links.shape(leader, port, self.plan.link(node.name), self.plan.pairs(node.name))
+                ports[node.name] = port
                 own = self.limits[node.name]
                 unit = machines.SYSTEMD_RUNS.is_dir()
                 remark = limits.remarks(limits.apply(node.name, node.group, leader, own, unit=unit), own)
-                if remark:
-                    self.report(node.name, remark)
-        settings.write(self.plan, self.limits)
+                remarks += [f"{node.name}: {remark}"] if remark else []
+        settings.write(self.plan, self.limits, ports)
+        return remarks
 
     def _each(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
         """Do the same to all nodes at the same time; raises one error for all nodes that fail."""

@@ -41,7 +41,8 @@ class NodeStatus:
     """The state of a node: up, down or half. ``since`` is in seconds since the epoch.
 
     ``cores`` are those that its processes may use, read from its PID 1, and ``shared_with`` the other nodes
-    that may use some of them. ``memory`` is in bytes. What is not limited is None.
+    that may use some of them. ``memory`` is in bytes. What is not limited is None. ``link_lost``: the link
+    lost its limits or its rack since ``up``, as when the host rebooted itself; they are None then.
     """
 
     host: str
@@ -59,12 +60,14 @@ class NodeStatus:
     delay: str | None = None
     loss: str | None = None
     rack: str | None = None
+    link_lost: bool = False
 
 
-def up(plan: LabPlan, *, report: Report) -> None:
+def up(plan: LabPlan, *, report: Report) -> list[str]:
     """Boot the nodes of the plan that do not run yet; called again it repairs what is not right.
 
-    ``report`` gets (host, step), the host "" being the lab. Raises HvlabError.
+    Returns which limits do not hold, a line each. ``report`` gets (host, step), the host "" being the lab.
+    Raises HvlabError.
     """
     check_machine()
     allowed = plan.limits(limits.machine_cpus())
@@ -74,7 +77,7 @@ def up(plan: LabPlan, *, report: Report) -> None:
         network.ensure(plan.lab, plan.network, racks=len(plan.topology.racks))
         kernel.prepare(plan.runtime.parent)
         report("", "network is up")
-        Boot(plan, allowed, report).all()
+        return Boot(plan, allowed, report).all()
 
 
 def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
@@ -142,9 +145,10 @@ def _with_limits(
     if row.pid is None or own is None:
         return row
     others = (host for host, cores in cores_of.items() if host != row.host and set(own) & set(cores))
-    names = ("memory", "cpu_weight", "up", "down", "delay", "loss", "rack")
+    lost = settings.link_lost(kept)
+    names = ("memory", "cpu_weight") if lost else ("memory", "cpu_weight", *settings.OF_LINK)
     known: dict[str, Any] = {name: kept.get(name) for name in names}
-    return replace(row, cores=own, shared_with=tuple(sorted(others)), **known)
+    return replace(row, cores=own, shared_with=tuple(sorted(others)), link_lost=lost, **known)
 
 
 def _status(node: Node, pids: list[int]) -> NodeStatus:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hvlab import process
 from hvlab.errors import UsageError
-from hvlab.vlab import names
+from hvlab.vlab import names, reality
 from hvlab.vlab.command import SECONDS, environment, run, succeeds
 from hvlab.vlab.topology import LinkLimits, Topology
 
@@ -41,18 +42,29 @@ _KINDS = ("tbf", "htb", "netem")
 def port_of(leader: int) -> str | None:
     """Return the host's end of a node's link, by the pid of the node's PID 1; None when it has none."""
     try:
-        peer = Path(f"/proc/{leader}/root/sys/class/net/host0/iflink").read_text(encoding="ascii")
+        path = reality.PROC / str(leader) / "root/sys/class/net/host0/iflink"
+        peer = int(path.read_text(encoding="ascii"))
     except OSError:
         return None
-    for link in _LINKS.iterdir():
-        if (link / "ifindex").read_text(encoding="ascii") == peer:
-            return link.name
+    return next((link.name for link in _LINKS.iterdir() if index_of(link.name) == peer), None)
+
+
+def index_of(link: str) -> int | None:
+    """Return the kernel's number of a link, which no other gets later; None where it is no link."""
+    # Beside the links lie files such as bonding_masters, and a link may go at any time.
+    with suppress(OSError):
+        return int((_LINKS / link / "ifindex").read_text(encoding="ascii"))
     return None
+
+
+def is_port(bridge: str, link: str) -> bool:
+    """Return whether a link is a port of a bridge."""
+    return (_LINKS / bridge / "brif" / link).exists()
 
 
 def attach(bridge: str, port: str) -> None:
     """Make a link a port of a bridge, unless it is one."""
-    if not (_LINKS / bridge / "brif" / port).exists():
+    if not is_port(bridge, port):
         run(["ip", "link", "set", port, "master", bridge, "up"])
 
 

@@ -7,6 +7,7 @@ import pytest
 from hvlab.cli import run
 from hvlab.lab.inventory import load
 
+REMARK = "n1: could not be kept on the cores 0"
 # Reading an inventory takes a second, and it does not change.
 known = cache(load)
 
@@ -31,6 +32,7 @@ def machine(monkeypatch):
     monkeypatch.setattr("hvlab.cli.lab.load", known)
     monkeypatch.setattr("hvlab.cli.lab.check_machine", lambda: None)
     monkeypatch.setattr("hvlab.cli.lab.virtual.down", lambda *_, **__: True)
+    monkeypatch.setattr("hvlab.cli.lab.virtual.up", lambda *_, **__: [REMARK])
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,11 @@ def machine(monkeypatch):
 def test_only_up_needs_limits_that_can_be_set(inventory, capsys, words, code, seen):
     assert run(["lab", *words, "-i", inventory]) == code
     assert seen in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("terminal", ["0", "1"])
+def test_limits_that_do_not_hold_stay_on_the_screen(inventory, capsys, tmp_path, monkeypatch, terminal):
+    monkeypatch.setenv("TTY_COMPATIBLE", terminal)
+    (tmp_path / "none.yml").write_text("{}")
+    assert run(["lab", "up", "-i", inventory, "--topology", str(tmp_path / "none.yml")]) == 0
+    assert capsys.readouterr().err.splitlines()[-2].endswith(REMARK)

@@ -1,9 +1,9 @@
-"""What links may carry, as commands of tc; and what the kernel must have for that."""
+"""What links may carry, as commands of tc; what the kernel must have for it; and when it was lost."""
 
 import pytest
 
 from hvlab.errors import UsageError
-from hvlab.vlab import links
+from hvlab.vlab import links, reality, settings
 from hvlab.vlab.topology import LinkLimits, PairLimit, Rack, Topology
 
 
@@ -71,3 +71,50 @@ def test_what_the_kernel_lacks_is_told_before_anything_changes(monkeypatch):
     assert "the delay of n3, the loss of n3: it has no netem (CONFIG_NET_SCH_NETEM)" in str(caught.value)
     assert "tbf" not in str(caught.value)
     links.check(Topology(links={"n3": LinkLimits(up="1gbit")}))
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A node's PID 1 with its end of a link, and the links of this machine, among them what is none."""
+    inside = tmp_path / "proc/7/root/sys/class/net/host0"
+    inside.mkdir(parents=True)
+    (inside / "iflink").write_text("12\n")
+    net = tmp_path / "net"
+    for name, number in {"eth0": 2, "vb-lab-n1": 12}.items():
+        (net / name).mkdir(parents=True)
+        (net / name / "ifindex").write_text(f"{number}\n")
+    (net / "bonding_masters").write_text("bond0\n")
+    (net / "gone").mkdir()
+    (net / "hv-lab/brif/vb-lab-n1").mkdir(parents=True)
+    monkeypatch.setattr(reality, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(links, "_LINKS", net)
+    return net
+
+
+def test_a_port_is_found_among_files_and_links_that_go(machine):
+    assert links.port_of(7) == "vb-lab-n1"
+    (machine / "vb-lab-n1/ifindex").unlink()
+    assert links.port_of(7) is None
+
+
+KEPT = {"up": "1gbit", "rack": None, "port": "vb-lab-n1", "port_index": 12, "bridge": "hv-lab"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost"),
+    [
+        (KEPT, False),
+        # A host that rebooted has another link.
+        ({**KEPT, "port_index": 11}, True),
+        ({**KEPT, "port": "vb-other"}, True),
+        ({**KEPT, "port": None, "port_index": None}, True),
+        ({**KEPT, "up": None, "rack": "a", "bridge": "hv1r-lab"}, True),
+        ({**KEPT, "up": None, "pairs": {"198.18.0.12": "1mbit"}, "port_index": 11}, True),
+        # Nothing was limited, or nothing is known of the link: an earlier hvlab kept less.
+        ({**KEPT, "up": None, "pairs": {}, "port_index": 11}, False),
+        ({"up": "1gbit", "rack": None}, False),
+        ({}, False),
+    ],
+)
+def test_a_link_that_is_not_the_limited_one_has_lost_its_limits(machine, kept, lost):
+    assert settings.link_lost(kept) is lost

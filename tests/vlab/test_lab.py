@@ -241,6 +241,26 @@ def test_a_topology_limits_directions_pairs_and_uplinks_without_a_restart(lab, t
     assert links.limited() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()} == set()
 
 
+def test_a_host_with_a_new_link_has_lost_its_limits_until_up(lab, tmp_path):
+    file = tmp_path / "rack.yml"
+    file.write_text("{rate: 1gbit, racks: {a: {hosts: [n1]}}}")
+    assert hvlab("up", "-i", lab, "--topology", str(file)).returncode == 0
+    # As systemd-nspawn leaves it where systemd runs this machine and the host reboots itself.
+    leader = reality.leader(state(lab)["n1"]["pid"])
+    port = links.port_of(leader)
+    subprocess.run(["ip", "link", "delete", port], check=True)
+    inside = ["peer", "name", "host0", "netns", str(leader)]
+    subprocess.run(["ip", "link", "add", port, "type", "veth", *inside], check=True)
+    subprocess.run(["ip", "link", "set", port, "master", "hv-vtest", "up"], check=True)
+    rows = state(lab)
+    assert [rows["n1"][name] for name in ("link_lost", "up", "rack")] == [True, None, None]
+    assert [rows["n2"][name] for name in ("link_lost", "up", "rack")] == [False, "1gbit", None]
+    assert hvlab("up", "-i", lab, "--topology", str(file)).returncode == 0
+    row = state(lab)["n1"]
+    assert [row[name] for name in ("link_lost", "up", "rack")] == [False, "1gbit", "a"]
+    assert hvlab("up", "-i", lab).returncode == 0
+
+
 def test_what_the_kernel_cannot_do_is_told_before_anything_changes(lab, tmp_path):
     file = tmp_path / "delay.yml"
     file.write_text("{hosts: {n1: {delay: 20ms}}}")
@@ -275,6 +295,9 @@ def test_lost_network_is_repaired_without_a_restart(lab):
 def test_down_leaves_nothing(lab):
     data = Path(os.environ["HVLAB_DATA"]) / "trust" / LAB
     data.mkdir(parents=True)
+    # As a killed `up` leaves it: an uplink that is no port of a bridge.
+    uplink = ["hv9u-vtest", "type", "veth", "peer", "name", "hv9d-vtest"]
+    subprocess.run(["ip", "link", "add", *uplink], check=True)
     assert leftovers()
     assert hvlab("down", "-i", lab).returncode == 0
     assert leftovers() == []
