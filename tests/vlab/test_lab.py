@@ -248,8 +248,10 @@ def test_a_host_with_a_new_link_has_lost_its_limits_until_up(lab, tmp_path):
     # As systemd-nspawn leaves it where systemd runs this machine and the host reboots itself.
     leader = reality.leader(state(lab)["n1"]["pid"])
     port = links.port_of(leader)
+    # Its address comes from the host's name: it stays.
+    address = Path(f"/proc/{leader}/root/sys/class/net/host0/address").read_text().strip()
+    inside = ["peer", "name", "host0", "address", address, "netns", str(leader)]
     subprocess.run(["ip", "link", "delete", port], check=True)
-    inside = ["peer", "name", "host0", "netns", str(leader)]
     subprocess.run(["ip", "link", "add", port, "type", "veth", *inside], check=True)
     subprocess.run(["ip", "link", "set", port, "master", "hv-vtest", "up"], check=True)
     rows = state(lab)
