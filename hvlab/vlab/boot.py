@@ -25,6 +25,7 @@ from hvlab.vlab import (
     settings,
 )
 from hvlab.vlab import node as machines
+from hvlab.vlab.command import succeeds
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.files import discard
 from hvlab.vlab.limits import NodeLimits
@@ -73,6 +74,8 @@ class Boot:
             if port:
                 rack = self.plan.topology.rack_of(name)
                 links.attach(network.bridge_of(self.plan.lab, rack), port)
+        # A bridge would look for a moved host behind its earlier rack until that host sends something.
+        succeeds(["ip", "neigh", "flush", "dev", names.bridge(self.plan.lab)])
 
     def _has_its_address(self, node: Node) -> bool:
         recorded = node.record()
