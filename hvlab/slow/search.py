@@ -35,13 +35,14 @@ class SlowSearch:
     """What a search says of ``hosts`` hosts.
 
     ``judgements`` has each suspect, hosts and ends first, without pairs that a slow end may explain;
-    ``untried`` counts the suspects without a judgement. ``groups`` are hosts that are far from each other, by
-    their place (empty: none are); links between them are no suspects. ``together`` counts the links that were
-    suspects while all hosts sent at once, where those were too many, or would have been if links had differed
-    less; each link was then measured alone. ``launches`` and
-    ``rounds`` (steps that move data) are what it took; ``pair_launches`` is what every pair in a launch of
-    its own takes. ``links`` is how many times as long each link takes as the median link (infinite: nothing
-    arrived), ``computing`` the same of each host. ``median_rate`` is that of the links, in bytes per second.
+    ``untried`` counts the suspects without a judgement, slow links included that do not stand out since links
+    differ so much, and that are too many to measure each alone. ``groups`` are hosts that are far from each
+    other, by their place (empty: none are); links between them are no suspects. ``together`` counts the links
+    that were suspects while all hosts sent at once, where those were too many, or would have been if links
+    had differed less; each link was then measured alone. ``launches`` and ``rounds`` (steps that move data)
+    are what it took; ``pair_launches`` is what every pair in a launch of its own takes. ``links`` is how many
+    times as long each link takes as the median link (infinite: nothing arrived), ``computing`` the same of
+    each host. ``median_rate`` is that of the links, in bytes per second.
     """
 
     hosts: int
@@ -112,7 +113,7 @@ def search(
         far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
         between = set(groups.crossing(far))
         pointed_at = suspects.suspects(values, count, ratio=ratio, between=between)
-        launches, rounds = launches + 1, rounds + steps.rounds(links)
+        launches, rounds, crowded = launches + 1, rounds + steps.rounds(links), 0
     tried = pointed_at[:MOST]
     judgements: dict[Suspect, Judgement] = {}
     outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
@@ -133,7 +134,7 @@ def search(
     return SlowSearch(
         hosts=count,
         judgements=tuple(judgements[suspect] for suspect in tried if suspect in judgements),
-        untried=len(pointed_at) - len(judgements),
+        untried=max(crowded, len(pointed_at)) - len(judgements),
         groups=far,
         together=together,
         launches=launches,
