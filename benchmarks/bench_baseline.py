@@ -57,7 +57,7 @@ def simulate(
         hits += kinds[:changed].count(right)
         false += wrong in kinds or right in kinds[changed:]
     result = {"false": false / checks, "false_at_most": round(upper(false, checks), 5)}
-    return result | ({"told": round(hits / (checks * changed), 4)} if changed else {})
+    return result | ({"recognised": round(hits / (checks * changed), 4)} if changed else {})
 
 
 @click.command(help=__doc__)

@@ -175,12 +175,12 @@ def summary(
     """
     runs = len(searches)
     false = sum(bool(set(named(result)) - set(given)) for given, result in searches)
-    found = sum(set(given) <= set(named(result)) for given, result in searches)
+    complete = sum(set(given) <= set(named(result)) for given, result in searches)
     launches = [result.launches for _, result in searches]
     shares = {"false": false, "false_at_most": round(upper(false, runs), 4)}
     if any(given for given, _ in searches):
-        at_least = float(special.betaincinv(found, runs - found + 1, 0.05)) if found else 0.0
-        shares |= {"found": found, "found_at_least": round(at_least, 4)}
+        at_least = float(special.betaincinv(complete, runs - complete + 1, 0.05)) if complete else 0.0
+        shares |= {"all_faults": complete, "all_faults_at_least": round(at_least, 4)}
     return {
         **shares,
         "groups": sum(bool(result.groups) for _, result in searches),

@@ -1,8 +1,8 @@
-"""How often verdicts are false with ``--repeats auto``, how many differences are told, by how many repeats.
+"""How often verdicts are false with ``--repeats auto``, what they recognise, and after how many repeats.
 
 A family is drawn as in bench_verdicts, with as many repeats as the last look allows. It is looked at as a
 bench does: what is answered gets no more repeats. The false share is that of families without any
-difference that hold a "faster" or "slower" at the end; power is the share of differences that are told.
+difference that hold a "faster" or "slower" at the end; power is the share of differences that are recognised.
 Shares are printed with their exact 95 % upper bound as JSON lines.
 
     python -m benchmarks.bench_looks [--scenario drift ...] [--comparisons 10 ...] [--runs 2000] [--ratio 1.1]
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import click
 import numpy as np
 
-from benchmarks.bench_verdicts import DIFFERING, SCENARIOS, Floats, Launch, Names, upper
+from benchmarks.bench_verdicts import DIFFERING, SCENARIOS, Floats, Launch, Names, of_scenarios, upper
 from hvlab.statistics.looks import LOOKS, Look
 from hvlab.statistics.sequential import answered, at_look
 from hvlab.statistics.verdict import Pair, Verdict
@@ -84,19 +84,12 @@ def simulate(
         "repeats": round(taken / runs, 2),
     }
     if differing:
-        result["told"] = round(hits / (runs * differing), 4)
+        result["recognised"] = round(hits / (runs * differing), 4)
     return result | {"cpu_s": round(time.process_time() - begun, 1)}
 
 
 @click.command(help=__doc__)
-@click.option("--scenario", "scenarios", multiple=True, type=click.Choice(list(SCENARIOS)))
-@click.option("--comparisons", multiple=True, type=click.IntRange(1), default=[10], show_default=True)
-@click.option("--runs", default=2000, show_default=True)
-@click.option("--sigma", default=0.03, show_default=True, help="Standard deviation of the logarithms.")
-@click.option(
-    "--ratio", default=1.0, show_default=True, help="How far two comparisons of a family are apart."
-)
-@click.option("--seed", default=1, show_default=True)
+@of_scenarios
 def main(
     *,
     scenarios: tuple[str, ...],

@@ -172,9 +172,9 @@ def simulate(
     for _ in range(runs):
         sweep, training = simulated(law, counts, noise, draw)
         fitted = fit(sweep)
-        found = predict(training, fitted if isinstance(fitted, Fit) else None, ranks=numbers)
-        steps = {step.ranks: step for step in found.steps} if isinstance(found, Prediction) else {}
-        why = found.reason if isinstance(found, NoPrediction) else found.limit
+        answer = predict(training, fitted if isinstance(fitted, Fit) else None, ranks=numbers)
+        steps = {step.ranks: step for step in answer.steps} if isinstance(answer, Prediction) else {}
+        why = answer.reason if isinstance(answer, NoPrediction) else answer.limit
         for number in numbers:
             if number in steps:
                 step = steps[number]

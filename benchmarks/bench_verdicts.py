@@ -1,8 +1,8 @@
-"""How often verdicts are false, and how often a difference is told: simulated families of comparisons.
+"""How often verdicts are false, and how often a difference is recognised: simulated families of comparisons.
 
 A scenario is a kind of noise; a family is a number of comparisons between two settings in one run, with a
 number of repeats. The false share is that of families without any difference that hold a "faster" or
-"slower". Power is the share of differences that are told, where two comparisons of each family differ.
+"slower". Power is the share of differences that are recognised, where two comparisons of each family differ.
 Every share is printed with its exact 95 % upper bound (Clopper and Pearson 1934) as a JSON line, so a long
 simulation can be run in parts.
 
@@ -193,20 +193,29 @@ def simulate(
         false += any(verdicts[differing:]) or -1 in verdicts[:differing]
     result = {"false": false / runs, "false_at_most": round(upper(false, runs), 5)}
     if differing:
-        result["told"] = round(hits / (runs * differing), 4)
+        result["recognised"] = round(hits / (runs * differing), 4)
     return result | {"cpu_s": round(time.process_time() - begun, 1)}
 
 
+def of_scenarios(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose what is simulated."""
+    for option in (
+        click.option("--seed", default=1, show_default=True),
+        click.option("--ratio", default=1.0, show_default=True, help="How far two comparisons are apart."),
+        click.option(
+            "--sigma", default=0.03, show_default=True, help="Standard deviation of the logarithms."
+        ),
+        click.option("--runs", default=2000, show_default=True),
+        click.option("--comparisons", multiple=True, type=click.IntRange(1), default=[10], show_default=True),
+        click.option("--scenario", "scenarios", multiple=True, type=click.Choice(list(SCENARIOS))),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(help=__doc__)
-@click.option("--scenario", "scenarios", multiple=True, type=click.Choice(list(SCENARIOS)))
-@click.option("--comparisons", multiple=True, type=click.IntRange(1), default=[10], show_default=True)
+@of_scenarios
 @click.option("--repeats", multiple=True, type=click.IntRange(2), default=[5], show_default=True)
-@click.option("--runs", default=2000, show_default=True)
-@click.option("--sigma", default=0.03, show_default=True, help="Standard deviation of the logarithms.")
-@click.option(
-    "--ratio", default=1.0, show_default=True, help="How far two comparisons of a family are apart."
-)
-@click.option("--seed", default=1, show_default=True)
 def main(
     *,
     scenarios: tuple[str, ...],

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from hvlab.bench.matrix import Spec
+from hvlab.bench.resume import restored
 from hvlab.bench.sides import A, B, sided, values
 from hvlab.errors import UsageError
 from hvlab.lab.inventory import Lab
@@ -25,26 +26,14 @@ def against(store: Store, run_id: str, changes: Mapping[str, str], lab: Lab) -> 
     imported, on other hosts, or by an hvlab that described it otherwise.
     """
     run = store.run(run_id)
-    key, stored = store.spec(run_id)
-    if not stored.get("blocks"):
+    if not store.spec(run_id)[1].get("blocks"):
         raise UsageError(
             f"run {run_id} was imported: how it was started is not known", remedy="measure a run first"
         )
-    try:
-        spec = Spec.restored(stored)
-    except TypeError as error:
-        raise UsageError(
-            f"run {run_id} was described by another version of hvlab",
-            remedy="measure both settings with --ab instead",
-        ) from error
+    spec = restored(store, run, lab)
     if spec.sides:
         raise UsageError(
             f"run {run_id} has two sides itself", remedy="name a run of one setting, or repeat its --ab"
-        )
-    if spec.key(lab) != key:
-        raise UsageError(
-            f"run {run_id} was measured on other hosts (lab {run.lab})",
-            remedy="use the inventory and the limit that it was started with (-i, -l)",
         )
     if not changes:
         raise UsageError(f"nothing differs between run {run_id} and this command", remedy=_ONLY_SETTINGS)

@@ -62,10 +62,11 @@ def _cores(
     """Return how the ranks of a user's own training share cores: they count none themselves."""
     if not case.command:
         return {}
-    seen = {host: range(found.get("processor_vcpus") or 0) for host, found in facts.items()}
-    return contention.sharing(
-        case, {host: held.get(host) or HostCores(host, tuple(cpus)) for host, cpus in seen.items()}
-    )
+    hosts = {
+        host: held.get(host) or HostCores(host, tuple(range(own.get("processor_vcpus") or 0)))
+        for host, own in facts.items()
+    }
+    return contention.sharing(case, hosts)
 
 
 def status(outcome: Outcome) -> str:

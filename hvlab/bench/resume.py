@@ -20,19 +20,7 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
             f"run {run_id} is finished: all of its {len(run.planned)} cases are done",
             remedy=f"see it with `hvlab results show {run_id}`",
         )
-    key, stored = store.spec(run_id)
-    try:
-        spec = Spec.restored(stored)
-    except TypeError as error:
-        raise UsageError(
-            f"run {run_id} was started by another version of hvlab",
-            remedy="use that version, or start a new run",
-        ) from error
-    if spec.key(lab) != key:
-        raise UsageError(
-            f"run {run_id} was measured on other hosts (lab {run.lab})",
-            remedy="use the inventory and the limit that it was started with (-i, -l)",
-        )
+    spec = restored(store, run, lab)
     schedule = Schedule.of(spec, lab)
     from hvlab.bench import looks  # noqa: PLC0415 - it takes long, and `hvlab bench --help` imports this module
 
@@ -42,3 +30,21 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
             remedy="start a new run",
         )
     return run, schedule
+
+
+def restored(store: Store, run: Run, lab: Lab) -> Spec:
+    """Return what a run was asked to measure. Raises UsageError if that cannot be measured on ``lab``."""
+    key, stored = store.spec(run.run_id)
+    try:
+        spec = Spec.restored(stored)
+    except TypeError as error:
+        raise UsageError(
+            f"run {run.run_id} was started by another version of hvlab",
+            remedy="use that version, or start a new run",
+        ) from error
+    if spec.key(lab) != key:
+        raise UsageError(
+            f"run {run.run_id} was measured on other hosts (lab {run.lab})",
+            remedy="use the inventory and the limit that it was started with (-i, -l)",
+        )
+    return spec

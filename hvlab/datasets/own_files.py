@@ -64,10 +64,10 @@ def packed(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
     shelf = Shelf(cache or cache_dir())
     try:
         with shelf.locked("own"):
-            found = shelf.find(key)
-            if found:
-                os.utime(found)
-                return key, found
+            cached = shelf.find(key)
+            if cached:
+                os.utime(cached)
+                return key, cached
             with shelf.new_folder("own") as new:
                 with (new / ARCHIVE).open("wb") as file:
                     _write(file, Path(folder), names)

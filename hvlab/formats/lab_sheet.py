@@ -109,14 +109,14 @@ def fill(text: str, sheet: Sheet) -> Filled:
     if not filled.tables:
         return dataclasses.replace(filled, text=text)
     page = markdown.lines(filled.text)
-    told = answered(page, _below_tables(page), sheet.analyses)
-    empty = (*_empty_rows(told.lines, sheet), *(Empty(line, kind) for line, kind in told.left))
-    moved = _moved(page, told.lines)
+    answers = answered(page, _below_tables(page), sheet.analyses)
+    empty = (*_empty_rows(answers.lines, sheet), *(Empty(line, kind) for line, kind in answers.left))
+    moved = _moved(page, answers.lines)
     return dataclasses.replace(
         filled,
-        text="".join(told.lines),
+        text="".join(answers.lines),
         left=tuple(dataclasses.replace(each, line=moved(each.line)) for each in filled.left),
-        answers=told.kinds,
+        answers=answers.kinds,
         empty=tuple(sorted(empty, key=lambda each: each.line)),
         overwritten=tuple(dataclasses.replace(each, line=moved(each.line)) for each in filled.overwritten),
     )

@@ -136,10 +136,10 @@ class _Table:
         }
         for number, row in self._below():
             word = _word(row, self.name_column)
-            lacking = tuple(sorted(name for name in figures if not _word(row, self.columns[name])))
-            if lacking and not row.dots and (number in groups or word):
+            missing = tuple(sorted(name for name in figures if not _word(row, self.columns[name])))
+            if missing and not row.dots and (number in groups or word):
                 written = self._name(row) or groups.get(number, "")
-                yield EmptyRow(number, written, groups.get(number), self._given(row), lacking)
+                yield EmptyRow(number, written, groups.get(number), self._given(row), missing)
 
     def _group(
         self, blocks: Sequence[Sequence[int]], measured: Sequence[Values]

@@ -167,18 +167,18 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 
     error = Error(float(np.median(errors)), float(errors.max()))
     checked = _left_out(problem, cost.algorithm, rows)
     bootstrap = _drawn(problem, costs, votes, own=own, whiten=whiten, draws=draws, seed=seed)
-    found = Fit(sweep, cost, error, checked, votes, bootstrap or (cost,), (), start_known)
+    fitted = Fit(sweep, cost, error, checked, votes, bootstrap or (cost,), (), start_known)
     doubts = of_fit(
         sweep,
         cost.algorithm,
         error=error.median,
         check=checked.error if checked else None,
         share=votes[cost.algorithm],
-        identifiable=found.identifiable,
+        identifiable=fitted.identifiable,
         start_known=start_known,
         virtual=virtual,
     )
-    return replace(found, warnings=doubts)
+    return replace(fitted, warnings=doubts)
 
 
 def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:

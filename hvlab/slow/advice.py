@@ -137,14 +137,14 @@ def _times_between(result: SlowSearch) -> float:
 
 def not_again(result: SlowSearch, names: Sequence[str]) -> list[str]:
     """Return what the first launch pointed at and the trials did not confirm: hosts, then links."""
-    found: dict[bool, list[str]] = {True: [], False: []}
+    titles: dict[bool, list[str]] = {True: [], False: []}
     for each in result.of("fine"):
-        found[each.suspect.kind == "host"].append(describe(each, names).title)
+        titles[each.suspect.kind == "host"].append(describe(each, names).title)
     words = {
         True: "in the first launch only, not when tried again",
         False: "only while all hosts were at work, and not alone",
     }
-    return [f"{words[host]}: {'; '.join(titles)}" for host, titles in found.items() if titles]
+    return [f"{words[host]}: {'; '.join(own)}" for host, own in titles.items() if own]
 
 
 def untried(result: SlowSearch) -> str:

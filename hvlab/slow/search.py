@@ -89,8 +89,9 @@ def search(
             remedy=f"choose {FEWEST} hosts or more; `hvlab bench --hosts pairs` measures two",
         )
     draw = random.Random(seed)  # noqa: S311 - an order of measuring
+    launches = _Launches(measure)
     first = steps.all_hosts(count, draw)
-    readings = measure(first)
+    readings = launches.measured(first)
     read = _by_link(first, readings)
     rates = [rate for each in read.values() for rate in each]
     if statistics.median(rates) <= 0:
@@ -100,36 +101,22 @@ def search(
         )
     values = suspects.relative(first, readings)
     pointed_at = suspects.suspects(values, count, ratio=ratio)
-    launches, rounds, together = 1, steps.rounds(first), 0
+    together = 0
     far: Groups = ()
     between: set[Cell] = set()
     crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
     if (len(pointed_at) > MOST or crowded) and count <= MOST_ALONE:
         together = max(crowded, sum(suspect.kind != "host" for suspect in pointed_at))
         links = steps.each_link(count, draw)
-        alone = measure(links)
+        alone = launches.measured(links)
         read = _by_link(links, alone)
         values |= suspects.relative_alone(alone)
         far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
         between = set(groups.crossing(far))
         pointed_at = suspects.suspects(values, count, ratio=ratio, between=between)
-        launches, rounds, crowded = launches + 1, rounds + steps.rounds(links), 0
+        crowded = 0
     tried = pointed_at[:MOST]
-    judgements: dict[Suspect, Judgement] = {}
-    outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
-    level = alpha / (LOOKS * max(1, len(tried)))
-    for _ in range(LOOKS):
-        pending = [suspect for suspect in tried if _open(suspect, tried, judgements)]
-        if not pending:
-            break
-        planned, chosen = trials.plan(
-            pending, [*tried, *(Suspect("pair", cell, 0.0) for cell in sorted(between))], count, draw
-        )
-        again = measure(planned)
-        launches, rounds = launches + 1, rounds + steps.rounds(planned)
-        for suspect, found in trials.outcomes(chosen, again).items():
-            outcomes[suspect] += found
-            judgements[suspect] = judge(suspect, outcomes[suspect], ratio=ratio, level=level)
+    judgements = _judgements(tried, between, count, launches, draw=draw, ratio=ratio, alpha=alpha)
     middle = {cell: math.exp(statistics.fmean(each)) for cell, each in values.items()}
     return SlowSearch(
         hosts=count,
@@ -137,12 +124,53 @@ def search(
         untried=max(crowded, len(pointed_at)) - len(judgements),
         groups=far,
         together=together,
-        launches=launches,
-        rounds=rounds,
+        launches=launches.count,
+        rounds=launches.rounds,
         links={cell: middle[cell] if max(each) > 0 else math.inf for cell, each in read.items()},
         computing=tuple(middle[host, host] for host in range(count)),
         median_rate=statistics.median(rates),
     )
+
+
+@dataclass
+class _Launches:
+    """Counts the launches that are made with ``measure``, and their ``rounds``."""
+
+    measure: Measure
+    count: int = 0
+    rounds: int = 0
+
+    def measured(self, planned: Sequence[ProbeStep]) -> Sequence[Rates]:
+        """Make one launch; return what was read in each step."""
+        self.count += 1
+        self.rounds += steps.rounds(planned)
+        return self.measure(planned)
+
+
+def _judgements(
+    tried: Sequence[Suspect],
+    between: set[Cell],
+    count: int,
+    launches: _Launches,
+    *,
+    draw: random.Random,
+    ratio: float,
+    alpha: float,
+) -> dict[Suspect, Judgement]:
+    """Return what the trials show of each suspect; a pair that a slow end may explain has no judgement."""
+    judgements: dict[Suspect, Judgement] = {}
+    outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
+    level = alpha / (LOOKS * max(1, len(tried)))
+    avoided = [*tried, *(Suspect("pair", cell, 0.0) for cell in sorted(between))]
+    for _ in range(LOOKS):
+        pending = [suspect for suspect in tried if _open(suspect, tried, judgements)]
+        if not pending:
+            break
+        planned, chosen = trials.plan(pending, avoided, count, draw)
+        for suspect, more in trials.outcomes(chosen, launches.measured(planned)).items():
+            outcomes[suspect] += more
+            judgements[suspect] = judge(suspect, outcomes[suspect], ratio=ratio, level=level)
+    return judgements
 
 
 def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:

@@ -86,9 +86,9 @@ def suspects(
     sized["pair"] = {cell: size for cell, size in sized["pair"].items() if cell not in between}
     chosen = [
         Suspect(kind, cell, size)
-        for kind, found in sized.items()
-        for cell, size in found.items()
-        if size > max(SHARE * math.log(ratio), _DEVIATIONS * _deviation(found.values()))
+        for kind, cells in sized.items()
+        for cell, size in cells.items()
+        if size > max(SHARE * math.log(ratio), _DEVIATIONS * _deviation(cells.values()))
     ]
     return sorted(chosen, key=lambda suspect: (suspect.kind == "pair", -suspect.size))
 

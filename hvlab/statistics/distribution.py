@@ -76,8 +76,8 @@ def _histogram(ordered: Sequence[float]) -> tuple[tuple[float, ...], tuple[int, 
     lower, upper = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
     end = min(highest, upper + _FENCES * (upper - lower)) if upper > lower else highest
     width = 2 * (upper - lower) / math.cbrt(len(ordered))
-    wanted = (end - lowest) / width if width > 0 else _FEWEST_BINS
-    bins = max(_FEWEST_BINS, min(_MOST_BINS, math.ceil(wanted)))
+    most = math.ceil((end - lowest) / width) if width > 0 else _FEWEST_BINS
+    bins = max(_FEWEST_BINS, min(_MOST_BINS, most))
     edges = (*(lowest + (end - lowest) * number / bins for number in range(bins)), end)
     counts = [0] * bins
     for value in ordered:

@@ -173,10 +173,10 @@ def apply(name: str, group: str, leader: int, limits: NodeLimits, *, unit: bool)
     """
     known: Mapping[str, Controller] = {}
     if unit:
-        found = unit_of((_PROC / str(leader) / "cgroup").read_text(encoding="utf-8"))
-        failed = [] if found else list(CONTROLLERS)
-        if found:
-            run(["systemctl", "set-property", "--runtime", found, *properties(limits)])
+        own_unit = unit_of((_PROC / str(leader) / "cgroup").read_text(encoding="utf-8"))
+        failed = [] if own_unit else list(CONTROLLERS)
+        if own_unit:
+            run(["systemctl", "set-property", "--runtime", own_unit, *properties(limits)])
     else:
         known = controllers((_PROC / "self/mountinfo").read_text(encoding="utf-8"))
         failed = write(group, limits, known)

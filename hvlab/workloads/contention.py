@@ -57,8 +57,8 @@ def sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
     """Return what a record keeps of it: whether hosts share cores, and ranks that have none of their own."""
     if case.params.get("device") != "cpu":
         return {}
-    told = {"cores": cores.sharing(hosts), "oversubscribed": cores.crowding(hosts, case.slots)}
-    return {name: text for name, text in told.items() if text}
+    marks = {"cores": cores.sharing(hosts), "oversubscribed": cores.crowding(hosts, case.slots)}
+    return {name: text for name, text in marks.items() if text}
 
 
 def taken(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:

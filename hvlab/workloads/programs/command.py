@@ -75,8 +75,7 @@ def main(options: argparse.Namespace) -> int:
         if status:
             complain(rank, status, lines)
         elif rank == 0:
-            seen = read(evidence)
-            result = judged(options, seen, os.path.join(folder, TIMELINE))
+            result = judged(options, read(evidence), os.path.join(folder, TIMELINE))
             result["command"] = {
                 "words": shlex.split(options.command),
                 "started_at": started,
@@ -217,18 +216,18 @@ def complain(rank: int, status: int, lines: list[str]) -> None:
 
 def read(folder: str) -> list[dict[str, Any]]:
     """Return what the processes of this rank's command noted, one for each."""
-    seen = []
+    notes = []
     for name in sorted(os.listdir(folder)):
         if name.endswith(".json"):
             with open(os.path.join(folder, name)) as file:
-                seen.append(json.load(file))
-    return seen
+                notes.append(json.load(file))
+    return notes
 
 
-def judged(options: argparse.Namespace, seen: list[dict[str, Any]], timeline: str) -> dict[str, Any]:
+def judged(options: argparse.Namespace, notes: list[dict[str, Any]], timeline: str) -> dict[str, Any]:
     """Return the result: checks, the world as it was, proof and state."""
     framework = "" if options.serial else "ddp" if options.ddp else "horovod"
-    own = [one for one in seen if one["framework"] == framework]
+    own = [one for one in notes if one["framework"] == framework]
     checks: list[str] = []
     one: dict[str, Any] = own[0] if own else {"size": 1 if options.serial else 0, "state": {}, "versions": {}}
     if framework and not own:
