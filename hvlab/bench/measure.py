@@ -6,7 +6,7 @@ import json
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
-from hvlab.lab.cores import HostCores
 from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
 from hvlab.remote.playbook import Login, Play, reap
@@ -39,10 +38,8 @@ def measure(
     *,
     restart: bool = False,
     resume: Run | None = None,
-    held: Mapping[str, HostCores] | None = None,
 ) -> str:
     """Run every pending case and return the run's id; ``resume`` is the run to resume.
-    ``held`` are the cores of virtual hosts.
 
     An unfinished run with the same schedule is resumed too, unless ``restart`` says otherwise.
     Raises UnreachableError, UsageError (a backend is not built) and InterruptedRunError; a case that fails
@@ -68,7 +65,6 @@ def measure(
         run = _Run(
             *(run_id, schedule, store, login, progress, pending),
             data=tuple(data.values()),
-            held=held or {},
         )
         for dead in store.runs():
             if dead.lab == schedule.lab.name and dead.state == "running":
@@ -126,7 +122,6 @@ class _Run:
     queue: list[Case] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     data: tuple[Dataset, ...] = ()
-    held: Mapping[str, HostCores] = field(default_factory=dict)
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -252,7 +247,7 @@ class _Run:
             if not folder.is_dir():
                 break
             outcome = workloads.outcome(case, folder)
-            self.store.add(recording.records(self.run_id, self.folder, case, outcome, self.held))
+            self.store.add(recording.records(self.run_id, self.folder, case, outcome))
             self.queue.remove(case)
             status = recording.status(outcome)
             ended = status if outcome.error is None else f"{status}: {outcome.error}"

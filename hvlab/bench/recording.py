@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hvlab.bench import containers
 from hvlab.lab import environment
-from hvlab.lab.cores import HostCores
 from hvlab.results.store import Record, utc
-from hvlab.workloads import Outcome, contention
+from hvlab.workloads import Outcome
 from hvlab.workloads.case import Case
 
 
-def records(
-    run_id: str, folder: Path, case: Case, outcome: Outcome, held: Mapping[str, HostCores]
-) -> Iterator[Record]:
-    """Yield a record for each figure of a case, or one without a metric; ``folder`` is the run's.
-
-    ``held`` are the cores of virtual hosts.
-    """
+def records(run_id: str, folder: Path, case: Case, outcome: Outcome) -> Iterator[Record]:
+    """Yield a record for each figure of a case, or one without a metric; ``folder`` is the run's."""
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
     used = {host: facts[host] for host in case.hosts}
     stack = environment.stack(used, case.variant)
-    versions = {**stack, **_cores(case, used, held), **outcome.versions}
+    versions = {**stack, **outcome.versions}
     # Which files a command had is part of the stack: their key.
     params = {name: value for name, value in case.params.items() if name not in ("sizes", "copy")}
     if case.container:
@@ -54,19 +48,6 @@ def records(
             stack=versions,
             raw_path=f"runs/{run_id}/{case.id}",
         )
-
-
-def _cores(
-    case: Case, facts: Mapping[str, Mapping[str, Any]], held: Mapping[str, HostCores]
-) -> dict[str, str]:
-    """Return how the ranks of a user's own training share cores: they count none themselves."""
-    if not case.command:
-        return {}
-    hosts = {
-        host: held.get(host) or HostCores(host, tuple(range(own.get("processor_vcpus") or 0)))
-        for host, own in facts.items()
-    }
-    return contention.sharing(case, hosts)
 
 
 def status(outcome: Outcome) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS
-from hvlab.lab.cores import HostCores
 from hvlab.lab.inventory import Lab, load
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
@@ -223,7 +222,7 @@ def command(
         _dry_run(schedule, store, output_format)
         return 0
     limits.keep_off(held.values())
-    return _measure(schedule, store, output_format, restart=restart, run=run, held=held)
+    return _measure(schedule, store, output_format, restart=restart, run=run)
 
 
 def _explicit(context: click.Context, name: str) -> bool:
@@ -257,15 +256,7 @@ def _advice(lab: Lab) -> str:
     return f"this lab allows --hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
 
 
-def _measure(
-    schedule: Schedule,
-    store: Store,
-    output_format: str,
-    *,
-    restart: bool,
-    run: Run | None,
-    held: Mapping[str, HostCores],
-) -> int:
+def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:
     # These load slowly, and a dry run does not need them.
     from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.cli import decisions  # noqa: PLC0415
@@ -273,7 +264,7 @@ def _measure(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
-    run_id = measure(schedule, store, restart=restart, resume=run, held=held)
+    run_id = measure(schedule, store, restart=restart, resume=run)
     records = store.records(run_id)
     slower, asked = False, schedule.spec
     if not asked.sides:

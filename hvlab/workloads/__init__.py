@@ -80,4 +80,4 @@ def outcome(case: Case, folder: Path) -> Outcome:
     if ended.get("skipped"):
         return replace(started(ended), error=str(ended["skipped"]), skipped=True)
     parsed = WORKLOADS[case.workload].parse(case, ended, folder)
-    return with_contention(case, parsed, read_json(folder / "result.json"))
+    return with_contention(case, parsed, folder)

@@ -15,7 +15,7 @@ from typing import Any
 from hvlab.errors import UsageError
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS
-from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened, read_json
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened, output, read_json
 from hvlab.workloads.parameters import Parameter
 
 OUTPUT = "output.txt"
@@ -113,11 +113,7 @@ def _number(text: str, line: str) -> float:
 
 def _failure(folder: Path) -> str | None:
     """Return what a rank wrote whose command failed; rather one that did not merely lose another rank."""
-    failures = []
-    for name in ("stderr", "stdout"):
-        file = folder / name
-        lines = file.read_text("utf-8", errors="replace").splitlines() if file.is_file() else []
-        failures += [match[1] for match in map(_FAILURE.match, lines) if match]
+    failures = [match[1] for match in map(_FAILURE.match, output(folder).splitlines()) if match]
     first = min(failures, key=lambda text: bool(_CONSEQUENCE.search(text)), default=None)
     return first[:_LIMIT] if first else None
 

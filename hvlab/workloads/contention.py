@@ -1,19 +1,24 @@
-"""Whether a case had its cores for itself: what others took, and whether each rank had a core. Pure."""
+"""Whether a case had its cores for itself: what others took, and whether each rank had a core."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.workloads.case import Case
-from hvlab.workloads.outcome import Figure, Outcome, figure
+from hvlab.workloads.outcome import CORES, Figure, Outcome, figure, output, read_json
 
 METRIC = "stolen"
 # From this share of the hosts' core time on (%), a case is marked: others took much.
 MUCH = 10.0
+# Launchers may write the rank before it.
+_LINE = re.compile(rf"\b{CORES}(\{{.*\}})$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,12 @@ class Taken:
         return self.steal + self.throttled + self.outside
 
 
-def with_contention(case: Case, outcome: Outcome, result: object) -> Outcome:
+def with_contention(case: Case, outcome: Outcome, folder: Path) -> Outcome:
     """Return the outcome of a case with how its cores were shared; unchanged where its files do not say.
 
     Each size of a case gets the same figure: all were measured in one launch.
     """
-    counters = _counters(case, result)
+    counters = _gathered(case, read_json(folder / "result.json")) or _printed(case, folder)
     if not counters:
         return outcome
     worst = max((one.total for one in taken(counters)), default=0.0)
@@ -49,11 +54,11 @@ def with_contention(case: Case, outcome: Outcome, result: object) -> Outcome:
         host: HostCores(counted["machine"], tuple(map(int, counted["cpus"])))
         for host, counted in counters.items()
     }
-    versions = {**outcome.versions, **sharing(case, hosts)}
+    versions = {**outcome.versions, **_sharing(case, hosts)}
     return replace(outcome, versions=versions, figures=(*outcome.figures, *figures))
 
 
-def sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
+def _sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
     """Return what a record keeps of it: whether hosts share cores, and ranks that have none of their own."""
     if case.params.get("device") != "cpu":
         return {}
@@ -84,10 +89,29 @@ def taken(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
         yield Taken(tuple(hosts), *(min(100.0, max(0.0, 100 * part / core_s)) for part in parts))
 
 
-def _counters(case: Case, result: object) -> dict[str, Mapping[str, Any]]:
+def _gathered(case: Case, result: object) -> dict[str, Mapping[str, Any]]:
     """Return the counters of each host under the inventory's name, which a host need not know."""
     if not isinstance(result, dict) or not isinstance(result.get("stolen"), dict):
         return {}
     placement = (result.get("world") or {}).get("placement") or ()
     names = {node: case.hosts[rank // case.slots] for rank, _, node, _ in placement}
     return {names.get(node, node): counted for node, counted in result["stolen"].items()}
+
+
+def _printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return them where ranks cannot exchange them, and each prints its own: trainings of the user."""
+    counters: dict[str, dict[str, Any]] = {}
+    computed: dict[str, float] = {}
+    for line in _LINE.findall(output(folder)):
+        try:
+            counted = json.loads(line)
+            host = case.hosts[counted["rank"] // case.slots]
+            computed[host] = computed.get(host, 0.0) + counted["own_s"]
+        except (ValueError, KeyError, TypeError, IndexError):
+            # The script's own output may have been written into the line.
+            return {}
+        if "cpus" in counted:
+            counters[host] = counted
+    if counters.keys() != set(case.hosts):
+        return {}
+    return {host: {**counted, "own_s": computed[host]} for host, counted in counters.items()}

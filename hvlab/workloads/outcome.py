@@ -18,6 +18,8 @@ _TAIL_LINES = 4
 _LIMIT = 500
 _RANK = re.compile(r"^\[\d+\]<std(?:err|out)>:")
 # What launchers and tracebacks print around the one line that says something.
+# What command.py prints for each rank that ended well.
+CORES = "hvlab: cores: "
 _FRAME = re.compile(
     r"[-=*~^\s]*$|File \"|Traceback |Process name: |Exit code: |Terminated$"
     r"|Primary job  terminated normally|a non-zero exit code\. Per user-direction"
@@ -154,14 +156,19 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
 
 def last_words(folder: Path) -> str:
     """Return why the launcher ended, from what it and the ranks printed."""
-    text = _text(folder / "stderr") + "\n" + _text(folder / "stdout")
+    text = output(folder)
     lines = [_RANK.sub("", line).strip() for line in text.splitlines()]
-    lines = [line for line in lines if not _FRAME.match(line)]
+    lines = [line for line in lines if not _FRAME.match(line) and not line.startswith(CORES)]
     for pattern in _TELLING:
         matches = [match for line in lines if (match := pattern.match(line))]
         if matches:
             return str(matches[-1].group(matches[-1].lastindex or 0))[:_LIMIT]
     return " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+
+
+def output(folder: Path) -> str:
+    """Return all that a case printed; standard error first."""
+    return _text(folder / "stderr") + "\n" + _text(folder / "stdout")
 
 
 def _text(path: Path) -> str:

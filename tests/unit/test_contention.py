@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.bench import recording
-from hvlab.lab.cores import HostCores
 from hvlab.results.summary import sections
 from hvlab.workloads import Outcome, contention, outcome
+from hvlab.workloads.outcome import figure
 from tests.unit.labs import case
 from tests.unit.programs import program
 from tests.unit.test_summary import collective
@@ -113,6 +112,29 @@ def test_files_without_counters_are_read_as_before(tmp_path):
     assert "cores" not in found.versions
 
 
+def own_training(folder, *lines):
+    two_ranks = replace(case(workload="command", command="true"), slots=2)
+    folder.joinpath("case.json").write_text(json.dumps({"started_at": 1.0, "ended_at": 3.0, "rc": 0}))
+    folder.joinpath("stderr").write_text("\n".join(["a warning", *lines, ""]))
+    return contention.with_contention(two_ranks, Outcome(2.0, figures=(figure("real", 2.0),)), folder)
+
+
+def line(rank, *, host, before="", **counted):
+    return f"{before}hvlab: cores: {json.dumps({'rank': rank, 'node': host, **counted})}"
+
+
+def test_ranks_of_an_own_training_print_their_counters(tmp_path):
+    printed = [
+        line(0, host="x", before="[0]<stderr>:", **counters(4.0, {"0": [9.0, 1.0]})),
+        line(1, host="x", before="[1]<stderr>:", own_s=4.0),
+        line(2, host="y", **counters(6.0, {"0": [9.0, 0.0]}, name="o")),
+        line(3, host="y", own_s=3.0),
+    ]
+    assert values(own_training(tmp_path, *printed))["stolen"] == pytest.approx(20.0)
+    assert values(own_training(tmp_path, *printed[:2])).keys() == {"real"}
+    assert values(own_training(tmp_path, *printed, "hvlab: cores: {2 batches of 7}")).keys() == {"real"}
+
+
 def test_much_is_marked_in_the_tables():
     rows = []
     for name, value in (("a", 12.4), ("b", 3.0)):
@@ -122,24 +144,3 @@ def test_much_is_marked_in_the_tables():
     assert [row["stolen %"] for row in table.rows] == ["12 (much)", "3"]
     assert {row["oversubscribed"] for row in table.rows} == {"3 ranks on 2 cores"}
     assert table.columns[-4:] == ("oversubscribed", "stolen %", "proved", "status")
-
-
-@pytest.mark.parametrize(
-    ("cpus", "held", "told"),
-    [
-        (1, {}, {"oversubscribed": "2 ranks on 1 core (n1)"}),
-        (2, {}, {}),
-        (
-            2,
-            {name: HostCores("one machine", (0, 1)) for name in ("n1", "n2")},
-            {"cores": "shared", "oversubscribed": "4 ranks on 2 cores (n1, n2)"},
-        ),
-    ],
-)
-def test_an_own_training_says_what_cores_its_hosts_have(tmp_path, cpus, held, told):
-    (tmp_path / "facts.json").write_text(
-        json.dumps({name: {"processor_vcpus": cpus} for name in ("n1", "n2")})
-    )
-    own = replace(case(workload="command", command="true"), slots=2)
-    (record,) = recording.records("r", tmp_path, own, Outcome(1.0, error="no"), held)
-    assert {name: record.stack[name] for name in ("cores", "oversubscribed") if name in record.stack} == told

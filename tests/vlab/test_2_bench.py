@@ -88,6 +88,8 @@ def test_a_training_of_ones_own(lab):
         text = (lab.results / row["raw_path"] / "output.txt").read_text()
         assert 'name="it\'s two words" in files' in text
         assert f"images/sec: {row['value']}" in text
+    stolen = {row["backend"] for row in records if row["metric"] == "stolen"}
+    assert stolen == {"mpi", "gloo", "ddp-gloo"}
 
 
 def test_a_training_of_ones_own_that_fails_names_the_host(lab):

@@ -2,8 +2,9 @@
 
 Runs as every rank under any launcher, or alone with --serial. `python` is the one of the variant. Standard
 output and error of the command pass through; rank 0 also keeps them in output.txt, and writes one JSON file
-with what proves which backend carried the data, see observer.py. A command that fails makes this fail, with a
-line that names rank and host. Needs Python 3.8+ and no package.
+with what proves which backend carried the data, see observer.py. Every rank prints one line on standard
+error: what was taken of its cores, or, where the command failed, rank and host; then this fails too. Needs
+Python 3.8+ and no package.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, Sequence
 
 import case
 import launched
+import stolen
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.expanduser("~/.hvlab/work")
@@ -69,12 +71,14 @@ def main(options: argparse.Namespace) -> int:
         if rank == 0:
             os.makedirs(folder, exist_ok=True)
         kept = os.path.join(folder, OUTPUT) if rank == 0 else os.devnull
-        started = time.time()
+        started, counted = time.time(), stolen.read()
         status, lines = run(shlex.split(options.command), place, env, kept)
         seconds = time.time() - started
         if status:
             complain(rank, status, lines)
-        elif rank == 0:
+            return status
+        account(rank, local_rank, stolen.since(counted))
+        if rank == 0:
             result = judged(options, read(evidence), os.path.join(folder, TIMELINE))
             result["command"] = {
                 "words": shlex.split(options.command),
@@ -211,6 +215,15 @@ def complain(rank: int, status: int, lines: list[str]) -> None:
     )
     said = " | ".join(lines) or "it printed nothing"
     sys.stderr.write("hvlab: rank {} on {} {}: {}\n".format(rank, platform.node(), how, said))
+    sys.stderr.flush()
+
+
+def account(rank: int, local_rank: int, counted: dict[str, Any]) -> None:
+    """Print what was taken of this rank's cores; the first rank of a host speaks for all of its cores."""
+    if local_rank:
+        counted = {"own_s": counted["own_s"]}
+    line = json.dumps({"rank": rank, "node": platform.node(), **counted})
+    sys.stderr.write("hvlab: cores: {}\n".format(line))
     sys.stderr.flush()
 
 
