@@ -37,6 +37,8 @@ _FAILURE = re.compile(r"(?:\[[\d,]+\]<std(?:err|out)>:)?\s*hvlab: (rank \d+ on .
 _CONSEQUENCE = re.compile(
     r"Horovod has been shut down|HorovodInternalError|Connection (?:closed|reset) by peer"
 )
+_MISSING_FILE = re.compile(r"No module named '|No such file or directory")
+_COPY = "; files of yours that the command line does not name need --copy"
 _LIMIT = 800
 _EXAMPLE = "write --pattern 'images/sec: (?P<value>[0-9.]+)'"
 
@@ -115,7 +117,9 @@ def _failure(folder: Path) -> str | None:
     """Return what a rank wrote whose command failed; rather one that did not merely lose another rank."""
     failures = [match[1] for match in map(_FAILURE.match, output(folder).splitlines()) if match]
     first = min(failures, key=lambda text: bool(_CONSEQUENCE.search(text)), default=None)
-    return first[:_LIMIT] if first else None
+    if not first:
+        return None
+    return first[:_LIMIT] + (_COPY if _MISSING_FILE.search(first) else "")
 
 
 COMMAND = Workload(

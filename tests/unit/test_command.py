@@ -144,6 +144,17 @@ def test_files_that_go_with_the_working_folder_are_listed(started, tmp_path):
     assert json.loads((folder / "result.json").read_text())["command"]["removed"] == ["logs/a", "model.pt"]
 
 
+def test_what_a_command_leaves_running_is_ended(started, tmp_path):
+    script = 'import runpy, subprocess; left = subprocess.Popen(["sleep", "60"]); '
+    script += 'print(f"left {left.pid}", flush=True); runpy.run_path("train it.py")'
+    done, _ = started("python", "-c", script, "0")
+    assert done.returncode == 0
+    left = done.stdout.partition("left ")[2].split()[0]
+    # It may wait for its parent to notice.
+    file = Path(f"/proc/{left}/stat")
+    assert not file.exists() or file.read_text().split()[2] == "Z"
+
+
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a process may use the machine's only CPU")
 def test_workers_of_oneccl_get_cpus_that_the_rank_may_use(started, monkeypatch):
     monkeypatch.delenv("CCL_WORKER_AFFINITY", raising=False)
@@ -229,6 +240,11 @@ def test_the_figures_of_a_command(tmp_path):
                 "been shut down.\nhvlab: rank 1 on n2 ended with exit status 3: out of luck\n",
             },
             "rank 1 on n2 ended with exit status 3: out of luck",
+        ),
+        (
+            None,
+            {"rc": 1, "stderr": "hvlab: rank 0 on n1 ended with exit status 1: No module named 'pkg'\n"},
+            "No module named 'pkg'; files of yours that the command line does not name need --copy",
         ),
         (None, {"rc": 1, "timed_out": True}, "ran over its 900 s and was ended"),
         (

@@ -4,6 +4,7 @@ import ast
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -109,6 +110,16 @@ def test_a_case_over_its_time_is_ended_with_its_children(tmp_path):
     assert ended["timed_out"]
     assert time.monotonic() - before < 20
     assert reap(f"{RUN}/late") == []
+
+
+def test_ranks_are_ended_too_where_the_launcher_calls_its_own_end_a_success(tmp_path):
+    """As Open MPI's mpirun does after SIGTERM."""
+    rank = shlex.join([sys.executable, "-c", STUBBORN])
+    launcher = ["bash", "-c", f"trap 'exit 0' TERM; setsid {rank} & wait"]
+    ended = json.loads(run_case(tmp_path, launcher, timeout=0.5, case=f"{RUN}/mute")["case.json"])
+    assert (ended["rc"], ended["timed_out"]) == (0, True)
+    assert len(ended["reaped"]["here"]) == 1
+    assert reap(f"{RUN}/mute") == []
 
 
 def test_a_launcher_that_is_not_there(tmp_path):

@@ -113,7 +113,8 @@ def supervise(job: dict[str, Any], folder: str, outcome: dict[str, Any]) -> None
     except subprocess.TimeoutExpired:
         outcome["timed_out"] = True
         outcome["rc"] = stop(launcher)
-    if outcome["rc"] != 0:
+    # mpirun may end with 0 after SIGTERM, before its ranks have ended.
+    if outcome["rc"] != 0 or outcome["timed_out"]:
         outcome["reaped"] = reap(job)
 
 

@@ -174,6 +174,7 @@ def run(words: list[str], place: str, env: dict[str, str], kept: str) -> tuple[i
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     except OSError as error:
         return NO_COMMAND, ["{}: {}".format(words[0], error.strerror)]
@@ -181,18 +182,25 @@ def run(words: list[str], place: str, env: dict[str, str], kept: str) -> tuple[i
 
     def end(number: int, _: Any) -> None:
         ended.append(number)
-        child.terminate()
+        signal_all(child.pid, signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
     pump = threading.Thread(target=passed_on, args=(child.stdout, kept, last), daemon=True)
     pump.start()
     status = child.wait()
-    # What the command left running may hold its output open.
+    # What the command left running may hold its output open; the next case needs the cores.
     pump.join(GRACE_S)
+    signal_all(child.pid, signal.SIGKILL)
     if ended:
         # Whoever sent the signal knows why.
         sys.exit(128 + ended[0])
     return status, list(last)
+
+
+def signal_all(session: int, number: int) -> None:
+    """Send a signal to what a command started and has not ended, the command included."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(session, number)
 
 
 def passed_on(source: Any, kept: str, last: collections.deque[str]) -> None:
