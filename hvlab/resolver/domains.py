@@ -12,7 +12,7 @@ from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.pins import Pin
 from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, LabProblem
 
-_KINDS = ("production", "long-term", "legacy", "new-feature", "developer")
+_KINDS = ("production", "long-term", "legacy", "new-feature", "developer", "not known")
 Versions = list[tuple[str, Any]]
 
 
@@ -158,8 +158,9 @@ def cudas(driver: str | None, pins: Iterable[Pin], catalogue: Catalogue) -> Vers
     def rank(release: str) -> tuple[int, bool, Any]:
         own = versions.numbers(release)
         level = 2 if driver is None else rules.support(driver, release, catalogue)
-        # By minor-version compatibility the release nearest to the driver's is the safest.
-        unproven = level != 0 or release not in catalogue.proven
+        # By minor-version compatibility the release nearest to the driver's is the safest. What the driver
+        # does not run is for another one, as if there was none.
+        unproven = level == 1 or release not in catalogue.proven
         return (level, unproven, own if level == 1 else tuple(-number for number in own))
 
     ordered: Versions = []

@@ -30,7 +30,7 @@ _ALIASES = {
     "amzn": "amazon",
     "debiangnulinux": "debian",
 }
-_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "distribution": (str,),
     "distribution_version": (str, int, float),
@@ -223,8 +223,9 @@ def _words(match: str) -> re.Pattern[str]:
 
 
 def _vgpu_board(name: str) -> str:
-    """Return a vGPU's name as that of its board: GRID A100DX-40C is of an A100, P100X-16Q of a P100."""
-    return re.sub(r"^(.*[a-z]\d{2,3})dx?(-[\d-]+[abcq])$", r"\1\2", name.strip())
+    """Return a vGPU's name as that of its board: H100XM-80C is of an H100, RTX8000P-48Q of a Quadro."""
+    board = re.sub(r"^(.*[a-z]\d{2,4})(?:dx?|x[mls]?|l|p)(-[\d-]+[abcq])", r"\1\2", name.strip())
+    return board.replace("grid rtx", "quadro rtx")
 
 
 def _plain(name: str) -> str:
@@ -308,7 +309,7 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
         distribution=str(facts["distribution"]).strip(),
         version=str(facts["distribution_version"]).strip(),
         kernel=text("kernel"),
-        architecture=_ARCHITECTURES.get(architecture, architecture),
+        architecture=_ARCHITECTURES.get(architecture.lower(), architecture),
         python=text("python"),
         gcc=text("gcc"),
         kernel_gcc=text("kernel_gcc"),

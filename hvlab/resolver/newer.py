@@ -36,7 +36,10 @@ def basis(pin: Pin, catalogue: Catalogue) -> str | None:
         return None
     own = versions.numbers(pin.version)
     if pin.name == "driver":
-        # Any patch level of a known branch is taken as it is.
+        branch = catalogue.branches.get(str(own[0]))
+        if branch:
+            # An older patch level need not be listed: it is taken as it is.
+            return branch.name if own > versions.numbers(branch.latest) else None
         branches = sorted(catalogue.branches, key=int)
         return branches[-1] if branches and own[0] > int(branches[-1]) else None
     return end_of_branch(pin.version, known)
@@ -98,10 +101,13 @@ def _first(entries: Mapping[str, Any], name: str, entry: Any) -> dict[str, Any]:
 
 def _driver(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
     branch = str(versions.major(pin.value))
-    entry = replace(catalogue.branches[like], name=branch, first=branch, latest=pin.value, kind="new-feature")
+    entry = replace(catalogue.branches[like], latest=pin.value)
+    if branch != like:
+        entry = replace(entry, name=branch, first=branch, kind="not known")
 
     def offering(system: OperatingSystem) -> OperatingSystem:
-        return replace(system, drivers=(*system.drivers, branch)) if like in system.drivers else system
+        has = like in system.drivers and branch not in system.drivers
+        return replace(system, drivers=(*system.drivers, branch)) if has else system
 
     return replace(
         catalogue,

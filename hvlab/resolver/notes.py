@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hvlab.lab.pin_variables import AUTO
 from hvlab.resolver import packages, platforms, rules, versions
-from hvlab.resolver.facts import Gpu
+from hvlab.resolver.facts import Gpu, model_of
 from hvlab.resolver.model import Scope
 from hvlab.resolver.pins import TITLES
 from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT
@@ -128,6 +129,11 @@ def _not_shipped(choice: GroupChoice) -> Iterable[str]:
 def _platform(choice: GroupChoice) -> Iterable[str]:
     gpus, driver = [gpu.name for gpu in choice.group.gpus], choice.versions["driver"]
     slices, boards = list(filter(platforms.mig, gpus)), list(filter(platforms.board, gpus))
+    for gpu in choice.group.gpus:
+        model = model_of(gpu, choice.catalogue)
+        if model and model.capability != gpu.capability:
+            known = replace(gpu, capability=model.capability)
+            yield f"{gpu.name} is known as {known.sm}; {gpu.sm} is taken, as the facts say"
     if slices:
         yield (
             f"{', '.join(slices)}: a process sees one MIG slice, and nothing is copied from slice to slice, "

@@ -37,7 +37,8 @@ TITLES: Mapping[str, str] = {
     "horovod": "Horovod",
     "backend": "backend",
 }
-_VERSION = re.compile(r"\d+(\.\d+)*([-+][0-9A-Za-z.+~-]+)?")
+# A package's revision begins with a digit (9.1.0.70-1): 580-server is another driver than 580.
+_VERSION = re.compile(r"\d+(\.\d+)*(-\d[0-9A-Za-z.+~-]*|\+[0-9A-Za-z.+~-]+)?")
 _LAST_STRICT = 10
 # In YAML 9.10 without quotes is 9.1, which is another version of these.
 _ZEROS_COUNT = ("python", "torch", "tensorflow", "cudnn", "nccl", "horovod")
@@ -182,7 +183,7 @@ def _checked(name: str, value: str, *, where: str) -> Pin:
     value = re.sub(r"^v(?=\d)", "", value)
     if name in ("driver", "cuda"):
         # A package's revision: 550.54.15-0ubuntu1.
-        value = value.partition("-")[0]
+        value = re.sub(r"-\d.*", "", value)
     pin = Pin(name, value)
     wrong = not _VERSION.fullmatch(value) or (
         name == "torch" and pin.build not in (None, "cpu") and not _LOCAL.fullmatch(value.partition("+")[2])

@@ -12,10 +12,13 @@ from collections.abc import Iterable
 
 # NVIDIA A100-SXM4-40GB MIG 1g.5gb
 _MIG = re.compile(r"\bMIG\b|\b\d+g\.\d+gb\b", re.IGNORECASE)
-# GRID A100-10C, NVIDIA A40-48Q, NVIDIA A100-4-20C: memory in GB and the series of the licence.
-_VGPU = re.compile(r"[A-Za-z0-9]-(\d+-)?\d+[ABCQ]$")
-# NVIDIA A100-SXM4-80GB; Hopper of these boards says HBM3, of cards PCIe or NVL.
-_BOARD = re.compile(r"\bSXM\d?\b|\b(H100|H800) 80GB HBM3$|\b(H200|H20|B200|B300)( \d+GB( HBM3e?)?)?$")
+# GRID A100-10C, NVIDIA A40-48Q, NVIDIA A100-4-20C, A100-1-5CME: memory in GB and the series of the licence.
+_VGPU = re.compile(r"[A-Za-z0-9]-(\d+-)?\d+[ABCQ](ME|NOME|MEALL|GFX)?$")
+# NVIDIA A100-SXM4-80GB, not SXM2, which came before NVSwitch; Hopper of these boards says HBM3 or nothing, of
+# cards PCIe or NVL.
+_BOARD = re.compile(
+    r"\bSXM(?!2)\d?\b|\bH100 80GB HBM3$|\b(H800|H20-3e|(H200|H20|B200|B300)( \d+GB( HBM3e?)?)?)$"
+)
 VGPU, WSL = "vGPU", "WSL2"
 
 
@@ -30,7 +33,7 @@ def vgpu(name: str) -> bool:
 
 
 def board(name: str) -> bool:
-    """Whether a GPU is one of an HGX or DGX board."""
+    """Whether a GPU is one of an HGX or DGX board that may have NVSwitches."""
     return not vgpu(name) and bool(_BOARD.search(name.strip()))
 
 

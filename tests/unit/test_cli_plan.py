@@ -103,6 +103,7 @@ def test_what_if(recorded, capsys):
         (["--pin", "cdua=12"], "did you mean cuda"),
         (["--pin", "cuda"], "is not NAME=VERSION"),
         (["--what-if", "cuda=x"], "'x' is not a version"),
+        (["--pin", "driver=580-server"], "'580-server' is not a version"),
         (["--limit", "n9"], "n1, n2, n3"),
         (["--frobnicate"], "No such option"),
     ],

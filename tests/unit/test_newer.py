@@ -45,6 +45,7 @@ def asked(*texts: str, **changes: object) -> Resolution | Infeasible:
         ("tensorflow", "2.15.9"),
         ("driver", f"{newest('driver')[0] + 5}.10.01"),
         ("driver", str(newest("driver")[0] + 5)),
+        ("driver", "580.999.01"),
     ],
 )
 def test_a_newer_version_is_resolved_and_marked(name: str, version: str) -> None:
@@ -63,6 +64,7 @@ def test_a_newer_version_is_resolved_and_marked(name: str, version: str) -> None
     assert len(notes) == 1
     assert stack["not_known"][name] in notes[0]
     assert f"{stack['versions'][name]} ?" in render.resolution(answer)
+    assert "is a new-feature branch" not in "".join(stack["notes"])
 
 
 def test_a_new_cuda_is_like_the_newest_release_and_a_new_point_like_the_newest_point() -> None:

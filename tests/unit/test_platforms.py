@@ -49,6 +49,13 @@ def noted(answer: Resolution | Infeasible) -> str:
         ("GRID T4-16Q", "7.5"),
         ("NVIDIA L40S-48C", "8.9"),
         ("NVIDIA RTXA6000-48Q", "8.6"),
+        ("NVIDIA H100XM-80C", "9.0"),
+        ("NVIDIA H100L-94C", "9.0"),
+        ("NVIDIA H200X-141C", "9.0"),
+        ("GRID V100X-16C", "7.0"),
+        ("GRID RTX8000P-48Q", "7.5"),
+        ("NVIDIA RTX6000-Ada-48Q", "8.9"),
+        ("NVIDIA RTX 6000 Ada", "8.9"),
     ],
 )
 def test_a_name_tells_of_the_gpu_whose_words_it_has(name: str, capability: str | None) -> None:
@@ -63,9 +70,14 @@ def test_a_name_tells_of_the_gpu_whose_words_it_has(name: str, capability: str |
         ("NVIDIA A100-4-20C", "vgpu"),
         ("GRID T4-16Q", "vgpu"),
         ("NVIDIA A40-48Q", "vgpu"),
+        ("GRID A100-1-5CME", "vgpu"),
         ("NVIDIA A100-SXM4-80GB", "board"),
-        ("Tesla V100-SXM2-32GB", "board"),
+        ("Tesla V100-SXM3-32GB", "board"),
+        ("Tesla V100-SXM2-32GB", ""),
         ("NVIDIA H100 80GB HBM3", "board"),
+        ("NVIDIA H800", "board"),
+        ("NVIDIA H800 PCIe", ""),
+        ("NVIDIA H20-3e", "board"),
         ("NVIDIA H200", "board"),
         ("NVIDIA B200", "board"),
         ("NVIDIA H100 PCIe", ""),
@@ -79,6 +91,17 @@ def test_a_name_tells_of_the_gpu_whose_words_it_has(name: str, capability: str |
 def test_what_a_name_tells_of_the_platform(name: str, kind: str) -> None:
     tests = {"mig": platforms.mig, "vgpu": platforms.vgpu, "board": platforms.board}
     assert " ".join(word for word, holds in tests.items() if holds(name)) == kind
+
+
+def test_a_capability_that_is_not_that_of_the_name_is_noted() -> None:
+    text = noted(asked(host(gpu="NVIDIA A100-PCIE-40GB", capability="9.0")))
+    assert "NVIDIA A100-PCIE-40GB is known as sm_80; sm_90 is taken, as the facts say" in text
+    assert "is known as" not in noted(asked(host(gpu="NVIDIA A100-PCIE-40GB", capability="8.0")))
+
+
+@pytest.mark.parametrize("architecture", ["AMD64", "x86-64", "arm64"])
+def test_an_architecture_has_many_spellings(architecture: str) -> None:
+    noted(asked(host(gpu="NVIDIA H100 PCIe", architecture=architecture)))
 
 
 def test_a_mig_slice_is_noted() -> None:
