@@ -102,6 +102,11 @@ def test_only_gpus_that_failed_are_named_and_warnings_once():
     assert finding.seen == "GPU 3: the same"
 
 
+def test_a_warning_may_be_a_text_by_itself():
+    [finding] = judge(document([{"gpu_id": "0", "status": "Fail", "warnings": "it is off"}])).values()
+    assert finding.seen == "GPU 0: it is off"
+
+
 def test_a_skipped_test_is_skipped():
     [finding] = judge(document([{"gpu_id": "0", "status": "Skip"}], "PCIe")).values()
     assert finding.outcome == "skipped"
@@ -114,6 +119,9 @@ def test_what_keeps_dcgm_from_running_is_said():
     assert "nvidia-dcgm" in finding.remedy
     [finding] = judge('{"DCGM Diagnostic": {"runtime_error": "no GPU"}}', rc=1).values()
     assert finding.seen == "no GPU"
+    running = '{"DCGM Diagnostic": {"runtime_error": "A DCGM diagnostic is already running"}}'
+    [finding] = judge(running, rc=1).values()
+    assert "let it end" in finding.remedy
     [finding] = judge("", rc=124).values()
     assert "did not end in time" in finding.seen
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hvlab.health.node import gpu, smi
@@ -180,6 +182,12 @@ def test_reset_required_of_driver_535():
     assert faults(judged(gpu, text)) == {"gpu recovery": "hard"}
 
 
+def test_a_gpu_of_which_nothing_can_be_read_is_lost():
+    lost = re.sub(r">[^<>\n]+<", ">Unknown Error<", report().split("<gpu id=")[1])
+    text = report().replace(report().split("<gpu id=")[1], lost)
+    assert faults(judged(gpu, text)) == {"gpu recovery": "hard"}
+
+
 # --- the driver, and GPUs that it does not show
 
 
@@ -228,6 +236,15 @@ A10 = "06:00.0 3D controller [0302]: NVIDIA Corporation GA102GL [A10] [10de:2236
             "hard",
             "reboot the node",
         ),
+        (
+            8,
+            "Unable to determine the device handle for GPU 0000:0B:00.0: Unable to communicate with GPU "
+            "because it is insufficiently powered.\n",
+            A10,
+            "hard",
+            "power cables",
+        ),
+        (12, "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", A10, "hard", "install"),
     ],
     ids=[
         "no GPU",
@@ -240,6 +257,8 @@ A10 = "06:00.0 3D controller [0302]: NVIDIA Corporation GA102GL [A10] [10de:2236
         "no module",
         "mismatch",
         "lost",
+        "no power",
+        "no library",
     ],
 )
 def test_a_driver_that_does_not_answer(rc, out, pci, severity, remedy):
@@ -249,10 +268,16 @@ def test_a_driver_that_does_not_answer(rc, out, pci, severity, remedy):
 
 
 # open-gpu-kernel-modules issue 387; pdbear/syno_nvidia_gpu_driver issue 22; newer drivers, with an index.
-@pytest.mark.parametrize("name", ["GPU 0000:07:00.0", "GPU0000:07:00.0", "GPU0: 0000:07:00.0"])
+@pytest.mark.parametrize(
+    "name", ["GPU 0000:07:00.0", "gpu 0000:07:00.0", "GPU0000:07:00.0", "GPU0: 0000:07:00.0"]
+)
 def test_a_lost_gpu_is_named(name):
     finding = failed(255, f"Unable to determine the device handle for {name}: Unknown Error\n")
     assert finding.seen == "the driver has lost 0000:07:00.0"
+
+
+def test_a_report_that_was_cut_is_no_message():
+    assert "its report is cut off" in failed(139, report()[:20000]).seen
 
 
 def test_a_lost_gpu_before_a_report_of_the_others():

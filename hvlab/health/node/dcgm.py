@@ -103,9 +103,9 @@ def _test(test: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _warnings(result: Mapping[str, Any]) -> Iterable[Tuple[str, Optional[int]]]:
-    """Yield text and severity of a result's warnings, which are texts or, since 3.2, objects."""
+    """Yield text and severity of a result's warnings: a text, texts or, since 3.2, objects."""
     listed = result.get("warnings")
-    for warning in listed if isinstance(listed, list) else []:
+    for warning in listed if isinstance(listed, list) else [listed]:
         if isinstance(warning, dict):
             severity = warning.get("error_severity")
             yield str(warning.get("warning", "")), severity if isinstance(severity, int) else None
@@ -128,8 +128,9 @@ def findings(
 ) -> List[Finding]:
     """Judge each test of the diagnostics that was run."""
     if "dcgm_error" in readings:
+        error = readings["dcgm_error"]
         start = "start its service, `systemctl enable --now nvidia-dcgm`, and see `journalctl -u nvidia-dcgm`"
-        return [soft("dcgm", readings["dcgm_error"], start)]
+        return [soft("dcgm", error, "let it end, then check again" if "already running" in error else start)]
     if "dcgm_tests" not in readings:
         return [skipped("dcgm", "dcgmi is not installed: set dcgm_enabled, and run role dcgm")]
     return [_judged(test) for test in readings["dcgm_tests"]]

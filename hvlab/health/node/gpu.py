@@ -30,9 +30,11 @@ _REMEDIES = (
         "communicate with the NVIDIA driver",
         "modprobe nvidia; if this kernel has no such module, install the driver",
     ),
+    ("libnvidia-ml.so", "install the libraries of the loaded driver, then run ldconfig"),
+    ("insufficiently powered", "power the node off and look at the GPU's power cables"),
 )
-# With the index or without, with a blank or without: drivers word it in three ways.
-_HANDLE = re.compile(r"device handle for GPU ?(?:\d+: )?([0-9A-Fa-f]+:[0-9A-Fa-f:]+\.[0-9A-Fa-f])")
+# With the index or without, with a blank or without, in capitals or not: drivers word it in many ways.
+_HANDLE = re.compile(r"device handle for GPU ?(?:\d+: )?([0-9A-F]+:[0-9A-F:]+\.[0-9A-F])", re.IGNORECASE)
 _INFOROM = re.compile(r"infoROM is corrupted at gpu ([0-9A-Fa-f:.]+)", re.IGNORECASE)
 _RESET = "reset the GPU: nvidia-smi --gpu-reset"
 # A little less than nominal is the driver's own use; a tenth less is memory taken out of use.
@@ -51,6 +53,8 @@ def _driver_error(answers: Mapping[str, Any]) -> Optional[str]:
         return _NO_PROGRAM
     if too_long(answers, smi.NAME):
         return f"nvidia-smi gave no answer within {smi.TIMEOUT_S} s"
+    if text.lstrip().startswith("<?xml"):
+        return f"nvidia-smi ended with {answer.get('rc')}, and its report is cut off"
     lines = (text + "\n" + str(answer.get("err", ""))).strip().splitlines()
     return f"nvidia-smi: {lines[0].strip()}" if lines else "nvidia-smi printed nothing"
 
@@ -108,9 +112,8 @@ def _driver(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     shown = ", ".join(bus) or "no GPU"
     if values.get("gpu_no_handle"):
         lost = ", ".join(values["gpu_no_handle"])
-        return hard(
-            check, f"the driver has lost {lost}", f"{_REBOOT}; if it comes back, reseat or replace the GPU"
-        )
+        replace = f"{_REBOOT}; if it comes back, reseat or replace the GPU"
+        return hard(check, f"the driver has lost {lost}", _driver_remedy(error, replace))
     if error == _NO_PROGRAM:
         return _no_driver(shown if bus else "", expected=bool(expected.get("gpu_count")))
     if none_here and not values.get("gpus"):
@@ -132,11 +135,8 @@ def _no_driver(shown: str, *, expected: bool) -> Finding:
     return skipped(check, "no NVIDIA GPU on the PCI bus")
 
 
-def _driver_remedy(error: str) -> str:
-    for text, remedy in _REMEDIES:
-        if text in error:
-            return remedy
-    return _REBOOT
+def _driver_remedy(error: str, otherwise: str = _REBOOT) -> str:
+    return next((remedy for text, remedy in _REMEDIES if text in error), otherwise)
 
 
 def _count(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:

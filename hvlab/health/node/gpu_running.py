@@ -53,9 +53,10 @@ def _recovery(gpu: Mapping[str, Any]) -> Optional[Fault]:
     if action != "None":
         return Fault("hard", f"the driver asks for: {action}", _RECOVERY.get(action, "do what it says"))
     if gpu["broken"]:
+        whole = "uuid" in gpu or "memory_mib" in gpu
         return Fault(
-            "soft",
-            f"some values cannot be read: {', '.join(gpu['broken'])}",
+            "soft" if whole else "hard",
+            f"{'some' if whole else 'its'} values cannot be read: {', '.join(gpu['broken'])}",
             "look for NVRM in the kernel log (journalctl -k), and reset the GPU",
         )
     return None

@@ -36,7 +36,7 @@ LEARNED: Tuple[str, ...] = ()
 
 _ADDRESS = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})"
 _XID = re.compile(rf"NVRM: Xid \({_ADDRESS}[^)]*\): (\d{{1,4}})(?:, *|$)(.*)")
-_LOST = re.compile(rf"NVRM: GPU {_ADDRESS}\.\d: (GPU has fallen off the bus)")
+_LOST = re.compile(rf"NVRM: GPU (?:at )?{_ADDRESS}\.\d:? ((?:GPU )?has fallen off the bus)")
 _UUID = re.compile(rf"NVRM: GPU at {_ADDRESS}: (GPU-[0-9a-fA-F-]+)")
 _SXID = re.compile(rf"SXid \({_ADDRESS}[^)]*\): (\d{{1,6}}), (Fatal|Non-fatal), (.*)")
 _LOADED = re.compile(r"NVRM: loading NVIDIA")
