@@ -20,6 +20,8 @@ from hvlab.remote.host_keys import ShownKeys, TrustedFingerprints
 from hvlab.remote.ssh_client import FirstLogin
 
 _ON_THE_HOST = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+# Ansible's own, and those that the inventory gets.
+_GROUPS = ("all", "ungrouped", "gpu", "cpu", "virtual")
 # Enough of an inventory to judge names and addresses before a host is contacted.
 _PLACEHOLDERS = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0"}
 
@@ -146,6 +148,11 @@ def _check_hosts(hosts: Sequence[Host]) -> None:
     """Refuse what no inventory may hold, before a host is contacted."""
     twice = sorted({host.name for host in hosts if [other.name for other in hosts].count(host.name) > 1})
     problems = [Problem(name, "it is listed twice", "list it once") for name in twice]
+    problems += [
+        Problem(host.name, "a group has this name", "give it another: NAME=ADDRESS")
+        for host in hosts
+        if host.name.lower() in _GROUPS
+    ]
     variables = {
         host.name: {"ansible_host": host.address, "ansible_port": host.port, **_PLACEHOLDERS}
         for host in hosts

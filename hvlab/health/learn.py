@@ -27,7 +27,8 @@ def type_name(host: str, readings: Mapping[str, Any]) -> str:
     """Return a file name for the type of a host: its product and GPUs, or else the host's own name."""
     gpus = f"{readings['gpu_count']}x {readings['gpu_model']}" if readings.get("gpu_model") else ""
     words = " ".join(filter(None, [readings.get("machine_product", ""), gpus])) or host
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+    plain = (re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") for text in (words, host))
+    return next(filter(None, plain), "machine")
 
 
 def text(host: str, readings: Mapping[str, Any], day: str) -> str:

@@ -11,6 +11,8 @@ from ansible.plugins.inventory import detect_range, expand_hostname_range
 
 from hvlab.errors import UsageError
 
+# More is a range with a zero too many: each host costs a program and a login.
+_MOST = 4096
 EXAMPLE = "gpu[01:16], or gpu[01:16]=10.0.0.[11:26], or login=10.0.0.5:2222"
 
 
@@ -32,6 +34,8 @@ def expand(text: str) -> list[ListedHost]:
     if not entries:
         raise UsageError("no hosts are given", remedy=f"write {EXAMPLE}")
     hosts = [host for entry in entries for host in _expand_entry(entry)]
+    if len(hosts) > _MOST:
+        raise UsageError(f"these are {len(hosts)} hosts", remedy=f"list {_MOST} at most")
     names = {host.name for host in hosts}
     numbered = (
         name for number in range(1, len(names) + len(hosts) + 1) if (name := f"node{number}") not in names
@@ -64,6 +68,8 @@ def _expand_range(text: str) -> tuple[list[str], int | None]:
         names = expand_hostname_range(pattern) if detect_range(pattern) else [pattern]
     except AnsibleError as error:
         raise UsageError(f"{text!r} is no host: {error}", remedy=f"write {EXAMPLE}") from error
+    if port == 0:
+        raise UsageError(f"{text!r} has no port: 0 is none", remedy=f"write {EXAMPLE}")
     if not names:
         raise UsageError(f"the range in {text!r} is empty", remedy="write its smaller end first")
     return names, port

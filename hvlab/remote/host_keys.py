@@ -55,7 +55,8 @@ class TrustedFingerprints:
 
     def of(self, host: Host) -> frozenset[str]:
         """Return the fingerprints that this host may show."""
-        own = frozenset().union(*(self.of_host.get(name, ()) for name in (host.name, host.address)))
+        names = (host.name, host.address, entry_name(host))
+        own = frozenset().union(*(self.of_host.get(name, ()) for name in names))
         return own or self.of_any
 
 

@@ -62,7 +62,9 @@ def known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
         for line in path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else ():
             mark, _, rest = line.partition(" ") if line.startswith("@") else ("", "", line)
             patterns = rest.split()[0].split(",") if rest.split() else []
-            if not any(_matches(pattern, name) for pattern in patterns for name in names):
+            excepted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+            fits = any(_matches(pattern, name) for pattern in patterns for name in names)
+            if not fits or any(_matches(pattern, name) for pattern in excepted for name in names):
                 continue
             if mark == "@cert-authority":
                 by_authority = True

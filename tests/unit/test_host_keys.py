@@ -60,7 +60,14 @@ def test_a_known_key_is_read_in_every_form(file, line, host):
 
 
 @pytest.mark.parametrize(
-    "line", [f"10.0.0.2 {ONE}", f"[10.0.0.1]:2222 {ONE}", f"n1 {ONE}", f"10.0.0.11 {ONE}"]
+    "line",
+    [
+        f"10.0.0.*,!10.0.0.1 {ONE}",
+        f"10.0.0.2 {ONE}",
+        f"[10.0.0.1]:2222 {ONE}",
+        f"n1 {ONE}",
+        f"10.0.0.11 {ONE}",
+    ],
 )
 def test_the_key_of_another_address_is_none_of_its(file, line):
     file.write_text(line + "\n")
@@ -133,6 +140,13 @@ def test_a_line_without_one_fingerprint_is_refused(tmp_path, line):
     file.write_text(f"# mine\n{line}\n")
     with pytest.raises(UsageError, match="line 2: no SHA256 fingerprint"):
         read_fingerprints(file)
+
+
+def test_a_fingerprint_may_name_the_host_with_its_port(tmp_path):
+    """As known_hosts does; otherwise what holds for any host would count for it."""
+    file = tmp_path / "fingerprints"
+    file.write_text(f"[10.0.0.1]:2222 {TWO_PRINT}\n{ONE_PRINT}\n")
+    assert select_trusted(ShownKeys(N1_ODD, new=(key(ONE),)), read_fingerprints(file)).refused
 
 
 def test_a_key_of_two_hosts_is_named():

@@ -330,6 +330,8 @@ def test_two_hosts_with_one_key_are_named(hosts, capsys):
         ("a=10.0.0.1,a=10.0.0.2", "it is listed twice"),
         ("a=10.0.0.1,b=10.0.0.1", "share the address"),
         ("a_b=10.0.0.1", "not a valid host name"),
+        ("gpu=10.0.0.1", "gpu: a group has this name"),
+        ("ALL=10.0.0.1,n=10.0.0.2", "ALL: a group has this name"),
     ],
 )
 def test_hosts_that_no_inventory_may_hold_are_refused_before_any_is_contacted(hosts, capsys, listed, words):

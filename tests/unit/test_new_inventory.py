@@ -40,6 +40,8 @@ def test_a_list_of_hosts(text, hosts):
         ("gpu[1:3]=10.0.0.[1:2]", "3 names for 2 addresses"),
         ("gpu1:22=10.0.0.1", "port before"),
         ("-oProxyCommand=x", "no host"),
+        ("gpu1:0", "no port"),
+        ("gpu[1:100000]", "100000 hosts"),
     ],
 )
 def test_a_wrong_list_is_refused(text, match):
