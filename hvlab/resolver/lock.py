@@ -16,7 +16,7 @@ from hvlab import __version__
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.resolver.lab import HostRequest, names
-from hvlab.resolver.pins import TITLES, Pin
+from hvlab.resolver.pins import TITLES, Pin, parse
 
 # Ansible leaves names that begin with a dot alone in a folder of inventory files.
 NAME = ".hvlab-lock.json"
@@ -84,12 +84,29 @@ def read(path: Path) -> Lock | None:
         return None
     try:
         hosts = json.loads(path.read_text(encoding="utf-8"))["hosts"]
-        return Lock(path, {str(host): dict(entry["versions"]) for host, entry in hosts.items()})
+        lock = Lock(path, {str(host): dict(entry["versions"]) for host, entry in hosts.items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path} is not a lock of hvlab: {type(error).__name__} {error}",
             remedy="write it again: hvlab plan --write-lock, without --limit",
         ) from error
+    _check(lock)
+    return lock
+
+
+def _check(lock: Lock) -> None:
+    """Raise UsageError where the file has something else than versions of components."""
+    for host, versions in lock.hosts.items():
+        for name, version in versions.items():
+            if version is None or version == "":
+                continue
+            where = f"{lock.path}: {host}"
+            if not isinstance(version, str):
+                raise UsageError(f"{where}: {name} is {version!r}", remedy="write versions in quotes")
+            try:
+                parse(f"{name}={version}")
+            except UsageError as error:
+                raise UsageError(f"{where}: {error}", remedy=error.remedy) from error
 
 
 def write(path: Path, hosts: Mapping[str, Mapping[str, Any]]) -> None:

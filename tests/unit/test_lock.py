@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,24 @@ def test_a_file_that_is_no_lock_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / lock.NAME
     path.write_text(text)
     with pytest.raises(UsageError, match=r"is not a lock of hvlab"):
+        lock.read(path)
+
+
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        ({"cuda": 12.6}, "n1: cuda is 12.6"),
+        ({"driver": ["595"]}, "n1: driver is"),
+        ({"cdua": "12.6"}, "n1: unknown component 'cdua'"),
+        ({"cuda": "latest"}, "'latest' is not a version"),
+    ],
+)
+def test_a_lock_that_was_edited_holds_versions_of_components(
+    tmp_path: Path, versions: dict[str, Any], told: str
+) -> None:
+    path = tmp_path / lock.NAME
+    path.write_text(json.dumps({"hosts": {"n1": {"versions": versions}}}))
+    with pytest.raises(UsageError, match=re.escape(told)):
         lock.read(path)
 
 
