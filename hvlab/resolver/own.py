@@ -88,10 +88,17 @@ def merged(data: Mapping[str, Entry], own: Mapping[str, Any], path: Path) -> dic
                 raise CatalogueError(
                     f"{path}, {file}, {name}: a number", remedy="write the version in quotes"
                 )
+            if file == "drivers" and not name.isdecimal():
+                raise CatalogueError(
+                    f"{path}, {file}, {name}: not a branch", remedy='write the branch\'s number: "595"'
+                )
             _add(whole[file][place], name, entry, f"{path}, {file}, {name}")
     for file, (place, key) in _IN_LISTS.items():
         by_name = {str(item[key]): item for item in whole[file][place]}
-        for entry in own.get(file) or ():
+        entries = own.get(file) or []
+        if not isinstance(entries, list):
+            raise CatalogueError(f"{path}, {file}: not a list", remedy=f"write - {{{key}: ...}}")
+        for entry in entries:
             if not isinstance(entry, Mapping) or not isinstance(entry.get(key), str):
                 raise CatalogueError(f"{path}, {file}: {entry!r} has no {key}", remedy=f"give it a {key}")
             _add(by_name, entry[key], entry, f"{path}, {file}, {entry[key]}")
@@ -104,6 +111,8 @@ def _add(entries: dict[str, Any], name: str, entry: Any, where: str) -> None:
     if not isinstance(entry, Mapping):
         raise CatalogueError(f"{where}: {entry!r} is not a mapping", remedy="write {like: ...} or all fields")
     like = entry.get(_LIKE)
+    if like is not None and not isinstance(like, str):
+        raise CatalogueError(f"{where}: like {like!r} is not a text", remedy="write it in quotes")
     if like is not None and like not in entries:
         near = versions.nearest(str(like), entries) if like[:1].isdigit() else sorted(entries)
         raise CatalogueError(f"{where}: like {like!r} is not known", remedy=f"known are {', '.join(near)}")
