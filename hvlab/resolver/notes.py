@@ -226,7 +226,8 @@ def _modules(choice: GroupChoice) -> Iterable[str]:
 def _fabric(choice: GroupChoice) -> Iterable[str]:
     """Yield what the GPUs need beside the driver, for the links between them."""
     group = choice.group
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in group.gpus))
+    models = [(gpu.name, model_of(gpu, choice.catalogue)) for gpu in group.gpus]
+    names = ", ".join(dict.fromkeys(name for name, model in models if model and (model.fabric or model.imex)))
     by_hand = group.methods["driver"] == "none"
     if packages.fabric_manager(group, choice.catalogue):
         yield (

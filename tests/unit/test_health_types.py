@@ -160,3 +160,7 @@ def test_a_name_of_the_inventory_that_is_no_type_is_refused():
     expected.check_names(types, [None, "", "big"])
     with pytest.raises(UsageError, match="unknown machine type 'bigg'"):
         expected.check_names(types, ["big", "bigg"])
+
+
+def test_a_file_has_a_name_though_the_firmwares_has_no_latin_letter() -> None:
+    assert learn.type_name("n7", {"machine_product": "浪潮"}) == "n7"
