@@ -8,6 +8,8 @@ from pathlib import Path
 from hvlab import sudo
 from hvlab.errors import UsageError
 
+OWN_CATALOGUE = "HVLAB_CATALOGUE"
+
 
 def project_dir() -> Path:
     """Return where playbooks, roles and templates lie: in the clone, or where hvlab was installed to."""
@@ -36,7 +38,7 @@ def cache_dir() -> Path:
 
 def own_catalogue() -> Path:
     """Return the file of releases that the user adds to the catalogue (``HVLAB_CATALOGUE``)."""
-    chosen = os.environ.get("HVLAB_CATALOGUE")
+    chosen = os.environ.get(OWN_CATALOGUE)
     if chosen:
         return Path(chosen).expanduser().resolve()
     parent = os.environ.get("XDG_CONFIG_HOME")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -50,7 +51,14 @@ T = TypeVar("T")
 def load() -> Catalogue:
     """Return hvlab's catalogue with the user's own releases. Raises CatalogueError naming file and entry."""
     path = paths.own_catalogue()
-    return _load(path, path.stat().st_mtime_ns) if path.is_file() else _load(None, 0)
+    if path.is_file():
+        return _load(path, path.stat().st_mtime_ns)
+    if os.environ.get(paths.OWN_CATALOGUE):
+        raise CatalogueError(
+            f"{path} is not there, and {paths.OWN_CATALOGUE} names it",
+            remedy="correct the name, or write the file: `hvlab catalogue update --own`",
+        )
+    return _load(None, 0)
 
 
 def files(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:

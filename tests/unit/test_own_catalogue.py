@@ -41,8 +41,16 @@ def test_the_file_lies_in_the_users_configuration(tmp_path: Path, monkeypatch: p
     assert paths.own_catalogue() == tmp_path / "hvlab/catalogue.yml"
 
 
-def test_without_the_file_the_catalogue_is_hvlabs(write: Write) -> None:
+def test_without_the_file_the_catalogue_is_hvlabs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HVLAB_CATALOGUE", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert load().own == {}
+
+
+@pytest.mark.usefixtures("write")
+def test_a_file_that_is_named_and_not_there_is_refused() -> None:
+    with pytest.raises(CatalogueError, match=r"catalogue\.yml is not there, and HVLAB_CATALOGUE names it"):
+        load()
 
 
 def test_a_release_is_added_like_another(write: Write) -> None:
