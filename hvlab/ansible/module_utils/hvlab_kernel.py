@@ -62,3 +62,15 @@ def container(root: str = "") -> bool:
     if any(entry.startswith("container=") for entry in (read(root + "/proc/1/environ") or "").split("\0")):
         return True
     return bool(re.search(r"docker|kubepods|containerd|lxc", read(root + "/proc/1/cgroup") or ""))
+
+
+def cgroup(root: str = "") -> int | None:
+    """Return the version of control groups whose controllers the host has; None where there are none.
+
+    In /proc/1/cgroup the hierarchies of version 1 name their controllers; that of version 2 is ``0::`` (cgroups(7)).
+    """
+    lines = (read(root + "/proc/1/cgroup") or "").splitlines()
+    controllers = {name for line in lines for name in line.split(":")[1].split(",")}
+    if controllers & {"cpuset", "memory", "devices", "freezer"}:
+        return 1
+    return 2 if any(line.startswith("0::") for line in lines) else None
