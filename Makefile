@@ -20,12 +20,12 @@ TESTS_AS_ROOT = $(if $(SUDO),trap '$(SUDO) find "$(CURDIR)" "$$HOME/.ansible" "$
 # On two cores, two of the three hosts have one each.
 DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,2
 
-TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow)
+TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab test demo down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -141,6 +141,9 @@ test-ucx: install  ## Open MPI with UCX compiled on virtual hosts, and MPI throu
 
 test-find-slow: install  ## a slow link, pair and host among four virtual hosts, and an interruption: 3 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_find_slow.py -m vlab -v
+
+test-slurm: install  ## Slurm on three virtual hosts, ranks by srun, sick and drained nodes: 8 minutes with a warm cache (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py -m vlab -v
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_5_driver.py -m vlab -v -k debians_own

@@ -67,7 +67,8 @@ def container(root: str = "") -> bool:
 def cgroup(root: str = "") -> int | None:
     """Return the version of control groups whose controllers the host has; None where there are none.
 
-    In /proc/1/cgroup the hierarchies of version 1 name their controllers; that of version 2 is ``0::`` (cgroups(7)).
+    In /proc/1/cgroup the hierarchies of version 1 name their controllers; that of version 2 is ``0::``
+    (cgroups(7)).
     """
     lines = (read(root + "/proc/1/cgroup") or "").splitlines()
     controllers = {name for line in lines for name in line.split(":")[1].split(",")}

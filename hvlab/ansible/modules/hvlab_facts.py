@@ -23,7 +23,14 @@ from ansible.module_utils.facts.system.service_mgr import ServiceMgrFactCollecto
 from ansible.module_utils.hvlab_cuda import cuda, cuda_home, cudnn, nccl
 from ansible.module_utils.hvlab_disk import free_mb, tmp
 from ansible.module_utils.hvlab_gpu import driver, driver_installed, nvidia, nvswitches, open_modules
-from ansible.module_utils.hvlab_kernel import cgroup, container, kernel_gcc, kernel_headers, nouveau, secure_boot
+from ansible.module_utils.hvlab_kernel import (
+    cgroup,
+    container,
+    kernel_gcc,
+    kernel_headers,
+    nouveau,
+    secure_boot,
+)
 from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packages import gcc, held, held_own, module_streams, packages, packs
 from ansible.module_utils.hvlab_probe import probe, read

@@ -1,0 +1,153 @@
+"""Slurm on three virtual hosts: ranks over PMIx, sick and drained nodes, keys, UIDs.
+
+`make test-slurm` runs it. With the packs of Open MPI and Horovod in the cache it takes eight minutes.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.vlab.labs import booted
+
+pytestmark = pytest.mark.slow
+PLAYBOOK = "playbooks/slurm.yml"
+SUM = """
+import horovod.torch as hvd, socket, torch
+hvd.init()
+total = int(hvd.allreduce(torch.tensor(hvd.rank() + 1), op=hvd.Sum))
+print(hvd.rank(), hvd.size(), socket.gethostname(), total, hvd.mpi_enabled(), hvd.gloo_enabled())
+"""
+AROUND_A_CHANGE = """
+- hosts: c2
+  become: true
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: drain}
+    - ansible.builtin.command: {argv: [sinfo, --noheader, --nodes=c2, "--format=%T|%E"]}
+      register: state
+    - ansible.builtin.copy: {content: "{{ state.stdout }}", dest: /root/state-while-drained, mode: "0644"}
+    - ansible.builtin.include_role: {name: slurm, tasks_from: resume}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with booted("slurm", tmp_path_factory) as lab:
+        lab.site()
+        yield lab
+
+
+def as_user(lab, command, expect=0):
+    return lab.on("c1", f"cd /home/hvlab && runuser -u hvlab -- {command}", expect)
+
+
+def state(lab, host):
+    return lab.on("c1", f"sinfo --noheader --Node --nodes={host} '--format=%T|%E'").strip()
+
+
+def failed_checks(lab):
+    rows = json.loads(lab.hvlab("verify", "--format", "json", expect=1).stdout)
+    return {(row["host"], row["role"]) for row in rows if row["outcome"] == "failed"}
+
+
+def test_ranks_on_all_hosts_sum_over_mpi(lab):
+    assert sorted(as_user(lab, "srun --mpi=pmix -N 3 --ntasks-per-node=1 hostname").split()) == [
+        "c1",
+        "c2",
+        "c3",
+    ]
+    for host in ("c1", "c2", "c3"):
+        lab.on(host, f"cat > /home/hvlab/sum.py <<'END'\n{SUM}\nEND")
+    printed = as_user(
+        lab,
+        "env HOROVOD_CPU_OPERATIONS=MPI HOROVOD_CONTROLLER=mpi "
+        "srun -K -W 60 --mpi=pmix -N 3 --ntasks-per-node=2 /opt/hvlab/horovod/cpu/bin/python sum.py",
+    )
+    lines = sorted(line.split() for line in printed.splitlines())
+    assert [line[0] for line in lines] == ["0", "1", "2", "3", "4", "5"]
+    assert {tuple(line[3:]) for line in lines} == {("21", "True", "False")}
+    assert [line[2] for line in lines] == ["c1", "c1", "c2", "c2", "c3", "c3"]
+
+
+def test_a_second_run_changes_nothing(lab):
+    assert lab.site() == {"c1": 0, "c2": 0, "c3": 0}
+    assert lab.playbook(PLAYBOOK, "--check") == {"c1": 0, "c2": 0, "c3": 0}
+    assert lab.playbook(PLAYBOOK, "--limit", "c2") == {"c2": 0}
+
+
+def test_hosts_check_right(lab):
+    lab.hvlab("verify")
+
+
+def test_a_changed_setting_restarts_the_daemons(lab):
+    before = lab.on("c3", "systemctl show --property=MainPID slurmd munge").split()
+    changed = lab.playbook(PLAYBOOK, "-e", json.dumps({"slurm_settings": {"MessageTimeout": 21}}))
+    assert all(changed.values())
+    assert "MessageTimeout          = 21 sec" in lab.on("c3", "scontrol show config")
+    after = lab.on("c3", "systemctl show --property=MainPID slurmd munge").split()
+    assert before[0] != after[0]
+    assert before[1] == after[1], "munge has no reason to restart"
+    lab.playbook(PLAYBOOK)
+
+
+def test_the_nodes_do_not_change_while_hosts_are_left_out(lab):
+    program = str(Path(lab.argv("verify")[0]).parent / "ansible-playbook")
+    words = ["-i", str(lab.inventory), "--limit", "c2", "-e", "lab_slots=5"]
+    printed = lab.run([program, PLAYBOOK, *words], 2).stdout
+    assert "slurm.conf names all nodes, would change, and c1, c3 are not in this run" in " ".join(
+        printed.split()
+    )
+
+
+def test_a_wrong_key_is_named_and_replaced(lab):
+    key = "/etc/munge/munge.key"
+    lab.on("c3", f"head -c 128 /dev/urandom > {key} && systemctl restart munge")
+    assert ("c3", "slurm") in failed_checks(lab)
+    assert lab.playbook(PLAYBOOK)["c3"] > 0
+    # Credentials are refused for a while: slurmctld looks again at a node that did not answer.
+    lab.on("c1", "for i in $(seq 60); do [ $(sinfo -hNn c3 -o %T) = idle ] && exit; sleep 1; done; exit 1")
+    lab.hvlab("verify")
+    key_file = lab.data / "trust/vslurm/munge.key"
+    assert key_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_sick_node_is_drained_with_the_reason(lab):
+    types = "/opt/hvlab/health/machine-types.json"
+    lab.on("c3", f'cp {types} /root/ && sed -i \'s/"host0"/"ib9"/\' {types}')
+    try:
+        as_user(lab, "timeout 20 srun -w c3 -N 1 hostname || true")
+        assert "drained|hvlab health: " in state(lab, "c3")
+        assert "ib9" in state(lab, "c3")
+        assert ("c3", "slurm") in failed_checks(lab)
+    finally:
+        lab.on("c3", f"mv /root/machine-types.json {types}")
+        lab.on("c1", "scancel --user=hvlab; scontrol update NodeName=c3 State=RESUME")
+    assert as_user(lab, "timeout 60 srun -w c3 -N 1 hostname").strip() == "c3"
+
+
+def test_a_change_waits_for_the_jobs_of_its_node(lab, tmp_path):
+    (tmp_path / "change.yml").write_text(AROUND_A_CHANGE, "utf-8")
+    job = subprocess.Popen(
+        lab.argv("lab ssh", "c1", "--", "runuser -u hvlab -- srun -w c2 -N 1 -D / sleep 15"),
+        env=lab.environment,
+        stdin=subprocess.DEVNULL,
+    )
+    lab.on("c1", "for i in $(seq 30); do squeue -h -w c2 -t R | grep -q . && exit; sleep 1; done; exit 1")
+    lab.playbook(str(tmp_path / "change.yml"))
+    assert job.wait(timeout=60) == 0, "the job was to end by itself"
+    assert lab.on("c2", "cat /root/state-while-drained").strip() == "drained|hvlab: the GPU stack is changed"
+    assert state(lab, "c2") == "idle|none"
+
+
+def test_a_lab_user_with_another_uid_is_refused(lab):
+    uid = lab.on("c3", "id -u hvlab").strip()
+    lab.on("c3", "usermod -u 4242 hvlab")
+    program = str(Path(lab.argv("verify")[0]).parent / "ansible-playbook")
+    try:
+        printed = lab.run([program, PLAYBOOK, "-i", str(lab.inventory)], 2).stdout
+    finally:
+        lab.on("c3", f"usermod -u {uid} hvlab")
+    seen = f"hvlab has UID {uid} on c1, UID {uid} on c2, UID 4242 on c3, and Slurm knows users by their UID"
+    assert seen in " ".join(printed.split())
