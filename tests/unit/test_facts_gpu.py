@@ -459,6 +459,20 @@ def test_containers(tmp_path, files, answer):
     assert hvlab_kernel.container(put(tmp_path, files)) is answer
 
 
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("0::/init.scope\n", 2),
+        ("12:cpuset:/\n5:cpu,cpuacct:/\n1:name=systemd:/init.scope\n0::/init.scope\n", 1),
+        ("1:name=systemd:/\n0::/\n", 2),
+        ("", None),
+    ],
+    ids=["unified", "version 1 and an empty version 2", "hybrid without controllers", "none"],
+)
+def test_control_groups_are_those_that_have_the_controllers(tmp_path, text, version):
+    assert hvlab_kernel.cgroup(put(tmp_path, {"proc/1/cgroup": text})) == version
+
+
 def test_nouveau_is_in_the_way(tmp_path):
     assert hvlab_kernel.nouveau(put(tmp_path, {"proc/modules": "nouveau 2400256 1 - Live 0x0\n"}))
     assert not hvlab_kernel.nouveau(put(tmp_path, {"proc/modules": "i915 2400256 1 - Live 0x0\n"}))

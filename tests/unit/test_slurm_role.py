@@ -1,0 +1,167 @@
+"""Role slurm: what each system and each host gets, and what a rolling change does with a node."""
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+from tests.contract.tree import ROOT
+from tests.unit.plays import play, program
+from tests.unit.test_container_runtime import trusted
+
+ROLE = ROOT / "roles/slurm"
+HARDWARE = (
+    "NodeName=g1 CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=257000\n"
+    "UpTime=3-04:05:06\n"
+)
+# The file of each system: what its daemons read, whether they have PMIx, and in which release.
+SYSTEMS = {
+    "Debian-12": ("/etc/slurm", "22.05", True),
+    "Debian-13": ("/etc/slurm", "24.11", True),
+    "Ubuntu-24.04": ("/etc/slurm", "23.11", True),
+    "Ubuntu-22.04": ("/etc/slurm", "21.08", False),
+    "Ubuntu-20.04": ("/etc/slurm-llnl", "19.05", True),
+    "RedHat": ("/etc/slurm", "22.05", True),
+}
+
+
+def role(system, *, cgroup=2, container=False, slots=1, gpus=0, **wanted):
+    """Return a function that gives a variable of the role on host g1, or the text of a template."""
+    facts = {
+        "architecture": "x86_64",
+        "hostname": "g1",
+        "processor_vcpus": 4,
+        "memtotal_mb": 8000,
+        "hvlab": {"container": container, "cgroup": cgroup, "packages": {}},
+    }
+    variables = {"ansible_facts": facts, "inventory_hostname": "g1", "ansible_play_hosts": ["g1"]}
+    for path in (ROLE / "defaults/main.yml", ROLE / "vars/main.yml", ROLE / f"vars/{system}.yml"):
+        variables |= trusted(yaml.safe_load(path.read_text("utf-8")))
+    variables |= {
+        "slurm_hosts": ["g1"],
+        "slurm_addresses": {"g1": {"address": "10.0.0.1"}},
+        "slurm_slots": slots,
+        "slurm_gpus": gpus,
+        "__slurm_hardware": {"stdout": HARDWARE},
+        **wanted,
+    }
+    described = Templar(loader=DataLoader(), variables=variables).template(variables["__slurm_described"])
+    variables["hostvars"] = {"g1": {"__slurm_node": described}}
+    templar = Templar(loader=DataLoader(), variables=variables)
+
+    def given(name):
+        if name.endswith(".j2"):
+            text = (ROLE / "templates/etc/slurm" / name).read_text("utf-8")
+            return templar.template(trusted(text))
+        return templar.template(variables[name])
+
+    return given
+
+
+def test_every_system_of_the_role_is_listed_here():
+    assert {path.stem for path in (ROLE / "vars").glob("*.yml")} - {"main"} == set(SYSTEMS)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_system_gets_what_its_release_knows(system):
+    folder, release, pmix = SYSTEMS[system]
+    given = role(system)
+    assert (given("__slurm_etc"), given("__slurm_version")) == (folder, release)
+    assert given("__slurm_all_settings")["MpiDefault"] == ("pmix" if pmix else "none")
+    new = release >= "22.05"
+    assert given("__slurm_mpi_conf") == (pmix and new)
+    # With version 2 of control groups, older releases follow jobs by their processes.
+    assert given("__slurm_all_settings")["ProctrackType"] == (
+        "proctrack/cgroup" if new else "proctrack/linuxproc"
+    )
+    assert "CgroupPlugin" not in given("__slurm_cgroup_settings")
+
+
+def test_a_real_node_has_what_slurmd_counts():
+    given = role("Debian-12", slots=8, gpus=8)
+    assert (
+        "NodeName=g1 NodeHostname=g1 NodeAddr=10.0.0.1 CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 "
+        "ThreadsPerCore=2 RealMemory=244150 Gres=gpu:8 State=UNKNOWN" in given("slurm.conf.j2")
+    )
+    assert given("__slurm_all_settings")["GresTypes"] == "gpu"
+    assert "SlurmdParameters" not in given("__slurm_all_settings")
+    assert "NodeName=g1 Name=gpu File=/dev/nvidia[0-7]" in given("gres.conf.j2")
+    assert "AutoDetect=nvml" in role("Debian-12", gpus=8, slurm_gpu_detection="nvml")("gres.conf.j2")
+    assert given("__slurm_cgroup_settings")["ConstrainDevices"] == "yes"
+
+
+def test_a_virtual_node_has_its_slots_and_no_control_groups():
+    given = role("Debian-12", cgroup=1, container=True, slots=6)
+    settings = given("__slurm_all_settings")
+    assert given("__slurm_described")["resources"] == {"CPUs": 6, "RealMemory": 244150}
+    assert settings["SlurmdParameters"] == "config_overrides"
+    assert (settings["ProctrackType"], settings["TaskPlugin"]) == ("proctrack/linuxproc", "task/none")
+    assert given("__slurm_cgroup_settings") == {"CgroupPlugin": "cgroup/v1"}
+
+
+def test_settings_of_the_inventory_win_and_the_check_is_a_prolog_only_where_there_is_one():
+    given = role("Debian-12", slurm_settings={"KillWait": 30, "MaxJobCount": 5}, slurm_health_check="/x")
+    settings = given("__slurm_all_settings")
+    assert (settings["KillWait"], settings["MaxJobCount"], settings["Prolog"]) == (
+        30,
+        5,
+        "/etc/slurm/prolog.d/*",
+    )
+    assert "Prolog" not in role("Debian-12")("__slurm_all_settings")
+
+
+CHANGE = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: drain}
+    - ansible.builtin.include_role: {name: slurm, tasks_from: resume}
+"""
+OURS = "hvlab: the GPU stack is changed"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "called"),
+    [
+        ("idle|none", f"drained|{OURS}", ["State=DRAIN", "State=RESUME"]),
+        ("drained|a fan", "drained|a fan", []),
+    ],
+    ids=["in work", "drained by somebody"],
+)
+def test_a_node_that_somebody_else_drained_stays_drained(tmp_path, before, after, called):
+    programs = tmp_path / "programs"
+    seen = f"""#!/bin/sh
+test -e {tmp_path}/asked && echo '{after}' || echo '{before}'
+touch {tmp_path}/asked
+"""
+    program(programs, "sinfo", seen)
+    program(programs, "squeue", "#!/bin/sh\n")
+    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    play(tmp_path / "change.yml", programs, {})
+    calls = tmp_path / "called"
+    assert (calls.read_text().split() if calls.exists() else []) == called
+
+
+def test_jobs_that_do_not_end_are_named_and_the_node_is_resumed(tmp_path):
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
+    program(programs, "squeue", "#!/bin/sh\necho '7 of ann'\n")
+    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
+    assert "jobs still run there after 5 s: 7 of ann. Nothing was changed" in printed
+    assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
+
+
+def test_a_sick_node_stays_drained(tmp_path):
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'drained|{OURS}'\n")
+    program(programs, "squeue", "#!/bin/sh\n")
+    program(programs, "scontrol", f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    program(programs, "sick", "#!/bin/sh\necho 'gpu count: 7 of 8'\nexit 1\n")
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    variables = {"slurm_health_check": str(programs / "sick")}
+    printed = play(tmp_path / "change.yml", programs, variables, expect=2)
+    assert "has hard faults, and stays drained: gpu count: 7 of 8" in printed
+    assert not (tmp_path / "called").exists()
