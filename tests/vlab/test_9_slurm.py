@@ -1,6 +1,6 @@
 """Slurm on three virtual hosts: ranks over PMIx, sick and drained nodes, keys, UIDs.
 
-`make test-slurm` runs it. With the packs of Open MPI and Horovod in the cache it takes eight minutes.
+`make test-slurm` runs it.
 """
 
 import json
