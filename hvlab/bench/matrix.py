@@ -17,6 +17,7 @@ from hvlab.errors import unknown
 from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
+from hvlab.launchers import srun
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.parameters import DEVICE, ENV, Parameter, Value
@@ -27,7 +28,7 @@ __all__ = ["Block", "Case", "InfeasibleCase", "Spec", "expand"]
 
 _LONGEST_ID = 110
 # Fields that came later: without a value they are no part of the key, so that older runs keep theirs.
-_LATER, _LATER_OF_BLOCKS = ("auto", "sides", "against"), ("launcher", "side")
+_LATER, _LATER_OF_BLOCKS = ("auto", "sides", "against", "queue_limit"), ("launcher", "side")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Spec:
 
     ``container`` is the image the ranks run in, with an sshd on ``ssh_port``; None: on the hosts themselves.
     With ``auto``, ``repeats`` is the most, and a run ends where its questions are answered, or after
-    ``time_limit`` seconds (0: no limit). ``sides`` are what A and B set, where a run has these; A is as
+    ``time_limit`` seconds (0: no limit). ``queue_limit`` is how long Slurm may take to grant the hosts, in
+    seconds (0: no limit). ``sides`` are what A and B set, where a run has these; A is as
     the run ``against`` was, if there is one.
     """
 
@@ -71,11 +73,13 @@ class Spec:
     time_limit: int = 0
     sides: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     against: str = ""
+    queue_limit: int = 0
 
     def key(self, lab: Lab) -> str:
         """Return a hash that is the same for two commands which request the same measurements."""
         spec = {name: value for name, value in asdict(self).items() if name not in _LATER or value}
-        spec.pop("time_limit", None)  # More time is no other measurement.
+        for limit in ("time_limit", "queue_limit"):  # More time is no other measurement.
+            spec.pop(limit, None)
         spec["blocks"] = [
             {name: value for name, value in block.items() if name not in _LATER_OF_BLOCKS or value}
             for block in spec["blocks"]
@@ -269,6 +273,8 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
         return f"{case.slots} slots requested, {', '.join(full)} (lab_slots)"
     if case.launcher not in BACKENDS[case.backend].launchers:
         return f"{case.launcher} cannot start {case.backend} ranks"
+    if case.launcher == srun.NAME and case.container:
+        return f"{case.launcher} cannot start ranks in the containers of --container: name another launcher"
     if variants.unavailable(case.backend, machines, case.framework):
         return variants.unavailable(case.backend, lab.hosts, case.framework)
     return limits.reason(case, WORKLOADS[case.workload].collective, machines)

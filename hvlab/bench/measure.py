@@ -11,15 +11,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from hvlab import workloads
-from hvlab.bench import containers, looks, recording
+from hvlab.bench import allocation, containers, looks, recording
+from hvlab.bench.allocation import Allocation
 from hvlab.bench.estimate import estimate, shown
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare
-from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
+from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
+from hvlab.launchers import slurm
 from hvlab.remote import probe
-from hvlab.remote.playbook import Login, Play, reap
+from hvlab.remote.playbook import RESUMES, Login, Play, reap
 from hvlab.remote.trust import lab_trust
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
@@ -28,6 +30,8 @@ from hvlab.workloads.case import Case
 _TICK_S = 0.1
 # The name that stores already contain.
 INFEASIBLE = "left-out.json"
+# Written by hvlab_case where the allocation of Slurm ended under a case, which then counts as not run.
+LOST = "lost.json"
 # How long beyond a case's time limit Ansible may be silent: it connects to hosts and ends ranks.
 _SILENCE_S = 120.0
 
@@ -111,7 +115,10 @@ def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
 
 @dataclass
 class _Run:
-    """A run in progress; ``queue``, of those ``pending``, shrinks as the files of the cases arrive."""
+    """A run in progress; ``queue``, of those ``pending``, shrinks as the files of the cases arrive.
+
+    ``lost`` tells that an allocation of Slurm ended before its cases did.
+    """
 
     run_id: str
     schedule: Schedule
@@ -122,6 +129,7 @@ class _Run:
     queue: list[Case] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     data: tuple[Dataset, ...] = ()
+    lost: bool = False
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,6 +141,7 @@ class _Run:
         try:
             while self.pending:
                 self.queue = self._in_time(self.pending)
+                self.queue = self._on_fit_hosts(self.queue) if self.lost else self.queue
                 if not self.queue:
                     ended = "interrupted"
                     self._out_of_time()
@@ -195,11 +204,27 @@ class _Run:
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))
         for failure in failures:
             self.progress.note(f"{failure.host}: run {run_id} could not be ended: {failure.message}")
+        folder = self.store.run_folder(run_id)
+        for problem in allocation.release(self.schedule.lab, self.login, folder):
+            self.progress.note(problem)
 
     def _play(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "refused.json").unlink(missing_ok=True)
-        content = self.schedule.content(self.queue, self.run_id)
+        (self.folder / LOST).unlink(missing_ok=True)
+        # After a lost host only those that are still there: the others would end the playbook.
+        schedule = replace(self.schedule, cases=tuple(self.queue)) if self.lost else self.schedule
+        granting = allocation.granted(schedule, self.queue, self.folder, self.login, self.progress)
+        with self.progress, granting as allocated:
+            if allocated:
+                self.started += allocated.waited
+                self.progress.waited(allocated.waited)
+            self._run_cases(schedule, allocated)
+
+    def _run_cases(self, schedule: Schedule, allocated: Allocation | None) -> None:
+        content = schedule.content(self.queue, self.run_id)
+        content["allocation"] = dict(allocated.env) if allocated else {}
+        done = self.progress.done
         content["certificate"] = self.login.certificate
         content["as_user"] = self.login.user if self.login.trust is None and os.geteuid() == 0 else None
         content["driver"] = os.getpid()
@@ -208,8 +233,8 @@ class _Run:
         (self.folder / INFEASIBLE).write_text(json.dumps(infeasible, indent=1), "utf-8")
         variables = {
             "hvlab_plan": str(self.folder / "plan.json"),
-            "hvlab_hosts": ",".join(self.schedule.hosts),
-            "hvlab_head": self.schedule.hosts[0],
+            "hvlab_hosts": ",".join(schedule.hosts),
+            "hvlab_head": schedule.hosts[0],
             "hvlab_data": [{"key": dataset.key, "folder": str(dataset.folder)} for dataset in self.data],
         }
         login = (
@@ -218,7 +243,6 @@ class _Run:
             else self.login
         )
         with (
-            self.progress,
             containers.running(self.schedule, self.run_id, self.folder, note=self.progress.note),
             Play("run-cases.yml", login, variables) as play,
         ):
@@ -232,6 +256,31 @@ class _Run:
                     raise HvlabError(f"Ansible gave no output for {silence} s:\n{play.last_words()}")
             self.collect()
             self._check(play)
+            if self.queue:
+                self._allocation_lost(play, allocated, progressed=self.progress.done > done)
+
+    def _allocation_lost(self, play: Play, allocated: Allocation | None, *, progressed: bool) -> None:
+        """Go on in another allocation where this one ended too early. Raises HvlabError for other reasons."""
+        if allocated is None or not (self.folder / LOST).exists():
+            problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
+            raise HvlabError(f"{problem}:\n{play.last_words()}")
+        state = allocated.state()
+        if not progressed or not allocated.own or state == slurm.UNKNOWN:
+            raise slurm.ended(allocated.job, state)
+        self.lost = True
+        left = f"another one for the {len(self.queue)} cases left"
+        self.progress.note(f"the allocation (job {allocated.job}) is {state}: {left}")
+
+    def _on_fit_hosts(self, cases: list[Case]) -> list[Case]:
+        """Return the cases whose hosts Slurm would grant, after a host was lost. Raises UnreachableError."""
+        hosts = replace(self.schedule, cases=tuple(cases)).hosts
+        unfit = allocation.unfit(self.schedule.lab, self.login, hosts)
+        fit = [case for case in cases if not unfit.keys() & set(case.hosts)]
+        if cases and not fit:
+            seen = "; ".join(node.seen for node in unfit.values())
+            problem = f"{seen}: {len(self.pending)} cases are left"
+            raise UnreachableError(problem, remedy=RESUMES)
+        return fit
 
     def _show(self) -> None:
         if not (self.folder / "facts.json").exists():
@@ -266,9 +315,6 @@ class _Run:
             "the playbook failed",
             remedy="fix the cause, with `hvlab provision` if the stack has changed, then run this again",
         )
-        if self.queue:
-            problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
-            raise HvlabError(f"{problem}:\n{play.last_words()}")
 
 
 def _login(lab: Lab) -> Login:

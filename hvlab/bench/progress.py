@@ -60,6 +60,11 @@ class Display:
         self._progress.update(self._task, total=total)
         self.note(text)
 
+    def waited(self, seconds: float) -> None:
+        """Leave time that passed before the work began out of the estimate of the time left."""
+        self._started += seconds
+        self._last += seconds
+
     def finished(self, case: str, hosts: Sequence[str], seconds: float, status: str) -> None:
         """Count a case and say how it ended."""
         self.done += 1

@@ -43,6 +43,11 @@ class Schedule:
         """Return the names or folders of the data sets that the cases need."""
         return tuple(dict.fromkeys(name for case in self.cases for name in workloads.data(case)))
 
+    def allocated(self, cases: Sequence[Case]) -> tuple[str, ...]:
+        """Return the hosts of those cases that are steps of Slurm, in the inventory's order."""
+        used = {name for case in cases if self.command(case).step for name in case.hosts}
+        return tuple(host.name for host in self.lab.hosts if host.name in used)
+
     def command(self, case: Case, run_id: str = DRY_RUN_ID) -> launchers.Command:
         """Return the command that starts a case."""
         return launchers.command(case, self.lab, run_id, workloads.argv(case, self.keys))
@@ -76,6 +81,7 @@ class Schedule:
                 "hosts": list(case.hosts),
                 "argv": list(command.argv),
                 "env": dict(command.env),
+                "step": command.step,
                 "timeout": case.timeout,
                 "ssh_port": case.ssh_port,
             }

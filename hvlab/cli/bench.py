@@ -33,7 +33,7 @@ _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.l
 _WITH_RESUME = ("inventory", "limit", "resume", "folder", "output_format", "dry_run")
 # And --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
-    *("inventory", "limit", "against", "folder", "output_format", "dry_run", "restart"),
+    *("inventory", "limit", "against", "folder", "output_format", "dry_run", "restart", "queue_limit"),
     *("sets", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
 )
 
@@ -47,8 +47,8 @@ class _Bench(GroupedCommand):
         "Your own training": ("copy", "pattern", "unit"),
         "Parameters": ("sets", *SHORT, "no_cuda"),
         "How": (
-            *("repeats", "time_limit", "timeout", "launcher", "container", "ssh_port", "container_options"),
-            *("dry_run", "restart"),
+            *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
+            *("container", "ssh_port", "container_options", "dry_run", "restart"),
         ),
         "Results": ("folder", "output_format"),
     }
@@ -154,7 +154,17 @@ def _short(name: str) -> Callable[[F], F]:
 )
 @_number("--timeout", 900, "Time limit of a case, in seconds.")
 @click.option(
-    "--launcher", type=click.Choice(_LAUNCHERS), help="What starts the ranks, if the backend leaves a choice."
+    "--launcher",
+    type=click.Choice(_LAUNCHERS),
+    help="What starts the ranks, if the backend leaves a choice. srun: steps of one Slurm allocation, or of the "
+    "one that hvlab runs in. Default: srun where the inventory has lab_slurm.",
+)
+@click.option(
+    "--queue-limit",
+    type=TimeType(),
+    metavar="TIME",
+    default=0,
+    help="With srun: wait no longer than 10m, 90s, 2h for Slurm to grant the hosts. Default: no limit.",
 )
 @click.option("--container", metavar="IMAGE", help="Run the ranks in containers of this image.")
 @_number("--ssh-port", 9435, "Port of the containers' sshd.")

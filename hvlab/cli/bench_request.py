@@ -17,6 +17,7 @@ from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, FRAMEWORKS
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import choose
+from hvlab.launchers import srun
 from hvlab.results.store import Store
 from hvlab.statistics.looks import LOOKS
 from hvlab.workloads import WORKLOADS
@@ -69,7 +70,8 @@ def _against(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store)
     changes |= {name: values[name] for name in ("backend", "launcher") if values[name]}
     spec = against(store, values["against"], changes, lab)
     repeats = _repeats(values["repeats"] if "repeats" in given else 0)
-    return replace(spec, time_limit=values["time_limit"], **repeats)
+    limits = {name: values[name] for name in ("time_limit", "queue_limit")}
+    return replace(spec, **limits, **repeats)
 
 
 def _repeats(number: int) -> dict[str, Any]:
@@ -94,10 +96,13 @@ def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
     )
     chosen = suite.load(values["suite"]) if values["suite"] else suite.plain(overrides, lab)
     kept = {name: values[name] for name in ("launcher", "container", "ssh_port", "container_options")}
+    if lab.slurm and not kept["container"]:
+        kept["launcher"] = kept["launcher"] or srun.NAME
     return Spec(
         blocks=suite.blocks(chosen, lab, overrides),
         **_repeats(_number_of_repeats(chosen, values, given)),
         time_limit=values["time_limit"],
+        queue_limit=values["queue_limit"],
         timeout=values["timeout"] if "timeout" in given else chosen.timeout or values["timeout"],
         suite=chosen.name,
         asked=bool(named),

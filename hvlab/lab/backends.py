@@ -58,7 +58,7 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "mpi",
             "MPI",
-            ("mpirun",),
+            ("mpirun", "srun"),
             proof="MPI_",
             env={"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
             adasum=True,
@@ -66,14 +66,14 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "gloo",
             "Gloo",
-            ("horovodrun",),
+            ("horovodrun", "srun"),
             proof="GLOO_",
             env={"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
         ),
         Backend(
             "nccl",
             "NCCL",
-            ("mpirun",),
+            ("mpirun", "srun"),
             proof="NCCL_",
             env={"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "{interface}"},
             gpu=True,
@@ -82,7 +82,7 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "ccl",
             "oneCCL",
-            ("mpirun",),
+            ("mpirun", "srun"),
             proof="CCL_",
             env={
                 "HOROVOD_CONTROLLER": "mpi",
@@ -101,7 +101,7 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "ddp-mpi",
             "DDP MPI",
-            ("mpirun",),
+            ("mpirun", "srun"),
             proof="mpi:",
             framework=DDP,
             group="mpi",
@@ -112,7 +112,7 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "ddp-gloo",
             "DDP Gloo",
-            ("horovodrun", "mpirun"),
+            ("horovodrun", "mpirun", "srun"),
             proof="gloo:",
             env={"GLOO_SOCKET_IFNAME": "{interface}"},
             framework=DDP,
@@ -124,7 +124,7 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "ddp-nccl",
             "DDP NCCL",
-            ("mpirun", "horovodrun"),
+            ("mpirun", "horovodrun", "srun"),
             proof="nccl:",
             # Gloo carries what the ranks tell one another beside the gradients.
             env={"NCCL_SOCKET_IFNAME": "{interface}", "GLOO_SOCKET_IFNAME": "{interface}"},

@@ -77,6 +77,11 @@ class Lab:
         """Whether it is this machine alone: then nothing goes over ssh."""
         return all(host.local for host in self.hosts)
 
+    @property
+    def slurm(self) -> bool:
+        """Whether Slurm has its hosts, and starts ranks there."""
+        return str(self.vars.get("lab_slurm", "")).lower() in ("true", "yes", "1")
+
     def host(self, name: str) -> Host:
         """Return the host of that name; KeyError where there is none."""
         for host in self.hosts:

@@ -69,6 +69,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         interface=lab.interface,
         horovod=prefix,
         openmpi=where.openmpi,
+        workloads=where.workloads,
         gpu=all(host.gpu for host in hosts),
         shared=any(host.virtual for host in hosts),
         port=case.ssh_port,

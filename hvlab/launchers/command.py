@@ -19,7 +19,8 @@ class Job:
     """A case with everything a launcher needs to know.
 
     ``program`` is each rank's argv, ``env`` its environment; ``network`` is the ranks' network (CIDR) and
-    ``interface`` its name; ``horovod`` and ``openmpi`` are the folders of the variant and of Open MPI.
+    ``interface`` its name; ``horovod``, ``openmpi`` and ``workloads`` are the folders of the variant, of Open
+    MPI and of the programs.
     ``shared`` tells that hosts are virtual, and so share their machine's cores. ``port`` is where ssh reaches
     the ranks' containers; 0 where they run on the hosts themselves. ``local`` tells that the only host is the
     machine hvlab runs on, whatever the inventory calls it.
@@ -32,6 +33,7 @@ class Job:
     interface: str
     horovod: str
     openmpi: str
+    workloads: str
     gpu: bool = False
     shared: bool = False
     port: int = 0
@@ -47,10 +49,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Command:
-    """What to run on the first host of the case."""
+    """What to run on the first host of the case.
+
+    ``step`` names the step of Slurm that it makes, in the run's allocation; it is empty for all others.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    step: str = ""
 
     def line(self) -> str:
         """Return it as one line for a shell."""

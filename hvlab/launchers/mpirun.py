@@ -9,20 +9,12 @@ from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher
 def command(job: Job) -> Command:
     """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
     parameters = {
-        # Not cm, which nothing here is built for. Open MPI itself prefers UCX on hosts with an RDMA card.
-        "pml": "^cm",
-        "btl": "^openib",
-        "btl_tcp_if_include": job.network,
+        **transport(job),
         "oob_tcp_if_include": job.network,
         "plm_rsh_agent": f"ssh {SSH_OPTIONS}",
     }
     if job.port:
         parameters["plm_rsh_args"] = f"-p {job.port}"
-    if not job.gpu:
-        parameters["opal_warn_on_missing_libcuda"] = "0"
-    if job.shared:
-        # Open MPI cannot see that the hosts share cores, and a rank that spins keeps the others from working.
-        parameters["mpi_yield_when_idle"] = "1"
     argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots]
     argv += ["--bind-to", "none", "--map-by", "slot"]
     for name, value in parameters.items():
@@ -31,3 +23,19 @@ def command(job: Job) -> Command:
     for name, value in job.env.items():
         argv += ["-x", f"{name}={value}"]
     return Command((*argv, *job.program))
+
+
+def transport(job: Job) -> dict[str, str]:
+    """Return Open MPI's parameters of how ranks send, whoever starts them."""
+    parameters = {
+        # Not cm, which nothing here is built for. Open MPI itself prefers UCX on hosts with an RDMA card.
+        "pml": "^cm",
+        "btl": "^openib",
+        "btl_tcp_if_include": job.network,
+    }
+    if not job.gpu:
+        parameters["opal_warn_on_missing_libcuda"] = "0"
+    if job.shared:
+        # Open MPI cannot see that the hosts share cores, and a rank that spins keeps the others from working.
+        parameters["mpi_yield_when_idle"] = "1"
+    return parameters

@@ -39,7 +39,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _check(self, plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
         hostvars = task_vars["hostvars"]
         facts = {host: _plain(hostvars[host].get("ansible_facts", {})) for host in plan["hosts"]}
-        _write(folder / "facts.json", facts)
+        _write(folder / "facts.json", _known(folder) | facts)
         cases, refused = [], {}
         for name, case in plan["cases"].items():
             host_facts = {host: facts[host] for host in case["hosts"]}
@@ -62,7 +62,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         job = {
             "case": case["mark"],
             "argv": case["argv"],
-            "env": case["env"],
+            "env": case["env"] | (plan["allocation"] if case["step"] else {}),
+            "after": ["python3", f"{plan['programs']}/steps.py", case["step"]] if case["step"] else [],
             "hosts": case["hosts"],
             "self": host,
             "timeout": case["timeout"],
@@ -90,8 +91,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "stop": True, "msg": msg}
         if not Path("/proc", str(plan["driver"])).exists():
             return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}
-        _unpack(out, folder / case["id"])
+        _unpack(out, folder / f".{case['id']}.ended")
+        ended = json.loads((folder / f".{case['id']}.ended/case.json").read_text("utf-8"))
+        if ended.get("step", {}).get("state", "RUNNING") != "RUNNING":
+            # The case is still to be measured, in another allocation; its files stay here to be looked at.
+            _write(folder / "lost.json", {"case": case["id"], **ended["step"]})
+            return {"changed": True, "stop": True}
+        _put(folder / f".{case['id']}.ended", folder / case["id"])
         return {"changed": True}
+
+
+def _known(folder: Path) -> dict[str, Any]:
+    """Return the facts of hosts that took part earlier in this run."""
+    file = folder / "facts.json"
+    return dict(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
+
+
+def _put(part: Path, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
 
 
 def _port(number: int) -> list[str]:
@@ -100,7 +118,7 @@ def _port(number: int) -> list[str]:
 
 def _unpack(data: bytes, folder: Path) -> None:
     """Write the files of a flat tar into ``folder``, which is whole or not there."""
-    part = folder.with_name(f".{folder.name}.part")
+    part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
@@ -109,8 +127,7 @@ def _unpack(data: bytes, folder: Path) -> None:
             if content is None or Path(entry.name).name != entry.name:
                 continue
             (part / entry.name).write_bytes(content.read())
-    shutil.rmtree(folder, ignore_errors=True)
-    part.rename(folder)
+    _put(part, folder)
 
 
 def _write(path: Path, data: object) -> None:

@@ -1,7 +1,8 @@
 """Run one case on its first host: start the launcher, watch the time, end what is left, hand over the files.
 
 Reads a JSON object from standard input: {"case": "RUN/CASE", "argv", "env", "hosts", "self", "timeout" (s),
-"ssh" (argv before a host's name), "certificate" (of the key that reaches the other hosts)}.
+"ssh" (argv before a host's name), "certificate" (of the key that reaches the other hosts), "after" (argv of
+what looks after a launch that did not end well)}.
 Writes a tar of the case's folder ~/.hvlab/runs/RUN/CASE to standard output; case.json in it says how it
 ended. The launcher's output goes to files. Needs Python 3.8+ and no package.
 """
@@ -22,6 +23,7 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 GRACE_S = 5.0
 LOCK_WAIT_S = 10.0
+AFTER_S = 90.0
 BUSY = 75
 LIMIT = 16 * 2**20
 
@@ -115,6 +117,8 @@ def supervise(job: dict[str, Any], folder: str, outcome: dict[str, Any]) -> None
         outcome["rc"] = stop(launcher)
     # mpirun may end with 0 after SIGTERM, before its ranks have ended.
     if outcome["rc"] != 0 or outcome["timed_out"]:
+        if job.get("after"):
+            outcome["step"] = look_after(job["after"], env)
         outcome["reaped"] = reap(job)
 
 
@@ -130,6 +134,18 @@ def stop(launcher: subprocess.Popen[bytes]) -> int:
         except subprocess.TimeoutExpired:
             continue
     return launcher.wait()
+
+
+def look_after(argv: list[str], env: dict[str, str]) -> dict[str, Any]:
+    """Return what a program says, as JSON, of a launch that did not end well."""
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=env, timeout=AFTER_S, check=False
+        )
+        said = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return {"error": str(error)}
+    return dict(said)
 
 
 def reap(job: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from typing import Mapping
 
-# Rank, number of ranks, and rank on this host: of Open MPI, of horovodrun, and torch's own names.
+# Rank, number of ranks, and rank on this host: of Open MPI, of horovodrun, torch's own names, and Slurm's,
+# which are set for everything that runs inside an allocation too.
 NAMES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"),
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
 
 

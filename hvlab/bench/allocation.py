@@ -1,0 +1,201 @@
+"""The allocation of a run: Slurm grants its hosts before the first case, and has them back after the last."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hvlab.bench.progress import Display
+from hvlab.bench.schedule import Schedule
+from hvlab.errors import HvlabError, UsageError
+from hvlab.lab.inventory import Lab
+from hvlab.launchers import slurm
+from hvlab.remote.playbook import Login
+from hvlab.remote.shell import SSH_FAILED, Shell
+from hvlab.workloads.case import Case
+
+_FILE = "allocation.json"
+_TICK_S, _LOOK_S, _ANSWER_S = 0.1, 1.0, 30.0
+# slurmctld may be started anew, or moved to another host, while a run goes on.
+_AWAY_S = 90.0
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Hosts that Slurm has granted as a job; ``waited`` is the time in the queue, in seconds.
+
+    ``own`` tells that the run asked for them; otherwise hvlab was started inside.
+    """
+
+    job: str
+    shell: Shell
+    waited: float = 0.0
+    own: bool = True
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Return the environment in which srun starts steps of it."""
+        return {"SLURM_JOB_ID": self.job}
+
+    def state(self) -> str:
+        """Return its state in Slurm's word; wait for a slurmctld that is away for a while."""
+        deadline = time.monotonic() + _AWAY_S
+        while True:
+            found = slurm.state(_answer(self.shell, ("scontrol", "--oneliner", "show", "job", self.job)))
+            if found != slurm.UNKNOWN or time.monotonic() > deadline:
+                return found
+            time.sleep(_LOOK_S)
+
+
+@contextmanager
+def granted(
+    schedule: Schedule, cases: Sequence[Case], folder: Path, login: Login, show: Display
+) -> Iterator[Allocation | None]:
+    """Have the hosts of those ``cases`` that Slurm starts while the block runs; None where it starts none.
+
+    ``folder`` is the run's, and named after it. Raises UsageError, CheckError or UnreachableError where Slurm
+    does not grant them.
+    """
+    run_id = folder.name
+    hosts = schedule.allocated(cases)
+    if not hosts:
+        yield None
+        return
+    shell = Shell(login, schedule.lab.host(hosts[0]))
+    if os.environ.get("SLURM_JOB_ID"):
+        yield _around(shell, hosts)
+        return
+    (folder / _FILE).write_text(json.dumps({"hosts": hosts}), "utf-8")
+    gpus = max((case.slots for case in cases if case.params["device"] == "cuda"), default=0)
+    argv = slurm.request(schedule.lab, hosts, run_id, gpus=gpus)
+    try:
+        allocation = _Request(shell, hosts, run_id, show, schedule.spec.queue_limit).wait(argv)
+        yield allocation
+    finally:
+        for problem in release(schedule.lab, login, folder):
+            show.note(problem)
+
+
+def release(lab: Lab, login: Login, folder: Path) -> list[str]:
+    """Cancel what a run has in the queue, if it had an allocation; return what could not be done.
+
+    ``folder`` is the run's.
+    """
+    file, run_id = folder / _FILE, folder.name
+    if not file.is_file():
+        return []
+    host = json.loads(file.read_text("utf-8"))["hosts"][0]
+    if host not in {own.name for own in lab.hosts}:
+        return []
+    shell, said = Shell(login, lab.host(host)), ""
+    deadline = time.monotonic() + _AWAY_S
+    while time.monotonic() < deadline:
+        try:
+            shell.run(("scancel", f"--name={slurm.job_name(run_id)}"), seconds=_ANSWER_S)
+            done = shell.run(slurm.queue(run_id), seconds=_ANSWER_S)
+        except HvlabError as error:
+            said = str(error)
+            break
+        left = slurm.waiting(done.stdout)
+        if done.returncode == 0 and (left is None or left.state == "COMPLETING"):
+            file.unlink()
+            return []
+        said = done.stderr.strip() or f"job {left.job} is {left.state}" if left else done.stderr.strip()
+        if done.returncode == SSH_FAILED:
+            break
+        time.sleep(_LOOK_S)
+    return [f"{host}: the allocation {slurm.job_name(run_id)} may still be in the queue: {said}"]
+
+
+def unfit(lab: Lab, login: Login, hosts: Sequence[str]) -> dict[str, slurm.Unfit]:
+    """Return those of the hosts that take no jobs now; a host that answers is asked."""
+    for name in hosts:
+        with suppress(HvlabError):
+            done = Shell(login, lab.host(name)).run(slurm.nodes(hosts), seconds=_ANSWER_S)
+            if done.returncode == 0:
+                return slurm.unfit(done.stdout)
+    return {}
+
+
+def _around(shell: Shell, hosts: Sequence[str]) -> Allocation:
+    """Return the allocation that hvlab itself runs in."""
+    job = os.environ["SLURM_JOB_ID"]
+    listed = os.environ.get("SLURM_JOB_NODELIST", "")
+    inside = _answer(shell, ("scontrol", "show", "hostnames", listed)).split() if listed else list(hosts)
+    error = slurm.outside(job, hosts, inside)
+    if error:
+        raise error
+    allocation = Allocation(job, shell, own=False)
+    if allocation.state() != slurm.RUNNING:
+        raise UsageError(
+            f"the allocation {job} that SLURM_JOB_ID names is not running",
+            remedy="unset SLURM_JOB_ID, or run this inside the allocation",
+        )
+    return allocation
+
+
+@dataclass
+class _Request:
+    """A request for hosts, until it is granted."""
+
+    shell: Shell
+    hosts: Sequence[str]
+    run_id: str
+    show: Display
+    limit: float
+    started: float = field(default_factory=time.monotonic)
+    reason: str = ""
+
+    def wait(self, argv: Sequence[str]) -> Allocation:
+        """Return the allocation when it is granted."""
+        process = self.shell.start(argv)
+        try:
+            looked = time.monotonic()
+            while process.poll() is None:
+                time.sleep(_TICK_S)
+                if time.monotonic() - looked > _LOOK_S:
+                    self._look()
+                    looked = time.monotonic()
+            said = process.stderr.read() if process.stderr else ""
+        finally:
+            process.kill()
+            process.wait()
+            if process.stderr:
+                process.stderr.close()
+        waited = time.monotonic() - self.started
+        if process.returncode:
+            raise slurm.refused(self.shell.host.name, said, process.returncode)
+        job = slurm.granted(said)
+        after = f" after {waited:.0f} s in the queue" if self.reason else ""
+        self.show.note(f"Slurm grants {','.join(self.hosts)} as job {job}{after}")
+        return Allocation(job, self.shell, waited)
+
+    def _look(self) -> None:
+        """Show why the request waits. Raises HvlabError where it would wait for ever, or has for too long."""
+        job = slurm.waiting(_answer(self.shell, slurm.queue(self.run_id)))
+        if job is None or job.state != "PENDING":
+            return
+        seconds = time.monotonic() - self.started
+        if job.reason != self.reason:
+            self.reason = job.reason
+            self.show.note(f"job {job.job} waits in the queue: {job.reason}")
+        self.show.step(f"in the queue since {seconds:.0f} s: {job.reason}")
+        error = slurm.hopeless(job, slurm.unfit(_answer(self.shell, slurm.nodes(self.hosts))))
+        if error is None and self.limit and seconds > self.limit:
+            error = slurm.too_long(job, seconds, self.limit)
+        if error:
+            raise error
+
+
+def _answer(shell: Shell, words: Sequence[str]) -> str:
+    """Return what a command prints; empty where the host does not answer."""
+    try:
+        done = shell.run(words, seconds=_ANSWER_S)
+    except HvlabError:
+        return ""
+    return done.stdout + done.stderr

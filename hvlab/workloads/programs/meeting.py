@@ -1,0 +1,81 @@
+"""Where the ranks of Horovod over Gloo meet when Slurm starts them: Slurm and Horovod do not know each other.
+
+    meeting.py start h1:2,h2:2 INTERFACE srun ...   beside srun: keeps the meeting place while it runs
+    meeting.py rank PROGRAM ...                     as each rank: says which it is, and becomes PROGRAM
+
+Needs Python 3.8+; ``start`` needs horovod.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from importlib import import_module
+from typing import Mapping, Sequence
+
+# Horovod's name for the number of slots of a host, from its plan of hosts.
+SLOTS = "HVLAB_SLOTS"
+_SIOCGIFADDR = 0x8915
+
+
+def main() -> int:
+    """Return the exit status of what was started."""
+    kind, *words = sys.argv[1:]
+    if kind == "rank":
+        os.environ.update(rank(os.environ))
+        os.execvp(words[0], words)  # noqa: S606 - a shell would be one more process
+    hosts, interface, *argv = words
+    return start(hosts, interface, argv)
+
+
+def rank(given: Mapping[str, str]) -> dict[str, str]:
+    """Return what Horovod wants to know of a rank, from what Slurm says; every host has as many ranks."""
+    number, size, slots = (int(given[name]) for name in ("SLURM_PROCID", "SLURM_NTASKS", SLOTS))
+    told = {
+        "RANK": number,
+        "SIZE": size,
+        "LOCAL_RANK": given["SLURM_LOCALID"],
+        "LOCAL_SIZE": slots,
+        "CROSS_RANK": number // slots,
+        "CROSS_SIZE": size // slots,
+        "HOSTNAME": given["SLURMD_NODENAME"],
+    }
+    return {"HOROVOD_" + name: str(value) for name, value in told.items()}
+
+
+def start(hosts: str, interface: str, argv: Sequence[str]) -> int:
+    """Run ``argv``, and Horovod's meeting place for its ranks until it has ended."""
+    # The ranks, which run this too, need not wait for these.
+    plan = import_module("horovod.runner.common.util.hosts")
+    http = import_module("horovod.runner.http.http_server")
+    listed = plan.parse_hosts(hosts)
+    server = http.RendezvousServer()
+    port = server.start()
+    server.init(plan.get_host_assignments(listed, sum(host.slots for host in listed)))
+    told = {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address(interface),
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        "HOROVOD_GLOO_IFACE": interface,
+        SLOTS: str(listed[0].slots),
+    }
+    step = subprocess.Popen(argv, env={**os.environ, **told})
+    # srun ends its ranks; this process stays until it has.
+    signal.signal(signal.SIGTERM, lambda *_: step.terminate())
+    status = step.wait()
+    return status if status >= 0 else 128 - status
+
+
+def address(interface: str) -> str:
+    """Return the IPv4 address of an interface of this host."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+    return socket.inet_ntoa(answer[20:24])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""After a case that did not end well: cancel what is left of its step, and say how its allocation is.
+
+    steps.py NAME          the name of the step; SLURM_JOB_ID is the allocation
+
+Prints {"job", "state", "cancelled"}: Slurm's word for the allocation's state, UNKNOWN where Slurm does not
+answer, and the steps that were cancelled. Needs Python 3.8+, and Slurm's commands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import Sequence
+
+GRACE_S = 20.0
+_ANSWER_S = 15
+
+
+def main() -> int:
+    """Return 0."""
+    job, cancelled = os.environ["SLURM_JOB_ID"], []
+    deadline = time.monotonic() + GRACE_S
+    while state(job) == "RUNNING" and time.monotonic() < deadline:
+        left = steps(job, sys.argv[1])
+        if not left:
+            break
+        new = [step for step in left if step not in cancelled]
+        if new:
+            answer(["scancel", *new])
+            cancelled += new
+        time.sleep(0.2)
+    print(json.dumps({"job": job, "state": state(job), "cancelled": cancelled}))
+    return 0
+
+
+def state(job: str) -> str:
+    """Return the state of an allocation, GONE where Slurm has forgotten it."""
+    status, text = answer(["scontrol", "--oneliner", "show", "job", job])
+    if "Invalid job id" in text:
+        return "GONE"
+    match = re.search(r"JobState=(\w+)", text)
+    return match.group(1) if match and not status else "UNKNOWN"
+
+
+def steps(job: str, name: str) -> list[str]:
+    """Return the steps of an allocation that have this name."""
+    text = answer(["squeue", "--noheader", "--steps", "--jobs", job, "--format", "%i|%j"])[1]
+    rows = [line.strip().partition("|") for line in text.splitlines()]
+    return [step for step, _, named in rows if named == name]
+
+
+def answer(argv: Sequence[str]) -> tuple[int, str]:
+    """Return a command's exit status and what it printed."""
+    try:
+        done = subprocess.run(
+            argv,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=_ANSWER_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
