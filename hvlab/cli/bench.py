@@ -156,8 +156,8 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--launcher",
     type=click.Choice(_LAUNCHERS),
-    help="What starts the ranks, if the backend leaves a choice. srun: steps of one Slurm allocation, or of the "
-    "one that hvlab runs in. Default: srun where the inventory has lab_slurm.",
+    help="What starts the ranks, if the backend leaves a choice. srun: steps of one Slurm allocation, "
+    "or of the one that hvlab runs in. Default: srun where the inventory has lab_slurm.",
 )
 @click.option(
     "--queue-limit",

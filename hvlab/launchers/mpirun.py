@@ -8,13 +8,10 @@ from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher
 @launcher("mpirun")
 def command(job: Job) -> Command:
     """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
-    parameters = {
-        **transport(job),
-        "oob_tcp_if_include": job.network,
-        "plm_rsh_agent": f"ssh {SSH_OPTIONS}",
-    }
+    parameters = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
     if job.port:
         parameters["plm_rsh_args"] = f"-p {job.port}"
+    parameters |= transport(job)
     argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots]
     argv += ["--bind-to", "none", "--map-by", "slot"]
     for name, value in parameters.items():

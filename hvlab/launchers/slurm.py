@@ -47,6 +47,7 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
 )
 # Why a job waits that waits for ever: squeue's reason, and what to do.
 _HOPELESS: Mapping[str, str] = {
+    "PartitionConfig": f"limit the hosts with -l to those of the partition, or {_PARTITION}",
     "PartitionNodeLimit": f"limit the hosts with -l to those of the partition, or {_PARTITION}",
     "PartitionTimeLimit": "name a shorter --time in lab_slurm_options",
     "PartitionDown": f"ask who runs the cluster, or {_PARTITION}",

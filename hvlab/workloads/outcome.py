@@ -25,14 +25,21 @@ _FRAME = re.compile(
     r"|Primary job  terminated normally|a non-zero exit code\. Per user-direction"
     r"|mpirun detected that one or more processes exited|the job to be terminated\. The first process"
     r"|RuntimeError: Horovod detected that one or more processes exited"
+    r"|srun: (?:launch/slurm|cluster configuration lacks|Force Terminated|Job step aborted)"
+    # Ranks that srun ended because of another one.
+    r"|srun: error: \S+: tasks? [\d,-]+: (?:Terminated|Exited with exit code 1(?:37|43))$"
 )
 # What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
-# a rank that horovodrun lost.
+# a rank that horovodrun or srun lost.
 _TELLING = (
     re.compile(r"what\(\):\s*(.*)"),
     re.compile(r"mpirun noticed that process rank .*"),
+    re.compile(r"srun: error: (Node failure on .*|Unable to .*)"),
+    re.compile(r"srun: error: (\S+: tasks? [\d,-]+: (?!Terminated|Killed|Exited).*)"),
     re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)\b.*)"),
     re.compile(r"Process \d+ exit with status code .*"),
+    re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)"),
+    re.compile(r"srun: (First task exited \d+s ago)"),
 )
 _MISSING = re.compile(r"Missing ranks:\s*(.*)")
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -21,8 +22,8 @@ SSH = (
 )
 MPIRUN = (
     "/opt/hvlab/openmpi/current/bin/mpirun -np 2 -H n1:1,n2:1 --bind-to none --map-by slot "
-    "-mca pml ^cm -mca btl ^openib -mca btl_tcp_if_include 10.0.0.0/24 -mca oob_tcp_if_include 10.0.0.0/24 "
-    f"-mca plm_rsh_agent '{SSH}'"
+    f"-mca oob_tcp_if_include 10.0.0.0/24 -mca plm_rsh_agent '{SSH}' "
+    "-mca pml ^cm -mca btl ^openib -mca btl_tcp_if_include 10.0.0.0/24"
 )
 NO_CUDA = " -mca opal_warn_on_missing_libcuda 0"
 ALONE = {"HVLAB_CASE": "R/{id}", "OMP_NUM_THREADS": "1"}
@@ -62,6 +63,14 @@ HORUN = (
     "/opt/hvlab/horovod/{variant}/bin/horovodrun --gloo --disable-cache "
     "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1"
 )
+SRUN = (
+    "srun --job-name=hvlab-R/{{id}} --mpi={mpi} --distribution=arbitrary --nodelist=n1,n2 --nodes=2 "
+    "--ntasks=2 --cpu-bind=none --overcommit --kill-on-bad-exit=1 --wait=30 --chdir=/tmp"
+)
+MEETING = "/opt/hvlab/workloads/meeting.py"
+GLOO_BY_SRUN = f"/opt/hvlab/horovod/cpu/bin/python {MEETING} start n1:1,n2:1 eth0 "
+GLOO_RANK = f" python3 {MEETING} rank"
+TRANSPORT = {"pml": "^cm", "btl": "^openib", "btl_tcp_if_include": "10.0.0.0/24"}
 START = {
     ("mpi", "mpirun"): MPIRUN + NO_CUDA,
     ("ccl", "mpirun"): MPIRUN + NO_CUDA,
@@ -73,6 +82,13 @@ START = {
     ("ddp-nccl", "mpirun"): MPIRUN,
     ("ddp-nccl", "horovodrun"): HORUN.format(variant="nccl"),
     ("serial", "local"): "",
+    **{
+        (backend.name, "srun"): (GLOO_BY_SRUN + SRUN.format(mpi="none") + GLOO_RANK)
+        if backend.name == "gloo"
+        else SRUN.format(mpi="pmix")
+        for backend in BACKENDS.values()
+        if backend.parallel
+    },
 }
 PAIRS = [(backend.name, launcher) for backend in BACKENDS.values() for launcher in backend.launchers]
 
@@ -97,13 +113,17 @@ def test_argv_and_environment(backend, launcher):
         at = list(env).index("MASTER_ADDR") + 1
         env = dict([*list(env.items())[:at], ("MASTER_PORT", port), *list(env.items())[at:]])
     rank = RANK.format(prefix=f"/opt/hvlab/horovod/{'nccl' if gpu else 'cpu'}", id=one.id)
-    start = shlex.split(START[backend, launcher])
+    start = shlex.split(START[backend, launcher].format(id=one.id))
     if launcher == "mpirun":
         start += [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
         assert made.env == {}
+    elif launcher == "srun" and backend != "gloo":
+        mca = TRANSPORT if gpu else TRANSPORT | {"opal_warn_on_missing_libcuda": "0"}
+        assert made.env == {f"OMPI_MCA_{name}": value for name, value in mca.items()} | env
     else:
         assert made.env == env
     assert list(made.argv) == start + shlex.split(rank)
+    assert made.step == (f"hvlab-R/{one.id}" if launcher == "srun" else "")
 
 
 TUNED = {"fusion_threshold": 2**20, "cycle_time": 2.5, "threads": 2}
@@ -136,6 +156,13 @@ def test_gloo_on_one_host_names_no_interface():
 def test_ranks_of_virtual_hosts_yield_to_one_another(virtual):
     argv = command(case("mpi"), lab(virtual=virtual), "R", PROGRAM).argv
     assert ("mpi_yield_when_idle" in argv) is virtual
+
+
+def test_by_srun_rank_0_is_on_the_first_host_whatever_slurms_order():
+    there = lab()
+    one = replace(of("mpi", there, launcher="srun", slots=(2,)), hosts=("n3", "n1"))
+    argv = command(one, there, "R", PROGRAM).argv
+    assert {"--distribution=arbitrary", "--nodelist=n3,n3,n1,n1"} <= set(argv)
 
 
 def test_slots_and_hosts():

@@ -395,6 +395,28 @@ def test_a_case_left_out_is_no_failure(tmp_path):
             "",
             "oneCCL: could not initialize any transport library",
         ),
+        (
+            "srun: error: n2: task 1: Exited with exit code 3\n"
+            "srun: launch/slurm: _step_signal: Terminating StepId=1.2\nTerminated\n"
+            "srun: error: n3: task 2: Exited with exit code 143\n"
+            "slurmstepd-n1: error: *** STEP 1.2 ON n1 CANCELLED AT 2026-11-22T16:08:43 ***\n"
+            "srun: error: n1: task 0: Terminated\nsrun: Force Terminated StepId=1.2\n",
+            "",
+            "n2: task 1: Exited with exit code 3",
+        ),
+        (
+            "srun: error: n2: task 1: Segmentation fault (core dumped)\n"
+            "srun: launch/slurm: _step_signal: Terminating StepId=1.3\n"
+            "srun: error: n1: task 0: Exited with exit code 143\n",
+            "",
+            "n2: task 1: Segmentation fault (core dumped)",
+        ),
+        (
+            "srun: First task exited 3s ago\nsrun: StepId=1.4 tasks 0,2: running\n"
+            "srun: StepId=1.4 task 1: exited\nsrun: error: n3: task 2: Killed\n",
+            "",
+            "First task exited 3s ago",
+        ),
         ("one\ntwo\n\n", "", "one | two"),
         ("", "", ""),
     ],

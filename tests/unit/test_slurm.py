@@ -1,0 +1,180 @@
+"""Slurm: what its commands answer, as recorded of Slurm 22.05, and what hvlab makes of it."""
+
+import json
+
+import pytest
+
+from hvlab.errors import CheckError, UnreachableError, UsageError
+from hvlab.launchers import slurm
+from tests.unit.labs import lab
+from tests.unit.programs import program
+
+FAILED = "salloc: error: Job submit/allocate failed:"
+SHOWN = (
+    "JobId=11 JobName=hvlab-T UserId=hvlab(1000) QOS=(null) JobState={state} Reason={reason} "
+    "Dependency=(null) RunTime=00:01:01 TimeLimit=00:01:00 NodeList=n[2-3]\n"
+)
+
+
+def test_an_allocation_asks_for_whole_hosts_of_the_labs_partition():
+    there = lab(lab_slurm_partition="long", lab_slurm_options=["--account=x", "--time=60"])
+    assert slurm.request(there, ("n1", "n3"), "R", gpus=2) == (
+        *("salloc", "--no-shell", "--job-name=hvlab-R", "--partition=long", "--nodes=2", "--nodelist=n1,n3"),
+        *("--exclusive", "--mem=0", "--gres=gpu:2", "--account=x", "--time=60"),
+    )
+    assert "--partition=hvlab" in slurm.request(lab(), ("n1",), "R")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind", "remedy"),
+    [
+        (
+            f"salloc: error: invalid partition specified: nope\n{FAILED} Invalid partition name specified\n",
+            UsageError,
+            "lab_slurm_partition",
+        ),
+        (
+            f"{FAILED} User's group not permitted to use this partition\n",
+            UsageError,
+            "ask who runs the cluster",
+        ),
+        (f"{FAILED} Invalid node name specified\n", UsageError, "sinfo -N"),
+        (
+            f"{FAILED} Required partition not available (inactive or drain)\n",
+            UsageError,
+            "lab_slurm_partition",
+        ),
+        (
+            f"{FAILED} Unable to contact slurm controller (connect failure)\n",
+            UnreachableError,
+            "slurmctld",
+        ),
+        ("salloc: error: something new\n", CheckError, "sinfo"),
+    ],
+)
+def test_a_refusal_names_host_answer_and_remedy(stderr, kind, remedy):
+    error = slurm.refused("n1", stderr, 1)
+    assert type(error) is kind
+    assert str(error).startswith("n1: Slurm grants no hosts: ")
+    assert stderr.splitlines()[-1].rpartition("error: ")[2].rpartition("failed: ")[2] in str(error)
+    assert remedy in error.remedy
+
+
+def test_the_job_that_was_granted():
+    assert slurm.granted("salloc: Pending job allocation 2\nsalloc: Granted job allocation 2\n") == "2"
+    with pytest.raises(CheckError, match="no job"):
+        slurm.granted("salloc: hello\n")
+
+
+SINFO = "n1|idle|none\nn1|idle|none\nn2|mixed|none\nn3|drained|bad disk\nn4|down*|Not responding\n"
+
+
+def test_nodes_that_take_no_jobs():
+    unfit = slurm.unfit(SINFO)
+    assert {host: node.seen for host, node in unfit.items()} == {
+        "n3": "n3: Slurm has it as drained (bad disk)",
+        "n4": "n4: Slurm has it as down* (Not responding)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "nodes", "kind"),
+    [
+        ("Resources", SINFO, None),
+        ("Priority", SINFO, None),
+        ("PartitionConfig", "", UsageError),
+        ("PartitionTimeLimit", "", UsageError),
+        ("PartitionDown", "", UsageError),
+        ("ReqNodeNotAvail, UnavailableNodes:n3", "n3|drained|bad disk\n", CheckError),
+        ("ReqNodeNotAvail, UnavailableNodes:n3", SINFO, UnreachableError),
+        # By the time that somebody looks, the node is back.
+        ("ReqNodeNotAvail, UnavailableNodes:n3", "n3|idle|none\n", None),
+    ],
+)
+def test_a_job_that_waits_for_ever_is_told_from_one_that_waits(reason, nodes, kind):
+    job = slurm.waiting(f"8|PENDING|{reason}\n")
+    error = slurm.hopeless(job, slurm.unfit(nodes))
+    assert type(error) is (kind or type(None))
+    assert error is None or error.remedy
+
+
+def test_how_long_a_job_waited():
+    error = slurm.too_long(slurm.waiting("8|PENDING|Resources\n"), 61.2, 60.0)
+    assert str(error) == "job 8 waited 61 s in the queue (Resources); --queue-limit is 60 s"
+    assert slurm.waiting("") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        (SHOWN.format(state="RUNNING", reason="None"), "RUNNING"),
+        (SHOWN.format(state="NODE_FAIL", reason="NodeDown"), "NODE_FAIL"),
+        (SHOWN.format(state="COMPLETING", reason="TimeLimit"), "TIMEOUT"),
+        (SHOWN.format(state="COMPLETING", reason="None"), "COMPLETING"),
+        ("slurm_load_jobs error: Invalid job id specified\n", "GONE"),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "UNKNOWN"),
+        ("", "UNKNOWN"),
+    ],
+)
+def test_the_state_of_an_allocation(text, state):
+    assert slurm.state(text) == state
+
+
+def test_hosts_outside_of_the_allocation_that_hvlab_runs_in():
+    assert slurm.outside("7", ("n1", "n2"), ("n2", "n1", "n3")) is None
+    error = slurm.outside("7", ("n1", "n4"), ("n1", "n2"))
+    assert "n4: not in the allocation 7" in str(error)
+    assert error.remedy == "limit the hosts: -l n1,n2"
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_rank_of_gloo_is_told_which_it_is(monkeypatch, number):
+    given = {
+        **{"SLURM_PROCID": str(number), "SLURM_NTASKS": "4", "SLURM_LOCALID": str(number % 2)},
+        **{"SLURMD_NODENAME": f"n{number // 2}", "HVLAB_SLOTS": "2"},
+    }
+    assert program(monkeypatch, "meeting").rank(given) == {
+        **{"HOROVOD_RANK": str(number), "HOROVOD_SIZE": "4"},
+        **{"HOROVOD_LOCAL_RANK": str(number % 2), "HOROVOD_LOCAL_SIZE": "2"},
+        **{"HOROVOD_CROSS_RANK": str(number // 2), "HOROVOD_CROSS_SIZE": "2"},
+        "HOROVOD_HOSTNAME": f"n{number // 2}",
+    }
+
+
+def test_slurms_own_variables_say_which_rank_it_is_unless_a_launcher_does(monkeypatch):
+    slurms = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1"}
+    horovods = {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "0"}
+    launched = program(monkeypatch, "launched")
+    assert launched.place(slurms) == (3, 4, 1)
+    assert launched.place(slurms | horovods) == (1, 2, 0)
+
+
+def test_a_step_that_stays_is_cancelled_and_no_other(monkeypatch, capsys):
+    steps = program(monkeypatch, "steps")
+    left = {"7.3": "hvlab-R/case", "7.4": "mine", "7.extern": "extern"}
+    asked = []
+
+    def answer(argv):
+        asked.append(list(argv))
+        if argv[0] == "scancel":
+            for step in argv[1:]:
+                del left[step]
+        if argv[0] == "squeue":
+            return 0, "".join(f"{step}|{name}\n" for step, name in left.items())
+        return 0, SHOWN.format(state="RUNNING", reason="None")
+
+    monkeypatch.setattr(steps, "answer", answer)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr("sys.argv", ["steps.py", "hvlab-R/case"])
+    assert steps.main() == 0
+    assert json.loads(capsys.readouterr().out) == {"job": "7", "state": "RUNNING", "cancelled": ["7.3"]}
+    assert list(left) == ["7.4", "7.extern"]
+
+
+def test_no_step_is_looked_for_in_an_allocation_that_is_gone(monkeypatch, capsys):
+    steps = program(monkeypatch, "steps")
+    monkeypatch.setattr(steps, "answer", lambda argv: (1, "error: Invalid job id specified"))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr("sys.argv", ["steps.py", "hvlab-R/case"])
+    steps.main()
+    assert json.loads(capsys.readouterr().out) == {"job": "7", "state": "GONE", "cancelled": []}
