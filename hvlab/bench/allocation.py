@@ -73,10 +73,12 @@ def granted(
     (folder / _FILE).write_text(json.dumps({"hosts": hosts}), "utf-8")
     gpus = max((case.slots for case in cases if case.params["device"] == "cuda"), default=0)
     argv = slurm.request(schedule.lab, hosts, run_id, gpus=gpus)
+    asked = _Request(shell, hosts, run_id, show, schedule.spec.queue_limit)
     try:
-        allocation = _Request(shell, hosts, run_id, show, schedule.spec.queue_limit).wait(argv)
-        yield allocation
+        yield asked.wait(argv)
     finally:
+        if asked.refused:
+            (folder / _FILE).unlink()
         for problem in release(schedule.lab, login, folder):
             show.note(problem)
 
@@ -150,6 +152,7 @@ class _Request:
     limit: float
     started: float = field(default_factory=time.monotonic)
     reason: str = ""
+    refused: bool = False
 
     def wait(self, argv: Sequence[str]) -> Allocation:
         """Return the allocation when it is granted."""
@@ -169,6 +172,7 @@ class _Request:
                 process.stderr.close()
         waited = time.monotonic() - self.started
         if process.returncode:
+            self.refused = process.returncode != SSH_FAILED
             raise slurm.refused(self.shell.host.name, said, process.returncode)
         job = slurm.granted(said)
         after = f" after {waited:.0f} s in the queue" if self.reason else ""

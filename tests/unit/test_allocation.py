@@ -1,0 +1,191 @@
+"""The allocation of a run, with Slurm's commands replaced by recorded answers."""
+
+import json
+import subprocess
+
+import pytest
+
+from hvlab.bench import allocation, measure
+from hvlab.bench.progress import Display
+from hvlab.bench.schedule import Schedule
+from hvlab.errors import CheckError, UnreachableError, UsageError
+from hvlab.remote.playbook import Login
+from tests.unit.labs import lab, spec
+from tests.unit.test_bench import FakePlay, store, world
+
+__all__ = ["store", "world"]
+
+
+class FakeShell:
+    """Slurm's commands: ``salloc`` is a line of a shell, the others give ``answers`` by their name."""
+
+    salloc = "echo 'salloc: Granted job allocation 7' >&2"
+    answers: dict[str, list[str]] = {}
+    asked: list[list[str]] = []
+
+    def __init__(self, login, host):
+        self.host = host
+
+    def start(self, words):
+        FakeShell.asked.append([self.host.name, *words])
+        return subprocess.Popen(["sh", "-c", FakeShell.salloc], stderr=subprocess.PIPE, text=True)
+
+    def run(self, words, *, seconds):
+        FakeShell.asked.append([self.host.name, *words])
+        answers = FakeShell.answers.get(words[0], [""])
+        return subprocess.CompletedProcess(words, 0, answers.pop(0) if answers[1:] else answers[0], "")
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """Replace Slurm; return the class that stands for it."""
+    FakeShell.salloc, FakeShell.answers, FakeShell.asked = "echo 'Granted job allocation 7' >&2", {}, []
+    monkeypatch.setattr(allocation, "Shell", FakeShell)
+    monkeypatch.setattr(allocation, "_LOOK_S", 0.2)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return FakeShell
+
+
+def plan(*backends, **changes):
+    return Schedule.of(spec(*(backends or ("mpi",)), launcher="srun", **changes), lab())
+
+
+def granting(schedule, folder):
+    return allocation.granted(schedule, schedule.cases, folder, Login(lab(), None, "x"), Display(1))
+
+
+def commands(slurm):
+    """The commands in their order, without the looks at the queue, of which a busy machine makes more."""
+    return [words[1] for words in slurm.asked if words[1] != "squeue"]
+
+
+def test_hosts_are_granted_and_given_back(slurm, tmp_path):
+    with granting(plan(hosts=(1, 2)), tmp_path) as granted:
+        assert granted.env == {"SLURM_JOB_ID": "7"}
+        assert commands(slurm) == ["salloc"]
+        assert "--nodelist=n1,n2" in slurm.asked[0]
+    assert ["n1", "scancel", f"--name=hvlab-{tmp_path.name}"] in slurm.asked
+    assert not (tmp_path / "allocation.json").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, CheckError("x")])
+def test_they_are_given_back_whatever_happens(slurm, tmp_path, error):
+    with pytest.raises((KeyboardInterrupt, CheckError)), granting(plan(), tmp_path):
+        raise error
+    assert "scancel" in commands(slurm)
+
+
+def test_it_is_cancelled_until_the_queue_is_empty(slurm, tmp_path):
+    with granting(plan(), tmp_path):
+        slurm.answers["squeue"] = ["7|RUNNING|None\n", "7|COMPLETING|None\n"]
+    assert commands(slurm) == ["salloc", "scancel", "scancel"]
+
+
+def test_nothing_is_asked_for_ranks_that_others_start(slurm, tmp_path):
+    schedule = Schedule.of(spec("mpi"), lab())
+    with granting(schedule, tmp_path) as granted:
+        assert granted is None
+    assert slurm.asked == []
+
+
+def test_the_time_in_the_queue_is_shown(slurm, tmp_path, capsys):
+    slurm.salloc = "sleep 0.5; echo 'Granted job allocation 7' >&2"
+    slurm.answers["squeue"] = ["7|PENDING|Resources\n"] * 3 + [""]
+    with granting(plan(), tmp_path) as granted:
+        assert granted.waited >= 0.5
+    said = capsys.readouterr().err
+    assert "job 7 waits in the queue: Resources" in said
+    assert "Slurm grants n1,n2 as job 7 after" in said
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "limit"),
+    [
+        ("Resources", "--queue-limit is 1 s", 1),
+        ("PartitionConfig", "would wait for ever", 0),
+        ("ReqNodeNotAvail, UnavailableNodes:n2", "n2: Slurm has it as drained", 0),
+    ],
+)
+def test_a_request_that_waits_too_long_leaves_the_queue(slurm, tmp_path, reason, error, limit):
+    sinfo = "n2|drained|bad disk\n"
+    slurm.salloc = "exec sleep 30"
+    pending = f"7|PENDING|{reason}\n"
+
+    def run(self, words, *, seconds):
+        slurm.asked.append([self.host.name, *words])
+        text = {"squeue": "" if "scancel" in commands(slurm) else pending, "sinfo": sinfo}.get(words[0], "")
+        return subprocess.CompletedProcess(words, 0, text, "")
+
+    slurm_run, slurm.run = slurm.run, run
+    try:
+        with pytest.raises((CheckError, UsageError), match=error):
+            granting(plan(queue_limit=limit), tmp_path).__enter__()
+    finally:
+        slurm.run = slurm_run
+    assert "scancel" in commands(slurm)
+
+
+def test_what_was_refused_needs_no_cancelling(slurm, tmp_path):
+    slurm.salloc = "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1"
+    with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
+        granting(plan(), tmp_path).__enter__()
+    assert "scancel" not in commands(slurm)
+
+
+def test_inside_an_allocation_no_other_is_asked_for(slurm, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    slurm.answers["scontrol"] = ["n1\nn2\n", "JobState=RUNNING Reason=None"]
+    with granting(plan(), tmp_path) as granted:
+        assert (granted.job, granted.own) == ("42", False)
+    assert set(commands(slurm)) == {"scontrol"}
+    slurm.answers["scontrol"] = ["n1\nn2\n"]
+    with pytest.raises(UsageError, match="n3: not in the allocation 42"):
+        granting(plan(hosts=(3,)), tmp_path).__enter__()
+
+
+def ends_after(cases, monkeypatch):
+    """The allocation ends under the case after so many, in the first play alone."""
+    first = FakePlay.wait
+
+    def wait(self, seconds):
+        if len(FakePlay.plans) == 1 and self.number == cases:
+            (self.folder / "lost.json").write_text(json.dumps({"state": "NODE_FAIL"}))
+            return True
+        return first(self, seconds)
+
+    monkeypatch.setattr(FakePlay, "wait", wait)
+
+
+def test_after_a_lost_host_another_allocation_is_for_what_is_left(slurm, world, store, monkeypatch, capsys):
+    slurm.answers["scontrol"] = ["JobState=NODE_FAIL Reason=NodeDown"]
+    ends_after(1, monkeypatch)
+    run_id = measure.measure(plan(repeats=3), store)
+    assert commands(slurm).count("salloc") == 2
+    assert [len(played["cases"]) for played in FakePlay.plans] == [3, 2]
+    assert [played["allocation"] for played in FakePlay.plans] == [{"SLURM_JOB_ID": "7"}] * 2
+    assert {record.status for record in store.records(run_id)} == {"ok"}
+    assert "is NODE_FAIL: another one for the 2 cases left" in capsys.readouterr().err
+
+
+def test_cases_on_hosts_that_stay_lost_wait_for_them(slurm, world, store, monkeypatch):
+    slurm.answers["scontrol"] = ["JobState=NODE_FAIL Reason=NodeDown"]
+    slurm.answers["sinfo"] = ["n1|idle|none\nn2|idle|none\nn3|down*|Not responding\n"]
+    ends_after(1, monkeypatch)
+    schedule = plan(hosts=(1, 2, 3), repeats=2)
+    with pytest.raises(UnreachableError, match=r"n3: Slurm has it as down\* \(Not responding\)"):
+        measure.measure(schedule, store)
+    (run,) = store.runs()
+    left = {case.id for case in schedule.cases} - {record.case_id for record in store.records(run.run_id)}
+    first = FakePlay.plans[0]["cases"].values()
+    assert left == {case["id"] for case in list(first)[1:] if "n3" in case["hosts"]}
+    assert "n3" not in FakePlay.plans[1]["hosts"]
+    assert run.state == "interrupted"
+
+
+def test_an_allocation_in_which_no_case_ends_is_not_asked_for_again(slurm, world, store, monkeypatch):
+    slurm.answers["scontrol"] = ["JobState=TIMEOUT Reason=TimeLimit"]
+    ends_after(0, monkeypatch)
+    with pytest.raises(CheckError, match="ended before a case was done: TIMEOUT"):
+        measure.measure(plan(repeats=3), store)
+    assert commands(slurm).count("salloc") == 1
