@@ -1,8 +1,8 @@
 """What a launch by srun takes beside one by mpirun, on the hosts of an inventory that are Slurm's.
 
-One run measures the same tiny case by both, in turn, on one host and on all, one rank on each. A launch is the
-time from the start of the launcher to its end, by the first host's clock; the ranks' own start (Python, torch,
-Horovod) is part of it, and the same for both.
+One run measures the same tiny case by both, in turn, on one host and on all, one rank on each. A launch is
+the time from the start of the launcher to its end, by the first host's clock; the ranks' own start (Python,
+torch, Horovod) is part of it, and the same for both.
 
 Prints for each number of ranks the median of both in seconds, and the median of the ratios of neighbours
 (srun over mpirun) with the lowest and the highest.
