@@ -264,7 +264,8 @@ class _Run:
         if allocated is None or not (self.folder / LOST).exists():
             problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
             raise HvlabError(f"{problem}:\n{play.last_words()}")
-        state = allocated.state()
+        state = str(json.loads((self.folder / LOST).read_text("utf-8"))["state"])
+        state = allocated.state() if state in (slurm.UNKNOWN, slurm.COMPLETING) else state
         if not progressed or not allocated.own or state == slurm.UNKNOWN:
             raise slurm.ended(allocated.job, state)
         self.lost = True

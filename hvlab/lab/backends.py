@@ -41,6 +41,8 @@ class Backend:
     """How the ranks are told to use it; values may hold ``{interface}``."""
     gpu: bool = False
     """Whether it carries GPU memory only, and each rank needs a GPU of its own."""
+    meeting: bool = False
+    """Whether Horovod's ranks meet without MPI, at a place that horovodrun keeps."""
     parallel: bool = True
     architectures: tuple[str, ...] = ("x86_64", "aarch64")
     """Where it can be had."""
@@ -69,6 +71,7 @@ BACKENDS: Mapping[str, Backend] = {
             ("horovodrun", "srun"),
             proof="GLOO_",
             env={"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
+            meeting=True,
         ),
         Backend(
             "nccl",

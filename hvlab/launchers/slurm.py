@@ -17,6 +17,7 @@ PARTITION = "hvlab"
 _COLUMNS = 3
 RUNNING = "RUNNING"
 UNKNOWN = "UNKNOWN"
+COMPLETING = "COMPLETING"
 _RESUMES = "the same command resumes from there"
 _SEE = "see `sinfo` and `scontrol show partition`"
 _PARTITION = f"set lab_slurm_partition in the inventory; {_SEE}"
@@ -186,7 +187,7 @@ def state(text: str) -> str:
     match = re.search(r"JobState=(\w+) Reason=(\w+)", text)
     if not match:
         return UNKNOWN
-    return _COMPLETING.get(match[2], match[1]) if match[1] == "COMPLETING" else match[1]
+    return _COMPLETING.get(match[2], match[1]) if match[1] == COMPLETING else match[1]
 
 
 def ended(job: str, how: str) -> HvlabError:
@@ -199,9 +200,9 @@ def ended(job: str, how: str) -> HvlabError:
         return CheckError(seen, remedy=f"{remedy}; {_RESUMES}")
     if how == "NODE_FAIL":
         return UnreachableError(seen, remedy=f"see `sinfo -R` and bring the host back; {_RESUMES}")
-    if how == UNKNOWN:
+    if how in (UNKNOWN, RUNNING):
         return UnreachableError(
-            f"slurmctld does not answer; job {job} may still be there",
+            f"slurmctld did not answer at the end of a case; job {job} may still be there",
             remedy=f"look at slurmctld on its host; {_RESUMES}",
         )
     return CheckError(seen, remedy=f"see `scontrol show job {job}`; {_RESUMES}")

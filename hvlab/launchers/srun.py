@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hvlab.lab.backends import BACKENDS
 from hvlab.launchers.command import Command, Job, launcher
 from hvlab.launchers.mpirun import transport
 
@@ -19,10 +20,10 @@ def command(job: Job) -> Command:
     """
     case = job.case
     placed = [host for host in case.hosts for _ in range(case.slots)]
-    gloo = job.env.get("HOROVOD_CONTROLLER") == "gloo"
+    own_meeting = BACKENDS[case.backend].meeting
     step = f"hvlab-{job.env['HVLAB_CASE']}"
     argv = [
-        *("srun", f"--job-name={step}", f"--mpi={'none' if gloo else 'pmix'}"),
+        *("srun", f"--job-name={step}", f"--mpi={'none' if own_meeting else 'pmix'}"),
         # Rank 0 on the first host of the case, whatever Slurm's order of nodes.
         *("--distribution=arbitrary", f"--nodelist={','.join(placed)}"),
         *(f"--nodes={len(case.hosts)}", f"--ntasks={case.world_size}"),
@@ -32,7 +33,7 @@ def command(job: Job) -> Command:
         # The case's own folder is on the first host only.
         "--chdir=/tmp",
     ]
-    if not gloo:
+    if not own_meeting:
         mca = {f"OMPI_MCA_{name}": value for name, value in transport(job).items()}
         return Command((*argv, *job.program), {**mca, **job.env}, step)
     meeting = (f"{job.horovod}/bin/python", f"{job.workloads}/meeting.py")

@@ -144,13 +144,13 @@ def test_inside_an_allocation_no_other_is_asked_for(slurm, tmp_path, monkeypatch
         granting(plan(hosts=(3,)), tmp_path).__enter__()
 
 
-def ends_after(cases, monkeypatch):
+def ends_after(cases, monkeypatch, state="NODE_FAIL"):
     """The allocation ends under the case after so many, in the first play alone."""
     first = FakePlay.wait
 
     def wait(self, seconds):
         if len(FakePlay.plans) == 1 and self.number == cases:
-            (self.folder / "lost.json").write_text(json.dumps({"state": "NODE_FAIL"}))
+            (self.folder / "lost.json").write_text(json.dumps({"state": state}))
             return True
         return first(self, seconds)
 
@@ -158,8 +158,9 @@ def ends_after(cases, monkeypatch):
 
 
 def test_after_a_lost_host_another_allocation_is_for_what_is_left(slurm, world, store, monkeypatch, capsys):
-    slurm.answers["scontrol"] = ["JobState=NODE_FAIL Reason=NodeDown"]
-    ends_after(1, monkeypatch)
+    # slurmctld is away at first; when it answers, it knows.
+    slurm.answers["scontrol"] = ["Unable to contact slurm controller", "JobState=NODE_FAIL Reason=NodeDown"]
+    ends_after(1, monkeypatch, "UNKNOWN")
     run_id = measure.measure(plan(repeats=3), store)
     assert commands(slurm).count("salloc") == 2
     assert [len(played["cases"]) for played in FakePlay.plans] == [3, 2]
@@ -169,7 +170,6 @@ def test_after_a_lost_host_another_allocation_is_for_what_is_left(slurm, world, 
 
 
 def test_cases_on_hosts_that_stay_lost_wait_for_them(slurm, world, store, monkeypatch):
-    slurm.answers["scontrol"] = ["JobState=NODE_FAIL Reason=NodeDown"]
     slurm.answers["sinfo"] = ["n1|idle|none\nn2|idle|none\nn3|down*|Not responding\n"]
     ends_after(1, monkeypatch)
     schedule = plan(hosts=(1, 2, 3), repeats=2)
@@ -184,8 +184,7 @@ def test_cases_on_hosts_that_stay_lost_wait_for_them(slurm, world, store, monkey
 
 
 def test_an_allocation_in_which_no_case_ends_is_not_asked_for_again(slurm, world, store, monkeypatch):
-    slurm.answers["scontrol"] = ["JobState=TIMEOUT Reason=TimeLimit"]
-    ends_after(0, monkeypatch)
+    ends_after(0, monkeypatch, "TIMEOUT")
     with pytest.raises(CheckError, match="ended before a case was done: TIMEOUT"):
         measure.measure(plan(repeats=3), store)
     assert commands(slurm).count("salloc") == 1

@@ -171,6 +171,14 @@ def test_a_step_that_stays_is_cancelled_and_no_other(monkeypatch, capsys):
     assert list(left) == ["7.4", "7.extern"]
 
 
+@pytest.mark.parametrize(("ends", "state"), [("2020-01-01T00:00:00", "TIMEOUT"), ("Unknown", "RUNNING")])
+def test_an_allocation_whose_time_is_over_starts_no_more_steps(monkeypatch, ends, state):
+    steps = program(monkeypatch, "steps")
+    text = SHOWN.format(state="RUNNING", reason="TimeLimit") + f" EndTime={ends} Deadline=N/A"
+    monkeypatch.setattr(steps, "answer", lambda argv: (0, text))
+    assert steps.state("7") == state
+
+
 def test_no_step_is_looked_for_in_an_allocation_that_is_gone(monkeypatch, capsys):
     steps = program(monkeypatch, "steps")
     monkeypatch.setattr(steps, "answer", lambda argv: (1, "error: Invalid job id specified"))

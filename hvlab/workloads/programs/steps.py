@@ -38,12 +38,19 @@ def main() -> int:
 
 
 def state(job: str) -> str:
-    """Return the state of an allocation, GONE where Slurm has forgotten it."""
+    """Return the state of an allocation, GONE where Slurm has forgotten it.
+
+    After its time slurmctld starts no more steps, and only up to half a minute later says that it has ended.
+    """
     status, text = answer(["scontrol", "--oneliner", "show", "job", job])
     if "Invalid job id" in text:
         return "GONE"
     match = re.search(r"JobState=(\w+)", text)
-    return match.group(1) if match and not status else "UNKNOWN"
+    ends = re.search(r"EndTime=(\d+-\d+-\d+T\d+:\d+:\d+)", text)
+    if not match or status:
+        return "UNKNOWN"
+    over = ends and time.mktime(time.strptime(ends.group(1), "%Y-%m-%dT%H:%M:%S")) <= time.time()
+    return "TIMEOUT" if over and match.group(1) == "RUNNING" else match.group(1)
 
 
 def steps(job: str, name: str) -> list[str]:
