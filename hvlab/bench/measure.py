@@ -117,7 +117,8 @@ def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
 class _Run:
     """A run in progress; ``queue``, of those ``pending``, shrinks as the files of the cases arrive.
 
-    ``lost`` tells that an allocation of Slurm ended before its cases did.
+    ``lost`` tells that an allocation of Slurm ended before its cases did; ``fruitless`` is how many did in a row
+    without a finished case.
     """
 
     run_id: str
@@ -130,6 +131,7 @@ class _Run:
     started: float = field(default_factory=time.monotonic)
     data: tuple[Dataset, ...] = ()
     lost: bool = False
+    fruitless: int = 0
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -266,7 +268,10 @@ class _Run:
             raise HvlabError(f"{problem}:\n{play.last_words()}")
         state = str(json.loads((self.folder / LOST).read_text("utf-8"))["state"])
         state = allocated.state() if state in (slurm.UNKNOWN, slurm.COMPLETING) else state
-        if not progressed or not allocated.own or state == slurm.UNKNOWN:
+        self.fruitless = 0 if progressed else self.fruitless + 1
+        # A host may be lost under the first case; a time limit under which no case ends stays as short.
+        allowed = 1 if state == slurm.NODE_FAIL else 0
+        if self.fruitless > allowed or not allocated.own or state == slurm.UNKNOWN:
             raise slurm.ended(allocated.job, state)
         self.lost = True
         left = f"another one for the {len(self.queue)} cases left"

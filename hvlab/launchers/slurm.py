@@ -18,6 +18,7 @@ _COLUMNS = 3
 RUNNING = "RUNNING"
 UNKNOWN = "UNKNOWN"
 COMPLETING = "COMPLETING"
+NODE_FAIL = "NODE_FAIL"
 _RESUMES = "the same command resumes from there"
 _SEE = "see `sinfo` and `scontrol show partition`"
 _PARTITION = f"set lab_slurm_partition in the inventory; {_SEE}"
@@ -60,7 +61,7 @@ _HOPELESS: Mapping[str, str] = {
     "JobHeldAdmin": "ask who runs the cluster why jobs are held",
 }
 # Why a job ends whose last steps are still being cleared away.
-_COMPLETING = {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL", "NodeFail": "NODE_FAIL"}
+_COMPLETING = {"TimeLimit": "TIMEOUT", "NodeDown": NODE_FAIL, "NodeFail": NODE_FAIL}
 _UNFIT = ("down", "drain", "fail", "unknown", "no_respond", "maint", "power")
 
 
@@ -198,7 +199,7 @@ def ended(job: str, how: str) -> HvlabError:
             "name a longer --time in lab_slurm_options, or a partition that has it; measure shorter cases"
         )
         return CheckError(seen, remedy=f"{remedy}; {_RESUMES}")
-    if how == "NODE_FAIL":
+    if how == NODE_FAIL:
         return UnreachableError(seen, remedy=f"see `sinfo -R` and bring the host back; {_RESUMES}")
     if how in (UNKNOWN, RUNNING):
         return UnreachableError(

@@ -144,12 +144,12 @@ def test_inside_an_allocation_no_other_is_asked_for(slurm, tmp_path, monkeypatch
         granting(plan(hosts=(3,)), tmp_path).__enter__()
 
 
-def ends_after(cases, monkeypatch, state="NODE_FAIL"):
-    """The allocation ends under the case after so many, in the first play alone."""
+def ends_after(cases, monkeypatch, state="NODE_FAIL", plays=1):
+    """The allocation ends under the case after so many, in the first plays alone."""
     first = FakePlay.wait
 
     def wait(self, seconds):
-        if len(FakePlay.plans) == 1 and self.number == cases:
+        if len(FakePlay.plans) <= plays and self.number == cases:
             (self.folder / "lost.json").write_text(json.dumps({"state": state}))
             return True
         return first(self, seconds)
@@ -183,8 +183,16 @@ def test_cases_on_hosts_that_stay_lost_wait_for_them(slurm, world, store, monkey
     assert run.state == "interrupted"
 
 
-def test_an_allocation_in_which_no_case_ends_is_not_asked_for_again(slurm, world, store, monkeypatch):
-    ends_after(0, monkeypatch, "TIMEOUT")
-    with pytest.raises(CheckError, match="ended before a case was done: TIMEOUT"):
+@pytest.mark.parametrize(("state", "allocations"), [("TIMEOUT", 1), ("NODE_FAIL", 2)])
+@pytest.mark.usefixtures("world")
+def test_where_no_case_ends_there_is_an_end(slurm, store, monkeypatch, state, allocations):
+    ends_after(0, monkeypatch, state, plays=9)
+    with pytest.raises((CheckError, UnreachableError), match=f"ended before a case was done: {state}"):
         measure.measure(plan(repeats=3), store)
-    assert commands(slurm).count("salloc") == 1
+    assert commands(slurm).count("salloc") == allocations
+
+
+def test_a_host_may_be_lost_under_the_first_case(slurm, world, store, monkeypatch):
+    ends_after(0, monkeypatch)
+    run_id = measure.measure(plan(repeats=3), store)
+    assert len({record.case_id for record in store.records(run_id)}) == 3
