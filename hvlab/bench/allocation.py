@@ -71,11 +71,9 @@ def granted(
         yield _around(shell, hosts)
         return
     (folder / _FILE).write_text(json.dumps({"hosts": hosts}), "utf-8")
-    gpus = max((case.slots for case in cases if case.params["device"] == "cuda"), default=0)
-    argv = slurm.request(schedule.lab, hosts, run_id, gpus=gpus)
     asked = _Request(shell, hosts, run_id, show, schedule.spec.queue_limit)
     try:
-        yield asked.wait(argv)
+        yield asked.wait(schedule.allocation(cases, run_id))
     finally:
         if asked.refused:
             (folder / _FILE).unlink()

@@ -117,8 +117,8 @@ def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
 class _Run:
     """A run in progress; ``queue``, of those ``pending``, shrinks as the files of the cases arrive.
 
-    ``lost`` tells that an allocation of Slurm ended before its cases did; ``fruitless`` is how many did in a row
-    without a finished case.
+    ``lost`` tells that an allocation of Slurm ended before its cases did; ``fruitless`` is how many did in a
+    row without a finished case.
     """
 
     run_id: str
@@ -274,8 +274,9 @@ class _Run:
         if self.fruitless > allowed or not allocated.own or state == slurm.UNKNOWN:
             raise slurm.ended(allocated.job, state)
         self.lost = True
-        left = f"another one for the {len(self.queue)} cases left"
-        self.progress.note(f"the allocation (job {allocated.job}) is {state}: {left}")
+        left = f"another allocation for the {len(self.queue)} cases left"
+        why = "did not answer" if state == slurm.RUNNING else f"has ended job {allocated.job}, {state}"
+        self.progress.note(f"Slurm {why}: {left}")
 
     def _on_fit_hosts(self, cases: list[Case]) -> list[Case]:
         """Return the cases whose hosts Slurm would grant, after a host was lost. Raises UnreachableError."""

@@ -10,7 +10,7 @@ from hvlab import launchers, workloads
 from hvlab.bench.matrix import Spec, expand
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import container
+from hvlab.launchers import container, slurm
 from hvlab.workloads.case import Case, InfeasibleCase
 
 DRY_RUN_ID = "RUN"
@@ -47,6 +47,12 @@ class Schedule:
         """Return the hosts of those cases that are steps of Slurm, in the inventory's order."""
         used = {name for case in cases if self.command(case).step for name in case.hosts}
         return tuple(host.name for host in self.lab.hosts if host.name in used)
+
+    def allocation(self, cases: Sequence[Case], run_id: str = DRY_RUN_ID) -> tuple[str, ...]:
+        """Return the command that asks Slurm for the hosts of those cases; empty if it starts none."""
+        hosts = self.allocated(cases)
+        gpus = max((case.slots for case in cases if case.params["device"] == "cuda"), default=0)
+        return slurm.request(self.lab, hosts, run_id, gpus=gpus) if hosts else ()
 
     def command(self, case: Case, run_id: str = DRY_RUN_ID) -> launchers.Command:
         """Return the command that starts a case."""

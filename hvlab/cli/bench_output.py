@@ -59,6 +59,9 @@ def dry_run(schedule: Schedule, output_format: str) -> None:
     if output_format == "table":
         for host, argv in starts.items():
             click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
+        if request := schedule.allocation(schedule.cases):
+            host = schedule.allocated(schedule.cases)[0]
+            click.echo(f"# {host}, before the first case\n{shlex.join(request)}")
         for case, command in commands:
             click.echo(f"# {case.id}\n{command.line()}")
         return

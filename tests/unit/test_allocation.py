@@ -166,7 +166,9 @@ def test_after_a_lost_host_another_allocation_is_for_what_is_left(slurm, world, 
     assert [len(played["cases"]) for played in FakePlay.plans] == [3, 2]
     assert [played["allocation"] for played in FakePlay.plans] == [{"SLURM_JOB_ID": "7"}] * 2
     assert {record.status for record in store.records(run_id)} == {"ok"}
-    assert "is NODE_FAIL: another one for the 2 cases left" in capsys.readouterr().err
+    assert (
+        "Slurm has ended job 7, NODE_FAIL: another allocation for the 2 cases left" in capsys.readouterr().err
+    )
 
 
 def test_cases_on_hosts_that_stay_lost_wait_for_them(slurm, world, store, monkeypatch):

@@ -348,3 +348,24 @@ def test_no_results(capsys):
     assert run(["results", "list", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert run(["results", "show"]) == 2
+
+
+def test_in_a_lab_of_slurm_it_starts_the_ranks_unless_another_launcher_is_asked_for(
+    inventory, capsys, monkeypatch
+):
+    there = load(Path(inventory))
+    monkeypatch.setattr(
+        "hvlab.cli.bench.load", lambda path, limit: replace(there, vars={**there.vars, "lab_slurm": True})
+    )
+    words = ["bench", "-i", inventory, "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", "--dry-run"]
+    assert run(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "# n1, before the first case"
+    assert lines[1].startswith("salloc --no-shell --job-name=hvlab-RUN --partition=hvlab --nodes=2 ")
+    assert sorted(line for line in lines[2:] if line.startswith("#")) == [
+        "# allreduce-gloo-srun-2x1-r1",
+        "# allreduce-mpi-srun-2x1-r1",
+    ]
+    for other in (["--launcher", "mpirun"], ["--container", "lab:1"]):
+        assert run([*words, *other]) == 0
+        assert "salloc" not in capsys.readouterr().out

@@ -23,7 +23,7 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 GRACE_S = 5.0
 LOCK_WAIT_S = 10.0
-AFTER_S = 90.0
+AFTER_S = 60.0
 BUSY = 75
 LIMIT = 16 * 2**20
 
