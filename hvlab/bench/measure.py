@@ -12,16 +12,15 @@ from pathlib import Path
 
 from hvlab import workloads
 from hvlab.bench import allocation, containers, looks, recording
-from hvlab.bench.allocation import Allocation
+from hvlab.bench.allocation import Allocation, Losses
 from hvlab.bench.estimate import estimate, shown
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare
-from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import slurm
 from hvlab.remote import probe
-from hvlab.remote.playbook import RESUMES, Login, Play, reap
+from hvlab.remote.playbook import Login, Play, reap
 from hvlab.remote.trust import lab_trust
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
@@ -30,8 +29,6 @@ from hvlab.workloads.case import Case
 _TICK_S = 0.1
 # The name that stores already contain.
 INFEASIBLE = "left-out.json"
-# Written by hvlab_case where the allocation of Slurm ended under a case, which then counts as not run.
-LOST = "lost.json"
 # How long beyond a case's time limit Ansible may be silent: it connects to hosts and ends ranks.
 _SILENCE_S = 120.0
 
@@ -115,11 +112,7 @@ def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
 
 @dataclass
 class _Run:
-    """A run in progress; ``queue``, of those ``pending``, shrinks as the files of the cases arrive.
-
-    ``lost`` tells that an allocation of Slurm ended before its cases did; ``fruitless`` is how many did in a
-    row without a finished case.
-    """
+    """A run in progress; ``queue``, of those ``pending``, shrinks as the files of the cases arrive."""
 
     run_id: str
     schedule: Schedule
@@ -130,12 +123,12 @@ class _Run:
     queue: list[Case] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     data: tuple[Dataset, ...] = ()
-    lost: bool = False
-    fruitless: int = 0
     folder: Path = field(init=False)
+    losses: Losses = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = self.store.run_folder(self.run_id)
+        self.losses = Losses(self.schedule, self.folder, self.login, self.progress)
 
     def run(self) -> None:
         """Run the pending cases; record in the store how the run ended."""
@@ -143,7 +136,7 @@ class _Run:
         try:
             while self.pending:
                 self.queue = self._in_time(self.pending)
-                self.queue = self._on_fit_hosts(self.queue) if self.lost else self.queue
+                self.queue = self.losses.on_fit_hosts(self.queue)
                 if not self.queue:
                     ended = "interrupted"
                     self._out_of_time()
@@ -213,9 +206,7 @@ class _Run:
     def _play(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "refused.json").unlink(missing_ok=True)
-        (self.folder / LOST).unlink(missing_ok=True)
-        # After a lost host only those that are still there: the others would end the playbook.
-        schedule = replace(self.schedule, cases=tuple(self.queue)) if self.lost else self.schedule
+        schedule = self.losses.remaining(self.queue)
         granting = allocation.granted(schedule, self.queue, self.folder, self.login, self.progress)
         with self.progress, granting as allocated:
             if allocated:
@@ -258,36 +249,11 @@ class _Run:
                     raise HvlabError(f"Ansible gave no output for {silence} s:\n{play.last_words()}")
             self.collect()
             self._check(play)
-            if self.queue:
-                self._allocation_lost(play, allocated, progressed=self.progress.done > done)
-
-    def _allocation_lost(self, play: Play, allocated: Allocation | None, *, progressed: bool) -> None:
-        """Go on in another allocation where this one ended too early. Raises HvlabError for other reasons."""
-        if allocated is None or not (self.folder / LOST).exists():
-            problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
-            raise HvlabError(f"{problem}:\n{play.last_words()}")
-        state = str(json.loads((self.folder / LOST).read_text("utf-8"))["state"])
-        state = allocated.state() if state in (slurm.UNKNOWN, slurm.COMPLETING) else state
-        self.fruitless = 0 if progressed else self.fruitless + 1
-        # A host may be lost under the first case; a time limit under which no case ends stays as short.
-        allowed = 1 if state == slurm.NODE_FAIL else 0
-        if self.fruitless > allowed or not allocated.own or state == slurm.UNKNOWN:
-            raise slurm.ended(allocated.job, state)
-        self.lost = True
-        left = f"another allocation for the {len(self.queue)} cases left"
-        why = "did not answer" if state == slurm.RUNNING else f"has ended job {allocated.job}, {state}"
-        self.progress.note(f"Slurm {why}: {left}")
-
-    def _on_fit_hosts(self, cases: list[Case]) -> list[Case]:
-        """Return the cases whose hosts Slurm would grant, after a host was lost. Raises UnreachableError."""
-        hosts = replace(self.schedule, cases=tuple(cases)).hosts
-        unfit = allocation.unfit(self.schedule.lab, self.login, hosts)
-        fit = [case for case in cases if not unfit.keys() & set(case.hosts)]
-        if cases and not fit:
-            seen = "; ".join(node.seen for node in unfit.values())
-            problem = f"{seen}: {len(self.pending)} cases are left"
-            raise UnreachableError(problem, remedy=RESUMES)
-        return fit
+            if self.queue and not self.losses.again(
+                allocated, len(self.queue), done=self.progress.done - done
+            ):
+                problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
+                raise HvlabError(f"{problem}:\n{play.last_words()}")
 
     def _show(self) -> None:
         if not (self.folder / "facts.json").exists():
