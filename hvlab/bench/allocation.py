@@ -159,7 +159,7 @@ class Losses:
         return True
 
     def remaining(self, cases: Sequence[Case]) -> Schedule:
-        """Return the schedule to go on with: after a loss that of ``cases`` alone, since hosts may be gone."""
+        """Return the schedule to go on with: after a loss that of ``cases`` alone: hosts may be gone."""
         (self.folder / _LOST).unlink(missing_ok=True)
         return replace(self.schedule, cases=tuple(cases)) if self.lost else self.schedule
 
