@@ -144,6 +144,7 @@ test-find-slow: install  ## a slow link, pair and host among four virtual hosts,
 
 test-slurm: install  ## Slurm on three virtual hosts, benchmarks by srun, sick and drained nodes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py -m vlab -v
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py -m vlab -v
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_5_driver.py -m vlab -v -k debians_own

@@ -1,6 +1,6 @@
 """Benchmarks whose ranks Slurm starts, on three virtual hosts: one allocation for a run, one step for a case.
 
-`make test-slurm` runs it after the tests of the role. With all packs in the cache it takes ten minutes.
+`make test-slurm` runs it after the tests of the role.
 """
 
 import json
