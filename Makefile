@@ -143,8 +143,6 @@ test-find-slow: install  ## a slow link, pair and host among four virtual hosts,
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_find_slow.py -m vlab -v
 
 test-slurm: install  ## Slurm on three virtual hosts, benchmarks by srun, sick and drained nodes (root)
-test-slurm: install  ## Slurm on three virtual hosts, benchmarks by srun, sick and drained nodes (root)
-	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py -m vlab -v
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py -m vlab -v
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
