@@ -190,17 +190,18 @@ _REMEDIES = (
     (r"No space left|enough free space|At least .* more space", "free some space there"),
     (
         r"unmet|Problem|conflict|requires|Depends|protected|broken",
-        "choose versions that fit together; list the packages they replace in `replaces`",
+        "choose versions that fit together, or {conflict}",
     ),
 )
 
 
-def remedy(text: str) -> str:
-    """Return what to do about a package manager's error."""
-    return next(
+def remedy(text: str, conflict: str) -> str:
+    """Return what to do about a package manager's error; ``conflict`` is how to let other packages go."""
+    advice = next(
         (advice for pattern, advice in _REMEDIES if re.search(pattern, text)),
         "run the package manager there yourself for details",
     )
+    return advice.format(conflict=conflict)
 
 
 def complaint(text: str) -> str:

@@ -277,4 +277,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         text = "\n".join(f"{done['stdout']}\n{done['stderr']}" for done in outputs)
         errors = complaint(text)
         quote = f"\nThe package manager says:\n{errors}" if errors else ""
-        return AnsibleActionFail(f"{self.host}: {problem}.{quote}\nWhat to do: {remedy(text)}.")
+        advice = remedy(text, self.args["remedy"])
+        return AnsibleActionFail(f"{self.host}: {problem}.{quote}\nWhat to do: {advice}.")
