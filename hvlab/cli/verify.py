@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from hvlab.cli import checks, options
 from hvlab.lab import inventory as inventories
@@ -32,7 +33,7 @@ def command(inventory: Path, limit: str | None, output_format: str, junit: Path 
             inventory,
             limit=limit,
             junit=junit,
-            on_check=lambda check: status.update(f"{check.host}  {check.role}: {check.check}"),
+            on_check=lambda check: status.update(Text(f"{check.host}  {check.role}: {check.check}")),
         )
     if output_format == "table":
         _table(outcomes)

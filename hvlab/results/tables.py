@@ -11,6 +11,7 @@ from typing import Any
 from rich import box
 from rich.console import Console, JustifyMethod
 from rich.table import Table
+from rich.text import Text
 
 _LIMITS = {"hosts": 30, "params": 60, "error": 60}
 _UNLIMITED = 10_000
@@ -31,13 +32,15 @@ def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_for
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, title: str | None = None) -> Table:
     """Return a rich table; numbers stand at the right."""
-    rendered = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    # Text, since rich takes a word in brackets in a string for a style.
+    heading = Text(title, style="table.title") if title else None
+    rendered = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for name in columns:
         numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
         align: JustifyMethod = "right" if numbers else "left"
         rendered.add_column(name, justify=align, overflow="fold", max_width=_LIMITS.get(name))
     for row in rows:
-        rendered.add_row(*(_shown(row.get(name)) for name in columns))
+        rendered.add_row(*(Text(_shown(row.get(name))) for name in columns))
     return rendered
 
 

@@ -25,3 +25,8 @@ def test_a_row_of_the_table_is_one_line_however_wide():
 
 def test_dicts_and_lists_are_shown_plainly():
     assert render(ROWS, ("b",), "table").splitlines()[-1].strip() == "k=1,2"
+
+
+def test_words_in_brackets_stay():
+    rows = [{"error": "[Errno 2] no [/usr/bin/x] for [cu13] :x:"}]
+    assert "[Errno 2] no [/usr/bin/x] for [cu13] :x:" in render(rows, ["error"], "table")
