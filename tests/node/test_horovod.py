@@ -105,6 +105,7 @@ def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) ->
         interface=interface,
         horovod=prefix(node, variant),
         openmpi=f"{node.variables['openmpi_prefix']}/current",
+        workloads=node.variables["workloads_dir"],
     )
     command = LAUNCHERS[backend](job)
     return run(list(command.argv), user=node.user, env=dict(command.env), timeout=180, alone=True)
