@@ -193,6 +193,10 @@ def draw(done: Sequence[Arrangement], hosts: int, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
+    if path.suffix == ".svg":
+        # As every text of the project: no space ends a line.
+        lines = [line.rstrip() + "\n" for line in path.read_text("utf-8").splitlines()]
+        path.write_text("".join(lines), "utf-8")
 
 
 def _label(key: Key) -> str:
