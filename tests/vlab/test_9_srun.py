@@ -152,18 +152,18 @@ def test_inside_an_allocation_that_is_there(lab):
 
 def test_a_lost_node_gives_another_allocation_for_what_is_left(lab):
     words = ("--backend", "mpi", "--hosts", "1,3", "--slots", "1", "--repeats", "3", "--restart")
-    bench = subprocess.Popen(
-        lab.argv("bench", *words, *training(6)), env=lab.environment, stderr=subprocess.PIPE, text=True
-    )
     said = []
-    for line in bench.stderr:
-        said.append(line)
-        if line.startswith("[1/6]"):
-            lab.on("c1", "scontrol update nodename=c3 state=down reason=lost")
-        if "another allocation for" in line:
-            # It may have come back by itself.
-            lab.on("c1", "scontrol update nodename=c3 state=resume || true")
-    assert bench.wait(timeout=300) == 0, "".join(said)
+    with subprocess.Popen(
+        lab.argv("bench", *words, *training(6)), env=lab.environment, stderr=subprocess.PIPE, text=True
+    ) as bench:
+        for line in bench.stderr:
+            said.append(line)
+            if line.startswith("[1/6]"):
+                lab.on("c1", "scontrol update nodename=c3 state=down reason=lost")
+            if "another allocation for" in line:
+                # It may have come back by itself.
+                lab.on("c1", "scontrol update nodename=c3 state=resume || true")
+        assert bench.wait(timeout=300) == 0, "".join(said)
     assert any("NODE_FAIL" in line for line in said)
     rows = lab.results_of("show")
     assert len({row["case_id"] for row in rows}) == 6
