@@ -39,20 +39,20 @@ def main() -> int:
         argv += ["--sizes", "1K", "--iterations", "6", "--repeats", str(options.repeats)]
         subprocess.run([*argv, "--results", results], check=True, stdout=sys.stderr)
         launches = _launches(Path(results))
-    told = {}
+    figures = {}
     for ranks in sorted({ranks for ranks, _, _ in launches}):
         own = {
             side: [launches[ranks, side, repeat] for repeat in range(1, options.repeats + 1)]
             for side in SIDES
         }
         ratios = [srun / mpirun for mpirun, srun in zip(own["mpirun"], own["srun"], strict=True)]
-        told[f"{ranks}_ranks"] = {
+        figures[f"{ranks}_ranks"] = {
             **{f"{side}_s": round(statistics.median(own[side]), 2) for side in SIDES},
             "ratio": round(statistics.median(ratios), 2),
             "lowest": round(min(ratios), 2),
             "highest": round(max(ratios), 2),
         }
-    print(json.dumps(told, indent=1))
+    print(json.dumps(figures, indent=1))
     return 0
 
 

@@ -5,4 +5,5 @@ them. Read ``matrix`` first: suite -> blocks of axes (``suite``, ``placement``) 
 a schedule with the command of each (``schedule``) -> ``measure``, which runs the pending ones and
 collects their files, of which ``recording`` makes records. ``looks`` says which cases more repeats are
 worth, ``sides`` and ``against`` measure two settings in turn, ``resume`` restores an interrupted run.
+Where Slurm has the hosts, ``allocation`` asks for them, and ``losses`` goes on when one ends too early.
 """

@@ -6,23 +6,21 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import HvlabError, UnreachableError, UsageError
+from hvlab.errors import HvlabError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.launchers import slurm
-from hvlab.remote.playbook import RESUMES, Login
+from hvlab.remote.playbook import Login
 from hvlab.remote.shell import SSH_FAILED, Shell
 from hvlab.workloads.case import Case
 
 _FILE = "allocation.json"
-# Written by hvlab_case where the allocation ended under a case, which then counts as not run.
-_LOST = "lost.json"
-_TICK_S, _LOOK_S, _ANSWER_S = 0.1, 1.0, 30.0
+_TICK_S, _LOOK_S, ANSWER_S = 0.1, 1.0, 30.0
 # slurmctld may be started anew, or moved to another host, while a run goes on.
 _AWAY_S = 90.0
 
@@ -48,9 +46,9 @@ class Allocation:
         """Return its state in Slurm's word; wait for a slurmctld that is away for a while."""
         deadline = time.monotonic() + _AWAY_S
         while True:
-            found = slurm.state(_answer(self.shell, ("scontrol", "--oneliner", "show", "job", self.job)))
-            if found != slurm.UNKNOWN or time.monotonic() > deadline:
-                return found
+            state = slurm.state(_answer(self.shell, ("scontrol", "--oneliner", "show", "job", self.job)))
+            if state != slurm.UNKNOWN or time.monotonic() > deadline:
+                return state
             time.sleep(_LOOK_S)
 
 
@@ -98,13 +96,13 @@ def release(lab: Lab, login: Login, folder: Path) -> list[str]:
     deadline = time.monotonic() + _AWAY_S
     while time.monotonic() < deadline:
         try:
-            shell.run(("scancel", f"--name={slurm.job_name(run_id)}"), seconds=_ANSWER_S)
-            done = shell.run(slurm.queue(run_id), seconds=_ANSWER_S)
+            shell.run(("scancel", f"--name={slurm.job_name(run_id)}"), seconds=ANSWER_S)
+            done = shell.run(slurm.queue(run_id), seconds=ANSWER_S)
         except HvlabError as error:
             said = str(error)
             break
         left = slurm.waiting(done.stdout)
-        if done.returncode == 0 and (left is None or left.state == "COMPLETING"):
+        if done.returncode == 0 and (left is None or left.state == slurm.COMPLETING):
             file.unlink()
             return []
         said = done.stderr.strip() or f"job {left.job} is {left.state}" if left else done.stderr.strip()
@@ -112,70 +110,6 @@ def release(lab: Lab, login: Login, folder: Path) -> list[str]:
             break
         time.sleep(_LOOK_S)
     return [f"{host}: the allocation {slurm.job_name(run_id)} may still be in the queue: {said}"]
-
-
-def unfit(lab: Lab, login: Login, hosts: Sequence[str]) -> dict[str, slurm.Unfit]:
-    """Return those of the hosts that take no jobs now; a host that answers is asked."""
-    for name in hosts:
-        with suppress(HvlabError):
-            done = Shell(login, lab.host(name)).run(slurm.nodes(hosts), seconds=_ANSWER_S)
-            if done.returncode == 0:
-                return slurm.unfit(done.stdout)
-    return {}
-
-
-@dataclass
-class Losses:
-    """The allocations of a run that ended before its cases did; ``folder`` is the run's.
-
-    ``fruitless`` is how many did in a row without a finished case.
-    """
-
-    schedule: Schedule
-    folder: Path
-    login: Login
-    show: Display
-    lost: bool = False
-    fruitless: int = 0
-
-    def again(self, allocation: Allocation | None, left: int, *, done: int) -> bool:
-        """Return whether the cases ``left`` are for another allocation, since this one has ended under them.
-
-        ``done`` is how many cases ended in it. Raises HvlabError where another one would be of no use.
-        """
-        file = self.folder / _LOST
-        if allocation is None or not file.is_file():
-            return False
-        state = str(json.loads(file.read_text("utf-8"))["state"])
-        state = allocation.state() if state in (slurm.UNKNOWN, slurm.COMPLETING) else state
-        self.fruitless = 0 if done else self.fruitless + 1
-        # A host may be lost under the first case; a time limit under which no case ends stays as short.
-        allowed = 1 if state == slurm.NODE_FAIL else 0
-        if self.fruitless > allowed or not allocation.own or state == slurm.UNKNOWN:
-            raise slurm.ended(allocation.job, state)
-        self.lost = True
-        why = "did not answer" if state == slurm.RUNNING else f"has ended job {allocation.job}, {state}"
-        self.show.note(f"Slurm {why}: another allocation for the {left} cases left")
-        return True
-
-    def remaining(self, cases: Sequence[Case]) -> Schedule:
-        """Return the schedule to go on with: after a loss that of ``cases`` alone: hosts may be gone."""
-        (self.folder / _LOST).unlink(missing_ok=True)
-        return replace(self.schedule, cases=tuple(cases)) if self.lost else self.schedule
-
-    def on_fit_hosts(self, cases: list[Case]) -> list[Case]:
-        """Return the cases that Slurm has hosts for; after a loss some may be gone.
-
-        Raises UnreachableError where there are none.
-        """
-        if not self.lost or not cases:
-            return cases
-        gone = unfit(self.schedule.lab, self.login, replace(self.schedule, cases=tuple(cases)).hosts)
-        fit = [case for case in cases if not gone.keys() & set(case.hosts)]
-        if not fit:
-            seen = "; ".join(node.seen for node in gone.values())
-            raise UnreachableError(f"{seen}: {len(cases)} cases are left", remedy=RESUMES)
-        return fit
 
 
 def _around(shell: Shell, hosts: Sequence[str]) -> Allocation:
@@ -253,7 +187,7 @@ class _Request:
 def _answer(shell: Shell, words: Sequence[str]) -> str:
     """Return what a command prints; empty where the host does not answer."""
     try:
-        done = shell.run(words, seconds=_ANSWER_S)
+        done = shell.run(words, seconds=ANSWER_S)
     except HvlabError:
         return ""
     return done.stdout + done.stderr

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from hvlab import workloads
 from hvlab.bench import allocation, containers, looks, recording
-from hvlab.bench.allocation import Allocation, Losses
+from hvlab.bench.allocation import Allocation
 from hvlab.bench.estimate import estimate, shown
+from hvlab.bench.losses import Losses
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare

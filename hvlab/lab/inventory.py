@@ -80,7 +80,7 @@ class Lab:
     @property
     def slurm(self) -> bool:
         """Whether Slurm has its hosts, and starts ranks there."""
-        return str(self.vars.get("lab_slurm", "")).lower() in ("true", "yes", "1")
+        return str(self.vars.get("lab_slurm", "")).lower() in ("true", "yes", "on", "1")
 
     def host(self, name: str) -> Host:
         """Return the host of that name; KeyError where there is none."""

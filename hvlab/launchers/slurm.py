@@ -126,10 +126,10 @@ def nodes(hosts: Iterable[str]) -> tuple[str, ...]:
 
 def unfit(text: str) -> dict[str, Unfit]:
     """Return the nodes that take no jobs, from what ``nodes`` shows."""
-    found = [Unfit(*row) for row in _rows(text)]
+    nodes_shown = [Unfit(*row) for row in _rows(text)]
     return {
         node.host: node
-        for node in found
+        for node in nodes_shown
         if any(word in node.state.lower() for word in _UNFIT) or node.state.endswith("*")
     }
 
@@ -161,12 +161,12 @@ def refused(host: str, stderr: str, status: int) -> HvlabError:
 def hopeless(job: Waiting, taken: Mapping[str, Unfit]) -> HvlabError | None:
     """Return the error of a job that would wait for ever; ``taken`` are the nodes that take no jobs."""
     if job.reason.startswith("ReqNodeNotAvail") and taken:
-        seen = "; ".join(node.seen for node in taken.values())
+        reasons = "; ".join(node.seen for node in taken.values())
         names = ",".join(taken)
         back = f"`scontrol update nodename={names} state=resume`"
         remedy = f"bring it back ({back}), or leave it out with -l; {_RESUMES}"
         lost = any("down" in node.state.lower() or node.state.endswith("*") for node in taken.values())
-        return (UnreachableError if lost else CheckError)(seen, remedy=remedy)
+        return (UnreachableError if lost else CheckError)(reasons, remedy=remedy)
     remedy = _HOPELESS.get(job.reason.strip("()"), "")
     if not remedy:
         return None
@@ -193,20 +193,20 @@ def state(text: str) -> str:
 
 def ended(job: str, how: str) -> HvlabError:
     """Return the error of an allocation that ended, in state ``how``, before one case was done in it."""
-    seen = f"the allocation (job {job}) ended before a case was done: {how}"
+    problem = f"the allocation (job {job}) ended before a case was done: {how}"
     if how == "TIMEOUT":
         remedy = (
             "name a longer --time in lab_slurm_options, or a partition that has it; measure shorter cases"
         )
-        return CheckError(seen, remedy=f"{remedy}; {_RESUMES}")
+        return CheckError(problem, remedy=f"{remedy}; {_RESUMES}")
     if how == NODE_FAIL:
-        return UnreachableError(seen, remedy=f"see `sinfo -R` and bring the host back; {_RESUMES}")
+        return UnreachableError(problem, remedy=f"see `sinfo -R` and bring the host back; {_RESUMES}")
     if how in (UNKNOWN, RUNNING):
         return UnreachableError(
             f"slurmctld did not answer at the end of a case; job {job} may still be there",
             remedy=f"look at slurmctld on its host; {_RESUMES}",
         )
-    return CheckError(seen, remedy=f"see `scontrol show job {job}`; {_RESUMES}")
+    return CheckError(problem, remedy=f"see `scontrol show job {job}`; {_RESUMES}")
 
 
 def outside(job: str, hosts: Sequence[str], inside: Sequence[str]) -> HvlabError | None:

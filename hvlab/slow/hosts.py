@@ -106,8 +106,8 @@ class HostProbe:
         plan = self._plan(steps)
         answer = self.start(self.lab, plan)
         if answer.get("no_interface"):
-            seen = f"{self.lab.interface} has no IPv4 address, or no link"
-            raise UsageError(f"{', '.join(answer['no_interface'])}: {seen}", remedy=_INTERFACE)
+            problem = f"{self.lab.interface} has no IPv4 address, or no link"
+            raise UsageError(f"{', '.join(answer['no_interface'])}: {problem}", remedy=_INTERFACE)
         if answer.get("missing"):
             first = f"{self.lab.hosts[0].name} at {' or '.join(self._addresses())}"
             raise UnreachableError(f"{', '.join(answer['missing'])} cannot reach {first}", remedy=_FIREWALL)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import tarfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "stop": True, "msg": msg}
         if not Path("/proc", str(plan["driver"])).exists():
             return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}
-        _unpack(out, folder / f".{case['id']}.ended")
-        ended = json.loads((folder / f".{case['id']}.ended/case.json").read_text("utf-8"))
-        if ended.get("step", {}).get("state", "RUNNING") != "RUNNING":
+        files = _files(out)
+        step = json.loads(files["case.json"]).get("step", {})
+        lost = step.get("state", "RUNNING") != "RUNNING"
+        if lost:
             # The case is still to be measured, in another allocation; its files stay here to be looked at.
-            _write(folder / "lost.json", {"case": case["id"], **ended["step"]})
-            return {"changed": True, "stop": True}
-        _put(folder / f".{case['id']}.ended", folder / case["id"])
-        return {"changed": True}
+            _write(folder / "lost.json", {"case": case["id"], **step})
+        _keep(files, folder / (f".{case['id']}.lost" if lost else case["id"]))
+        return {"changed": True, "stop": lost}
 
 
 def _known(folder: Path) -> dict[str, Any]:
@@ -107,27 +108,26 @@ def _known(folder: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
 
 
-def _put(part: Path, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    part.rename(folder)
-
-
 def _port(number: int) -> list[str]:
     return ["-p", str(number)] if number else []
 
 
-def _unpack(data: bytes, folder: Path) -> None:
-    """Write the files of a flat tar into ``folder``, which is whole or not there."""
-    part = folder.with_name(f"{folder.name}.part")
+def _files(data: bytes) -> dict[str, bytes]:
+    """Return the files of a flat tar by name."""
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        opened = {entry.name: tar.extractfile(entry) for entry in tar if Path(entry.name).name == entry.name}
+        return {name: content.read() for name, content in opened.items() if content is not None}
+
+
+def _keep(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files into ``folder``, which is whole or not there."""
+    part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        for entry in tar:
-            content = tar.extractfile(entry)
-            if content is None or Path(entry.name).name != entry.name:
-                continue
-            (part / entry.name).write_bytes(content.read())
-    _put(part, folder)
+    for name, content in files.items():
+        (part / name).write_bytes(content)
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
 
 
 def _write(path: Path, data: object) -> None:

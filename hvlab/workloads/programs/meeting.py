@@ -36,7 +36,7 @@ def main() -> int:
 def rank(given: Mapping[str, str]) -> dict[str, str]:
     """Return what Horovod wants to know of a rank, from what Slurm says; every host has as many ranks."""
     number, size, slots = (int(given[name]) for name in ("SLURM_PROCID", "SLURM_NTASKS", SLOTS))
-    told = {
+    variables = {
         "RANK": number,
         "SIZE": size,
         "LOCAL_RANK": given["SLURM_LOCALID"],
@@ -45,7 +45,7 @@ def rank(given: Mapping[str, str]) -> dict[str, str]:
         "CROSS_SIZE": size // slots,
         "HOSTNAME": given["SLURMD_NODENAME"],
     }
-    return {"HOROVOD_" + name: str(value) for name, value in told.items()}
+    return {"HOROVOD_" + name: str(value) for name, value in variables.items()}
 
 
 def start(hosts: str, interface: str, argv: Sequence[str]) -> int:
@@ -57,13 +57,13 @@ def start(hosts: str, interface: str, argv: Sequence[str]) -> int:
     server = http.RendezvousServer()
     port = server.start()
     server.init(plan.get_host_assignments(listed, sum(host.slots for host in listed)))
-    told = {
+    variables = {
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address(interface),
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
         "HOROVOD_GLOO_IFACE": interface,
         SLOTS: str(listed[0].slots),
     }
-    step = subprocess.Popen(argv, env={**os.environ, **told})
+    step = subprocess.Popen(argv, env={**os.environ, **variables})
     # srun ends its ranks; this process stays until it has.
     signal.signal(signal.SIGTERM, lambda *_: step.terminate())
     status = step.wait()
