@@ -16,10 +16,11 @@ from hvlab.workloads.parameters import Parameter
 
 _TAIL_LINES = 4
 _LIMIT = 500
-_RANK = re.compile(r"^\[\d+\]<std(?:err|out)>:")
-# What launchers and tracebacks print around the one line that says something.
+# What horovodrun puts before a rank's line, and torch.distributed before those of a traceback.
+_RANK = re.compile(r"^(?:\[\d+\]<std(?:err|out)>:)?(?:\[rank\d+\]: )?")
 # What command.py prints for each rank that ended well.
 CORES = "hvlab: cores: "
+# What launchers and tracebacks print around the one line that says something.
 _FRAME = re.compile(
     r"[-=*~^\s]*$|File \"|Traceback |Process name: |Exit code: |Terminated$"
     r"|Primary job  terminated normally|a non-zero exit code\. Per user-direction"
@@ -29,15 +30,17 @@ _FRAME = re.compile(
     # Ranks that srun ended because of another one.
     r"|srun: error: \S+: tasks? [\d,-]+: (?:Terminated|Exited with exit code 1(?:37|43))$"
 )
+_RANK_ENDED = re.compile(r"Process \d+ exit with status code .*")
 # What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
-# a rank that horovodrun or srun lost.
+# a rank that horovodrun or srun lost. Of exceptions the last line counts, it may name the one before as its
+# cause; of ends of ranks the first, others are ended for it.
 _TELLING = (
     re.compile(r"what\(\):\s*(.*)"),
     re.compile(r"mpirun noticed that process rank .*"),
     re.compile(r"srun: error: (Node failure on .*|Unable to .*)"),
     re.compile(r"srun: error: (\S+: tasks? [\d,-]+: (?!Terminated|Killed|Exited).*)"),
     re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)\b.*)"),
-    re.compile(r"Process \d+ exit with status code .*"),
+    _RANK_ENDED,
     re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)"),
     re.compile(r"srun: (First task exited \d+s ago)"),
 )
@@ -169,7 +172,8 @@ def last_words(folder: Path) -> str:
     for pattern in _TELLING:
         matches = [match for line in lines if (match := pattern.match(line))]
         if matches:
-            return str(matches[-1].group(matches[-1].lastindex or 0))[:_LIMIT]
+            match = matches[0] if pattern is _RANK_ENDED else matches[-1]
+            return str(match.group(match.lastindex or 0))[:_LIMIT]
     return " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 
 

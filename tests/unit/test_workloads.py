@@ -417,6 +417,22 @@ def test_a_case_left_out_is_no_failure(tmp_path):
             "",
             "First task exited 3s ago",
         ),
+        (
+            "[1]<stderr>:[rank1]: Traceback (most recent call last):\n"
+            '[1]<stderr>:[rank1]:   File "/opt/hvlab/workloads/train.py", line 3, in leave\n'
+            "[1]<stderr>:[rank1]: torch.distributed.DistNetworkError: Broken pipe\n",
+            "Process 1 exit with status code 1.\nTerminating remaining workers after failure of Process 1.\n"
+            "Process 0 exit with status code 143.\n",
+            "DistNetworkError: Broken pipe",
+        ),
+        (
+            "",
+            "Process 2 exit with status code 139.\n"
+            "Terminating remaining workers after failure of Process 2.\n"
+            "Process 1 exit with status code 143.\nProcess 0 exit with status code 1.\n",
+            "Process 2 exit with status code 139.",
+        ),
+        ("", "Process 0 exit with status code 143.\n", "Process 0 exit with status code 143."),
         ("one\ntwo\n\n", "", "one | two"),
         ("", "", ""),
     ],

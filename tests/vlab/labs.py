@@ -67,9 +67,20 @@ class Lab:
             timeout=2400,
         )
         assert done.returncode == expect, (
-            f"{argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            f"{argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}\n{self.failed_launches()}"
         )
         return done
+
+    def failed_launches(self):
+        """Return what the cases of the newest run printed whose launchers did not end well."""
+        runs = sorted((self.results / "runs").glob("*"))
+        folders = [ended.parent for run in runs[-1:] for ended in run.glob("*/case.json")]
+        return "\n".join(
+            f"{folder.name}/{name}:\n{(folder / name).read_text(errors='replace')[-4000:]}"
+            for folder in folders
+            if json.loads((folder / "case.json").read_text()).get("rc")
+            for name in ("stdout", "stderr")
+        )
 
 
 def weigh(group, percent):

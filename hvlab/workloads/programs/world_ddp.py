@@ -5,6 +5,7 @@ Needs Python 3.8+ and torch 2.1+.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from datetime import timedelta
 from typing import Any, Sequence
@@ -150,6 +151,7 @@ class Ranks(world.Ranks):
         return {"torch": torch.__version__}
 
     def leave(self) -> None:
-        """Take leave of the other ranks."""
-        self.barrier()
-        dist.destroy_process_group()
+        """Take leave of the other ranks; one that was faster may have closed its connections already."""
+        with contextlib.suppress(RuntimeError):
+            self.barrier()
+            dist.destroy_process_group()
