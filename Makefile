@@ -24,7 +24,7 @@ TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver 
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help install system check unit contract browser vlab test demo down test-down docs clean \
+.PHONY: help install system check unit contract browser vlab test demo demo-slurm down test-down docs clean \
 	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm
 
 help:  ## list the targets
@@ -177,10 +177,14 @@ demo: install  ## a complete lab: boot, provision, check, measure, report
 	@hvlab report
 	@echo
 	@echo "Records and raw output: $${HVLAB_RESULTS:-$(CURDIR)/results}"
-	@echo "The lab is still up: \`hvlab lab status\` shows it, \`make down\` removes it."
+	@echo "The lab is still up: \`hvlab lab status$${ANSIBLE_INVENTORY:+ -i $$ANSIBLE_INVENTORY}\` shows it, \`make down\` removes it."
+
+demo-slurm: export ANSIBLE_INVENTORY := inventory/slurm
+demo-slurm: demo  ## the same with Slurm, which starts the ranks
 
 down:  ## remove the virtual hosts
 	@$(AS_ROOT) hvlab lab down
+	@$(AS_ROOT) hvlab lab down -i inventory/slurm
 
 test-down:
 	@[ ! -x .venv/bin/hvlab ] || for lab in $(TEST_LABS); do $(AS_ROOT) hvlab lab down -i $$lab; done

@@ -23,6 +23,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
 from hvlab.remote.playbook import Login, Play, reap
 from hvlab.remote.trust import lab_trust
+from hvlab.results import outcomes
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
 from hvlab.workloads.case import Case
@@ -270,9 +271,10 @@ class _Run:
             if not folder.is_dir():
                 break
             outcome = workloads.outcome(case, folder)
-            self.store.add(recording.records(self.run_id, self.folder, case, outcome))
+            stack = recording.stack(self.folder, case)
+            self.store.add(outcomes.records(self.run_id, case, outcome, stack))
             self.queue.remove(case)
-            status = recording.status(outcome)
+            status = outcomes.status(outcome)
             ended = status if outcome.error is None else f"{status}: {outcome.error}"
             self.progress.finished(case.id, case.hosts, outcome.seconds, ended)
         return before - len(self.queue)

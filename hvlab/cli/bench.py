@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hvlab.bench import suite
+from hvlab.bench import manifests, suite
 from hvlab.bench.estimate import estimate
 from hvlab.bench.placement import most_slots
 from hvlab.bench.resume import resumed
@@ -48,7 +48,7 @@ class _Bench(GroupedCommand):
         "Parameters": ("sets", *SHORT, "no_cuda"),
         "How": (
             *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
-            *("container", "ssh_port", "container_options", "dry_run", "restart"),
+            *("container", "ssh_port", "container_options", "dry_run", "export", "output", "restart"),
         ),
         "Results": ("folder", "output_format"),
     }
@@ -176,6 +176,18 @@ def _short(name: str) -> Callable[[F], F]:
     help="A further option for docker run, such as --volume=/data:/data. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Print every command line; contact no host and run nothing.")
+@click.option(
+    "--export",
+    type=click.Choice(manifests.KINDS),
+    help="Write the cases as jobs for Kubernetes instead, with a script that runs them (docs/kubernetes.md).",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="mpijobs",
+    show_default=True,
+    help="With --export: the folder for the files.",
+)
 @options.results
 @click.option("--restart", is_flag=True, help="Start a new run instead of resuming an unfinished one.")
 @click.option("--fresh", "restart", is_flag=True, hidden=True, help="The former name of --restart.")
@@ -190,6 +202,8 @@ def command(
     limit: str | None,
     resume: str | None,
     dry_run: bool,
+    export: str | None,
+    output: Path,
     folder: Path | None,
     restart: bool,
     output_format: str,
@@ -215,7 +229,7 @@ def command(
         )
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
-        if not dry_run:
+        if not dry_run and not export:
             importlib.import_module("hvlab.bench.measure")
         lab = loading.result()
     store = Store(folder.absolute() if folder else results_dir())
@@ -228,6 +242,9 @@ def command(
     bench_output.oversubscribed(schedule, held)
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
+    if export:
+        bench_output.exported(schedule, output)
+        return 0
     if dry_run:
         _dry_run(schedule, store, output_format)
         return 0

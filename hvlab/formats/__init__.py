@@ -11,6 +11,7 @@ Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
     nccl_text      its text -> its JSON; nccl_rows: a row of it; nccl_print: its JSON -> its text
     osu            the OSU benchmarks' text -> launches; osu_print: launches -> their text
     records        launches -> records; importing: files -> launches -> the store
+    pods           the logs of hvlab's own jobs on Kubernetes -> cases with their files
     plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
     names, lines   the tools' words; a log's lines without what launchers put between
     lab_sheet      which table of a sheet gets which figures; sheet_words: the words a table is known by

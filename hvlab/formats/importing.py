@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hvlab import workloads
 from hvlab.errors import CheckError, HvlabError, UsageError
-from hvlab.formats import READERS, detect
+from hvlab.formats import READERS, detect, pods
+from hvlab.formats.pods import PodLaunch
 from hvlab.formats.records import LaunchOverrides, LogSource, records
+from hvlab.results import outcomes
 from hvlab.results.store import Record, Store, new_run_id, utc
+from hvlab.workloads import Outcome
+from hvlab.workloads.case import Case
 
 
 def import_files(
@@ -24,23 +29,35 @@ def import_files(
     run_id = new_run_id()
     contents = [_content(path) for path in files]
     names = _names(files)
-    sources = []
+    sources: list[LogSource] = []
+    launched: list[tuple[str, PodLaunch]] = []
     for path, name, content in zip(files, names, contents, strict=True):
         text = content.decode("utf-8", errors="replace")
+        if reader is None and pods.knows(text):
+            launched += [(path.name, launch) for launch in pods.read(text, str(path))]
+            continue
         tool = READERS[reader] if reader else detect(text, str(path))
         launches = tool.read(text)
         if not any(launch.rows or launch.error for launch in launches):
             raise CheckError(f"{path}: there is no figure of {tool.name} in it")
         sources.append(LogSource(path.name, f"runs/{run_id}/{name}", launches))
-    imported = records(sources, overrides, run_id=run_id, started_at=utc())
+    _once(launched)
     folder = store.run_folder(run_id)
     try:
         folder.mkdir(parents=True)
         for name, content in zip(names, contents, strict=True):
             (folder / name).write_bytes(content)
+        for _, launch in launched:
+            (folder / launch.case.id).mkdir()
+            for name, content in launch.files.items():
+                (folder / launch.case.id / name).write_bytes(content)
     except OSError as error:
         raise HvlabError(f"the files cannot be kept in {folder}: {error}") from error
     try:
+        imported = records(sources, overrides, run_id=run_id, started_at=utc())
+        for name, launch in launched:
+            outcome = _outcome(launch.case, folder / launch.case.id, name)
+            imported += outcomes.records(run_id, launch.case, outcome, {"file": name})
         store.put(
             run_id,
             imported,
@@ -53,6 +70,28 @@ def import_files(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return run_id, imported
+
+
+def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:
+    """Raise CheckError where two logs are of the same case."""
+    names: dict[str, str] = {}
+    for name, launch in launched:
+        if launch.case.id in names:
+            raise CheckError(
+                f"{names[launch.case.id]} and {name} both have the case {launch.case.id}",
+                remedy="import the logs of one run at a time",
+            )
+        names[launch.case.id] = name
+
+
+def _outcome(case: Case, folder: Path, name: str) -> Outcome:
+    try:
+        return workloads.outcome(case, folder)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CheckError(
+            f"{name}: the result of {case.id} is none of this version of hvlab: {error!r}",
+            remedy="read the log with the version that exported the jobs",
+        ) from error
 
 
 def _content(path: Path) -> bytes:

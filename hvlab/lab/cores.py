@@ -12,7 +12,8 @@ from hvlab.errors import UsageError
 
 ALL = "all"
 # How hosts beyond the number of cores are placed: on all cores, in turn on single ones, or (float) no host
-# keeps cores of its own. benchmarks/README.md has the comparison.
+# keeps cores of its own. In turn is steadiest (docs/virtual-lab.md), so a host that asks for a number gets
+# that many. One that does not gets all cores: builds run there, and use them.
 SHARINGS = ("share", "deal", "float")
 BEYOND = "share"
 
@@ -22,7 +23,8 @@ def deal(
 ) -> dict[str, tuple[int, ...]]:
     """Return the cores of each host, in the order of the hosts, while there are enough.
 
-    ``requested`` is a number of cores, ``all``, or None for an equal part (at least one core).
+    ``requested`` is a number of cores, ``all``, or None for an equal part (at least one core). Beyond the
+    cores, a number of them is dealt again from the first, and ``beyond`` says what None gets.
     Raises UsageError where a host asks for more cores than there are.
     """
     for host, count in requested.items():
@@ -39,11 +41,12 @@ def deal(
     used = 0
     for host, count in requested.items():
         number = count if isinstance(count, int) else part
-        if count == ALL or used + number > len(cpus):
+        if count is None and used + number > len(cpus):
+            excess.append(host)
+        if count == ALL or host in excess:
             cores[host] = tuple(cpus)
-            excess += [host] if count != ALL else []
         else:
-            cores[host] = tuple(cpus[used : used + number])
+            cores[host] = tuple(sorted(cpus[place % len(cpus)] for place in range(used, used + number)))
             used += number
     if excess and beyond == "float":
         return dict.fromkeys(requested, tuple(cpus))

@@ -18,11 +18,11 @@ LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
     *("lab_rank_env", "lab_driver_serial", "lab_driver_max_fail_percentage"),
     *("lab_machine_type", "lab_node_health", "lab_cpus", "lab_memory", "lab_topology"),
-    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options"),
+    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_pod_resources"),
 }
 _SAME_EVERYWHERE = (
     *("lab_name", "lab_network", "lab_interface", "lab_rank_env"),
-    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options"),
+    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_pod_resources"),
 )
 _REQUIRED = {
     "lab_network": "set it in group_vars/all to the ranks' network, such as 10.0.0.0/24",

@@ -19,7 +19,10 @@ def hosts(count, value=None):
         (hosts(3), (0, 1), [(0,), (1,), (0, 1)]),
         (hosts(3), range(8), [(0, 1), (2, 3), (4, 5)]),
         (hosts(2, 1), range(8), [(0,), (1,)]),
-        (hosts(3, 2), range(4), [(0, 1), (2, 3), (0, 1, 2, 3)]),
+        (hosts(3, 2), range(4), [(0, 1), (2, 3), (0, 1)]),
+        (hosts(3, 1), (0, 1), [(0,), (1,), (0,)]),
+        (hosts(3, 2), range(3), [(0, 1), (0, 2), (1, 2)]),
+        ({"n1": 1, "n2": 1, "n3": 1, "n4": None}, (0, 1), [(0,), (1,), (0,), (0, 1)]),
         (hosts(2, "all"), (0, 1), [(0, 1), (0, 1)]),
         ({"n1": 2, "n2": None, "n3": None}, range(4), [(0, 1), (2,), (3,)]),
         ({"n1": None, "n2": "all"}, (0, 1), [(0, 1), (0, 1)]),
@@ -27,7 +30,9 @@ def hosts(count, value=None):
         (hosts(2), (0, 2, 1, 3), [(0, 2), (1, 3)]),
     ],
 )
-def test_hosts_get_cores_of_their_own_while_there_are_enough(requested, cpus, dealt):
+def test_hosts_get_cores_of_their_own_while_there_are_enough_or_as_many_as_they_ask_for(
+    requested, cpus, dealt
+):
     assert list(cores.deal(requested, tuple(cpus), beyond="share").values()) == dealt
 
 

@@ -45,6 +45,8 @@ def pytest_runtest_setup(item):
 
 
 def pytest_xdist_make_scheduler(config, log):
+    # In the order of the files: the last ones need what the main lab builds.
+    config.option.loadscopereorder = False
     return ByLab(config, log)
 
 
@@ -74,3 +76,11 @@ def lab(bare):
     # All is built: what follows is measured as a user does it, who changes no weight.
     weigh("hvlab", 100)
     return bare
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory):
+    """Three nodes of Slurm, with the whole stack."""
+    with booted("slurm", tmp_path_factory) as lab:
+        lab.site()
+        yield lab

@@ -1,6 +1,6 @@
 """Slurm on three virtual hosts: ranks over PMIx, sick and drained nodes, keys, UIDs.
 
-`make test-slurm` runs it.
+`make test-slurm` runs all of it, `make test` the short ones.
 """
 
 import json
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.vlab.labs import PROJECT, booted
+from tests.vlab.labs import PROJECT
 
-pytestmark = pytest.mark.slow
 PLAYBOOK = "playbooks/slurm.yml"
 SUM = """
 import horovod.torch as hvd, socket, torch
@@ -32,11 +31,9 @@ AROUND_A_CHANGE = """
 """
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    with booted("slurm", tmp_path_factory) as lab:
-        lab.site()
-        yield lab
+@pytest.fixture
+def lab(slurm):
+    return slurm
 
 
 def as_user(lab, command, expect=0):
@@ -71,6 +68,7 @@ def test_ranks_on_all_hosts_sum_over_mpi(lab):
     assert [line[2] for line in lines] == ["c1", "c1", "c2", "c2", "c3", "c3"]
 
 
+@pytest.mark.slow
 def test_a_second_run_changes_nothing(lab):
     assert lab.site() == {"c1": 0, "c2": 0, "c3": 0}
     assert lab.playbook(PLAYBOOK, "--check") == {"c1": 0, "c2": 0, "c3": 0}
@@ -81,6 +79,7 @@ def test_hosts_check_right(lab):
     lab.hvlab("verify")
 
 
+@pytest.mark.slow
 def test_a_changed_setting_restarts_the_daemons(lab):
     before = lab.on("c3", "systemctl show --property=MainPID slurmd munge").split()
     changed = lab.playbook(PLAYBOOK, "-e", json.dumps({"slurm_settings": {"MessageTimeout": 21}}))
@@ -92,6 +91,7 @@ def test_a_changed_setting_restarts_the_daemons(lab):
     lab.playbook(PLAYBOOK)
 
 
+@pytest.mark.slow
 def test_the_nodes_do_not_change_while_hosts_are_left_out(lab):
     program = str(Path(lab.argv("verify")[0]).parent / "ansible-playbook")
     words = ["-i", str(lab.inventory), "--limit", "c2", "-e", "lab_slots=5"]
@@ -101,6 +101,7 @@ def test_the_nodes_do_not_change_while_hosts_are_left_out(lab):
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_key_is_named_and_replaced(lab):
     key = "/etc/munge/munge.key"
     lab.on("c3", f"head -c 128 /dev/urandom > {key} && systemctl restart munge")
@@ -113,6 +114,7 @@ def test_a_wrong_key_is_named_and_replaced(lab):
     assert key_file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_sick_node_is_drained_with_the_reason(lab):
     types = "/opt/hvlab/health/machine-types.json"
     lab.on("c3", f'cp {types} /root/ && sed -i \'s/"host0"/"ib9"/\' {types}')
@@ -126,6 +128,7 @@ def test_a_sick_node_is_drained_with_the_reason(lab):
     assert as_user(lab, "timeout 60 srun -w c3 -N 1 hostname").strip() == "c3"
 
 
+@pytest.mark.slow
 def test_a_change_waits_for_the_jobs_of_its_node(lab, tmp_path):
     (tmp_path / "change.yml").write_text(AROUND_A_CHANGE, "utf-8")
     (tmp_path / "group_vars").symlink_to(PROJECT / "group_vars")
@@ -141,6 +144,7 @@ def test_a_change_waits_for_the_jobs_of_its_node(lab, tmp_path):
     assert state(lab, "c2") == "idle|none"
 
 
+@pytest.mark.slow
 def test_a_lab_user_with_another_uid_is_refused(lab):
     uid = lab.on("c3", "id -u hvlab").strip()
     lab.on("c3", "usermod -u 4242 hvlab")

@@ -1,6 +1,6 @@
 """Benchmarks whose ranks Slurm starts, on three virtual hosts: one allocation for a run, one step for a case.
 
-`make test-slurm` runs it after the tests of the role.
+`make test-slurm` runs all of it after the tests of the role, `make test` the short ones.
 """
 
 import json
@@ -12,19 +12,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.vlab.labs import booted
-
-pytestmark = pytest.mark.slow
 SMALL = ("--restart", "--sizes", "1K,64K", "--iterations", "6")
 ONE = (*SMALL, "--backend", "mpi", "--hosts", "1", "--slots", "1")
 LONG = "import horovod.torch as h, time, torch; h.init(); h.allreduce(torch.ones(1)); time.sleep({})"
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    with booted("slurm", tmp_path_factory) as lab:
-        lab.site()
-        yield lab
+@pytest.fixture
+def lab(slurm):
+    return slurm
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +52,16 @@ def partition(lab, text):
         file.write_text(kept, "utf-8")
 
 
+def test_it_starts_ranks(lab):
+    lab.hvlab("bench", *SMALL, "--backend", "mpi,gloo", "--hosts", "3", "--slots", "1")
+    rows = lab.results_of("show")
+    assert {(row["launcher"], row["backend"], row["proved_backend"], row["status"]) for row in rows} == {
+        ("srun", "mpi", "mpi", "ok"),
+        ("srun", "gloo", "gloo", "ok"),
+    }
+
+
+@pytest.mark.slow
 def test_it_starts_ranks_over_every_backend(lab):
     lab.hvlab("bench", *SMALL, "--backend", "mpi,gloo,ccl", "--hosts", "1,3", "--slots", "1,2")
     records = lab.results_of("show")
@@ -67,6 +72,7 @@ def test_it_starts_ranks_over_every_backend(lab):
     assert all(row["world_size"] == len(row["hosts"]) * row["slots_per_host"] for row in records)
 
 
+@pytest.mark.slow
 def test_beside_mpirun_in_one_run(lab):
     lab.hvlab(
         "bench", *ONE[:-4], "--hosts", "3", "--slots", "1", "--ab", "launcher=mpirun", "launcher=srun",
@@ -86,6 +92,7 @@ def test_a_rank_that_fails_is_named(lab):
     assert "rank 1 on c2 ended with exit status 3" in record["error"]
 
 
+@pytest.mark.slow
 def test_wrong_requests_are_refused_with_a_remedy(lab):
     with partition(lab, "lab_slurm_partition: nope"):
         said = refused(lab, *ONE, expect=2)
@@ -99,6 +106,7 @@ def test_wrong_requests_are_refused_with_a_remedy(lab):
     assert "c3: Slurm has it as drained (bad disk)" in said
 
 
+@pytest.mark.slow
 def test_the_queue_is_waited_for_so_long(lab):
     lab.on("c1", "salloc --no-shell -N1 -w c1 --exclusive -J other")
     try:
@@ -108,6 +116,7 @@ def test_the_queue_is_waited_for_so_long(lab):
     assert "in the queue (Resources); --queue-limit is 3 s" in said
 
 
+@pytest.mark.slow
 def test_after_an_interruption_it_resumes(lab):
     words = ("--backend", "mpi", "--hosts", "2", "--slots", "1", "--repeats", "2", *training(8))
     bench = subprocess.Popen(
@@ -125,6 +134,7 @@ def test_after_an_interruption_it_resumes(lab):
     assert {(row["repeat"], row["status"]) for row in lab.results_of("show")} == {(1, "ok"), (2, "ok")}
 
 
+@pytest.mark.slow
 def test_a_step_that_stays_is_cancelled(lab):
     words = ("--backend", "mpi", "--hosts", "2", "--slots", "1", "--repeats", "2", "--restart", *training(10))
     bench = subprocess.Popen(lab.argv("bench", *words), env=lab.environment, stderr=subprocess.DEVNULL)
@@ -135,6 +145,7 @@ def test_a_step_that_stays_is_cancelled(lab):
     assert {row["repeat"]: row["status"] for row in lab.results_of("show")} == {1: "failed", 2: "ok"}
 
 
+@pytest.mark.slow
 def test_inside_an_allocation_that_is_there(lab):
     granted = lab.on("c1", "runuser -u hvlab -- salloc --no-shell -N2 -w c1,c2 --exclusive -J mine 2>&1")
     job = re.search(r"Granted job allocation (\d+)", granted)[1]
@@ -150,6 +161,7 @@ def test_inside_an_allocation_that_is_there(lab):
     assert {row["status"] for row in lab.results_of("show")} == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_lost_node_gives_another_allocation_for_what_is_left(lab):
     words = ("--backend", "mpi", "--hosts", "1,3", "--slots", "1", "--repeats", "3", "--restart")
     said = []

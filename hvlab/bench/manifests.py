@@ -1,0 +1,108 @@
+"""A schedule as files for Kubernetes: a job for each case, the programs, and a script. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.resources import files as resources
+
+import yaml
+
+from hvlab import launchers, workloads
+from hvlab.bench.schedule import Schedule
+from hvlab.errors import UsageError
+from hvlab.launchers import mpijob
+from hvlab.workloads.case import Case
+
+KINDS = ("mpijob",)
+PROGRAMS = "programs.yml"
+SCRIPT = "run.sh"
+_MEMORY_GIB = 4
+_RUN = f"""\
+#!/bin/sh
+# Runs the jobs one after another and keeps the log of each. All arguments go to kubectl:
+#   sh {SCRIPT} --namespace=bench
+set -eu
+cd "$(dirname "$0")"
+mkdir -p logs
+kubectl "$@" apply --filename={PROGRAMS}
+for file in [0-9]*.yml; do
+  job=${{file#*-}}
+  job=${{job%.yml}}
+  kubectl "$@" apply --filename="$file"
+  until kubectl "$@" get mpijob "$job" --output=jsonpath='{{.status.conditions[?(@.status=="True")].type}}' |
+    grep -Eq 'Succeeded|Failed'; do
+    sleep 2
+  done
+  kubectl "$@" logs "job/$job-launcher" > "logs/$job.log" ||
+    echo "$job left no log: its pods did not start in time" >&2
+  kubectl "$@" delete --filename="$file" --wait=true
+done
+echo "next: hvlab results import $PWD/logs/*.log"
+"""
+
+
+def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
+    """Return the schedule of the cases that a launcher starts, and the names of the others.
+
+    Raises UsageError where the cases need an image, or files that pods do not have.
+    """
+    if schedule.spec.auto or schedule.spec.sides:
+        raise UsageError(
+            "jobs for Kubernetes are written before anything is measured: no later repeat can depend on it",
+            remedy="give --repeats a number, and export A and B one after the other",
+        )
+    if not schedule.spec.container:
+        raise UsageError(
+            "pods need an image",
+            remedy="name one with --container: it has Horovod and torch for its `python3`, and sshd; "
+            "Open MPI too, unless the backend is gloo",
+        )
+    needed = {name for case in schedule.cases for name in (*workloads.data(case), *workloads.files(case))}
+    if needed:
+        raise UsageError(
+            f"pods do not have {', '.join(sorted(needed))}",
+            remedy="measure mnist with --data synthetic; for a training of your own, put its files into the "
+            "image and name them as they are there",
+        )
+    fit = tuple(case for case in schedule.cases if case.launcher in mpijob.LAUNCHERS)
+    others = [case.id for case in schedule.cases if case not in fit]
+    return Schedule(schedule.spec, schedule.lab, fit, schedule.infeasible), others
+
+
+def files(schedule: Schedule, run_id: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and contents of the files of a schedule that is exportable."""
+    width = len(str(len(schedule.cases)))
+    yield PROGRAMS, _text(mpijob.programs(dict(_programs())))
+    for number, case in enumerate(schedule.cases, 1):
+        yield f"{number:0{width}}-{mpijob.name(case.id)}.yml", _text(_manifest(schedule, case, run_id))
+    yield SCRIPT, _RUN
+
+
+def _manifest(schedule: Schedule, case: Case, run_id: str) -> dict[str, object]:
+    program = workloads.argv(case)
+    job = launchers.job(case, schedule.lab, run_id, program)
+    return mpijob.manifest(job, program, mpijob.Pods(case.container, _resources(schedule, case)))
+
+
+def _resources(schedule: Schedule, case: Case) -> dict[str, object]:
+    """Return what a worker is given: what the inventory says, or a core and some memory for each rank."""
+    gpus = {"nvidia.com/gpu": case.slots} if case.params["device"] == "cuda" else {}
+    given = schedule.lab.vars.get("lab_pod_resources") or {}
+    if not isinstance(given, Mapping):
+        raise UsageError(
+            f"lab_pod_resources is {given!r}, which names no resources",
+            remedy="write it as Kubernetes does: {cpu: 16, memory: 64Gi}",
+        )
+    return {"cpu": case.slots, "memory": f"{_MEMORY_GIB * case.slots}Gi", **gpus, **given}
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    for file in sorted(
+        resources("hvlab.workloads").joinpath("programs").iterdir(), key=lambda file: file.name
+    ):
+        if file.name.endswith(".py"):
+            yield file.name, file.read_text("utf-8")
+
+
+def _text(manifest: dict[str, object]) -> str:
+    return yaml.safe_dump(manifest, sort_keys=False, width=110)

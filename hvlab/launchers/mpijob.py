@@ -1,0 +1,183 @@
+"""Cases for Kubernetes: what the mpi-operator gets (MPIJob, kubeflow.org/v2beta1). Pure.
+
+A job has a pod for each host of its case, and one more for the launcher. The operator makes a key pair for
+the job, and mounts it in all of its pods with a host file; the sshd of each pod shows that key as its own,
+and no other is accepted. The programs come from a ConfigMap. Fields are those of mpi-operator's API and
+controller (pkg/apis/kubeflow/v2beta1/types.go, pkg/controller/mpi_job_controller.go).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hvlab.launchers.command import Job
+from hvlab.launchers.mpirun import transport
+
+LAUNCHERS = ("mpirun", "horovodrun")
+PROGRAMS = "hvlab-programs"
+_WORKLOADS = "/opt/hvlab/workloads"
+_RESULT = "/tmp/hvlab/result.json"  # noqa: S108 - in a pod that runs nothing else
+_HOSTS = "/etc/mpi/hostfile"
+_SHM = "/dev/shm"  # noqa: S108 - the place that all libraries use
+_KEY = "/root/.ssh/id_rsa"
+# How long the pods may take until all of them answer, in seconds: an image may have to be pulled.
+_START_S = 1800
+# Deletes what is left if the launcher hangs.
+_MARGIN_S = 60
+# A name becomes part of those of its pods, `NAME-worker-12`, which are labels of DNS.
+_NAME_LENGTH = 35
+_SSHD = (
+    "mkdir -p /run/sshd && exec /usr/sbin/sshd -De -o StrictModes=no -o PasswordAuthentication=no"
+    f" -o HostKey={_KEY}"
+)
+_LAUNCH = f"""\
+printf 'hvlab: case: %s\\n' "$HVLAB_LAUNCH"
+printf '* %s\\n' "$(cat {_KEY}.pub)" > /tmp/known_hosts
+{{
+  printf 'Host *\\n  UserKnownHostsFile /tmp/known_hosts\\n  StrictHostKeyChecking yes\\n'
+  cat /etc/ssh/ssh_config
+}} > /tmp/ssh_config
+cat /tmp/ssh_config > /etc/ssh/ssh_config
+waited=0
+for host in $(cut -d' ' -f1 {_HOSTS}); do
+  until getent hosts "$host" > /dev/null && ssh -o BatchMode=yes -o ConnectTimeout=5 "$host" true; do
+    waited=$((waited + 1))
+    if [ "$waited" -gt "$HVLAB_START_TRIES" ]; then
+      echo "hvlab: no answer from $host: see kubectl describe pod ${{host%%.*}}"
+      exit 1
+    fi
+    sleep 2
+  done
+done
+MASTER_ADDR=$(head -n 1 {_HOSTS} | cut -d' ' -f1)
+export MASTER_ADDR LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:-}}"
+program=$(command -v "$1")
+shift
+started=$(date +%s)
+"$program" "$@"
+status=$?
+printf 'hvlab: ended: {{"rc": %s, "started_at": %s, "ended_at": %s}}\\n' "$status" "$started" "$(date +%s)"
+exit "$status"
+"""
+
+
+@dataclass(frozen=True)
+class Pods:
+    """What the pods are made of: their image, and the ``resources`` of a worker as Kubernetes names them."""
+
+    image: str
+    resources: Mapping[str, Any]
+
+
+def programs(files: Mapping[str, str]) -> dict[str, Any]:
+    """Return the ConfigMap of the programs that the ranks run, from their texts by name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": PROGRAMS, "labels": _labels()},
+        "data": dict(files),
+    }
+
+
+def name(case_id: str) -> str:
+    """Return the name of a case's job: what Kubernetes allows of the case's own, made unique."""
+    words = re.sub(r"[^a-z0-9]+", "-", case_id.lower()).strip("-")
+    digest = hashlib.sha256(case_id.encode()).hexdigest()[:8]
+    return f"hvlab-{words[:_NAME_LENGTH].rstrip('-')}-{digest}"
+
+
+def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
+    """Return the MPIJob of a case; ``program`` is a workload's file name and arguments."""
+    case = job.case
+    python = ("python3", f"{_WORKLOADS}/{program[0]}", *program[1:], "--output", _RESULT)
+    # The time limit of a rank, as elsewhere; then what prints the result to the log, from where it is read.
+    ranks = (*job.program[:3], "python3", f"{_WORKLOADS}/logged.py", _RESULT, *python)
+    argv = _ARGV[case.launcher](replace(job, network=job.interface, program=ranks))
+    env = {
+        "HVLAB_LAUNCH": json.dumps(asdict(case)),
+        "HVLAB_START_TRIES": str(_START_S // 2),
+        **{key: value for key, value in job.env.items() if key != "MASTER_ADDR"},
+    }
+    launcher = {
+        "name": "launcher",
+        "command": ["/bin/sh", "-uc", _LAUNCH, "hvlab"],
+        "args": argv,
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+    }
+    worker = {
+        "name": "worker",
+        "command": ["/bin/sh", "-c", _SSHD],
+        "resources": {"requests": dict(pods.resources), "limits": dict(pods.resources)},
+        # What ranks of one pod share; the runtime's own 64 MiB are too few for NCCL.
+        "volumeMounts": [{"name": "shm", "mountPath": _SHM}],
+    }
+    shm = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name(case.id), "labels": _labels()},
+        "spec": {
+            "slotsPerWorker": case.slots,
+            "mpiImplementation": "OpenMPI",
+            "runPolicy": {
+                "cleanPodPolicy": "Running",
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": _START_S + case.timeout + _MARGIN_S,
+            },
+            "mpiReplicaSpecs": {
+                "Launcher": _replicas(1, pods, launcher, []),
+                "Worker": _replicas(len(case.hosts), pods, worker, [shm]),
+            },
+        },
+    }
+
+
+def _labels() -> dict[str, str]:
+    return {"app.kubernetes.io/managed-by": "hvlab"}
+
+
+def _replicas(
+    number: int, pods: Pods, container: Mapping[str, Any], volumes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the pods of one kind; those of the launcher and the workers have the same image."""
+    mount = {"name": "programs", "mountPath": _WORKLOADS, "readOnly": True}
+    mounts = [*container.get("volumeMounts", []), mount]
+    source = {"name": "programs", "configMap": {"name": PROGRAMS}}
+    return {
+        "replicas": number,
+        "restartPolicy": "Never",
+        "template": {
+            "metadata": {"labels": _labels()},
+            "spec": {
+                "containers": [{**container, "image": pods.image, "volumeMounts": mounts}],
+                "volumes": [*volumes, source],
+            },
+        },
+    }
+
+
+def _mpirun(job: Job) -> list[str]:
+    """Return the arguments; the operator tells Open MPI the host file."""
+    argv = ["mpirun", "--allow-run-as-root", "-np", str(job.case.world_size), "--bind-to", "none"]
+    argv += ["--map-by", "slot"]
+    for parameter, value in transport(job).items():
+        argv += ["-mca", parameter, value]
+    # A login by ssh has nothing of the image's environment.
+    for variable in ("PATH", "LD_LIBRARY_PATH", *job.env):
+        argv += ["-x", variable]
+    return [*argv, *job.program]
+
+
+def _horovodrun(job: Job) -> list[str]:
+    """Return the arguments; horovodrun hands its own environment on to the ranks."""
+    argv = ["horovodrun", "--gloo", "--disable-cache", "--network-interfaces", job.interface]
+    argv += ["--start-timeout", "60", "-np", str(job.case.world_size), "--hostfile", _HOSTS]
+    return [*argv, *job.program]
+
+
+_ARGV = {"mpirun": _mpirun, "horovodrun": _horovodrun}

@@ -1,0 +1,366 @@
+"""Cases as jobs for Kubernetes, and the logs of their launchers taken in again."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from hvlab.bench import manifests
+from hvlab.bench.schedule import Schedule
+from hvlab.cli import run as hvlab
+from hvlab.errors import CheckError, UsageError
+from hvlab.formats import importing, pods
+from hvlab.formats.records import LaunchOverrides
+from hvlab.launchers import mpijob
+from hvlab.results.store import Store
+from tests.unit.labs import VARIANTS, case, lab, spec
+from tests.unit.programs import PROGRAMS, program
+from tests.unit.test_workloads import RESULT
+
+IMAGE = "registry.example/horovod:0.28.1"
+# The fields of mpi-operator's API, and what its webhook asks for (pkg/apis/kubeflow/v2beta1/types.go and
+# pkg/apis/kubeflow/validation/validation.go, July 2026). Pods are checked against Kubernetes' own schemas.
+COUNT = {"type": "integer", "minimum": 0}
+REPLICAS = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["replicas", "template", "restartPolicy"],
+    "properties": {
+        "replicas": {"type": "integer", "minimum": 1},
+        "restartPolicy": {"enum": ["Never", "OnFailure"]},
+        "template": {"type": "object", "required": ["spec"]},
+    },
+}
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "kubeflow.org/v2beta1"},
+        "kind": {"const": "MPIJob"},
+        "metadata": {"type": "object"},
+        "spec": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["mpiReplicaSpecs", "slotsPerWorker"],
+            "properties": {
+                "slotsPerWorker": COUNT,
+                "runLauncherAsWorker": {"type": "boolean"},
+                "sshAuthMountPath": {"type": "string"},
+                "launcherCreationPolicy": {"enum": ["AtStartup", "WaitForWorkersReady"]},
+                "mpiImplementation": {"enum": ["OpenMPI", "Intel", "MPICH"]},
+                "runPolicy": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["cleanPodPolicy"],
+                    "properties": {
+                        "cleanPodPolicy": {"enum": ["None", "Running", "All"]},
+                        "ttlSecondsAfterFinished": COUNT,
+                        "activeDeadlineSeconds": COUNT,
+                        "backoffLimit": COUNT,
+                        "schedulingPolicy": {"type": "object"},
+                        "suspend": {"type": "boolean"},
+                        "managedBy": {"type": "string"},
+                    },
+                },
+                "mpiReplicaSpecs": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["Launcher"],
+                    "properties": {
+                        "Launcher": {
+                            **REPLICAS,
+                            "properties": {**REPLICAS["properties"], "replicas": {"const": 1}},
+                        },
+                        "Worker": REPLICAS,
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def schedule(*backends, gpu=(), variables=None, **changes):
+    place = lab(gpu=gpu, horovod_variants=VARIANTS, **(variables or {}))
+    return Schedule.of(spec(*backends, container=IMAGE, ssh_port=9435, **changes), place)
+
+
+def written(*backends, **changes):
+    """The files of a schedule, those of YAML read."""
+    exported, _ = manifests.exportable(schedule(*backends, **changes))
+    return {
+        name: yaml.safe_load(text) if name.endswith(".yml") else text
+        for name, text in manifests.files(exported, "R")
+    }
+
+
+def jobs(*backends, **changes):
+    return [content for name, content in written(*backends, **changes).items() if name[0].isdigit()]
+
+
+def container(job, kind):
+    return job["spec"]["mpiReplicaSpecs"][kind]["template"]["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("backend", "more"),
+    [
+        ("mpi", {}),
+        ("gloo", {}),
+        ("ccl", {}),
+        ("nccl", {"gpu": ("n1", "n2", "n3")}),
+        ("ddp-gloo", {"workload": "synthetic", "steps": 5}),
+    ],
+)
+def test_manifests_follow_the_schemas(backend, more):
+    files = written(backend, hosts=(1, 3), slots=(2,), **more)
+    kubernetes_validate.validate(files["programs.yml"], "1.34", strict=True)
+    made = [content for name, content in files.items() if name[0].isdigit()]
+    assert len(made) == 2
+    for job in made:
+        jsonschema.validate(job, SCHEMA)
+        for replicas in job["spec"]["mpiReplicaSpecs"].values():
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, **replicas["template"]}
+            kubernetes_validate.validate(pod, "1.34", strict=True)
+            assert replicas["template"]["spec"]["containers"][0]["image"] == IMAGE
+    assert [job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] for job in made] in ([1, 3], [3, 1])
+
+
+def test_ranks_are_started_as_the_case_asks():
+    (mpi,) = jobs("mpi", slots=(2,))
+    argv = container(mpi, "Launcher")["args"]
+    assert argv[:4] == ["mpirun", "--allow-run-as-root", "-np", "4"]
+    assert argv[argv.index("btl_tcp_if_include") - 1 :][:3] == ["-mca", "btl_tcp_if_include", "eth0"]
+    given = {item["name"] for item in container(mpi, "Launcher")["env"]}
+    handed_on = {argv[at + 1] for at, word in enumerate(argv) if word == "-x"}
+    assert given - handed_on == {"HVLAB_LAUNCH", "HVLAB_START_TRIES"} - handed_on
+    assert "HOROVOD_CONTROLLER" in given
+    (gloo,) = jobs("gloo", slots=(2,))
+    argv = container(gloo, "Launcher")["args"]
+    assert argv[0] == "horovodrun"
+    assert argv[argv.index("--hostfile") + 1] == "/etc/mpi/hostfile"
+    assert argv[-2:] == ["--output", "/tmp/hvlab/result.json"]
+
+
+def test_ranks_of_ddp_meet_on_the_first_worker():
+    (job,) = jobs("ddp-gloo", workload="synthetic", steps=5)
+    given = {item["name"]: item["value"] for item in container(job, "Launcher")["env"]}
+    assert "MASTER_PORT" in given
+    assert "MASTER_ADDR" not in given
+    assert "MASTER_ADDR=$(head -n 1 /etc/mpi/hostfile" in container(job, "Launcher")["command"][-2]
+
+
+def test_resources():
+    (job,) = jobs("mpi", slots=(2,))
+    assert container(job, "Worker")["resources"]["limits"] == {"cpu": 2, "memory": "8Gi"}
+    (job,) = jobs("nccl", slots=(2,), gpu=("n1", "n2", "n3"), variables={"lab_pod_resources": {"cpu": 16}})
+    resources = container(job, "Worker")["resources"]
+    assert resources["requests"] == resources["limits"] == {"cpu": 16, "memory": "8Gi", "nvidia.com/gpu": 2}
+    with pytest.raises(UsageError, match="names no resources"):
+        jobs("mpi", variables={"lab_pod_resources": "16"})
+
+
+def test_names_are_labels_of_dns_and_differ():
+    ids = [
+        "allreduce-mpi-2x1-r1",
+        "mnist-mpi-2x1-epochs=1,lr=0.1-" + "x" * 90 + "-r1",
+        "A_b.C-r1",
+        "a-b-c-r1",
+    ]
+    names = [mpijob.name(each) for each in ids]
+    assert len(set(names)) == len(ids)
+    for name in names:
+        assert len(f"{name}-worker-99999") <= 63
+        assert name.replace("-", "").isalnum()
+        assert name == name.lower()
+
+
+def test_all_programs_come_along():
+    data = written("mpi")["programs.yml"]["data"]
+    assert set(data) == {path.name for path in PROGRAMS.glob("*.py")}
+    # A ConfigMap holds a MiB at most.
+    assert sum(map(len, data.values())) < 2**20 * 0.9
+
+
+def test_what_pods_cannot_do_is_refused():
+    with pytest.raises(UsageError, match="pods need an image"):
+        manifests.exportable(Schedule.of(spec("mpi"), lab(horovod_variants=VARIANTS)))
+    with pytest.raises(UsageError, match="pods do not have digits") as caught:
+        manifests.exportable(schedule("mpi", workload="mnist"))
+    assert "--data synthetic" in caught.value.remedy
+    with pytest.raises(UsageError, match="before anything is measured"):
+        manifests.exportable(schedule("mpi", auto=True))
+    assert len(jobs("mpi", workload="mnist", data="synthetic")) == 1
+
+
+def test_the_script_is_one_of_a_shell():
+    subprocess.run(["sh", "-n"], input=manifests._RUN, text=True, check=True)
+    subprocess.run(["sh", "-n"], input=mpijob._LAUNCH, text=True, check=True)
+
+
+def test_the_script_runs_one_job_after_another(tmp_path):
+    """With a kubectl that keeps what it was asked for."""
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    exported, _ = manifests.exportable(schedule("mpi", "gloo"))
+    for name, text in manifests.files(exported, "R"):
+        (folder / name).write_text(text)
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\ncase "$*" in *" get "*) echo Created Running Succeeded;; '
+        '*" logs "*) echo log of "$4";; esac\n'
+    )
+    kubectl.chmod(0o755)
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "jobs/run.sh", "--namespace=b"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = [mpijob.name(each.id) for each in exported.cases]
+    assert [path.name for path in sorted((folder / "logs").iterdir())] == sorted(
+        f"{name}.log" for name in names
+    )
+    asked = [line.removeprefix("--namespace=b ") for line in (tmp_path / "asked").read_text().splitlines()]
+    assert [line.split()[0] for line in asked] == ["apply", *["apply", "get", "logs", "delete"] * 2]
+    assert "hvlab results import" in done.stdout
+
+
+def test_the_command_writes_a_new_folder(tmp_path, capsys):
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        yaml.safe_dump(
+            {
+                "all": {
+                    "hosts": {"pod1": {}, "pod2": {}},
+                    "vars": {"lab_name": "p", "lab_network": "10.0.0.0/24", "lab_interface": "eth0"},
+                }
+            }
+        )
+    )
+    out = tmp_path / "out"
+    words = ["bench", "-i", str(inventory), "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1"]
+    words += ["--export", "mpijob", "--output", str(out)]
+    assert hvlab(words) == 2
+    assert "--container" in capsys.readouterr().err
+    assert hvlab([*words, "--container", IMAGE]) == 0
+    assert "2 jobs" in capsys.readouterr().out
+    assert [path.name[:2] for path in sorted(out.iterdir())] == ["1-", "2-", "pr", "ru"]
+    assert hvlab([*words, "--container", IMAGE]) == 2
+    assert "has files in it" in capsys.readouterr().err
+
+
+# In several parts.
+LONG = {**RESULT, "noise": "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(32))}
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """The log of a launcher, with a tag before each line; changed and cut by its arguments."""
+    logged = program(monkeypatch, "logged")
+
+    def make(result=LONG, *, ended='{"rc": 0, "started_at": 100, "ended_at": 103}', **changes):
+        asked = case("mpi", **changes)
+        lines = ["hvlab: case: " + json.dumps(asdict(asked)), "Warning: Permanently added n1"]
+        lines += logged.lines(json.dumps(result).encode()) if result else []
+        lines += [f"hvlab: ended: {ended}"] if ended else []
+        return "\n".join(f"2026-11-22T10:00:00Z [pod/x/launcher] {line}" for line in lines) + "\n"
+
+    return make
+
+
+def imported(tmp_path, *texts):
+    files = []
+    for number, text in enumerate(texts):
+        files.append(tmp_path / f"{number}.log")
+        files[-1].write_text(text)
+    store = Store(tmp_path / "results")
+    return importing.import_files(store, files, LaunchOverrides(), lab="pods")[1]
+
+
+def test_a_log_becomes_the_case_that_it_was(tmp_path, log):
+    records = imported(tmp_path, log(), log(dtype="float16"))
+    assert len({record.case_id for record in records}) == 2
+    assert {(record.status, record.proved_backend, record.launcher) for record in records} == {
+        ("ok", "mpi", "mpirun")
+    }
+    times = [record.value for record in records if record.metric == "time"]
+    assert times == pytest.approx([2000, 4000] * 2)
+    assert (Path(tmp_path, "results", records[0].raw_path, "result.json")).is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        (
+            {"result": None, "ended": '{"rc": 1, "started_at": 1, "ended_at": 2}'},
+            "mpirun ended with exit status 1",
+        ),
+        ({"result": None, "ended": ""}, "the log stops before the launcher has ended"),
+        ({"result": {**RESULT, "checks": ["sum: wrong"]}}, "sum: wrong"),
+        ({"ended": '{"rc": "x"}'}, "how the launcher ended is not to be read"),
+    ],
+)
+def test_a_case_that_did_not_end_well_is_a_failure(tmp_path, log, changes, error):
+    (record,) = imported(tmp_path, log(**changes))
+    assert record.status == "failed"
+    assert error in record.error
+
+
+def test_workers_that_do_not_answer_are_named(tmp_path, log):
+    text = (
+        log(None, ended="") + "hvlab: no answer from a-worker-1.a.default.svc: see kubectl describe pod x\n"
+    )
+    (record,) = imported(tmp_path, text)
+    assert record.error == "no answer from a-worker-1.a.default.svc"
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda text: text.replace("hvlab: result: 2/", "x "), "of the 2 parts of its result the log has 1"),
+        (lambda text: text.replace("hvlab: result: 1/2 e", "hvlab: result: 1/2 f"), "its result is damaged"),
+        (lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'), "line 1: this is no case"),
+        (lambda text: text.replace('"id": "', '"id": "../'), "line 1: this is no case"),
+        (lambda text: text.replace('"hosts": [', '"hosts": [1, '), "line 1: this is no case"),
+        (lambda text: text.replace("hvlab: case: {", "hvlab: case: {{"), "line 1: this is no case"),
+        (lambda text: text + text, "both have the case"),
+    ],
+)
+def test_a_log_that_is_not_right_is_refused(tmp_path, log, change, error):
+    with pytest.raises(CheckError, match=error):
+        imported(tmp_path, change(log()))
+    assert not list((tmp_path / "results/runs").glob("*"))
+
+
+def test_a_result_of_another_version_is_refused(tmp_path, log):
+    with pytest.raises(CheckError, match="none of this version"):
+        imported(tmp_path, log({**RESULT, "sizes": [{"size": 1}]}))
+    assert not list((tmp_path / "results/runs").glob("*"))
+
+
+def test_the_program_prints_what_it_wrote(tmp_path):
+    """A long result survives being cut into lines; without one, only the exit status is handed on."""
+    result = tmp_path / "result.json"
+    big = {"numbers": [number * 0.1234567 for number in range(5000)]}
+    write = "import json; numbers = [number * 0.1234567 for number in range(5000)]; "
+    write += f"json.dump({{'numbers': numbers}}, open({str(result)!r}, 'w')); print('a line')"
+    argv = [sys.executable, str(PROGRAMS / "logged.py"), str(result), sys.executable, "-c"]
+    done = subprocess.run([*argv, write], capture_output=True, text=True, check=True)
+    assert max(map(len, done.stdout.splitlines())) < 1100
+    parts = [line.removeprefix("hvlab: result: ") for line in done.stdout.splitlines()[1:]]
+    assert json.loads(pods._result(parts, "x")) == big
+    done = subprocess.run([*argv, "import sys; sys.exit(3)"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
