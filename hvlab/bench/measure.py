@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from hvlab import workloads
-from hvlab.bench import allocation, containers, looks, recording
+from hvlab.bench import allocation, containers, looks, stack
 from hvlab.bench.allocation import Allocation
 from hvlab.bench.estimate import estimate, shown
 from hvlab.bench.losses import Losses
@@ -271,8 +271,8 @@ class _Run:
             if not folder.is_dir():
                 break
             outcome = workloads.outcome(case, folder)
-            stack = recording.stack(self.folder, case)
-            self.store.add(outcomes.records(self.run_id, case, outcome, stack))
+            versions = stack.of_case(self.folder, case)
+            self.store.add(outcomes.records(self.run_id, case, outcome, versions))
             self.queue.remove(case)
             status = outcomes.status(outcome)
             ended = status if outcome.error is None else f"{status}: {outcome.error}"

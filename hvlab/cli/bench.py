@@ -17,7 +17,7 @@ from hvlab.bench.estimate import estimate
 from hvlab.bench.placement import most_slots
 from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench_output, options
+from hvlab.cli import bench_export, bench_output, options
 from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
@@ -243,7 +243,7 @@ def command(
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
     if export:
-        bench_output.exported(schedule, output)
+        bench_export.write(schedule, output)
         return 0
     if dry_run:
         _dry_run(schedule, store, output_format)

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import click
 
-from hvlab.bench import manifests
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
-from hvlab.errors import HvlabError, UsageError
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.results import tables
-from hvlab.results.store import FIELDS, Record, new_run_id
+from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import InfeasibleCase
@@ -72,25 +70,6 @@ def dry_run(schedule: Schedule, output_format: str) -> None:
         for case, command in commands
     ]
     click.echo(tables.render(rows, ("case_id", "argv", "env"), output_format))
-
-
-def exported(schedule: Schedule, folder: Path) -> None:
-    """Write the files of a schedule for Kubernetes into a new folder. Raises UsageError."""
-    schedule, others = manifests.exportable(schedule)
-    if others:
-        click.echo(f"left out, as they need no launcher: {', '.join(others)}", err=True)
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(
-            f"{folder} has files in it", remedy="remove it, or name another folder with --output"
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in manifests.files(schedule, new_run_id()):
-            (folder / name).write_text(text, "utf-8")
-    except OSError as error:
-        raise HvlabError(f"{folder} cannot be written: {error}", remedy="choose another --output") from error
-    click.echo(f"{len(schedule.cases)} jobs in {folder}")
-    click.echo(f"next: `sh {folder / manifests.SCRIPT}`, then `hvlab results import {folder}/logs/*.log`")
 
 
 def results(records: Sequence[Record], output_format: str) -> None:

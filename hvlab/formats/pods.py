@@ -71,7 +71,7 @@ def _case(text: str, where: str) -> Case:
     try:
         content = json.loads(text)
         case = Case(**{**content, "hosts": tuple(content["hosts"])})
-        right = (
+        valid = (
             _ID.fullmatch(case.id)
             and case.workload in WORKLOADS
             and case.backend in BACKENDS
@@ -81,8 +81,8 @@ def _case(text: str, where: str) -> Case:
             and all(isinstance(number, int) and number > 0 for number in (case.slots, case.repeat))
         )
     except (ValueError, TypeError, KeyError, AttributeError):
-        right = None
-    if not right:
+        valid = None
+    if not valid:
         raise CheckError(
             f"{where}: this is no case of this version of hvlab",
             remedy="read the log with the version that exported the jobs",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Host, Lab
-from hvlab.launchers.command import LAUNCHERS, Command, Job
+from hvlab.launchers.command import LAUNCHERS, Command, Job, deadline
 from hvlab.workloads.case import Case
 from hvlab.workloads.parameters import environment, variables
 
@@ -30,8 +30,6 @@ _HOROVOD = {
 }
 # Where the ranks of DDP meet: torch's own port, and those above it.
 _FIRST_PORT, _PORTS = 29500, 500
-# A rank ends itself this long after the watchdog should have ended it.
-_DEADLINE_MARGIN = 15
 
 
 def command(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Command:
@@ -57,7 +55,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     env |= {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
     env |= variables(case.params)
     argv = (
-        *("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN)),
+        *deadline(case),
         *(f"{prefix}/bin/python", f"{where.workloads}/{program[0]}", *program[1:]),
         *("--output", f"~/.hvlab/runs/{run_id}/{case.id}/result.json"),
     )

@@ -14,6 +14,15 @@ SSH_OPTIONS = (
 )
 
 
+# A rank ends itself this long after the watchdog should have ended it.
+_DEADLINE_MARGIN = 15
+
+
+def deadline(case: Case) -> tuple[str, ...]:
+    """Return what stands before a rank's program, and ends it where nobody else does."""
+    return ("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN))
+
+
 @dataclass(frozen=True)
 class Job:
     """A case with everything a launcher needs to know.

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hvlab.launchers.command import Job
+from hvlab.launchers.command import Job, deadline
 from hvlab.launchers.mpirun import transport
 
 LAUNCHERS = ("mpirun", "horovodrun")
@@ -94,13 +94,14 @@ def name(case_id: str) -> str:
 def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
     """Return the MPIJob of a case; ``program`` is a workload's file name and arguments."""
     case = job.case
-    python = ("python3", f"{_WORKLOADS}/{program[0]}", *program[1:], "--output", _RESULT)
-    # The time limit of a rank, as elsewhere; then what prints the result to the log, from where it is read.
-    ranks = (*job.program[:3], "python3", f"{_WORKLOADS}/logged.py", _RESULT, *python)
-    argv = _ARGV[case.launcher](replace(job, network=job.interface, program=ranks))
+    workload = ("python3", f"{_WORKLOADS}/{program[0]}", *program[1:], "--output", _RESULT)
+    # Nobody fetches files from pods: the result is printed to the log.
+    rank = (*deadline(case), "python3", f"{_WORKLOADS}/logged.py", _RESULT, *workload)
+    argv = _ARGV[case.launcher](replace(job, network=job.interface, program=rank))
     env = {
         "HVLAB_LAUNCH": json.dumps(asdict(case)),
         "HVLAB_START_TRIES": str(_START_S // 2),
+        # The first worker gets its name from the operator: the script finds it in the host file.
         **{key: value for key, value in job.env.items() if key != "MASTER_ADDR"},
     }
     launcher = {

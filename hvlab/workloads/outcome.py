@@ -30,19 +30,19 @@ _FRAME = re.compile(
     # Ranks that srun ended because of another one.
     r"|srun: error: \S+: tasks? [\d,-]+: (?:Terminated|Exited with exit code 1(?:37|43))$"
 )
-_RANK_ENDED = re.compile(r"Process \d+ exit with status code .*")
+_FIRST, _LAST = 0, -1
 # What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
 # a rank that horovodrun or srun lost. Of exceptions the last line counts, it may name the one before as its
 # cause; of ends of ranks the first, others are ended for it.
 _TELLING = (
-    re.compile(r"what\(\):\s*(.*)"),
-    re.compile(r"mpirun noticed that process rank .*"),
-    re.compile(r"srun: error: (Node failure on .*|Unable to .*)"),
-    re.compile(r"srun: error: (\S+: tasks? [\d,-]+: (?!Terminated|Killed|Exited).*)"),
-    re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)\b.*)"),
-    _RANK_ENDED,
-    re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)"),
-    re.compile(r"srun: (First task exited \d+s ago)"),
+    (_LAST, re.compile(r"what\(\):\s*(.*)")),
+    (_LAST, re.compile(r"mpirun noticed that process rank .*")),
+    (_LAST, re.compile(r"srun: error: (Node failure on .*|Unable to .*)")),
+    (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: (?!Terminated|Killed|Exited).*)")),
+    (_LAST, re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)\b.*)")),
+    (_FIRST, re.compile(r"Process \d+ exit with status code .*")),
+    (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)")),
+    (_LAST, re.compile(r"srun: (First task exited \d+s ago)")),
 )
 _MISSING = re.compile(r"Missing ranks:\s*(.*)")
 
@@ -169,10 +169,10 @@ def last_words(folder: Path) -> str:
     text = output(folder)
     lines = [_RANK.sub("", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if not _FRAME.match(line) and not line.startswith(CORES)]
-    for pattern in _TELLING:
+    for which, pattern in _TELLING:
         matches = [match for line in lines if (match := pattern.match(line))]
         if matches:
-            match = matches[0] if pattern is _RANK_ENDED else matches[-1]
+            match = matches[which]
             return str(match.group(match.lastindex or 0))[:_LIMIT]
     return " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 

@@ -29,64 +29,56 @@ IMAGE = "registry.example/horovod:0.28.1"
 # The fields of mpi-operator's API, and what its webhook asks for (pkg/apis/kubeflow/v2beta1/types.go and
 # pkg/apis/kubeflow/validation/validation.go, July 2026). Pods are checked against Kubernetes' own schemas.
 COUNT = {"type": "integer", "minimum": 0}
-REPLICAS = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["replicas", "template", "restartPolicy"],
-    "properties": {
-        "replicas": {"type": "integer", "minimum": 1},
-        "restartPolicy": {"enum": ["Never", "OnFailure"]},
-        "template": {"type": "object", "required": ["spec"]},
-    },
-}
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["apiVersion", "kind", "metadata", "spec"],
-    "properties": {
-        "apiVersion": {"const": "kubeflow.org/v2beta1"},
-        "kind": {"const": "MPIJob"},
-        "metadata": {"type": "object"},
-        "spec": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["mpiReplicaSpecs", "slotsPerWorker"],
-            "properties": {
-                "slotsPerWorker": COUNT,
-                "runLauncherAsWorker": {"type": "boolean"},
-                "sshAuthMountPath": {"type": "string"},
-                "launcherCreationPolicy": {"enum": ["AtStartup", "WaitForWorkersReady"]},
-                "mpiImplementation": {"enum": ["OpenMPI", "Intel", "MPICH"]},
-                "runPolicy": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["cleanPodPolicy"],
-                    "properties": {
-                        "cleanPodPolicy": {"enum": ["None", "Running", "All"]},
-                        "ttlSecondsAfterFinished": COUNT,
-                        "activeDeadlineSeconds": COUNT,
-                        "backoffLimit": COUNT,
-                        "schedulingPolicy": {"type": "object"},
-                        "suspend": {"type": "boolean"},
-                        "managedBy": {"type": "string"},
-                    },
-                },
-                "mpiReplicaSpecs": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["Launcher"],
-                    "properties": {
-                        "Launcher": {
-                            **REPLICAS,
-                            "properties": {**REPLICAS["properties"], "replicas": {"const": 1}},
-                        },
-                        "Worker": REPLICAS,
-                    },
-                },
-            },
-        },
-    },
-}
+ANYTHING = {"type": "object"}
+
+
+def only(*required, **properties):
+    """The schema of an object with these fields and no other."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(required),
+        "properties": properties,
+    }
+
+
+def replicas(number):
+    return only(
+        *("replicas", "template", "restartPolicy"),
+        replicas=number,
+        restartPolicy={"enum": ["Never", "OnFailure"]},
+        template={"type": "object", "required": ["spec"]},
+    )
+
+
+SPEC = only(
+    *("mpiReplicaSpecs", "slotsPerWorker"),
+    slotsPerWorker=COUNT,
+    runLauncherAsWorker={"type": "boolean"},
+    sshAuthMountPath={"type": "string"},
+    launcherCreationPolicy={"enum": ["AtStartup", "WaitForWorkersReady"]},
+    mpiImplementation={"enum": ["OpenMPI", "Intel", "MPICH"]},
+    runPolicy=only(
+        "cleanPodPolicy",
+        cleanPodPolicy={"enum": ["None", "Running", "All"]},
+        ttlSecondsAfterFinished=COUNT,
+        activeDeadlineSeconds=COUNT,
+        backoffLimit=COUNT,
+        schedulingPolicy=ANYTHING,
+        suspend={"type": "boolean"},
+        managedBy={"type": "string"},
+    ),
+    mpiReplicaSpecs=only(
+        "Launcher", Launcher=replicas({"const": 1}), Worker=replicas({"type": "integer", "minimum": 1})
+    ),
+)
+SCHEMA = only(
+    *("apiVersion", "kind", "metadata", "spec"),
+    apiVersion={"const": "kubeflow.org/v2beta1"},
+    kind={"const": "MPIJob"},
+    metadata=ANYTHING,
+    spec=SPEC,
+)
 
 
 def schedule(*backends, gpu=(), variables=None, **changes):
@@ -124,15 +116,15 @@ def container(job, kind):
 def test_manifests_follow_the_schemas(backend, more):
     files = written(backend, hosts=(1, 3), slots=(2,), **more)
     kubernetes_validate.validate(files["programs.yml"], "1.34", strict=True)
-    made = [content for name, content in files.items() if name[0].isdigit()]
-    assert len(made) == 2
-    for job in made:
+    mpijobs = [content for name, content in files.items() if name[0].isdigit()]
+    assert len(mpijobs) == 2
+    for job in mpijobs:
         jsonschema.validate(job, SCHEMA)
-        for replicas in job["spec"]["mpiReplicaSpecs"].values():
-            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, **replicas["template"]}
+        for pods_of_a_kind in job["spec"]["mpiReplicaSpecs"].values():
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, **pods_of_a_kind["template"]}
             kubernetes_validate.validate(pod, "1.34", strict=True)
-            assert replicas["template"]["spec"]["containers"][0]["image"] == IMAGE
-    assert [job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] for job in made] in ([1, 3], [3, 1])
+            assert pods_of_a_kind["template"]["spec"]["containers"][0]["image"] == IMAGE
+    assert [job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] for job in mpijobs] in ([1, 3], [3, 1])
 
 
 def test_ranks_are_started_as_the_case_asks():

@@ -146,3 +146,19 @@ def test_programs_of_the_ranks_print_nothing():
     for path in ranks:
         names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
         assert "print" not in names, path
+
+
+def test_a_rank_of_ddp_may_leave_after_another_has_closed_its_connections(monkeypatch):
+    distributed = ModuleType("torch.distributed")
+    distributed.destroy_process_group = lambda: None
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+    world_ddp = imported(monkeypatch, "world_ddp", distributed=distributed)
+
+    class Left(world_ddp.Ranks):
+        def __init__(self):
+            """Connect to nobody."""
+
+        def barrier(self):
+            raise RuntimeError("Connection closed by peer")
+
+    Left().leave()

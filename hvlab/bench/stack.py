@@ -1,4 +1,4 @@
-"""What a run knows of the hosts of a case, for its records."""
+"""The stack of a case, for its records: the versions on its hosts, from the facts of the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hvlab.lab import environment
 from hvlab.workloads.case import Case
 
 
-def stack(folder: Path, case: Case) -> dict[str, Any]:
+def of_case(folder: Path, case: Case) -> dict[str, Any]:
     """Return the versions on the hosts of a case, and its image; ``folder`` is the run's."""
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
     versions = environment.stack({host: facts[host] for host in case.hosts}, case.variant)
