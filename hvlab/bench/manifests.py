@@ -28,6 +28,7 @@ kubectl "$@" apply --filename={PROGRAMS}
 for file in [0-9]*.yml; do
   job=${{file#*-}}
   job=${{job%.yml}}
+  trap 'kubectl "$@" delete --ignore-not-found --filename="$file"; exit 130' INT TERM
   kubectl "$@" apply --filename="$file"
   until kubectl "$@" get mpijob "$job" --output=jsonpath='{{.status.conditions[?(@.status=="True")].type}}' |
     grep -Eq 'Succeeded|Failed'; do

@@ -227,6 +227,10 @@ def command(
             f"{_options(context, given - set(_WITH_AGAINST))}",
             remedy="leave those options out, or name both settings with --ab",
         )
+    if "output" in given and not export:
+        raise UsageError(
+            "--output is for --export", remedy="name the folder of a run's results with --results"
+        )
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
         if not dry_run and not export:

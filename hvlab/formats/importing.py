@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hvlab import workloads
@@ -44,16 +44,9 @@ def import_files(
     _once(launched)
     folder = store.run_folder(run_id)
     try:
-        folder.mkdir(parents=True)
-        for name, content in zip(names, contents, strict=True):
-            (folder / name).write_bytes(content)
+        _keep(dict(zip(names, contents, strict=True)), folder)
         for _, launch in launched:
-            (folder / launch.case.id).mkdir()
-            for name, content in launch.files.items():
-                (folder / launch.case.id / name).write_bytes(content)
-    except OSError as error:
-        raise HvlabError(f"the files cannot be kept in {folder}: {error}") from error
-    try:
+            _keep(launch.files, folder / launch.case.id)
         imported = records(sources, overrides, run_id=run_id, started_at=utc())
         for name, launch in launched:
             outcome = _outcome(launch.case, folder / launch.case.id, name)
@@ -70,6 +63,16 @@ def import_files(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return run_id, imported
+
+
+def _keep(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files into a new folder. Raises HvlabError."""
+    try:
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise HvlabError(f"the files cannot be kept in {folder}: {error}") from error
 
 
 def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:

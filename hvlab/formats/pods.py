@@ -20,7 +20,7 @@ from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import Case
 
 _LINE = re.compile(r"hvlab: (case|result|ended): (.*)")
-_PART = re.compile(r"(\d+)/(\d+) ([A-Za-z0-9+/=]+)$")
+_PART = re.compile(r"(\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/=]+)$")
 _NO_ANSWER = re.compile(r"hvlab: (no answer from [^\s:]+)")
 # The id of a case names its folder.
 _ID = re.compile(r"[A-Za-z0-9][\w.,=+-]{0,200}")

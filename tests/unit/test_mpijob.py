@@ -16,7 +16,7 @@ import yaml
 from hvlab.bench import manifests
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import run as hvlab
-from hvlab.errors import CheckError, UsageError
+from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import importing, pods
 from hvlab.formats.records import LaunchOverrides
 from hvlab.launchers import mpijob
@@ -247,6 +247,8 @@ def test_the_command_writes_a_new_folder(tmp_path, capsys):
     words += ["--export", "mpijob", "--output", str(out)]
     assert hvlab(words) == 2
     assert "--container" in capsys.readouterr().err
+    assert hvlab(["bench", "-i", str(inventory), "--output", str(out)]) == 2
+    assert "--output is for --export" in capsys.readouterr().err
     assert hvlab([*words, "--container", IMAGE]) == 0
     assert "2 jobs" in capsys.readouterr().out
     assert [path.name[:2] for path in sorted(out.iterdir())] == ["1-", "2-", "pr", "ru"]
@@ -325,6 +327,7 @@ def test_workers_that_do_not_answer_are_named(tmp_path, log):
         (lambda text: text.replace("hvlab: result: 2/", "x "), "of the 2 parts of its result the log has 1"),
         (lambda text: text.replace("hvlab: result: 1/2 e", "hvlab: result: 1/2 f"), "its result is damaged"),
         (lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'), "line 1: this is no case"),
+        (lambda text: text.replace("result: 1/2", "result: 1/999999999999"), "its result the log has 1"),
         (lambda text: text.replace('"id": "', '"id": "../'), "line 1: this is no case"),
         (lambda text: text.replace('"hosts": [', '"hosts": [1, '), "line 1: this is no case"),
         (lambda text: text.replace("hvlab: case: {", "hvlab: case: {{"), "line 1: this is no case"),
@@ -334,6 +337,16 @@ def test_workers_that_do_not_answer_are_named(tmp_path, log):
 def test_a_log_that_is_not_right_is_refused(tmp_path, log, change, error):
     with pytest.raises(CheckError, match=error):
         imported(tmp_path, change(log()))
+    assert not list((tmp_path / "results/runs").glob("*"))
+
+
+def test_a_case_with_the_name_of_its_log_leaves_nothing_behind(tmp_path, log):
+    asked = case("mpi")
+    (tmp_path / asked.id).write_text(log())
+    with pytest.raises(HvlabError, match="cannot be kept"):
+        importing.import_files(
+            Store(tmp_path / "results"), [tmp_path / asked.id], LaunchOverrides(), lab="pods"
+        )
     assert not list((tmp_path / "results/runs").glob("*"))
 
 
