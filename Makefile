@@ -20,7 +20,7 @@ TESTS_AS_ROOT = $(if $(SUDO),trap '$(SUDO) find "$(CURDIR)" "$$HOME/.ansible" "$
 # On two cores, two of the three hosts have one each.
 DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,2
 
-TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm)
+TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm packs keys)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
@@ -142,8 +142,8 @@ test-ucx: install  ## Open MPI with UCX compiled on virtual hosts, and MPI throu
 test-find-slow: install  ## a slow link, pair and host among four virtual hosts, and an interruption: 3 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_find_slow.py -m vlab -v
 
-test-slurm: install  ## Slurm on three virtual hosts, benchmarks by srun, sick and drained nodes (root)
-	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py -m vlab -v
+test-slurm: install  ## Slurm on three virtual hosts: benchmarks by srun and inside jobs, sick and drained nodes (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py tests/vlab/test_9_here.py -m vlab -v
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_5_driver.py -m vlab -v -k debians_own

@@ -50,7 +50,11 @@ def main() -> int:
     options = _options()
     asked = ["-i", str(options.inventory), "--backend", options.backend, "--hosts", str(options.hosts)]
     asked += ["--slots", "1"]
-    told = {"backend": options.backend, "hosts": options.hosts, **_cost(options, [*asked, *TINY])}
+    told = {
+        "backend": options.backend,
+        "hosts": options.hosts,
+        **cost(options.inventory, [*asked, *TINY], rounds=options.rounds),
+    }
     told |= _share([*asked, "--sizes", options.sizes])
     print(json.dumps(told, indent=1))
     kept = told["overhead_first_s"] <= LIMIT_FIRST_S and told["overhead_further_s"] <= LIMIT_FURTHER_S
@@ -69,13 +73,13 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _cost(options: argparse.Namespace, asked: list[str]) -> dict[str, float]:
+def cost(inventory: Path, asked: list[str], *, rounds: int) -> dict[str, float]:
     """Return what a first and a further case cost, in seconds."""
-    bare = _bare_command(options.inventory, asked)
-    rounds = [_round(bare, asked) for _ in range(options.rounds)]
-    launcher, one, several, further = (statistics.median(values) for values in zip(*rounds, strict=True))
+    bare = _bare_command(inventory, asked)
+    measured = [_round(bare, asked) for _ in range(rounds)]
+    launcher, one, several, further = (statistics.median(values) for values in zip(*measured, strict=True))
     return {
-        "rounds": options.rounds,
+        "rounds": rounds,
         "launcher_s": round(launcher, 2),
         "bench_of_one_s": round(one, 2),
         f"bench_of_{CASES}_s": round(several, 2),

@@ -1,10 +1,12 @@
-"""From nothing to a working stack: how long, and what more nodes cost.
+"""From nothing to a measured lab, for several numbers of hosts: how long, and what each further host costs.
 
-Boots a lab of its own for each number of nodes, runs site.yml twice, and takes the lab down again.
-``--cold`` gives every lab an empty cache, so that all is compiled; without it the cache of the user is
-used and nothing is compiled when a lab of the same stack was made before. Needs root.
+For each number of nodes, boots a lab of its own, runs site.yml twice and `hvlab verify`, measures a tiny case
+of `hvlab bench` on all of them beside the launcher's own command, and takes the lab down again.
+``--cold`` gives every lab an empty cache, so that all is compiled; without it the cache of the user is used,
+and nothing is compiled if it has the packs. Prints a table as Markdown; --json keeps the figures, --show
+prints the table of such a file, --figure draws it. Needs root, and 1 GB of disk for each node.
 
-    python -m benchmarks.bench_provision --nodes 1 --nodes 3 [--cold]
+    python -m benchmarks.bench_provision --nodes 1,3,8,16,32 --json scale.json --figure docs/scale.svg
 """
 
 from __future__ import annotations
@@ -15,89 +17,150 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
 
+from benchmarks import bench_overhead
+from benchmarks.usage import measure
 from hvlab.paths import project_dir
 
-PROGRAMS = Path(sys.executable).parent
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of each step for a lab of ``nodes`` machines; ``changed`` is the second run's sum."""
-
-    nodes: int
-    cold: bool
-    lab_up: float
-    first_run: float
-    second_run: float
-    changed: int
-
-    @property
-    def total(self) -> float:
-        return self.lab_up + self.first_run
-
-
-def timed(argv: list[str], environment: dict[str, str]) -> tuple[float, str]:
-    """Return the seconds and the output of a command that must succeed."""
-    start = time.monotonic()
-    done = subprocess.run(
-        argv, env=environment, capture_output=True, text=True, check=False, cwd=project_dir()
-    )
-    if done.returncode:
-        raise click.ClickException(
-            f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-2000:]}"
-        )
-    return time.monotonic() - start, done.stdout
+STEPS = ("boot", "first run", "second run", "verify")
+LAB = {"lab_name": "bench", "lab_network": "198.18.199.0/24", "lab_interface": "host0", "lab_slots": 1}
+Row = dict[str, Any]
 
 
 def inventory(folder: Path, nodes: int) -> Path:
-    """Write an inventory like inventory/lab with this many nodes, on a network of its own."""
+    """Write an inventory of this many nodes, by a range, on a network of its own."""
     target = folder / "inventory"
-    source = project_dir() / "inventory/lab"
-    subprocess.run(["cp", "-r", str(source), str(target)], check=True)
-    hosts = {f"b{i}": {"ansible_host": f"198.18.{200 + nodes}.{10 + i}"} for i in range(1, nodes + 1)}
+    (target / "group_vars").mkdir(parents=True)
+    hosts = {f"b[01:{nodes:02}]": {"ansible_host": "198.18.199.{{ 10 + inventory_hostname[1:] | int }}"}}
     (target / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"virtual": {"hosts": hosts}}}}))
-    lab = target / "group_vars/all.yml"
-    values = yaml.safe_load(lab.read_text())
-    values |= {"lab_name": f"bench{nodes}", "lab_network": f"198.18.{200 + nodes}.0/24"}
-    lab.write_text(yaml.safe_dump(values))
+    (target / "group_vars/all.yml").write_text(yaml.safe_dump(LAB))
     return target
 
 
-def measure(nodes: int, *, cold: bool) -> Timing:
-    """Boot, provision twice, take down."""
+def measure_lab(nodes: int, *, cold: bool, rounds: int, say: Callable[[str], None]) -> Row:
+    """Boot, provision twice, verify, measure a case over each backend, take down."""
     with tempfile.TemporaryDirectory(prefix="hvlab-bench-") as name:
         lab = inventory(Path(name), nodes)
-        environment = os.environ | (
+        env = os.environ | (
             {"HVLAB_CACHE": f"{name}/cache", "HVLAB_IMAGES": f"{name}/images"} if cold else {}
         )
-        hvlab = [sys.executable, "-m", "hvlab", "lab"]
-        site = [str(PROGRAMS / "ansible-playbook"), "site.yml", "-i", str(lab)]
+        hvlab = [sys.executable, "-m", "hvlab"]
+        site = [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml", "-i", str(lab)]
+        up = [*hvlab, "lab", "up", "-i", str(lab)]
+        commands = dict(zip(STEPS, (up, site, site, [*hvlab, "verify", "-i", str(lab)]), strict=True))
+        row: Row = {"nodes": nodes, "cold": cold}
         try:
-            up, _ = timed([*hvlab, "up", "-i", str(lab)], environment)
-            first, _ = timed(site, environment)
-            second, told = timed(site, environment)
+            for step, argv in commands.items():
+                usage, output = measure(argv, env=env, cwd=project_dir(), adopt=step != "boot")
+                row[step] = vars(usage)
+                if step == "second run":
+                    row["changed"] = sum(int(host[1]) for host in RECAP.findall(output))
+                say(f"{nodes} nodes, {step}: {json.dumps(row[step])}")
+            for backend in BACKENDS if rounds else ():
+                asked = ["-i", str(lab), "--backend", backend, "--hosts", str(nodes), "--slots", "1"]
+                row[backend] = bench_overhead.cost(lab, [*asked, *bench_overhead.TINY], rounds=rounds)
+                say(f"{nodes} nodes, {backend}: {json.dumps(row[backend])}")
         finally:
-            timed([*hvlab, "down", "-i", str(lab)], environment)
-    changed = sum(int(row[1]) for row in RECAP.findall(told))
-    return Timing(nodes, cold, round(up, 1), round(first, 1), round(second, 1), changed)
+            subprocess.run([*hvlab, "lab", "down", "-i", str(lab)], env=env, check=True, capture_output=True)
+    return row
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the figures as Markdown, a column for each number of nodes."""
+    lines: dict[str, list[Any]] = {f"{step}, s": [row[step]["seconds"] for row in rows] for step in STEPS}
+    for step in STEPS[1:3]:
+        lines[f"{step}, s for each further host"] = [further(rows[0], row, step) for row in rows]
+    for step in STEPS[1:]:
+        lines[f"{step}, CPU s of the controller"] = [row[step]["cpu_seconds"] for row in rows]
+        lines[f"{step}, MB of the controller"] = [row[step]["peak_mb"] for row in rows]
+    for backend in BACKENDS:
+        for key, label in LABELS.items():
+            lines[f"{backend}: {label}, s"] = [row.get(backend, {}).get(key, "") for row in rows]
+    cells = [["hosts", *(row["nodes"] for row in rows)], ["---", *("--:" for _ in rows)]]
+    cells += [[label, *values] for label, values in lines.items()]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in cells)
+
+
+BACKENDS = ("mpi", "gloo")
+LABELS = {
+    "launcher_s": "the launcher alone",
+    "bench_of_one_s": "`hvlab bench` of one case",
+    "overhead_further_s": "what hvlab adds to a further case",
+}
+
+
+def further(first: Row, row: Row, step: str) -> float | str:
+    """Return the seconds of each host beyond the first lab's; empty for that lab itself."""
+    more = row["nodes"] - first["nodes"]
+    return round((row[step]["seconds"] - first[step]["seconds"]) / more, 2) if more else ""
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Draw the seconds of every step over the number of hosts."""
+    import matplotlib as mpl  # noqa: PLC0415 - loads slowly
+
+    mpl.use("Agg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    mpl.rcParams["svg.hashsalt"] = "hvlab"
+    figure, axes = pyplot.subplots(figsize=(6, 3.6))
+    nodes = [row["nodes"] for row in rows]
+    for step, colour in zip(STEPS, ("#0b6e99", "#c4561e", "#7a4fa3", "#3c7d3c"), strict=True):
+        axes.plot(nodes, [row[step]["seconds"] for row in rows], marker="o", color=colour, label=step)
+    axes.set_yscale("log")
+    axes.set_xticks(nodes, [str(count) for count in nodes])
+    axes.set_xlabel("hosts")
+    axes.set_ylabel("seconds")
+    axes.legend(fontsize=8)
+    axes.grid(visible=True, color="#e6e9ed")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
+    if path.suffix == ".svg":
+        # As every text of the project: no space ends a line.
+        path.write_text(
+            "".join(f"{text.rstrip()}\n" for text in path.read_text("utf-8").splitlines()), "utf-8"
+        )
+
+
+def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
 
 
 @click.command(help=__doc__)
-@click.option("--nodes", multiple=True, type=click.IntRange(1, 16), default=(1, 3), show_default=True)
+@click.option("--nodes", callback=_numbers, default="1,3", show_default=True, help="Sizes of labs: 1,3,8.")
 @click.option("--cold", is_flag=True, help="Give each lab an empty cache: everything is compiled.")
-def main(nodes: tuple[int, ...], cold: bool) -> None:
-    rows = [measure(count, cold=cold) for count in nodes]
-    for row in rows:
-        ratio = row.total / rows[0].total
-        click.echo(json.dumps(asdict(row) | {"total": round(row.total, 1), "ratio": round(ratio, 2)}))
+@click.option(
+    "--rounds", default=1, show_default=True, help="How often each case is measured; 0: not at all."
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Where to keep the figures.")
+@click.option("--show", type=click.Path(path_type=Path, exists=True), help="Measure nothing, show this file.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Where to draw it: .svg or .png.")
+def main(
+    *,
+    nodes: list[int],
+    cold: bool,
+    rounds: int,
+    json_file: Path | None,
+    show: Path | None,
+    figure: Path | None,
+) -> None:
+    rows: list[Row] = json.loads(show.read_text()) if show else []
+    for count in [] if show else nodes:
+        rows.append(measure_lab(count, cold=cold, rounds=rounds, say=lambda text: click.echo(text, err=True)))
+        if json_file:
+            json_file.write_text(json.dumps(rows, indent=1) + "\n")
+    click.echo(table(rows))
+    if figure:
+        draw(rows, figure)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,17 @@ class InterruptedRunError(HvlabError):
     exit_code = 130
 
 
+# Of many hosts, so many are named.
+_SHOWN = 3
+
+
+def some(names: Iterable[str]) -> str:
+    """Return names for the reader: some of them, and how many more."""
+    every = list(names)
+    more = len(every) - _SHOWN
+    return ", ".join(every) if more <= 1 else f"{', '.join(every[:_SHOWN])} and {more} more"
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong: on which host (or in which file), what was seen there, what to do."""

@@ -160,8 +160,8 @@ class _Request:
                 process.stderr.close()
         waited = time.monotonic() - self.started
         if process.returncode:
-            self.refused = process.returncode != SSH_FAILED
-            raise slurm.refused(self.shell.host.name, said, process.returncode)
+            self.refused = process.returncode != SSH_FAILED and not slurm.revoked(said)
+            raise slurm.refused(self.shell.host.name, said, process.returncode, self._unfit())
         job = slurm.granted(said)
         after = f" after {waited:.0f} s in the queue" if self.reason else ""
         self.show.note(f"Slurm grants {','.join(self.hosts)} as job {job}{after}")
@@ -170,18 +170,26 @@ class _Request:
     def _look(self) -> None:
         """Show why the request waits. Raises HvlabError where it would wait for ever, or has for too long."""
         job = slurm.waiting(_answer(self.shell, slurm.queue(self.run_id)))
-        if job is None or job.state != "PENDING":
-            return
         seconds = time.monotonic() - self.started
-        if job.reason != self.reason:
-            self.reason = job.reason
-            self.show.note(f"job {job.job} waits in the queue: {job.reason}")
-        self.show.step(f"in the queue since {seconds:.0f} s: {job.reason}")
-        error = slurm.hopeless(job, slurm.unfit(_answer(self.shell, slurm.nodes(self.hosts))))
+        if job is None:
+            self.show.step(f"Slurm has not taken the request for {seconds:.0f} s")
+            error = None
+        elif job.state != "PENDING":
+            return
+        else:
+            if job.reason != self.reason:
+                self.reason = job.reason
+                self.show.note(f"job {job.job} waits in the queue: {job.reason}")
+            self.show.step(f"in the queue since {seconds:.0f} s: {job.reason}")
+            error = slurm.hopeless(job, self._unfit())
         if error is None and self.limit and seconds > self.limit:
             error = slurm.too_long(job, seconds, self.limit)
         if error:
             raise error
+
+    def _unfit(self) -> dict[str, slurm.Unfit]:
+        """Return those of its hosts that take no jobs now."""
+        return slurm.unfit(_answer(self.shell, slurm.nodes(self.hosts)))
 
 
 def _answer(shell: Shell, words: Sequence[str]) -> str:

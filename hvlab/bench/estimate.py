@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hvlab.answers import AnswerError
 from hvlab.results.store import Store
 from hvlab.workloads import duration
 from hvlab.workloads.case import Case
-from hvlab.workloads.outcome import read_json, started
+from hvlab.workloads.outcome import ending, started
 
 # What hvlab itself costs, once and for each case (benchmarks/README.md).
 _FIRST_S, _EACH_S = 2.0, 0.1
@@ -61,8 +62,11 @@ def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
         own = (record.workload, record.backend, record.launcher, record.hosts, record.slots_per_host)
         key = _named(own, params, sizes)
         if key in keys:
-            ended = read_json(store.folder / record.raw_path / "case.json")
-            if isinstance(ended, dict) and (seconds := started(ended).seconds) > 0:
+            try:
+                seconds = started(ending(record.hosts, store.folder / record.raw_path)).seconds
+            except (FileNotFoundError, AnswerError):
+                continue
+            if seconds > 0:
                 seconds_of[key] = seconds
     return seconds_of
 

@@ -47,8 +47,8 @@ class Losses:
         state = str(json.loads(file.read_text("utf-8"))["state"])
         state = allocation.state() if state in (slurm.UNKNOWN, slurm.COMPLETING) else state
         self.fruitless = 0 if done else self.fruitless + 1
-        # A host may be lost under the first case; a time limit under which no case ends stays as short.
-        allowed = 1 if state == slurm.NODE_FAIL else 0
+        # A host or slurmctld may be away under the first case; a time limit under which no case ends stays.
+        allowed = 1 if state in (slurm.NODE_FAIL, slurm.RUNNING) else 0
         if self.fruitless > allowed or not allocation.own or state == slurm.UNKNOWN:
             raise slurm.ended(allocation.job, state)
         self.lost = True

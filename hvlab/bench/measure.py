@@ -8,6 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 
 from hvlab import workloads
@@ -22,7 +23,7 @@ from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
 from hvlab.remote.playbook import Login, Play, reap
-from hvlab.remote.trust import lab_trust
+from hvlab.remote.trust import USER_LIFE, lab_trust
 from hvlab.results import outcomes
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
@@ -69,10 +70,12 @@ def measure(
             *(run_id, schedule, store, login, progress, pending),
             data=tuple(data.values()),
         )
-        for dead in store.runs():
-            if dead.lab == schedule.lab.name and dead.state == "running":
-                run.reap(dead.run_id)
-                store.enter(dead.run_id, "interrupted")
+        for past in store.runs():
+            if past.lab == schedule.lab.name and past.state == "running":
+                run.reap(past.run_id)
+                store.enter(past.run_id, "interrupted")
+            elif past.lab == schedule.lab.name:
+                run.release(past.run_id)
         if resumed:
             run.queue = list(run.pending)
             run.collect()
@@ -201,6 +204,10 @@ class _Run:
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))
         for failure in failures:
             self.progress.note(f"{failure.host}: run {run_id} could not be ended: {failure.message}")
+        self.release(run_id)
+
+    def release(self, run_id: str) -> None:
+        """Give back the hosts of a run that Slurm still has; report where that failed."""
         folder = self.store.run_folder(run_id)
         for problem in allocation.release(self.schedule.lab, self.login, folder):
             self.progress.note(problem)
@@ -221,7 +228,7 @@ class _Run:
         content["allocation"] = dict(allocated.env) if allocated else {}
         done = self.progress.done
         content["certificate"] = self.login.certificate
-        content["as_user"] = self.login.user if self.login.trust is None and os.geteuid() == 0 else None
+        content["as_user"] = self.login.other_user
         content["driver"] = os.getpid()
         (self.folder / "plan.json").write_text(json.dumps(content, indent=1), "utf-8")
         infeasible = [asdict(case) for case in self.schedule.infeasible]
@@ -296,12 +303,13 @@ class _Run:
 def _login(lab: Lab) -> Login:
     """Return the keys that the driver logs in with; the certificate is valid for days."""
     user = str(lab.vars.get("lab_user_name", "hvlab"))
-    if lab.local:
+    if lab.local or lab.step:
         return Login(lab, None, user)
     trust = lab_trust(lab.name)
     if trust is None or not trust.known_hosts.is_file():
         probe.probe(lab.hosts)  # an unreachable host is the more likely reason
         problem = f"the hosts of lab {lab.name} do not trust this machine yet"
         raise CheckError(problem, remedy="run `hvlab provision` first")
-    trust.renew_user_certificate(user)
+    days = lab.vars.get("ssh_trust_user_certificate_days", USER_LIFE.days)
+    trust.renew_user_certificate(user, life=timedelta(days=int(days)))
     return Login(lab, trust, user)

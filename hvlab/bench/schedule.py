@@ -11,6 +11,7 @@ from hvlab.bench.matrix import Spec, expand
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.launchers import container, slurm
+from hvlab.launchers.command import SSH
 from hvlab.workloads.case import Case, InfeasibleCase
 
 DRY_RUN_ID = "RUN"
@@ -49,8 +50,8 @@ class Schedule:
         return tuple(host.name for host in self.lab.hosts if host.name in used)
 
     def allocation(self, cases: Sequence[Case], run_id: str = DRY_RUN_ID) -> tuple[str, ...]:
-        """Return the command that asks Slurm for the hosts of those cases; empty if it starts none."""
-        hosts = self.allocated(cases)
+        """Return the command that asks Slurm for the hosts of those cases; empty if none is needed."""
+        hosts = () if self.lab.step else self.allocated(cases)
         gpus = max((case.slots for case in cases if case.params["device"] == "cuda"), default=0)
         return slurm.request(self.lab, hosts, run_id, gpus=gpus) if hosts else ()
 
@@ -95,6 +96,9 @@ class Schedule:
             "run_id": run_id,
             "lab": self.lab.name,
             "hosts": list(self.hosts),
+            # Steps of the Slurm job that hvlab runs in are started here, wherever their ranks are.
+            "head": self.lab.hosts[0].name if self.lab.step else "",
+            "reach": list(self.lab.step or SSH),
             "programs": folders(self.lab).workloads,
             "cases": rows,
         }

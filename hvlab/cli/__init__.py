@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
+import sys
 
 import click
 
 from hvlab import __version__
+from hvlab.cli import interruption
 from hvlab.errors import HvlabError
 
 VERBS = {
@@ -15,8 +19,10 @@ VERBS = {
     "plan": "choose versions for every host, and explain the choice",
     "catalogue": "compare the catalogue of releases with the package index, and update it",
     "provision": "install the stack on every host (runs site.yml)",
+    "keys": "issue, replace and revoke the keys by which hosts trust one another",
     "verify": "check the state of every host",
     "health": "find out whether each host is fit for work",
+    "doctor": "find out from a log what went wrong",
     "find-slow": "find out which host is slow, and which link",
     "bench": "run benchmarks on the hosts",
     "results": "list, show, export and import results",
@@ -24,6 +30,10 @@ VERBS = {
     "baseline": "keep a run as the baseline, and check later runs against it",
     "report": "write a report on a run: tables, plots and findings",
 }
+
+
+# A disk that takes nothing more, by a file system, a quota, a limit of the process or its state.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class _Verbs(click.Group):
@@ -56,7 +66,9 @@ def run(arguments: list[str]) -> int:
     130 interrupted.
     """
     try:
-        result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
+        with interruption.handled():
+            result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
+            sys.stdout.flush()
     except HvlabError as error:
         click.echo(f"hvlab: {error}", err=True)
         if error.remedy:
@@ -68,4 +80,26 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("hvlab: interrupted", err=True)
         return 130
+    except BrokenPipeError:
+        # Whoever read the output has enough of it.
+        _drop_output()
+        return HvlabError.exit_code
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        _drop_output()
+        place = f"{error.filename}: " if error.filename else "standard output or a temporary file: "
+        click.echo(f"hvlab: {place}{error.strerror}", err=True)
+        click.echo("  what to do: free space there, or make it writable, then run this again", err=True)
+        return HvlabError.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _drop_output() -> None:
+    """Let what could not be printed go, so that Python does not try again as it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,10 +30,11 @@ from hvlab.vlab import limits
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 # What --resume can be combined with: where the run is, and the output format.
-_WITH_RESUME = ("inventory", "limit", "resume", "folder", "output_format", "dry_run")
+_WITH_RESUME = ("inventory", "limit", "here", "python", "resume", "folder", "output_format", "dry_run")
 # And --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
-    *("inventory", "limit", "against", "folder", "output_format", "dry_run", "restart", "queue_limit"),
+    *("inventory", "limit", "here", "python", "against", "folder", "output_format", "dry_run", "restart"),
+    "queue_limit",
     *("sets", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
 )
 
@@ -42,7 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class _Bench(GroupedCommand):
     groups = {
-        "Where": ("inventory", "limit", "hosts", "slots"),
+        "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
         "What": ("workload", "backend", "framework", "suite", "ab", "against", "resume"),
         "Your own training": ("copy", "pattern", "unit"),
         "Parameters": ("sets", *SHORT, "no_cuda"),
@@ -72,6 +73,16 @@ def _short(name: str) -> Callable[[F], F]:
 @click.command("bench", cls=_Bench)
 @options.inventory
 @options.limit
+@click.option(
+    "--here",
+    is_flag=True,
+    help="The hosts of the Slurm job that hvlab runs in, instead of an inventory: no root, no ssh, no keys.",
+)
+@click.option(
+    "--python",
+    metavar="FILE",
+    help="With --here: the Python that the ranks run, with Horovod or torch. Default: hvlab's own.",
+)
 @click.option(
     "--hosts",
     help="Numbers of hosts: 1,2,3 or all. each: every host alone. pairs: the first host with each "
@@ -200,6 +211,8 @@ def command(
     *,
     inventory: Path,
     limit: str | None,
+    here: bool,
+    python: str | None,
     resume: str | None,
     dry_run: bool,
     export: str | None,
@@ -227,15 +240,18 @@ def command(
             f"{_options(context, given - set(_WITH_AGAINST))}",
             remedy="leave those options out, or name both settings with --ab",
         )
+    if python and not here:
+        raise UsageError(
+            "--python is for --here", remedy="an inventory's hosts have the Python of their role"
+        )
     if "output" in given and not export:
         raise UsageError(
             "--output is for --export", remedy="name the folder of a run's results with --results"
         )
-    with ThreadPoolExecutor(1) as pool:
-        loading = pool.submit(load, inventory, limit=limit)
-        if not dry_run and not export:
-            importlib.import_module("hvlab.bench.measure")
-        lab = loading.result()
+    if here:
+        lab = context.with_resource(_job(given, python))
+    else:
+        lab = _lab(inventory, limit, prefetch=not dry_run and not export)
     store = Store(folder.absolute() if folder else results_dir())
     if resume is None:
         run, schedule = None, Schedule.of(requested(lab, values, given, store), lab)
@@ -254,6 +270,28 @@ def command(
         return 0
     limits.keep_off(held.values())
     return _measure(schedule, store, output_format, restart=restart, run=run)
+
+
+def _job(given: set[str], python: str | None) -> AbstractContextManager[Lab]:
+    """Return the hosts of this Slurm job, for as long as the command runs."""
+    from hvlab.remote import here  # noqa: PLC0415 - it loads slowly
+
+    others = sorted(given & {"inventory", "limit", "container", "export"})
+    if others:
+        raise UsageError(
+            f"--here measures on the hosts of this Slurm job, and takes no --{', --'.join(others)}",
+            remedy="leave that out; ask Slurm for other hosts, or choose with --hosts",
+        )
+    return here.lab(python)
+
+
+def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:
+    """Return the inventory's hosts, and load meanwhile what measures them."""
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(load, inventory, limit=limit)
+        if prefetch:
+            importlib.import_module("hvlab.bench.measure")
+        return loading.result()
 
 
 def _explicit(context: click.Context, name: str) -> bool:
@@ -293,8 +331,6 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
     from hvlab.cli import decisions  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _interrupt)
     run_id = measure(schedule, store, restart=restart, resume=run)
     records = store.records(run_id)
     slower, asked = False, schedule.spec
@@ -308,7 +344,3 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
         decisions.note_stack(store, asked.against, run_id)
     bench_output.ending(schedule, records, run_id, write_page(store, run_id))
     return 1 if failures(records) or slower else 0
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt

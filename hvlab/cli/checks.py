@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from hvlab.errors import some
 from hvlab.remote.check_outcome import CheckOutcome
 from hvlab.results.tables import render
 
@@ -19,19 +20,25 @@ C = TypeVar("C", bound=CheckOutcome)
 def counts(checks: Sequence[C], columns: Mapping[str, Callable[[list[C]], str]]) -> None:
     """Print a line for each host; a column is its heading and what it shows of the host's checks."""
     table = Table("host", *columns, box=None)
-    for host in dict.fromkeys(check.host for check in checks):
-        own = [check for check in checks if check.host == host]
+    by_host: dict[str, list[C]] = {}
+    for check in checks:
+        by_host.setdefault(check.host, []).append(check)
+    for host, own in by_host.items():
         table.add_row(host, *(show(own) for show in columns.values()))
     Console().print(table)
 
 
 def failed(checks: Sequence[CheckOutcome]) -> None:
-    """Print every check that failed: on which host, what was seen and what to do."""
+    """Print every check that failed: on which hosts, what was seen and what to do."""
+    hosts: dict[tuple[str, str, str], list[str]] = {}
     for check in checks:
         if check.wrong:
-            click.echo(f"\n{check.title}\n  seen: {check.seen}")
-            if check.remedy:
-                click.echo(f"  what to do: {check.remedy}")
+            alike = (check.title.removeprefix(check.host), check.seen, check.remedy)
+            hosts.setdefault(alike, []).append(check.host)
+    for (title, seen, remedy), names in hosts.items():
+        click.echo(f"\n{some(names)}{title}\n  seen: {seen}")
+        if remedy:
+            click.echo(f"  what to do: {remedy}")
 
 
 def rows(checks: Sequence[CheckOutcome], columns: Sequence[str], output_format: str) -> None:

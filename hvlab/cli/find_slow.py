@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 from pathlib import Path
 
 import click
@@ -75,9 +74,6 @@ def command(
     lab = inventories.load(inventory, limit=limit)
     names = [host.name for host in lab.hosts]
     console = Console(stderr=True)
-    # However it is ended, the hosts do not go on.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.default_int_handler)
     lock = measuring((folder or results_dir()).resolve(), lab.name)
     with lock, console.status(f"reaching {len(names)} hosts") as status:
 

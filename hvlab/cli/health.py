@@ -13,7 +13,7 @@ from rich.console import Console
 
 from hvlab import files
 from hvlab.cli import checks, options
-from hvlab.errors import unknown
+from hvlab.errors import some, unknown
 from hvlab.health import expected, judge, learn
 from hvlab.health.ask import ask
 from hvlab.health.judge import HealthCheck
@@ -70,7 +70,7 @@ def command(
         return
     types = expected.load(inventory)
     expected.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
-    with Console(stderr=True).status(f"asking {', '.join(host.name for host in lab.hosts)}"):
+    with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
         outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
     if output_format == "table":
         _table(outcomes)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 import click
 from rich.console import Console
@@ -84,7 +80,7 @@ def up(
         memory=memory,
         topology_file=topology_file,
     )
-    with _terminated(), _Progress([node.name for node in plan.nodes]) as progress:
+    with _Progress([node.name for node in plan.nodes]) as progress:
         remarks = virtual.up(plan, report=progress.report)
     for line in remarks:
         click.echo(line, err=True)
@@ -97,7 +93,7 @@ def down(inventory: Path) -> None:
     """Remove the virtual hosts, their files and their network."""
     check_machine()
     lab = load(inventory)
-    with _terminated(), _Progress([]) as progress:
+    with _Progress([]) as progress:
         was_up = virtual.down(lab, plan_without_limits(lab), report=progress.report)
     click.echo(f"lab {lab.name} is {'down' if was_up else 'not up'}", err=True)
 
@@ -156,20 +152,6 @@ def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:
     """
     argv = virtual.ssh_argv(plan_without_limits(load(inventory)), host, words)
     os.execvpe(argv[0], argv, {**os.environ, "PATH": PATH})  # noqa: S606
-
-
-@contextmanager
-def _terminated() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C: stop waiting, and leave a state from which the next call can continue."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _Progress:

@@ -7,17 +7,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from hvlab.cli import options
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.lab.inventory import load
+from hvlab.lab.inventory import Lab, load
 from hvlab.paths import project_dir
 from hvlab.remote import probe
 
 # ansible-playbook's own exit statuses; 4 also stands for a playbook that does not parse.
+# How long Ansible takes to end itself after Ctrl-C, in seconds.
+_ENDS_S = 5.0
 _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 
 
@@ -52,17 +55,22 @@ def command(
     os.environ.update(_vault(further))
     lab = load(inventory, limit=limit)
     probe.probe(lab.hosts)
+    words = ["--tags", tags] if tags else []
+    words += ["--check"] if check else []
+    words += ["--diff"] if diff else []
+    words += ["-e", '{"preflight_lock_write": true}'] if write_lock else []
+    site(lab, [*words, *further], limit=limit)
+    return 0
+
+
+def site(lab: Lab, words: Sequence[str], *, limit: str | None = None) -> None:
+    """Run site.yml with these further options on this terminal. Raises HvlabError for how it ended."""
     program = str(Path(sys.executable).parent / "ansible-playbook")
     argv = [program, str(project_dir() / "site.yml"), "-i", str(lab.source)]
     argv += ["--limit", limit] if limit else []
-    argv += ["--tags", tags] if tags else []
-    argv += ["--check"] if check else []
-    argv += ["--diff"] if diff else []
-    argv += ["-e", '{"preflight_lock_write": true}'] if write_lock else []
-    argv += further
-    status = _call(argv)
+    status = _call([*argv, *words])
     if status == 0:
-        return 0
+        return
     if status == _UNREACHABLE:
         raise UnreachableError(
             "a host became unreachable, or the playbook could not be parsed (see above)",
@@ -85,7 +93,7 @@ def _vault(words: Sequence[str]) -> dict[str, str]:
 
 
 def _call(argv: list[str]) -> int:
-    """Run Ansible on this terminal and return its exit status; Ctrl-C reaches it too, so wait."""
+    """Run Ansible on this terminal and return its exit status; where hvlab is ended, Ansible is, too."""
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = os.environ | {
@@ -97,5 +105,10 @@ def _call(argv: list[str]) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
+            # Ctrl-C has reached it; other signals have not.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDS_S)
+                return _INTERRUPTED[1]
+            process.terminate()
             process.wait()
-            return 130
+            return _INTERRUPTED[1]

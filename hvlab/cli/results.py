@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from hvlab import formats
+from hvlab.answers import AnswerError
 from hvlab.cli import options
 from hvlab.errors import HvlabError, UsageError
 from hvlab.formats import MeasuredRun, importing
 from hvlab.formats.records import LaunchOverrides
 from hvlab.paths import results_dir
 from hvlab.results import samples, tables
+from hvlab.results.rebuild import rebuild
 from hvlab.results.store import FIELDS, Record, Store
 from hvlab.results.summary import failures, sections
+from hvlab.workloads.outcome import ending
 
 RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
 
@@ -127,6 +129,26 @@ def export_run(
     return 0
 
 
+@command.command("rebuild")
+@options.results
+def rebuild_store(*, folder: Path | None) -> int:
+    """Make a damaged store anew from the raw files beside it.
+
+    The damaged one is kept under another name. What it still tells of runs whose raw files are gone is taken,
+    too.
+    """
+    place = folder.absolute() if folder else results_dir()
+    rebuilt = rebuild(place)
+    click.echo(f"{place / 'hvlab.db'} is new: {rebuilt.runs} runs, {rebuilt.records} records")
+    if rebuilt.kept:
+        click.echo(f"the store that was there is kept: {rebuilt.kept}")
+    if rebuilt.lost:
+        click.echo(f"{rebuilt.lost} rows could not be read: their cases are not in it", err=True)
+    for run_id in rebuilt.bare:
+        click.echo(f"{place / 'runs' / run_id} has files, but does not say what was asked", err=True)
+    return 1 if rebuilt.lost or rebuilt.bare else 0
+
+
 @command.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -211,8 +233,8 @@ def _seconds(store: Store, run_id: str) -> dict[str, float]:
     seconds = {}
     for path in store.run_folder(run_id).glob("*/case.json"):
         try:
-            ended = json.loads(path.read_text("utf-8"))
-            seconds[path.parent.name] = float(ended["ended_at"]) - float(ended["started_at"])
-        except (OSError, ValueError, TypeError, KeyError):
+            ended = ending((), path.parent)
+            seconds[path.parent.name] = ended["ended_at"] - ended["started_at"]
+        except (FileNotFoundError, AnswerError, KeyError):
             continue
     return seconds

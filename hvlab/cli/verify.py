@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hvlab.cli import checks, options
+from hvlab.errors import some
 from hvlab.lab import inventory as inventories
 from hvlab.remote import verify
 
@@ -28,7 +29,7 @@ def command(inventory: Path, limit: str | None, output_format: str, junit: Path 
     """
     lab = inventories.load(inventory, limit=limit)
     console = Console(stderr=True)
-    with console.status(f"checking {', '.join(host.name for host in lab.hosts)}") as status:
+    with console.status(f"checking {some(host.name for host in lab.hosts)}") as status:
         outcomes = verify.run(
             inventory,
             limit=limit,

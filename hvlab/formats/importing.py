@@ -14,8 +14,6 @@ from hvlab.formats.pods import PodLaunch
 from hvlab.formats.records import LaunchOverrides, LogSource, records
 from hvlab.results import outcomes
 from hvlab.results.store import Record, Store, new_run_id, utc
-from hvlab.workloads import Outcome
-from hvlab.workloads.case import Case
 
 
 def import_files(
@@ -49,7 +47,7 @@ def import_files(
             _keep(launch.files, folder / launch.case.id)
         imported = records(sources, overrides, run_id=run_id, started_at=utc())
         for name, launch in launched:
-            outcome = _outcome(launch.case, folder / launch.case.id, name)
+            outcome = workloads.outcome(launch.case, folder / launch.case.id)
             imported += outcomes.records(run_id, launch.case, outcome, {"file": name})
         store.put(
             run_id,
@@ -85,16 +83,6 @@ def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:
                 remedy="import the logs of one run at a time",
             )
         names[launch.case.id] = name
-
-
-def _outcome(case: Case, folder: Path, name: str) -> Outcome:
-    try:
-        return workloads.outcome(case, folder)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise CheckError(
-            f"{name}: the result of {case.id} is none of this version of hvlab: {error!r}",
-            remedy="read the log with the version that exported the jobs",
-        ) from error
 
 
 def _content(path: Path) -> bytes:

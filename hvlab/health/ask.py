@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers import AnswerError
+from hvlab.answers.shapes import anything, table, text
 from hvlab.health.node import probe, subjects
 from hvlab.lab.inventory import Lab
 from hvlab.remote.collect import collect
@@ -17,6 +20,8 @@ from hvlab.remote.collect import collect
 # What a question may take by itself, see probe; then what the round trip may take besides.
 _QUESTION_S = 20
 _ROUND_TRIP_S = 60
+# Each subject takes its own questions as far as they are answered.
+_ANSWERS = table(table(anything))
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,16 @@ def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
         "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
     }
     began = time.time()
-    gathered, failures = collect(lab, "ask.yml", variables)
+    gathered, failures = collect(lab, "ask.yml", variables, shape=text)
     asked = (began, time.time())
     silent = {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
     broken = {failure.host: failure.message.strip() for failure in failures if not failure.unreachable}
     readings = {}
-    for host, text in gathered.items():
+    for host, answer in gathered.items():
         try:
-            readings[host] = subjects.readings(chosen, json.loads(text))
-        except ValueError:
-            broken[host] = f"it answered no JSON: {text[:200]!r}"
+            readings[host] = subjects.readings(chosen, answers.load(answer, host, _ANSWERS))
+        except AnswerError as error:
+            broken[host] = f"its answer cannot be read: {error.seen}"
     return Answered(readings, silent, broken, asked)
 
 

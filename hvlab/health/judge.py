@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab.errors import CheckError, HvlabError, UnreachableError, some
 from hvlab.formats import junit
 from hvlab.health.ask import Answered
 from hvlab.health.node import machine, subjects
@@ -80,10 +80,10 @@ def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
     """Return the error that names the hosts that are unfit or silent, or None where every host is fit."""
     silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
     unfit = sorted({check.host for check in checks if check.unfit and check.outcome != "unreachable"})
-    named = f"unfit for work: {', '.join(unfit)}" if unfit else ""
+    named = f"unfit for work: {some(unfit)}" if unfit else ""
     if silent:
         return UnreachableError(
-            "; ".join(filter(None, [f"no answer from {', '.join(silent)}", named])), remedy="see above"
+            "; ".join(filter(None, [f"no answer from {some(silent)}", named])), remedy="see above"
         )
     return CheckError(named, remedy="see above; take them out of work until it is done") if unfit else None
 

@@ -105,6 +105,6 @@ def built(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     """Return the backends of each Horovod variant installed on a host, from its facts."""
     recorded = recorded_by_role(facts, "horovod")
     return {
-        name: frozenset(map(str.lower, item.get("operations", ())))
+        name: frozenset(map(str.lower, item.get("operations") or ()))
         for name, item in (recorded.get("variants") or {}).items()
     }

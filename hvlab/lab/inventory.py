@@ -78,9 +78,22 @@ class Lab:
         return all(host.local for host in self.hosts)
 
     @property
+    def step(self) -> tuple[str, ...]:
+        """Return the words before a host's name that run a command there, as a step of hvlab's own Slurm job.
+
+        They are empty where hosts are reached in another way.
+        """
+        return tuple(map(str, self.vars.get("hvlab_step") or ()))
+
+    @property
     def slurm(self) -> bool:
         """Whether Slurm has its hosts, and starts ranks there."""
-        return str(self.vars.get("lab_slurm", "")).lower() in ("true", "yes", "on", "1")
+        return _true(self.vars.get("lab_slurm"))
+
+    @property
+    def shared_home(self) -> bool:
+        """Whether virtual hosts have one /home, as those of clusters do."""
+        return _true(self.vars.get("lab_shared_home"))
 
     def host(self, name: str) -> Host:
         """Return the host of that name; KeyError where there is none."""
@@ -96,6 +109,11 @@ class Lab:
         except ValueError:
             return host.name
         return host.address if inside else host.name
+
+
+def _true(value: Any) -> bool:
+    """Return whether a variable is true, in Ansible's words."""
+    return str(value).lower() in ("true", "yes", "on", "1")
 
 
 def load(path: Path, *, limit: str | None = None) -> Lab:
@@ -154,6 +172,9 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
         "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
         "ANSIBLE_NOCOLOR": "1",
+        # What a user has set to see more would stand in the answer.
+        "ANSIBLE_VERBOSITY": "0",
+        "ANSIBLE_DEBUG": "0",
         "PYTHONPATH": python_path,
     }
     try:

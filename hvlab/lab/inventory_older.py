@@ -1,7 +1,8 @@
-"""What an inventory of an earlier hvlab may still hold. It works; each finding says what to do instead."""
+"""What an inventory of an earlier hvlab may still hold; each finding says what to do instead."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from hvlab.lab.inventory_files import variable_files
 from hvlab.lab.pin_variables import METHOD_PINS, OLDER_METHOD_PINS, OLDER_VERSION_PINS, VERSION_PINS, plain
 
 WIRING = "group_vars/all.yml"
+# What the wiring is known by: where the chosen versions are, today and before.
+_STACKS = re.compile(r"__stacks|hvlab_stacks")
 
 
 def older_pins(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
@@ -33,13 +36,13 @@ def copied_wiring(source: Path, project: Path) -> Iterator[Problem]:
     current = yaml.safe_load((project / WIRING).read_text("utf-8"))
     for path in variable_files(source):
         text = path.read_text("utf-8", errors="replace")
-        if "hvlab_stacks" not in text:
+        if not _STACKS.search(text):
             continue
         try:
             values = yaml.safe_load(text)
         except yaml.YAMLError:
             continue
-        if not isinstance(values, dict) or "hvlab_stacks" not in str(values.get("__stack")):
+        if not isinstance(values, dict) or not _STACKS.search(str(values.get("__stack"))):
             continue
         own = [name for name, value in values.items() if current.get(name, ...) != value]
         remedy = f"delete {path}"

@@ -16,13 +16,14 @@ from hvlab.lab.pin_variables import PINS
 
 LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
-    *("lab_rank_env", "lab_driver_serial", "lab_driver_max_fail_percentage"),
+    *("lab_rank_env", "lab_driver_serial", "lab_driver_max_fail_percentage", "lab_pack_mirror"),
     *("lab_machine_type", "lab_node_health", "lab_cpus", "lab_memory", "lab_topology"),
-    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_pod_resources"),
+    "lab_shared_home",
+    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_slurm_mpi", "lab_pod_resources"),
 }
 _SAME_EVERYWHERE = (
     *("lab_name", "lab_network", "lab_interface", "lab_rank_env"),
-    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_pod_resources"),
+    *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_slurm_mpi", "lab_pod_resources"),
 )
 _REQUIRED = {
     "lab_network": "set it in group_vars/all to the ranks' network, such as 10.0.0.0/24",
@@ -43,6 +44,8 @@ _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
         "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does",
     ),
 }
+# A folder, or an address without a password: both are printed.
+_MIRROR = re.compile(r"/.*|https?://[^/@\s]+(/\S*)?")
 _NAME_LENGTH = 253
 
 
@@ -136,6 +139,10 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
     if not _template(interface) and not _INTERFACE.fullmatch(str(interface)):
         remedy = "write one interface's name, such as eth0"
         problems.append(Problem(host, f"lab_interface is {interface!r}", remedy))
+    mirror = variables.get("lab_pack_mirror") or "/"
+    if not _template(mirror) and not _MIRROR.fullmatch(str(mirror)):
+        remedy = "write a folder's absolute path, or a http or https address without user and password"
+        problems.append(Problem(host, f"lab_pack_mirror is {mirror!r}", remedy))
     problems += _mapping_problems(host, variables)
     return problems + _network_problems(host, variables, virtual=virtual)
 

@@ -43,6 +43,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     hosts = [lab.host(name) for name in case.hosts]
     where = folders(lab)
     prefix = f"{where.horovod}/{case.variant}"
+    python = lab.text("hvlab_rank_python", f"{prefix}/bin/python3")
     tuning = environment(case.params)
     env = {"HVLAB_CASE": f"{run_id}/{case.id}", "OMP_NUM_THREADS": tuning["OMP_NUM_THREADS"]}
     if backend.framework == HOROVOD:
@@ -56,12 +57,13 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     env |= variables(case.params)
     argv = (
         *deadline(case),
-        *(f"{prefix}/bin/python", f"{where.workloads}/{program[0]}", *program[1:]),
+        *(python, f"{where.workloads}/{program[0]}", *program[1:]),
         *("--output", f"~/.hvlab/runs/{run_id}/{case.id}/result.json"),
     )
     return Job(
         case=case,
         program=argv,
+        python=python,
         env=env,
         network=lab.network,
         interface=lab.interface,
@@ -72,6 +74,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         shared=any(host.virtual for host in hosts),
         port=case.ssh_port,
         local=lab.local,
+        pmi=lab.text("lab_slurm_mpi", "pmix"),
     )
 
 

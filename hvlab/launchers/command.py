@@ -12,6 +12,7 @@ SSH_OPTIONS = (
     "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=10 "
     "-o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 )
+SSH = ("ssh", *shlex.split(SSH_OPTIONS))
 
 
 # A rank ends itself this long after the watchdog should have ended it.
@@ -27,16 +28,17 @@ def deadline(case: Case) -> tuple[str, ...]:
 class Job:
     """A case with everything a launcher needs to know.
 
-    ``program`` is each rank's argv, ``env`` its environment; ``network`` is the ranks' network (CIDR) and
-    ``interface`` its name; ``horovod``, ``openmpi`` and ``workloads`` are the folders of the variant, of Open
-    MPI and of the programs.
+    ``program`` is each rank's argv, run by ``python``, and ``env`` its environment; ``network`` is the ranks'
+    network (CIDR) and ``interface`` its name; ``horovod``, ``openmpi`` and ``workloads`` are the folders of
+    the variant, of Open MPI and of the programs.
     ``shared`` tells that hosts are virtual, and so share their machine's cores. ``port`` is where ssh reaches
     the ranks' containers; 0 where they run on the hosts themselves. ``local`` tells that the only host is the
-    machine hvlab runs on, whatever the inventory calls it.
+    machine hvlab runs on, whatever the inventory calls it. ``pmi`` is how srun connects the ranks of MPI.
     """
 
     case: Case
     program: tuple[str, ...]
+    python: str
     env: Mapping[str, str]
     network: str
     interface: str
@@ -47,6 +49,7 @@ class Job:
     shared: bool = False
     port: int = 0
     local: bool = False
+    pmi: str = "pmix"
 
     @property
     def slots(self) -> str:

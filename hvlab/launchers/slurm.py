@@ -44,12 +44,24 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
         CheckError,
         "give all hosts the same munge key, and the right time",
     ),
+    (
+        "Resource temporarily unavailable",
+        CheckError,
+        f"Slurm takes no more jobs now (MaxJobCount): see `squeue`, and try again later; {_RESUMES}",
+    ),
+    (
+        "Relinquishing job allocation",
+        UnreachableError,
+        f"a host was lost before the job began: see `sinfo -R`, and slurmctld's log; {_RESUMES}",
+    ),
     ("No such file", UsageError, "install Slurm there, or measure with --launcher mpirun"),
     ("command not found", UsageError, "install Slurm there, or measure with --launcher mpirun"),
 )
 # Why a job waits that waits for ever: squeue's reason, and what to do.
 _HOPELESS: Mapping[str, str] = {
-    "PartitionConfig": f"limit the hosts with -l to those of the partition, or {_PARTITION}",
+    # Hosts outside of the partition, or more time than it gives (22.05).
+    "PartitionConfig": "limit the hosts with -l to those of the partition, name a shorter --time in "
+    f"lab_slurm_options, or {_PARTITION}",
     "PartitionNodeLimit": f"limit the hosts with -l to those of the partition, or {_PARTITION}",
     "PartitionTimeLimit": "name a shorter --time in lab_slurm_options",
     "PartitionDown": f"ask who runs the cluster, or {_PARTITION}",
@@ -60,9 +72,13 @@ _HOPELESS: Mapping[str, str] = {
     "JobHeldUser": "release it: `scontrol release`",
     "JobHeldAdmin": "ask who runs the cluster why jobs are held",
 }
+# The end of a sentence of slurmctld's own, such as "Job's account not known, so it can't use this partition".
+_NO_RIGHT = re.compile(r"Job's (?:account|QOS) .* use this partition")
 # Why a job ends whose last steps are still being cleared away.
 _COMPLETING = {"TimeLimit": "TIMEOUT", "NodeDown": NODE_FAIL, "NodeFail": NODE_FAIL}
-_UNFIT = ("down", "drain", "fail", "unknown", "no_respond", "maint", "power")
+# What does not pass by itself. A node that slurmctld has not heard of yet, such as all of them after it was
+# started anew, soon answers or is down.
+_UNFIT = ("down", "drain", "fail", "maint", "power")
 
 
 @dataclass(frozen=True)
@@ -127,11 +143,7 @@ def nodes(hosts: Iterable[str]) -> tuple[str, ...]:
 def unfit(text: str) -> dict[str, Unfit]:
     """Return the nodes that take no jobs, from what ``nodes`` shows."""
     nodes_shown = [Unfit(*row) for row in _rows(text)]
-    return {
-        node.host: node
-        for node in nodes_shown
-        if any(word in node.state.lower() for word in _UNFIT) or node.state.endswith("*")
-    }
+    return {node.host: node for node in nodes_shown if any(word in node.state.lower() for word in _UNFIT)}
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -148,8 +160,15 @@ def granted(stderr: str) -> str:
     return match[1]
 
 
-def refused(host: str, stderr: str, status: int) -> HvlabError:
-    """Return the error of a salloc that was refused on ``host``."""
+def revoked(stderr: str) -> bool:
+    """Return whether salloc was granted a job that ended before its hosts were ready."""
+    return "Relinquishing job allocation" in stderr
+
+
+def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> HvlabError:
+    """Return the error of a salloc that was refused on ``host``; ``taken`` are nodes that take no jobs."""
+    if revoked(stderr) and taken:
+        return unusable(taken)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     said = lines[-1].removeprefix("salloc: ").removeprefix("error: ") if lines else f"exit status {status}"
     for words, kind, remedy in _REFUSALS:
@@ -158,23 +177,38 @@ def refused(host: str, stderr: str, status: int) -> HvlabError:
     return CheckError(f"{host}: Slurm grants no hosts: {said}", remedy=_SEE)
 
 
+def unusable(taken: Mapping[str, Unfit]) -> HvlabError:
+    """Return the error of nodes that take no jobs."""
+    names = ",".join(taken)
+    lost = any("down" in node.state.lower() for node in taken.values())
+    look = f"see slurmd and munge there (`hvlab verify -l {names}`), then " if lost else ""
+    back = f"`scontrol update nodename={names} state=resume`"
+    return (UnreachableError if lost else CheckError)(
+        "; ".join(node.seen for node in taken.values()),
+        remedy=f"{look}bring it back ({back}), or leave it out with -l; {_RESUMES}",
+    )
+
+
 def hopeless(job: Waiting, taken: Mapping[str, Unfit]) -> HvlabError | None:
     """Return the error of a job that would wait for ever; ``taken`` are the nodes that take no jobs."""
     if job.reason.startswith("ReqNodeNotAvail") and taken:
-        reasons = "; ".join(node.seen for node in taken.values())
-        names = ",".join(taken)
-        back = f"`scontrol update nodename={names} state=resume`"
-        remedy = f"bring it back ({back}), or leave it out with -l; {_RESUMES}"
-        lost = any("down" in node.state.lower() or node.state.endswith("*") for node in taken.values())
-        return (UnreachableError if lost else CheckError)(reasons, remedy=remedy)
+        return unusable(taken)
     remedy = _HOPELESS.get(job.reason.strip("()"), "")
+    if _NO_RIGHT.match(job.reason):
+        options = "name one that is allowed in lab_slurm_options, such as [--account=NAME] or [--qos=NAME]"
+        remedy = f"{options}, or {_PARTITION}"
     if not remedy:
         return None
     return UsageError(f"job {job.job} would wait for ever: {job.reason}", remedy=remedy)
 
 
-def too_long(job: Waiting, seconds: float, limit: float) -> HvlabError:
-    """Return the error of a job that has waited too long."""
+def too_long(job: Waiting | None, seconds: float, limit: float) -> HvlabError:
+    """Return the error of a request that has waited too long; ``job`` is None where Slurm did not take it."""
+    if job is None:
+        return CheckError(
+            f"Slurm has not taken the request for {seconds:.0f} s; --queue-limit is {limit:.0f} s",
+            remedy=f"see whether it answers, and how many jobs it has: `sinfo`, `squeue`; {_RESUMES}",
+        )
     return CheckError(
         f"job {job.job} waited {seconds:.0f} s in the queue ({job.reason}); --queue-limit is {limit:.0f} s",
         remedy=f"see who is before it: `squeue`; {_RESUMES}",

@@ -2,5 +2,6 @@
 
 In: what a host has and what a role asks for. Out: what to do, or why not. ``preflight`` judges a host
 before anything is changed; ``packages`` and ``managers`` are about apt, dnf and yum; ``driver`` plans a
-change of NVIDIA's driver; ``requirements`` lists the Python packages of an environment.
+change of NVIDIA's driver; ``requirements`` lists the Python packages of an environment; ``packs`` keeps what
+one host built, and ``handover`` says which host gets a pack from which.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -114,7 +115,7 @@ def check_resolution(
     for host in hosts:
         if host.alone:
             continue
-        for peer, addresses in (host.own.get("resolves") or {}).items():
+        for peer, addresses in (json.loads(host.own.get("resolves") or "{}") or {}).items():
             expected = inventory.get(peer, inventory.get(host.name, {})).get("address")
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
             if addresses and expected and (local or expected not in addresses):

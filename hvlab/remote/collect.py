@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers import AnswerError
+from hvlab.answers.shapes import Shape, anything
 from hvlab.errors import CheckError
 from hvlab.lab.inventory import Lab
 from hvlab.remote.playbook import HostFailure, Owner, Play
@@ -21,12 +24,14 @@ def collect(
     *,
     check: Callable[[Play], None] | None = None,
     at_once: int = 0,
+    shape: Shape = anything,
 ) -> tuple[dict[str, Any], list[HostFailure]]:
     """Return what the playbook gathered, by host in the lab's order, and why some hosts give nothing.
 
     The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on what happened; ``at_once`` is
     how many hosts at least take part at the same time.
-    Raises CheckError where Ansible itself fails.
+    What a host gives has the ``shape``, or is one of the failures; with ``check`` it is raised.
+    Raises CheckError where Ansible itself fails, AnswerError.
     """
     descriptor, name = tempfile.mkstemp(prefix="hvlab-gathered-", suffix=".json")
     os.close(descriptor)
@@ -38,11 +43,33 @@ def collect(
             play.finish()
             if check:
                 check(play)
-            text = file.read_text(encoding="utf-8")
-            if not text and not play.failures:
+            if not file.stat().st_size and not play.failures:
                 raise CheckError(f"nothing could be gathered:\n{play.last_words()}")
             failures = list(play.failures)
-        gathered: dict[str, Any] = json.loads(text or "{}")
+        gathered = _by_host(file, len(hosts))
     finally:
         file.unlink(missing_ok=True)
-    return {host: gathered[host] for host in hosts if host in gathered}, failures
+    answered = {}
+    for host in hosts:
+        if host not in gathered:
+            continue
+        try:
+            answered[host] = answers.checked(gathered[host], host, shape)
+        except AnswerError as error:
+            if check:
+                raise
+            failures.append(HostFailure(host, f"{error.seen}; {error.remedy}", False))
+    return answered, failures
+
+
+def _by_host(file: Path, hosts: int) -> dict[str, Any]:
+    """Return what the playbook wrote; each host's part is still to be checked."""
+    if not file.stat().st_size:
+        return {}
+    limit = hosts * answers.LIMIT
+    if file.stat().st_size > limit:
+        raise AnswerError("the hosts", f"together they answered more than {limit // 2**20} MiB")
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AnswerError("the hosts", f"what they answered is no JSON ({error})") from error

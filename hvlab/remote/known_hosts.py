@@ -114,5 +114,7 @@ def _matches(pattern: str, name: str) -> bool:
         with suppress(ValueError, AssertionError):  # of a broken line
             return bool(pattern == paramiko.HostKeys.hash_host(name, pattern))
         return False
+    if "*" not in pattern and "?" not in pattern:
+        return pattern.lower() == name.lower()
     wild = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
     return re.fullmatch(wild, name, re.IGNORECASE) is not None

@@ -18,6 +18,7 @@ from typing import Any
 
 import ansible_runner
 
+from hvlab.answers import clean
 from hvlab.errors import CheckError, HvlabError, UnreachableError
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
@@ -32,6 +33,8 @@ _SSH = (
 _FORKS = 32
 _STOP_S = 10.0
 _TICK_S = 0.2
+# Of what a host says of a failure, the end.
+_MESSAGE = 10_000
 RESUMES = "bring it back; the same command resumes from there"
 
 
@@ -48,8 +51,9 @@ class HostFailure:
 class Login:
     """How the driver reaches a lab: as the unprivileged user that runs the ranks.
 
-    ``trust`` is None where the lab is this machine alone; then that user is whoever runs hvlab, unless that
-    is root. ``port`` is that of the ranks' containers; 0 is each host's own.
+    ``trust`` is None where the lab is this machine alone, or the Slurm job that hvlab runs in; then that user
+    is whoever runs hvlab, unless that is root. ``port`` is that of the ranks' containers; 0 is each host's
+    own.
     """
 
     lab: Lab
@@ -62,17 +66,22 @@ class Login:
         """Return the certificate of the key that reaches the hosts; empty where none is needed."""
         return self.trust.certificate.read_text("utf-8") if self.trust else ""
 
+    @property
+    def other_user(self) -> str:
+        """Return whom root becomes on this machine to run ranks; empty where it stays who it is."""
+        return self.user if self.trust is None and os.geteuid() == 0 and not self.lab.step else ""
+
     def variables(self) -> dict[str, Any]:
         """Return the connection variables, which go before the inventory's."""
         if self.trust is None:
             become = {"ansible_become_user": self.user, "ansible_become_method": "ansible.builtin.su"}
-            return {"ansible_become": True, **become} if os.geteuid() == 0 else {"ansible_become": False}
+            return {"ansible_become": True, **become} if self.other_user else {"ansible_become": False}
         return {
             "ansible_connection": "ssh",
             "ansible_user": self.user,
             "ansible_become": False,
             "ansible_ssh_private_key_file": str(self.trust.identity),
-            "ansible_ssh_args": f"{_SSH} -o UserKnownHostsFile={self.trust.known_hosts}",
+            "ansible_ssh_args": " ".join([_SSH, *(f"-o {option}" for option in self.trust.ssh_options)]),
             **({"ansible_port": self.port} if self.port else {}),
         }
 
@@ -165,6 +174,8 @@ class Play:
                 ident="run",
                 host_cwd=str(project_dir()),
                 quiet=True,
+                # The runner's own choice is a file for each host.
+                fact_cache_type="memory",
                 event_handler=self._enqueue,
                 cancel_callback=lambda: self._cancelled,
             )
@@ -174,7 +185,7 @@ class Play:
     def last_words(self, lines: int = 15) -> str:
         """Return the end of what Ansible printed."""
         file = self._folder / "artifacts/run/stdout"
-        text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+        text = clean(file.read_text("utf-8", errors="replace")) if file.is_file() else ""
         return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
 
     def _command(self) -> list[str]:
@@ -223,7 +234,7 @@ class Play:
             failed = event.get("event") in ("runner_on_failed", "runner_item_on_failed")
             if not (unreachable or failed) or data.get("ignore_errors") or not isinstance(result, dict):
                 continue
-            message = str(result.get("msg") or result.get("stderr") or result)
+            message = clean(str(result.get("msg") or result.get("stderr") or result))[-_MESSAGE:]
             if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
                 self.failures.append(HostFailure(str(data.get("host")), message, lost))

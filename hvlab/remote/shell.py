@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvlab import process
+from hvlab.answers import clean
 from hvlab.lab.inventory import Host
 from hvlab.remote.playbook import Login
 
@@ -31,9 +31,9 @@ class Shell:
         """Return what runs a command there."""
         trust = self.login.trust
         if trust is None:
-            line = ["runuser", "--login", self.login.user, "--command", shlex.join(words)]
-            return line if os.geteuid() == 0 else list(words)
-        options = [*_OPTIONS, f"UserKnownHostsFile={trust.known_hosts}"]
+            user = self.login.other_user
+            return ["runuser", "--login", user, "--command", shlex.join(words)] if user else list(words)
+        options = [*_OPTIONS, *trust.ssh_options]
         return [
             *("ssh", "-T", "-i", str(trust.identity)),
             *(word for option in options for word in ("-o", option)),
@@ -42,8 +42,12 @@ class Shell:
         ]
 
     def run(self, words: Sequence[str], *, seconds: float) -> subprocess.CompletedProcess[str]:
-        """Run a command there to its end. Raises HvlabError, TimeLimitError after ``seconds``."""
-        return process.run(self.argv(words), seconds=seconds)
+        """Run a command there to its end; what it printed is cleaned.
+
+        Raises HvlabError, TimeLimitError after ``seconds``.
+        """
+        done = process.run(self.argv(words), seconds=seconds)
+        return subprocess.CompletedProcess(done.args, done.returncode, clean(done.stdout), clean(done.stderr))
 
     def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
         """Start a command there; what it prints on its standard error is to be read."""

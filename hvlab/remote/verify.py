@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,11 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab import answers
+from hvlab.answers.shapes import entries, text
+from hvlab.errors import CheckError, HvlabError, UnreachableError, some
 from hvlab.paths import project_dir
 from hvlab.remote.check_outcome import CheckOutcome
 
 _CHECKS_RAN = (0, 1)
+_FIELDS = ("host", "check", "outcome", "seen", "remedy", "role")
+_CHECK = entries(dict.fromkeys(_FIELDS, text), needed=_FIELDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +68,7 @@ def run(
             os.close(writer)
             try:
                 for line in lines:
-                    checks.append(Check(**json.loads(line)))
+                    checks.append(Check(**answers.load(line, "a check", _CHECK)))
                     if on_check:
                         on_check(checks[-1])
             except BaseException:
@@ -84,11 +87,11 @@ def verdict(checks: list[Check]) -> HvlabError | None:
     silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
     if silent:
         return UnreachableError(
-            f"no answer from {', '.join(silent)}", remedy="see above; `hvlab lab status` shows virtual hosts"
+            f"no answer from {some(silent)}", remedy="see above; `hvlab lab status` shows virtual hosts"
         )
     wrong = sorted({check.host for check in checks if check.wrong})
     if wrong:
         return CheckError(
-            f"does not match the inventory: {', '.join(wrong)}", remedy="see above, or run `hvlab provision`"
+            f"does not match the inventory: {some(wrong)}", remedy="see above, or run `hvlab provision`"
         )
     return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers import AnswerError
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report.blocks import ShownCommand
 from hvlab.results.configurations import Configuration, Repeats, gather
@@ -23,6 +24,8 @@ from hvlab.workloads.samples import Iterations
 Configurations = Mapping[Configuration, Repeats]
 _BADNESS = ("ok", "skipped", "failed")
 
+# The facts of a thousand hosts are in one file.
+_LIMIT = 16 * answers.LIMIT
 # Stands for a case's name in a command that several cases share.
 _SHARED = "<case>"
 _SEED = "<seed>"
@@ -171,10 +174,10 @@ class _Files:
     def json(self, name: str, default: Any) -> Any:
         """Return a file's content; ``default`` where it is missing or of another type."""
         try:
-            content = json.loads((self.folder / name).read_text("utf-8"))
+            content = answers.read(self.folder / name, name, limit=_LIMIT)
         except FileNotFoundError:
             return default
-        except (OSError, ValueError):
+        except AnswerError:
             content = None
         if isinstance(content, type(default)):
             return content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from hvlab.resolver.entries import Catalogue, OperatingSystem
 from hvlab.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
 from hvlab.resolver.pins import Pin
 
-SHOWN = 3
 NO_GPU = "no GPU"
 # PyTorch has no wheels for others.
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -101,13 +100,6 @@ class HostGroup:
     def driver(self) -> str:
         """The installed driver for the reader."""
         return f"driver {self.host.driver}" if self.host.driver else "no driver"
-
-
-def names(hosts: Iterable[str]) -> str:
-    """Return host names for the reader: some, and how many more."""
-    every = list(hosts)
-    more = len(every) - SHOWN
-    return ", ".join(every) if more <= 1 else f"{', '.join(every[:SHOWN])} and {more} more"
 
 
 def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGroup], list[Problem]]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hvlab import __version__
-from hvlab.errors import UsageError
+from hvlab.errors import UsageError, some
 from hvlab.files import write_file
-from hvlab.resolver.lab import HostRequest, names
+from hvlab.resolver.lab import HostRequest
 from hvlab.resolver.pins import TITLES, Pin, parse
 
 # Ansible leaves names that begin with a dot alone in a folder of inventory files.
@@ -70,7 +70,7 @@ class Lock:
                 if before != version:
                     text = f"{TITLES[name]} {version or 'none'}, and {before or 'none'} in the lock"
                     changed.setdefault(text, []).append(host)
-        return [f"{names(where)}: {text}" for text, where in changed.items()]
+        return [f"{some(where)}: {text}" for text, where in changed.items()]
 
 
 def path_of(inventory: Path) -> Path:

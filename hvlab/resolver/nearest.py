@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from hvlab.errors import some
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.resolver import rules, versions
 from hvlab.resolver.conflict import minimal
 from hvlab.resolver.entries import Catalogue, DriverBranch, OpenMpiRelease
-from hvlab.resolver.lab import HostRequest, group, names
+from hvlab.resolver.lab import HostRequest, group
 from hvlab.resolver.model import Assumption, Candidate, Scope, prune
 from hvlab.resolver.pins import FRAMEWORKS, TITLES, Pin, meets
 from hvlab.resolver.problem import FACT, PIN, LabProblem
@@ -114,7 +115,7 @@ def without(lab: Lab, hosts: Sequence[str], catalogue: Catalogue) -> Remedy | No
     problem = _problem(Relaxation("hosts", tuple(hosts)).apply(lab), catalogue)
     if problem is None or search(problem, Scope()) is None:
         return None
-    return Remedy(f"without {names(hosts)}", without=tuple(hosts))
+    return Remedy(f"without {some(hosts)}", without=tuple(hosts))
 
 
 def _keeps_hosts(changes: Iterable[Relaxation]) -> bool:
@@ -182,14 +183,14 @@ def _remedy(lab: LabProblem, changes: Sequence[Relaxation]) -> Remedy:
     without: list[str] = []
     for change in changes:
         if change.kind == "hosts":
-            texts.append(f"without {names(change.hosts)}")
+            texts.append(f"without {some(change.hosts)}")
             without += change.hosts
         elif change.kind == "method":
-            texts.append(f"with lab_driver_method {change.method} on {names(change.hosts)}")
+            texts.append(f"with lab_driver_method {change.method} on {some(change.hosts)}")
         elif change.kind == "driver":
             chosen = search(lab, Scope(only=only)) or {}
             number = next(n for n, g in enumerate(lab.groups) if set(g.hosts) & set(change.hosts))
-            texts.append(f"with driver {chosen['driver', number].version} on {names(change.hosts)}")
+            texts.append(f"with driver {chosen['driver', number].version} on {some(change.hosts)}")
         elif change.pin is not None:
             version = _replacement(lab, change.pin, only)
             title = TITLES[change.pin.name]

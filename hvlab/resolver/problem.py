@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from hvlab.errors import some
 from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.facts import Gpu
-from hvlab.resolver.lab import HostGroup, names
+from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.model import Candidate, ConstraintProblem, listed
 from hvlab.resolver.pins import FRAMEWORKS, Pin
 
@@ -35,14 +36,14 @@ class LabProblem(ConstraintProblem):
         for pin, numbers in self.pins.items():
             if pin.value:
                 everyone = len(numbers) == len(self.groups)
-                text = pin.text if everyone else f"{pin.text} ({names(self.hosts(numbers))})"
+                text = pin.text if everyone else f"{pin.text} ({some(self.hosts(numbers))})"
                 self.assume(PIN, pin.name, pin.value, text, numbers)
         sharing: dict[tuple[str, str], list[int]] = {}
         for number, group in enumerate(self.groups):
             for fact in group.facts:
                 sharing.setdefault(fact, []).append(number)
         for (kind, value), groups in sharing.items():
-            text = f"{value} on {names(self.hosts(groups))}"
+            text = f"{value} on {some(self.hosts(groups))}"
             self._facts[kind, value] = self.assume(FACT, kind, value, text, groups)
 
     @property
@@ -68,7 +69,7 @@ class LabProblem(ConstraintProblem):
 
     def sharing(self, kind: str, value: str) -> str:
         """Return the hosts that share a fact, for the reader."""
-        return names(self.hosts(self.assumptions[self.fact(kind, value)].groups))
+        return some(self.hosts(self.assumptions[self.fact(kind, value)].groups))
 
     def where(self, gpu: Gpu) -> str:
         """Return a GPU with its hosts, for the reader: sm_52 (Tesla M40 on n3)."""

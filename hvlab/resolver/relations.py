@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from hvlab.errors import some
 from hvlab.resolver import rules, versions
 from hvlab.resolver.entries import Catalogue
-from hvlab.resolver.lab import HostGroup, names
+from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.model import Candidate, Key, Relation, listed
 from hvlab.resolver.pins import TITLES
 from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT, LabProblem
@@ -101,7 +102,7 @@ def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relati
         )
     if not group.gpus:
         return
-    yield from _agreements(lab, number, names(group.hosts))
+    yield from _agreements(lab, number, some(group.hosts))
     if "torch" in lab.frameworks and not lab.torch_on_cpu:
         yield from _torch_relations(lab, number, group)
     if "tensorflow" in lab.frameworks:
@@ -221,7 +222,7 @@ def _each(releases: Iterable[str]) -> str:
 
 
 def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
-    catalogue, where = lab.catalogue, names(group.hosts)
+    catalogue, where = lab.catalogue, some(group.hosts)
     cuda: Key = ("cuda", number)
 
     def too_old(cudas: Sequence[Candidate], drivers: Sequence[Candidate]) -> str:

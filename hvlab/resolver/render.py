@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hvlab.errors import some
 from hvlab.resolver import JSON_KINDS, Infeasible, Resolution
-from hvlab.resolver.lab import names
 from hvlab.resolver.problem import PIN
 from hvlab.results import tables
 
@@ -31,7 +31,7 @@ _ALIKE = ("system", "versions", "reasons", "notes", "compute_capabilities")
 def resolution(result: Resolution, *, explain: bool = False) -> str:
     """Return the versions of all hosts, like ones in one row, and the notes; with the reasons if asked."""
     like = _alike(result.hosts, ("versions",))
-    rows = [{"hosts": names(hosts), **_marked(stack)} for hosts, stack in like]
+    rows = [{"hosts": some(hosts), **_marked(stack)} for hosts, stack in like]
     text = [tables.render(rows, _used(rows), "table")]
     if explain:
         for hosts, stack in _alike(result.hosts, _ALIKE):
@@ -69,7 +69,7 @@ def changes(before: Resolution | Infeasible, after: Resolution) -> str:
     if not hosts_of:
         return "nothing changes"
     rows = [
-        {"component": name, "now": old, "then": new, "hosts": names(hosts)}
+        {"component": name, "now": old, "then": new, "hosts": some(hosts)}
         for (name, old, new), hosts in hosts_of.items()
     ]
     return tables.render(rows, ("component", "now", "then", "hosts"), "table")
@@ -100,9 +100,7 @@ def _explained(hosts: list[str], stack: Mapping[str, Any]) -> list[str]:
     system = stack["system"]
     gpus = [gpu["name"] for gpu in stack["gpus"]]
     cards = ", ".join(f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)) or "no GPU"
-    lines = [
-        f"{names(hosts)}: {system['distribution']} {system['version']} {system['architecture']}, {cards}"
-    ]
+    lines = [f"{some(hosts)}: {system['distribution']} {system['version']} {system['architecture']}, {cards}"]
     for name, version in stack["versions"].items():
         lines.append(f"  {name:<11}{version or '-':<22}{stack['reasons'][name]}")
         packages = [_package(package) for package in stack["packages"].get(name, ())]
@@ -120,7 +118,7 @@ def _notes(result: Resolution) -> list[str]:
     for host, stack in result.hosts.items():
         for note in stack["notes"]:
             shared.setdefault(note, []).append(host)
-    return [*result.notes, *(f"{names(hosts)}: {note}" for note, hosts in shared.items())]
+    return [*result.notes, *(f"{some(hosts)}: {note}" for note, hosts in shared.items())]
 
 
 def _item(item: Mapping[str, Any]) -> str:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hvlab.errors import some
 from hvlab.resolver import rules, versions
 from hvlab.resolver.entries import TorchRelease
-from hvlab.resolver.lab import HostGroup, names
+from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.model import Candidate, Relation, listed
 from hvlab.resolver.problem import ONE_TORCH_NCCL, LabProblem
 
@@ -72,7 +73,7 @@ def _same(lab: LabProblem, number: int, *, soft: str | None, assumptions: tuple[
         torches = ", ".join(dict.fromkeys(pair.data.torch.version for pair in pairs))
         cuda, one = lab.listed(cudas), _each([pair.data.nccl] for pair in pairs)
         return (
-            f"torch {torches} brings another NCCL for CUDA {cuda} on {names(group.hosts)} "
+            f"torch {torches} brings another NCCL for CUDA {cuda} on {some(group.hosts)} "
             f"than {one} of the other hosts: backend nccl needs one on all"
         )
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from hvlab.errors import UsageError
 
@@ -32,7 +33,15 @@ def measuring(folder: Path, lab: str) -> Iterator[None]:
             raise UsageError(
                 problem, remedy="wait for it to end: two runs at once would distort each other's figures"
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        _sign(file, folder)
         yield
+
+
+def _sign(file: TextIO, folder: Path) -> None:
+    try:
+        file.truncate(0)
+        # Without a buffer, which would fail once more as the file is closed.
+        os.write(file.fileno(), str(os.getpid()).encode())
+    except OSError as error:
+        problem = f"the results folder {folder} cannot be written: {error.strerror}"
+        raise UsageError(problem, remedy="free space there, or choose another with --results") from error

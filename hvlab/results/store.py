@@ -17,7 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hvlab.answers.shapes import anything, entries, many, maybe, number, table, text, whole
 from hvlab.errors import HvlabError, UsageError
+from hvlab.results import journal
+from hvlab.results.database import DamagedStoreError, is_damage, is_empty, reading
 
 _VERSION_1 = (
     """CREATE TABLE runs (
@@ -83,7 +86,25 @@ class Record:
 
 FIELDS = tuple(field.name for field in fields(Record))
 _AS_JSON = ("hosts", "params", "stack")
-_INSERT = f"INSERT INTO records VALUES ({', '.join('?' * len(FIELDS))})"  # noqa: S608 - a fixed number of marks
+INSERT_RUN = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)"
+INSERT_STATE = "INSERT INTO states VALUES (?, ?, ?)"
+INSERT_RECORD = f"INSERT INTO records VALUES ({', '.join('?' * len(FIELDS))})"  # noqa: S608 - a fixed number of marks
+
+
+ROW = entries(
+    {
+        **dict.fromkeys(("run_id", "case_id", "started_at", "workload", "launcher", "backend"), text),
+        **dict.fromkeys(("proved_backend", "metric", "unit", "error"), maybe(text)),
+        "hosts": many(text),
+        "slots_per_host": whole(),
+        "world_size": maybe(whole()),
+        "params": table(anything),
+        "repeat": whole(),
+        "value": maybe(number(-1e300, 1e300)),
+        "stack": table(anything),
+        "raw_path": text,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -125,8 +146,7 @@ class Store:
         """Add a run, with the ids of all its cases."""
         with self._open(write=True) as database:
             row = (run_id, utc(), lab, spec_key, json.dumps(spec), json.dumps(cases))
-            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)", row)
-            database.execute("INSERT INTO states VALUES (?, ?, 'running')", (run_id, utc()))
+            self._begin(database, row, "running")
 
     def put(
         self,
@@ -141,19 +161,37 @@ class Store:
         """Add a run that was measured elsewhere, finished, with all its records, or nothing."""
         with self._open(write=True) as database:
             row = (run_id, utc(), lab, spec_key, json.dumps(spec), json.dumps(cases))
-            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)", row)
-            database.execute("INSERT INTO states VALUES (?, ?, 'finished')", (run_id, utc()))
-            database.executemany(_INSERT, map(_row, records))
+            every = list(records)
+            self._begin(database, row, "finished")
+            self._enter(database, every)
 
     def enter(self, run_id: str, state: str) -> None:
         """Note that a run is now ``state``."""
         with self._open(write=True) as database:
-            database.execute("INSERT INTO states VALUES (?, ?, ?)", (run_id, utc(), state))
+            self._state(database, (run_id, utc(), state))
 
     def add(self, records: Iterable[Record]) -> None:
         """Add records, all or none."""
         with self._open(write=True) as database:
-            database.executemany(_INSERT, map(_row, records))
+            self._enter(database, list(records))
+
+    def _begin(self, database: sqlite3.Connection, row: tuple[Any, ...], state: str) -> None:
+        number = database.execute(INSERT_RUN, row).lastrowid
+        journal.write(self.run_folder(row[0]), "run", (number, *row))
+        self._state(database, (row[0], utc(), state))
+
+    def _state(self, database: sqlite3.Connection, row: tuple[str, str, str]) -> None:
+        database.execute(INSERT_STATE, row)
+        journal.write(self.run_folder(row[0]), "state", row)
+
+    def _enter(self, database: sqlite3.Connection, records: list[Record]) -> None:
+        rows = list(map(_row, records))
+        database.executemany(INSERT_RECORD, rows)
+        by_case: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+        for row in rows:
+            by_case.setdefault((row[0], row[1]), []).append(row)
+        for (run_id, _), of_case in by_case.items():
+            journal.write(self.run_folder(run_id), "records", of_case)
 
     def done(self, run_id: str) -> set[str]:
         """Return the ids of the cases that have records."""
@@ -164,20 +202,20 @@ class Store:
     def unfinished(self, spec_key: str) -> Run | None:
         """Return the last run of that specification if it did not come to its end."""
         with self._open() as database:
-            query = "SELECT run_id FROM runs WHERE spec_key = ? ORDER BY started_at DESC, rowid DESC LIMIT 1"
+            query = "SELECT run_id FROM runs WHERE spec_key = ? ORDER BY rowid DESC LIMIT 1"
             row = database.execute(query, (spec_key,)).fetchone()
         run = self.run(row[0]) if row else None
         return run if run and run.state in ("running", "interrupted") else None
 
     def runs(self) -> list[Run]:
-        """Return every run, the oldest first."""
+        """Return every run, the oldest first: in the order they were begun, whatever the clock said."""
         query = """
             SELECT run_id, started_at, lab, cases,
               (SELECT state FROM states WHERE states.run_id = runs.run_id ORDER BY rowid DESC LIMIT 1)
-            FROM runs ORDER BY started_at, rowid"""
+            FROM runs ORDER BY rowid"""
         with self._open() as database:
             return [
-                Run(row[0], row[1], row[2], row[4], tuple(json.loads(row[3])))
+                Run(row[0], row[1], row[2], row[4] or "interrupted", tuple(map(str, json.loads(row[3]))))
                 for row in database.execute(query)
             ]
 
@@ -200,14 +238,14 @@ class Store:
         with self._open() as database:
             query = "SELECT spec_key, spec FROM runs WHERE run_id = ?"
             key, text = database.execute(query, (run_id,)).fetchone()
-        return str(key), dict(json.loads(text))
+            return str(key), dict(json.loads(text))
 
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""
         query = f"SELECT {', '.join(FIELDS)} FROM records WHERE run_id = ? ORDER BY rowid"  # noqa: S608
         known: dict[str, Any] = {}
         with self._open() as database:
-            return [_record(row, known) for row in database.execute(query, (run_id,))]
+            return [read_record(row, known) for row in database.execute(query, (run_id,))]
 
     def latest(self, runs: int = 20) -> list[tuple[Record, list[int]]]:
         """Return one record of each case that went well in the last runs, with the case's sizes in bytes.
@@ -219,11 +257,11 @@ class Store:
             WHERE run_id = ? AND status = 'ok' GROUP BY case_id ORDER BY rowid"""  # noqa: S608
         known: dict[str, Any] = {}
         with self._open() as database:
-            last = "SELECT run_id FROM runs ORDER BY started_at DESC, rowid DESC LIMIT ?"
+            last = "SELECT run_id FROM runs ORDER BY rowid DESC LIMIT ?"
             ids = database.execute(last, (runs,)).fetchall()
             rows = [row for found in reversed(ids) for row in database.execute(query, found)]
-        sizes = [sorted(map(int, row[-1].split(","))) if row[-1] else [] for row in rows]
-        return [(_record(row[:-1], known), of) for row, of in zip(rows, sizes, strict=True)]
+            sizes = [sorted(map(int, row[-1].split(","))) if row[-1] else [] for row in rows]
+            return [(read_record(row[:-1], known), of) for row, of in zip(rows, sizes, strict=True)]
 
     def overview(self) -> list[dict[str, Any]]:
         """Return for each run, the newest first, how many of its cases went well (all their records did)."""
@@ -255,34 +293,54 @@ class Store:
     def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         """Yield the database in a transaction that is closed with it; reading makes no file."""
         try:
-            with closing(self._connect(write=write)) as database, database:
+            if is_empty(self._file):
+                raise DamagedStoreError(self._file, "it has 0 bytes")
+            with self._writing() if write else self._reading() as database, database:
                 yield database
         except (OSError, sqlite3.Error) as error:
+            if is_damage(error):
+                raise DamagedStoreError(self._file, str(error)) from error
             verb = "written" if write else "read"
             raise HvlabError(
                 f"the results in {self._file} cannot be {verb}: {error}",
                 remedy="free the disk or correct its rights, or choose another folder with --results",
             ) from error
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            if write:
+                raise
+            raise DamagedStoreError(self._file, f"a row cannot be read ({error})") from error
 
-    def _connect(self, *, write: bool) -> sqlite3.Connection:
-        if not write and not self._file.is_file():
-            return _migrated(sqlite3.connect(":memory:"))
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if not self._file.is_file() or not self._file.stat().st_size:
+            with closing(migrated(sqlite3.connect(":memory:"))) as database:
+                yield database
+            return
+        # Every version since the first can be read as it is.
+        with reading(self._file) as database:
+            if not self._version(database):
+                raise DamagedStoreError(self._file, "it has no tables of hvlab")
+            yield database
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self._file, timeout=30)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        version = database.execute("PRAGMA user_version").fetchone()[0]
+        with closing(sqlite3.connect(self._file, timeout=30)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            yield migrated(database) if self._version(database) < SCHEMA else database
+
+    def _version(self, database: sqlite3.Connection) -> int:
+        version = int(database.execute("PRAGMA user_version").fetchone()[0])
         if version > SCHEMA:
-            database.close()
             raise UsageError(
                 f"{self._file} has schema version {version}, this hvlab knows {SCHEMA}",
                 remedy="use the hvlab that wrote it, or another folder with --results",
             )
-        # Every version since the first can be read as it is.
-        return _migrated(database) if version == 0 or (write and version < SCHEMA) else database
+        return version
 
 
-def _migrated(database: sqlite3.Connection) -> sqlite3.Connection:
+def migrated(database: sqlite3.Connection) -> sqlite3.Connection:
     """Bring a database to the schema of today, all or nothing; another process may be at the same."""
     with database:
         database.execute("BEGIN IMMEDIATE")
@@ -300,7 +358,7 @@ def _row(record: Record) -> tuple[Any, ...]:
     )
 
 
-def _record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
+def read_record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
     """Return a row as a record; ``known`` keeps what was read from JSON, for a run's rows repeat it."""
     values = dict(zip(FIELDS, row, strict=True))
     for name in _AS_JSON:
@@ -308,5 +366,8 @@ def _record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
         if text not in known:
             known[text] = json.loads(text)
         values[name] = known[text]
+    wrong = ROW(values, "it")
+    if wrong:
+        raise ValueError(wrong.removeprefix("it."))
     values["hosts"] = tuple(values["hosts"])
     return Record(**values)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers.shapes import Shape, entries, many, maybe, number, row, scalar, text
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
@@ -46,13 +48,39 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
             problem = f"interrupted; the measurement could not be ended on {', '.join(left)}"
             raise InterruptedRunError(problem, remedy=f"it ends by itself within {seconds} s") from error
         raise
-    text = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
+    said = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
     if any(failure.unreachable for failure in failures):
-        raise UnreachableError(f"hosts do not answer:\n{text}", remedy=_BACK)
-    answer: dict[str, Any] = json.loads(gathered.get(lab.hosts[0].name) or "{}")
+        raise UnreachableError(f"hosts do not answer:\n{said}", remedy=_BACK)
+    printed = gathered.get(lab.hosts[0].name)
+    answer = answers.load(printed, f"{lab.hosts[0].name}: its readings", shape(plan)) if printed else {}
     if not answer:
-        raise CheckError(f"the measurement failed:\n{text}", remedy="it needs Python 3.8 on every host")
-    return answer
+        raise CheckError(f"the measurement failed:\n{said}", remedy="it needs Python 3.8 on every host")
+    return dict(answer)
+
+
+def shape(plan: Mapping[str, Any]) -> Shape:
+    """Return what the first host may print of a plan: what failed, or a reading of each host and step."""
+    count, names = len(plan["names"]), maybe(many(scalar))
+    reading = row(number(0), number(0))
+
+    def steps(value: Any, where: str) -> str | None:
+        if not isinstance(value, list) or len(value) != len(plan["steps"]):
+            return f"{where} is no list of {len(plan['steps'])} steps"
+        return next(filter(None, map(of_step, plan["steps"], value)), None)
+
+    def of_step(step: Mapping[str, Any], value: Any) -> str | None:
+        computes = not step.get("shift") and not step.get("transfers")
+        return row(*[reading if computes else maybe(number(0))] * count)(value, "a step")
+
+    failed = {"no_interface": names, "missing": names, "cut_off": names, "lost": maybe(scalar)}
+
+    def either(value: Any, where: str) -> str | None:
+        wrong = entries(failed)(value, where)
+        if wrong or not value or any(value.get(name) for name in failed):
+            return wrong
+        return entries({"steps": steps}, needed=("steps",))(value, where)
+
+    return either
 
 
 def _end(lab: Lab, mark: str) -> list[str]:
@@ -74,7 +102,7 @@ def _on_all(
         "hvlab_mark": mark,
         "hvlab_seconds": seconds,
     }
-    return collect(lab, "find-slow.yml", variables, at_once=len(lab.hosts))
+    return collect(lab, "find-slow.yml", variables, at_once=len(lab.hosts), shape=text)
 
 
 @dataclass

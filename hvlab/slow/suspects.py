@@ -84,12 +84,10 @@ def suspects(
     """
     sized = sizes(values, count, ratio=ratio)
     sized["pair"] = {cell: size for cell, size in sized["pair"].items() if cell not in between}
-    chosen = [
-        Suspect(kind, cell, size)
-        for kind, cells in sized.items()
-        for cell, size in cells.items()
-        if size > max(SHARE * math.log(ratio), _DEVIATIONS * _deviation(cells.values()))
-    ]
+    chosen = []
+    for kind, cells in sized.items():
+        least = max(SHARE * math.log(ratio), _DEVIATIONS * _deviation(cells.values())) if cells else math.inf
+        chosen += [Suspect(kind, cell, size) for cell, size in cells.items() if size > least]
     return sorted(chosen, key=lambda suspect: (suspect.kind == "pair", -suspect.size))
 
 

@@ -179,7 +179,9 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
         raise UsageError(f"{host} is not a virtual host of this inventory", remedy=f"choose one of {known}")
     directory = plan.runtime / "ssh"
     key = directory / keys.LOGIN_KEY
-    if not directory.exists() or not ready.listens(node):
+    running = host in reality.supervisors(plan.runtime / "nodes")
+    # A machine that runs may be slow to answer where much else runs.
+    if not directory.exists() or not running or not ready.listens(node, seconds=30):
         raise UnreachableError(f"{host} ({node.address}) is not up", remedy="run `hvlab lab up`")
     if not os.access(key, os.R_OK):
         raise HvlabError(

@@ -36,13 +36,17 @@ _NSPAWN_STATE = Path("/run/systemd/nspawn")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and the directory it lives in (``<runtime>/nodes/<name>``)."""
+    """A node and the directory it lives in (``<runtime>/nodes/<name>``).
+
+    ``home`` is this machine's directory that is /home on all nodes; None where each has its own.
+    """
 
     lab: str
     name: str
     address: str
     port: int
     directory: Path
+    home: Path | None = None
 
     @property
     def root(self) -> Path:
@@ -125,6 +129,9 @@ def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:
     argv += ["--register=no", "--console=read-only", "--settings=no", "--resolv-conf=off", "--timezone=off"]
     argv += ["--link-journal=no"]
     argv += [f"--bind-ro={str(path).replace(':', chr(92) + ':')}" for path in config.shared]
+    if node.home:
+        node.home.mkdir(mode=0o755, exist_ok=True)
+        argv.append(f"--bind={node.home}:/home")
     if not SYSTEMD_RUNS.is_dir():
         argv = [sys.executable, "-I", "-S", enter_cgroup.__file__, node.group, *argv, "--keep-unit"]
     argv += ["--", "systemd.show_status=yes", "systemd.log_color=no"]

@@ -125,8 +125,10 @@ def plan_without_limits(lab: Lab) -> LabPlan:
     if problems:
         raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(problems))
     runtime = lab_runtime_dir(lab.name)
+    home = runtime / "home" if lab.shared_home else None
     nodes = tuple(
-        Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name) for host in hosts
+        Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name, home)
+        for host in hosts
     )
     return LabPlan(lab=lab.name, runtime=runtime, network=network, nodes=nodes)
 

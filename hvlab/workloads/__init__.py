@@ -13,20 +13,34 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from hvlab.answers import AnswerError
 from hvlab.lab.backends import BACKENDS, DDP
 from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES
 from hvlab.workloads.command import COMMAND
 from hvlab.workloads.contention import with_contention
-from hvlab.workloads.outcome import Figure, Outcome, Workload, read_json, started
+from hvlab.workloads.outcome import Figure, Outcome, Workload, ending, started
 from hvlab.workloads.parameters import COMMON, Parameter, word
 from hvlab.workloads.training import TRAININGS
 
 WORKLOADS: Mapping[str, Workload] = {
     workload.name: workload for workload in (*COLLECTIVES, *TRAININGS, COMMAND)
 }
-__all__ = ["WORKLOADS", "Figure", "Outcome", "Workload", "argv", "data", "files", "outcome", "parameters"]
+__all__ = [
+    "PROGRAMS",
+    "WORKLOADS",
+    "Figure",
+    "Outcome",
+    "Workload",
+    "argv",
+    "data",
+    "files",
+    "outcome",
+    "parameters",
+]
 
+# What runs on the hosts, on this machine.
+PROGRAMS = Path(__file__).with_name("programs")
 # Where a data set lies on each host, below the lab user's home.
 DATA_FOLDER = "~/.hvlab/data"
 # Made by the program itself.
@@ -74,9 +88,12 @@ def parameters(workload: str) -> tuple[Parameter, ...]:
 
 def outcome(case: Case, folder: Path) -> Outcome:
     """Return how ``case`` ended, read from its files in ``folder``."""
-    ended = read_json(folder / "case.json")
-    if not isinstance(ended, dict):
+    try:
+        ended = ending(case.hosts, folder)
+    except FileNotFoundError:
         return Outcome(0.0, error=f"no case.json in {folder}")
+    except AnswerError as error:
+        return Outcome(0.0, error=f"{error}: {error.remedy}")
     if ended.get("skipped"):
         return replace(started(ended), error=str(ended["skipped"]), skipped=True)
     parsed = WORKLOADS[case.workload].parse(case, ended, folder)

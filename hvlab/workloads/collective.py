@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.statistics import interval
-from hvlab.workloads import samples
+from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import busbw_factor
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
@@ -34,7 +34,7 @@ def _operation(*names: str) -> Parameter:
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder)
+    outcome, result = opened(case, ended, folder, answered.COLLECTIVE)
     if outcome.error:
         return outcome
     expected, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]

@@ -12,10 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers import AnswerError
 from hvlab.errors import UsageError
+from hvlab.workloads import answered
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS
-from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened, output, read_json
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened, output, read_text
 from hvlab.workloads.parameters import Parameter
 
 OUTPUT = "output.txt"
@@ -45,7 +48,7 @@ _EXAMPLE = "write --pattern 'images/sec: (?P<value>[0-9.]+)'"
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder)
+    outcome, result = opened(case, ended, folder, answered.COMMAND)
     copied = str(case.params.get("copy") or "")
     if copied:
         outcome = replace(outcome, versions={**outcome.versions, "files": copied.split(maxsplit=1)[0]})
@@ -62,7 +65,7 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
 def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Path) -> Iterator[Figure]:
     yield figure("real", outcome.seconds)
     yield figure("training_time", result["command"]["seconds"])
-    text = (folder / OUTPUT).read_text("utf-8", errors="replace") if (folder / OUTPUT).is_file() else ""
+    text = read_text(folder / OUTPUT)
     pattern = str(case.params["pattern"])
     value = throughput(text, pattern)
     if value is not None:
@@ -73,9 +76,11 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Pa
 
 def removed(folder: Path) -> tuple[str, ...]:
     """Return the files that rank 0 wrote to its working folder, which is gone; ``folder`` is the case's."""
-    result = read_json(folder / "result.json")
-    command = (result.get("command") if isinstance(result, dict) else None) or {}
-    return tuple(map(str, command.get("removed") or ()))
+    try:
+        written = answers.read(folder / "result.json", "its result.json", answered.COMMAND)
+    except (FileNotFoundError, AnswerError):
+        return ()
+    return tuple(written["command"].get("removed") or ())
 
 
 def throughput(text: str, pattern: str = "") -> float | None:

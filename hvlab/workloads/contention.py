@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers import AnswerError
+from hvlab.answers.shapes import entries, number, whole
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
+from hvlab.workloads import answered
 from hvlab.workloads.case import Case
-from hvlab.workloads.outcome import CORES, Figure, Outcome, figure, output, read_json
+from hvlab.workloads.outcome import CORES, Figure, Outcome, figure, host_names, output, result
 
 METRIC = "stolen"
+_PRINTED = entries({"rank": whole(), "own_s": number(-1e9, 1e9)}, needed=("rank", "own_s"))
 # From this share of the hosts' core time on (%), a case is marked: others took much.
 MUCH = 10.0
 # Launchers may write the rank before it.
@@ -44,7 +48,7 @@ def with_contention(case: Case, outcome: Outcome, folder: Path) -> Outcome:
 
     Each size of a case gets the same figure: all were measured in one launch.
     """
-    counters = _gathered(case, read_json(folder / "result.json")) or _printed(case, folder)
+    counters = _gathered(case, folder) or _printed(case, folder)
     if not counters:
         return outcome
     worst = max((one.total for one in taken(counters)), default=0.0)
@@ -89,13 +93,14 @@ def taken(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
         yield Taken(tuple(hosts), *(min(100.0, max(0.0, 100 * part / core_s)) for part in parts))
 
 
-def _gathered(case: Case, result: object) -> dict[str, Mapping[str, Any]]:
+def _gathered(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
     """Return the counters of each host under the inventory's name, which a host need not know."""
-    if not isinstance(result, dict) or not isinstance(result.get("stolen"), dict):
+    try:
+        written = result(case, folder)
+    except AnswerError:
         return {}
-    placement = (result.get("world") or {}).get("placement") or ()
-    names = {node: case.hosts[rank // case.slots] for rank, _, node, _ in placement}
-    return {names.get(node, node): counted for node, counted in result["stolen"].items()}
+    names = host_names(case, written)
+    return {names.get(node, node): counted for node, counted in (written.get("stolen") or {}).items()}
 
 
 def _printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -104,13 +109,13 @@ def _printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
     computed: dict[str, float] = {}
     for line in _LINE.findall(output(folder)):
         try:
-            counted = json.loads(line)
+            counted = answers.load(line, "a rank", _PRINTED)
             host = case.hosts[counted["rank"] // case.slots]
             computed[host] = computed.get(host, 0.0) + counted["own_s"]
-        except (ValueError, KeyError, TypeError, IndexError):
+        except (AnswerError, IndexError):
             # The script's own output may have been written into the line.
             return {}
-        if "cpus" in counted:
+        if answered.COUNTED(counted, "it") is None:
             counters[host] = counted
     if counters.keys() != set(case.hosts):
         return {}

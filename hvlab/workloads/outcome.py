@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.workloads import proof
+from hvlab import answers
+from hvlab.answers import AnswerError
+from hvlab.answers.shapes import Shape
+from hvlab.doctor import reading
+from hvlab.workloads import answered, proof
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.parameters import Parameter
@@ -38,6 +41,7 @@ _TELLING = (
     (_LAST, re.compile(r"what\(\):\s*(.*)")),
     (_LAST, re.compile(r"mpirun noticed that process rank .*")),
     (_LAST, re.compile(r"srun: error: (Node failure on .*|Unable to .*)")),
+    (_FIRST, re.compile(r"srun: error: (Task launch for \S+ failed on node .*)")),
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: (?!Terminated|Killed|Exited).*)")),
     (_LAST, re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)\b.*)")),
     (_FIRST, re.compile(r"Process \d+ exit with status code .*")),
@@ -90,12 +94,35 @@ class Workload:
     collective: str = "allreduce"
 
 
-def read_json(path: Path) -> Any:
-    """Return the file's content; None where there is no such file or no JSON in it."""
+def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
+    """Return how the launch ended, as the first of the hosts tells in case.json.
+
+    Raises FileNotFoundError where there is none, AnswerError where it cannot be right.
+    """
+    where = f"{hosts[0] if hosts else 'a host'}: its case.json"
+    ended: Mapping[str, Any] = answers.read(folder / "case.json", where, answered.ENDED)
+    if ended.get("ended_at", ended.get("started_at", 0)) < ended.get("started_at", 0):
+        raise AnswerError(where, "the case ended before it began", remedy="look at the clock there")
+    return ended
+
+
+def result(case: Case, folder: Path, shape: Shape = answered.RESULT) -> Mapping[str, Any]:
+    """Return what a case's program wrote; nothing where it wrote none.
+
+    Raises AnswerError where it cannot be right.
+    """
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
+        written = answers.read(folder / "result.json", f"{case.hosts[0]}: its result.json", shape)
+    except FileNotFoundError:
+        return {}
+    return dict(written)
+
+
+def host_names(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
+    """Return the inventory's name of each host, by the name that it knows itself, which may be another."""
+    placement = (result.get("world") or {}).get("placement") or ()
+    places = ((node, rank // case.slots) for rank, _, node, _ in placement)
+    return {node: case.hosts[place] for node, place in places if place < len(case.hosts)}
 
 
 def figure(metric: str, value: float, **params: Any) -> Figure:
@@ -109,27 +136,52 @@ def started(ended: Mapping[str, Any]) -> Outcome:
     return Outcome(begun, float(ended.get("ended_at") or begun) - begun)
 
 
-def opened(case: Case, ended: Mapping[str, Any], folder: Path) -> tuple[Outcome, Mapping[str, Any]]:
+def opened(
+    case: Case, ended: Mapping[str, Any], folder: Path, shape: Shape
+) -> tuple[Outcome, Mapping[str, Any]]:
     """Return what every program tells of a case, and its result; an error where that cannot count.
+
+    ``shape`` is that of the workload's own results; those of a case that failed need not have it.
 
     It counts where all checks were good, the launcher ended well, the ranks were as many and on the device as
     requested, and the requested backend, and no other, carried the case's collective.
     """
     begun = started(ended)
-    result = read_json(folder / "result.json")
     failed = launcher_error(case, ended, folder)
-    if not isinstance(result, dict):
+    try:
+        written = result(case, folder)
+    except AnswerError as error:
+        return replace(begun, error=failed or f"{error}: {error.remedy}"), {}
+    if not written:
         return replace(begun, error=failed or "the program wrote no result"), {}
+    outcome = _judged(case, begun, written, failed)
+    if not outcome.error:
+        try:
+            answers.checked(written, f"{case.hosts[0]}: its result.json", shape)
+        except AnswerError as error:
+            outcome = replace(outcome, error=f"{error}: {error.remedy}")
+    return outcome, written
+
+
+def _judged(case: Case, begun: Outcome, result: Mapping[str, Any], failed: str | None) -> Outcome:
+    """Return what every program tells of a case; ``failed`` is what went wrong with its launch."""
     if result.get("unavailable"):
-        return replace(begun, error=str(result["unavailable"]), skipped=True), {}
+        return replace(begun, error=str(result["unavailable"]), skipped=True)
     outcome = replace(
         begun,
         proved_backend=proof.proved(case, result),
         world_size=(result.get("world") or {}).get("size"),
-        versions={**((result.get("state") or {}).get("versions") or {}), **_transport(case, result)},
+        versions={
+            **{name: str(value) for name, value in _versions(result).items() if value is not None},
+            **_transport(case, result),
+        },
     )
     error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, outcome, result)
-    return replace(outcome, error=error or proof.unproved(case, result)), result
+    return replace(outcome, error=error or proof.unproved(case, result))
+
+
+def _versions(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (result.get("state") or {}).get("versions") or {}
 
 
 def _transport(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
@@ -152,16 +204,24 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
     """Return what went wrong with the launch itself, from case.json and the launcher's last words."""
     if ended.get("error"):
         return str(ended["error"])
-    words = last_words(folder)
     if ended.get("timed_out"):
-        missing = _MISSING.search(_text(folder / "stderr"))
+        missing = _MISSING.search(read_text(folder / "stderr"))
         stalled = f": Horovod waited for ranks {missing.group(1)}" if missing else ""
-        return f"ran over its {case.timeout} s and was ended{stalled}"
+        over = f"ran over its {case.timeout} s and was ended"
+        return over + stalled if stalled else _known(over, folder)
     if ended.get("rc") == 0:
         return None
+    words = last_words(folder)
     lost = [host for host, answer in (ended.get("reaped") or {}).items() if isinstance(answer, str)]
     reasons = [words] * bool(words) + [f"{', '.join(lost)} is unreachable"] * bool(lost)
-    return ": ".join([f"{case.launcher} ended with exit status {ended.get('rc')}", *reasons])
+    how = f"{case.launcher} ended with exit status {ended.get('rc')}"
+    return _known(": ".join([how, *reasons]), folder)
+
+
+def _known(error: str, folder: Path) -> str:
+    """Return the error, ended with what `hvlab doctor` knows of its cause."""
+    cause = reading.root(output(folder).splitlines())
+    return f"{error.rstrip('.')}; known: {cause.title}; what to do: {cause.remedy}" if cause else error
 
 
 def last_words(folder: Path) -> str:
@@ -179,11 +239,12 @@ def last_words(folder: Path) -> str:
 
 def output(folder: Path) -> str:
     """Return all that a case printed; standard error first."""
-    return _text(folder / "stderr") + "\n" + _text(folder / "stdout")
+    return read_text(folder / "stderr") + "\n" + read_text(folder / "stdout")
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return what was printed to a file, without what steers a terminal; empty where there is none."""
     try:
-        return path.read_text("utf-8", errors="replace")
+        return answers.clean(path.read_text("utf-8", errors="replace"))
     except OSError:
         return ""

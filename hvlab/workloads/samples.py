@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers import AnswerError
 from hvlab.statistics import distribution, warmup
-from hvlab.workloads.outcome import read_json
+from hvlab.workloads import answered
 
 # As in the metrics: microseconds of a collective's iterations, seconds of a training's steps.
 _US = 1e6
@@ -46,10 +48,9 @@ def of_steps(steps: Mapping[str, Any]) -> Iterations:
 
 def read(folder: Path) -> tuple[Iterations, ...]:
     """Return all iterations that the files of a case hold, ``folder`` being its own; none without files."""
-    result = read_json(folder / "result.json")
     try:
-        return tuple(_all(result)) if isinstance(result, dict) else ()
-    except (KeyError, TypeError, ValueError):
+        return tuple(_all(answers.read(folder / "result.json", str(folder), answered.SAMPLED)))
+    except (FileNotFoundError, AnswerError):
         return ()
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.statistics import interval
-from hvlab.workloads import samples
+from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
-from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, host_names, opened
 from hvlab.workloads.parameters import Parameter
 
 _PROGRAM = "train.py"
@@ -29,10 +29,10 @@ _COMMON = (
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder)
+    outcome, result = opened(case, ended, folder, answered.TRAINING)
     if outcome.error:
         return outcome
-    error = _incomplete(case, result)
+    error = _incomplete(case, result) or _set_back(case, outcome, result)
     return (
         replace(outcome, error=error)
         if error
@@ -49,6 +49,13 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
         if name in case.params and case.params[name] != count:
             return f"asked for {case.params[name]} {name}, trained {count}"
     return None
+
+
+def _set_back(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str | None:
+    """Return that the host's clock was set back while the case ran, or None."""
+    if result["times"]["first_step_at"] >= outcome.started_at:
+        return None
+    return f"{case.hosts[0]}: its clock was set back while the case ran: run it again"
 
 
 def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Figure]:
@@ -74,8 +81,7 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterato
 
 def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
     """Return the computing seconds of each host under the inventory's name, which a host need not know."""
-    placement = result["world"].get("placement") or ()
-    names = {node: case.hosts[rank // case.slots] for rank, _, node, _ in placement}
+    names = host_names(case, result)
     return {names.get(node, node): seconds for node, seconds in result["compute"]["by_host_s"].items()}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from hvlab.cli import cli
+from hvlab.doctor import known
 from hvlab.health.node import xids
 from tests.contract import tree
 
@@ -95,7 +96,45 @@ def xids_page() -> str:
     return f"# Xids\n\n{about}\n\n{table}\n"
 
 
-PAGES = {"docs/cli.md": cli_page, "docs/roles.md": roles_page, "docs/xids.md": xids_page}
+DOCTOR = """\
+# What hvlab doctor knows
+
+Written by `make docs` from `hvlab/doctor/known`.
+
+    hvlab doctor --log job.log
+    kubectl logs my-job-launcher | hvlab doctor --log - --format json
+
+It reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm's
+daemons, pods and kernels as they come: colours, times and prefixes such as `[1,0]<stderr>:` are taken away,
+the lines of each rank are read one after another, and what a terminal wrapped is put together again. For
+each cause it shows the lines it rests on, why it breaks, what to do, and where that is from. The cause
+nearest to the root comes first: a line that names the very thing that is wrong, then what has to be set
+differently, then what broke, then what others noticed of it. Noise is listed as harmless.
+What it does not know it does not mention: it then says `nothing known`. Of a very large log, lines that
+differ in numbers only count twelve times, and of what is left the first MiB and the last two are searched.
+The exit code is 0 if nothing or only noise is recognised, 1 if a cause is, 2 if there is no such file.
+"""
+
+
+def doctor_page() -> str:
+    """docs/doctor.md: how it is used, and every entry."""
+    parts = [DOCTOR]
+    for family, causes in known.FAMILIES.items():
+        rows = [
+            f"| {' | '.join(map(_text, (cause.title, cause.why, cause.remedy)))} | [source]({cause.source}) |"
+            for cause in causes
+        ]
+        head = ["| what | why | what to do | |", "|---|---|---|---|"]
+        parts.append("\n".join([f"## {family}\n", *head, *rows]) + "\n")
+    return "\n".join(parts)
+
+
+PAGES = {
+    "docs/cli.md": cli_page,
+    "docs/doctor.md": doctor_page,
+    "docs/roles.md": roles_page,
+    "docs/xids.md": xids_page,
+}
 
 
 def main() -> None:

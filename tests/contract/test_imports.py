@@ -12,8 +12,8 @@ from tests.contract import tree
 # From the bottom to the top. A package imports itself and those of the lines above it here: no circles.
 LEVELS = [
     {"errors"},
-    {"process", "sudo"},
-    {"files", "paths", "statistics"},
+    {"answers", "process", "sudo"},
+    {"doctor", "files", "paths", "statistics"},
     {"lab", "datasets"},
     {"workloads"},
     {"launchers", "results"},

@@ -124,3 +124,13 @@ def test_every_documented_state_is_used() -> None:
         for state in [each["state"] for each in (options, *nested) if "state" in each]:
             unused = set(state["choices"]) - used[name] - {state.get("default")}
             assert not unused, f"{name}: no task uses state {', '.join(sorted(unused))}"
+
+
+def test_action_plugins_load_on_the_controller() -> None:
+    """Ansible finds module_utils of the project for hosts alone, where it packs them with a module."""
+    plugins = [f"hvlab.ansible.action.{path.stem}" for path in sorted((PLUGINS / "action").glob("*.py"))]
+    load = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    done = subprocess.run(
+        [sys.executable, "-c", load, *plugins], capture_output=True, text=True, check=False, cwd=tree.ROOT
+    )
+    assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 ``pytest tests/node`` takes every host of $ANSIBLE_INVENTORY or inventory/lab; ``--hosts=n1,n2`` and
 ``--hosts=ansible://all --ansible-inventory=PATH`` choose. A module of checks may define ``asks(node)``:
 questions by name (see lab.py). All of them are put to a host in one round trip before its first check.
+It may define ``asks_after(node, nodes)``, too: what to ask once all hosts have answered, again and again.
 """
 
 from __future__ import annotations
@@ -80,7 +81,25 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
                 broken = error if node.stack else WrongNodeError(node.name, *NOT_PROVISIONED)
                 request.config.stash[BROKEN][node.name, module.__name__] = broken
         pairs.append((node, questions))
-    return silent | lab.ask_all(pairs)
+    answered = silent | lab.ask_all(pairs)
+    later = [module for module in modules if hasattr(module, "asks_after")]
+    while more := _further(request.config, answered, later):
+        answered |= lab.ask_all(more)
+    return answered
+
+
+def _further(
+    config: pytest.Config, nodes: dict[str, Node], modules: list[Any]
+) -> list[tuple[Node, dict[str, lab.Question]]]:
+    """What is still to be asked, now that all hosts have answered what they were asked before."""
+    further = []
+    for node in nodes.values():
+        questions: dict[str, lab.Question] = {}
+        for module in modules if not node.silence else ():
+            if (node.name, module.__name__) not in config.stash[BROKEN]:
+                questions.update(module.asks_after(node, nodes))
+        further += [(node, questions)] if questions else []
+    return further
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import getpass
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ class Inventory:
     def variables(self, name: str, stack: dict[str, Any] | None = None) -> HostVariables:
         """Return the variables of a host; ``stack`` is what was resolved for it, which some of them need."""
         host = self._manager.get_host(name)
-        facts = {"ansible_facts": {"hvlab_stacks": {name: stack}}} if stack else {}
+        facts = {"__preflight_stacks": {"stacks": {name: stack}}} if stack else {}
         return HostVariables(
             self._loader, {**self._variable_manager.get_vars(host=host), **facts}, self._defaults
         )
@@ -216,7 +216,7 @@ class Node:
 
 
 def ask(node: Node, questions: dict[str, Question]) -> Node:
-    """Ask one host everything, in one round trip, and return it with its answers."""
+    """Ask one host everything, in one round trip, and return it with these and its earlier answers."""
     questions = {"facts": read(f"{FACTS}/*.fact"), **questions}
     python = node.variables.get("ansible_python_interpreter", "/usr/bin/python3")
     try:
@@ -225,9 +225,8 @@ def ask(node: Node, questions: dict[str, Question]) -> Node:
     except (RuntimeError, ValueError) as error:
         result = error.args[0] if error.args else error
         answers, silence = {}, str(getattr(result, "stderr", result)).strip()
-    return Node(
-        node.name, node.host, node.variables, node.peers, answers, "" if answers else silence or "no answer"
-    )
+    silence = "" if answers else silence or "no answer"
+    return replace(node, answers={**node.answers, **answers}, silence=silence)
 
 
 def ask_all(nodes: Iterable[tuple[Node, dict[str, Question]]]) -> dict[str, Node]:

@@ -1,65 +1,26 @@
-"""Every variant of Horovod matches the inventory, and two ranks compute the right sum."""
+"""Every variant of Horovod matches the inventory, and ranks compute the right sum."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
-from hvlab.bench.matrix import Case
-from hvlab.lab.backends import BACKENDS
-from hvlab.launchers import horovodrun, mpirun
-from hvlab.launchers.command import Job
+from tests.node import horovod_ranks as ranks
+from tests.node.horovod_ranks import having, neighbour, prefix, variants
 from tests.node.lab import ROOT, Node, Question, run
 
-LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
-RANKS = 2
-PROGRAMS = {
-    "torch": """
-import json, socket
-import torch, horovod.torch as hvd
-hvd.init()
-total = hvd.allreduce(torch.full((1024,), float(hvd.rank() + 1)), op=hvd.Sum)
-print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethostname(),
-                  "least": total.min().item(), "most": total.max().item()}), flush=True)
-hvd.shutdown()
-""",
-    "tensorflow": """
-import json, os, socket
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf, horovod.tensorflow as hvd
-hvd.init()
-total = hvd.allreduce(tf.fill((1024,), float(hvd.rank() + 1)), op=hvd.Sum)
-print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethostname(),
-                  "least": float(tf.reduce_min(total)), "most": float(tf.reduce_max(total))}), flush=True)
-hvd.shutdown()
-""",
-}
 # What a rank does, up to where it has loaded its NCCL.
 LOADED = """
 import importlib, sys
 importlib.import_module("horovod." + sys.argv[1])
 print("NCCL", nccl())
 """
-each_backend = pytest.mark.parametrize("backend", LAUNCHERS)
-
-
-def variants(node: Node) -> dict[str, dict[str, Any]]:
-    """The variants in the inventory."""
-    return dict(node.variables["horovod_variants"])
-
-
-def prefix(node: Node, variant: str) -> str:
-    """The folder of a variant."""
-    return f"{node.variables['horovod_prefix']}/{variant}"
-
-
-def having(node: Node, backend: str) -> list[str]:
-    """The variants that are to have this backend."""
-    return [variant for variant, options in variants(node).items() if options.get(backend)]
+each_backend = pytest.mark.parametrize("backend", ranks.LAUNCHERS)
 
 
 def gpu_planes(options: dict[str, Any]) -> set[str]:
@@ -81,42 +42,9 @@ def nccl_of(node: Node, variant: str, framework: str) -> str:
     return match[1] if match else "none"
 
 
-def neighbour(node: Node) -> str | None:
-    """The host whose name comes next; None for the last one. So every host is in a pair."""
-    return min((peer for peer in node.peers if peer > node.name), default=None)
-
-
-def allreduce(node: Node, variant: str, backend: str, hosts: tuple[str, ...]) -> Question:
-    """Ask for a sum over two ranks, started just as a benchmark is."""
-    interface = node.variables["lab_interface"]
-    case = Case(
-        id="check", workload="allreduce", backend=backend, launcher="", hosts=hosts,
-        slots=RANKS // len(hosts), repeat=1, timeout=180,
-    )  # fmt: skip
-    job = Job(
-        case=case,
-        program=(
-            f"{prefix(node, variant)}/bin/python",
-            "-c",
-            PROGRAMS[variants(node)[variant]["frameworks"][0]],
-        ),
-        env={name: value.format(interface=interface) for name, value in BACKENDS[backend].env.items()},
-        network=node.variables["lab_network"],
-        interface=interface,
-        horovod=prefix(node, variant),
-        openmpi=f"{node.variables['openmpi_prefix']}/current",
-        workloads=node.variables["workloads_dir"],
-    )
-    command = LAUNCHERS[backend](job)
-    return run(list(command.argv), user=node.user, env=dict(command.env), timeout=180, alone=True)
-
-
 def asks(node: Node) -> dict[str, Question]:
     questions = {}
-    other = neighbour(node)
     for variant in variants(node):
-        program = f"{prefix(node, variant)}/bin/horovodrun"
-        questions[f"{variant} build"] = run([program, "--check-build"], user=node.user, timeout=180)
         library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib*.so"]
         for framework in nccl_frameworks(node, variant):
             text = (ROOT / "hvlab/workloads/programs/loaded.py").read_text(encoding="utf-8") + LOADED
@@ -124,12 +52,48 @@ def asks(node: Node) -> dict[str, Question]:
             loaded = run([python, "-c", text, framework], user=node.user, timeout=180)
             questions[f"{variant} {framework} NCCL"] = loaded
         questions[f"{variant} libraries"] = run([*library, "-exec", "ldd", "{}", "+"])
-    for backend in LAUNCHERS:
-        for variant in having(node, backend):
-            questions[f"{variant} {backend} here"] = allreduce(node, variant, backend, (node.name,))
-            if other:
-                questions[f"{variant} {backend} pair"] = allreduce(node, variant, backend, (node.name, other))
     return questions
+
+
+def asks_after(node: Node, nodes: Mapping[str, Node]) -> dict[str, Question]:
+    """First the launches over many hosts; where one fails, those of each host; then what no rank reported."""
+    questions, ended = launches(node, nodes)
+    questions = {name: question for name, question in questions.items() if name not in node.answers}
+    if questions or not ended:
+        return questions
+    return {
+        f"{variant} build": run(
+            [f"{prefix(node, variant)}/bin/horovodrun", "--check-build"], **limits(node, nodes)
+        )
+        for variant in variants(node)
+        if f"{variant} build" not in node.answers and not reported(node, nodes, variant)
+    }
+
+
+def limits(node: Node, nodes: Mapping[str, Node]) -> dict[str, Any]:
+    """The user of ranks, and the seconds that a launch may take."""
+    shared = sum(map(ranks.is_virtual, nodes.values()))
+    return {"user": node.user, "timeout": ranks.TIMEOUT_S + ranks.TIMEOUT_SHARED_S * shared}
+
+
+def launches(node: Node, nodes: Mapping[str, Node]) -> tuple[dict[str, Question], bool]:
+    """The launches that begin on this host, by what is known so far, and whether those of groups ended."""
+    slots, timeout = ranks.ranks_per_host(nodes), limits(node, nodes)["timeout"]
+    questions, ended = {}, True
+    planes = [(variant, backend) for backend in ranks.LAUNCHERS for variant in having(node, backend)]
+    for variant, backend in planes:
+        start = partial(ranks.allreduce, node, variant, backend, timeout=timeout)
+        name = partial(ranks.name, variant, backend)
+        for group in ranks.groups_of(node, nodes, variant, backend):
+            failed = ranks.failed(nodes, variant, backend, group)
+            ended &= failed is not None
+            if failed is None and node.name == group[0]:
+                questions[name("together", group)] = start(hosts=group, slots=slots)
+            elif failed:
+                questions[name("here")] = start(hosts=(node.name,), slots=2)
+                if other := neighbour(node):
+                    questions[name("pair")] = start(hosts=(node.name, other), slots=1)
+    return questions, ended
 
 
 def built(output: str) -> dict[str, set[str]]:
@@ -146,11 +110,29 @@ def built(output: str) -> dict[str, set[str]]:
     return sections
 
 
-def test_version_matches_the_inventory(node: Node) -> None:
+def reported(node: Node, nodes: Mapping[str, Node], variant: str) -> dict[str, Any] | None:
+    """What a rank reported of a variant, if that is all there is to know: a rank loads one framework."""
+    alone = len(variants(node)[variant]["frameworks"]) == 1
+    return ranks.report_of(node, nodes, variant) if alone else None
+
+
+def build(node: Node, nodes: Mapping[str, Node], variant: str) -> tuple[str, dict[str, set[str]]]:
+    """The version of a variant, and what it was built with by section: a rank's report, or horovodrun's."""
+    report = reported(node, nodes, variant)
+    if report:
+        (framework,) = variants(node)[variant]["frameworks"]
+        planes = {plane for plane in ("mpi", "gloo") if plane in report["built"]}
+        sections = {"Frameworks": {FRAMEWORKS[framework]}, "Controllers": planes}
+        return report["version"], sections | {"Tensor Operations": set(report["built"])}
+    output = node.output(f"{variant} build", "run role horovod")
+    match = re.search(r"Horovod v(\S+?):", output)
+    return match[1] if match else "unknown", built(output)
+
+
+def test_version_matches_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
     for variant in variants(node):
-        output = node.output(f"{variant} build", "run role horovod")
-        match = re.search(r"Horovod v(\S+?):", output)
-        version, requested = match[1] if match else "unknown", node.variables["horovod_version"]
+        version, _ = build(node, nodes, variant)
+        requested = node.variables["horovod_version"]
         node.expect(
             version == requested,
             f"variant {variant} is {version}, the inventory asks for {requested}",
@@ -158,10 +140,10 @@ def test_version_matches_the_inventory(node: Node) -> None:
         )
 
 
-def test_build_flags_match_the_inventory(node: Node) -> None:
+def test_build_flags_match_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
     recorded = node.fact("horovod")["variants"]
     for variant, options in variants(node).items():
-        available = built(node.output(f"{variant} build", "run role horovod"))
+        _, available = build(node, nodes, variant)
         planes = {name for name in ("mpi", "gloo") if options.get(name)}
         # oneCCL is left out where there is no build of it for the machine; the role records that.
         has_ccl = "CCL" in recorded.get(variant, {}).get("operations", [])
@@ -225,37 +207,52 @@ def test_ranks_load_the_same_nccl_on_all_hosts(node: Node, nodes: dict[str, Node
             )
 
 
-def check_sum(node: Node, question: str, hosts: int) -> None:
-    """The sum of 1 and 2 is 3, on every rank."""
+def check_sum(node: Node, question: str, *, hosts: int) -> None:
+    """Every rank of a launch over one host or a pair has the right sum."""
     output = node.output(
         question, "run what `hvlab bench --dry-run` prints by hand; roles ssh_trust and horovod"
     )
-    ranks = [json.loads(line) for line in re.findall(r"\{.*\}", output)]
-    right = [r for r in ranks if (r["size"], r["least"], r["most"]) == (RANKS, 3.0, 3.0)]
     node.expect(
-        len(ranks) == RANKS and right == ranks and len({rank["host"] for rank in ranks}) == hosts,
-        f"{question}: {RANKS} ranks should each have 3.0, and printed {ranks}",
+        ranks.adds_up(node[question], hosts=hosts, slots=2 // hosts),
+        f"{question}: 2 ranks should each have 3.0, and printed {output.strip()}",
         "run role horovod; if that changes nothing, remove the variant first",
     )
 
 
-def skip_without(node: Node, backend: str) -> None:
-    """Skip where no variant has the backend."""
+def check_launches(node: Node, nodes: Mapping[str, Node], backend: str, where: str, *, hosts: int) -> None:
+    """Ranks add up with those of the other hosts, or at least where this host was asked by itself."""
     if not having(node, backend):
         pytest.skip(f"no variant on {node.name} is to have {backend}")
+    for variant in having(node, backend):
+        groups = ranks.groups_of(node, nodes, variant, backend)
+        if any(ranks.failed(nodes, variant, backend, group) for group in groups):
+            check_sum(node, ranks.name(variant, backend, where), hosts=hosts)
 
 
 @each_backend
-def test_two_ranks_add_up_on_this_host(node: Node, backend: str) -> None:
-    skip_without(node, backend)
-    for variant in having(node, backend):
-        check_sum(node, f"{variant} {backend} here", hosts=1)
+def test_ranks_add_up_on_this_host(node: Node, nodes: dict[str, Node], backend: str) -> None:
+    check_launches(node, nodes, backend, "here", hosts=1)
 
 
 @each_backend
-def test_two_ranks_add_up_between_hosts(node: Node, backend: str) -> None:
-    if neighbour(node) is None:
-        pytest.skip(f"no host follows {node.name}; the one before it forms a pair with it")
-    skip_without(node, backend)
+def test_ranks_add_up_between_hosts(node: Node, nodes: dict[str, Node], backend: str) -> None:
+    if not node.peers:
+        pytest.skip(f"{node.name} is the only host")
+    if neighbour(node):
+        check_launches(node, nodes, backend, "pair", hosts=2)
+
+
+@each_backend
+def test_ranks_add_up_on_all_hosts(node: Node, nodes: dict[str, Node], backend: str) -> None:
+    """Of the first host of each launch alone, so that one that fails is one failure."""
     for variant in having(node, backend):
-        check_sum(node, f"{variant} {backend} pair", hosts=2)
+        for group in ranks.groups_of(node, nodes, variant, backend):
+            if node.name == group[0] and len(group) > 1:
+                question = ranks.name(variant, backend, "together", group)
+                slots = ranks.ranks_per_host(nodes)
+                output = node.output(question, "see the checks of each host; else run `hvlab find-slow`")
+                node.expect(
+                    ranks.adds_up(node[question], hosts=len(group), slots=slots),
+                    f"{question}: {len(group)} hosts, {slots} ranks each, printed {output.strip()[-600:]}",
+                    "see the checks of each host",
+                )

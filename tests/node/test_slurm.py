@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.node.lab import Node, Question, run, stat
+from tests.node.lab import FACTS, Node, Question, run, stat
 
 AGAIN = "run role slurm"
+# Asks slurmrestd over its socket, as its own user: the only one that it answers.
+PING = f"""
+import json, socket
+rest = json.load(open("{FACTS}/hvlab_slurm.fact"))["rest"]
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.settimeout(10)
+    connection.connect(rest["socket"])
+    lines = ["GET /slurm/" + rest["api"] + "/ping HTTP/1.1", "Host: localhost", "Connection: close", "", ""]
+    connection.sendall("\\r\\n".join(lines).encode())
+    print(connection.makefile().read())
+"""
 IDENTITY = "set lab_user_uid in group_vars/all to a UID that is free on all hosts, and run role lab_user"
 
 
@@ -26,7 +37,35 @@ def asks(node: Node) -> dict[str, Question]:
         "sinfo": run(["sinfo", "--noheader", "--Node", nodes, "--format=%T|%R|%E"]),
         "scontrol show config": run(["scontrol", "show", "config"]),
         "id of the lab user": run(["id", "-u", node.user]),
+        **_accounting(node),
+        **_rest(node),
     }
+
+
+def _accounting(node: Node) -> dict[str, Question]:
+    if not _here(node, "slurm_accounting_enabled"):
+        return {}
+    words = ["--noheader", "--parsable2", "show", "associations", "format=Cluster,Account,User"]
+    return {
+        "slurmdbd active": run(["systemctl", "is-active", "slurmdbd"]),
+        "slurmdbd.conf": stat("/etc/slurm*/slurmdbd.conf"),
+        "sacctmgr": run(["sacctmgr", *words]),
+        "listeners": run(["ss", "-Hltn", "sport = :3306"]),
+    }
+
+
+def _rest(node: Node) -> dict[str, Question]:
+    if not _here(node, "slurm_rest_enabled"):
+        return {}
+    return {
+        "slurmrestd active": run(["systemctl", "is-active", "slurmrestd"]),
+        "slurmrestd's user": run(["ps", "-C", "slurmrestd", "-o", "user:32="]),
+        "slurmrestd ping": run(["python3", "-c", PING], user="slurmrestd"),
+    }
+
+
+def _here(node: Node, option: str) -> bool:
+    return bool(node.variables[option]) and node.name == node.variables["slurm_controller"]
 
 
 @pytest.fixture
@@ -36,8 +75,19 @@ def fact(node: Node) -> dict[str, Any]:
     return node.fact("slurm")
 
 
+def _meeting(fact: dict[str, Any]) -> str:
+    """What to do about a slurmctld that does not answer; it answers only who has its key and its time."""
+    same = "this host's munge key and clock are the same as there (`hvlab health` shows the clock)"
+    return f"see that slurmctld runs on {fact['controller']}, and that {same}; {AGAIN}"
+
+
 def test_daemons_run(node: Node, fact: dict[str, Any]) -> None:
-    units = ["munge", "slurmd", *(["slurmctld"] if node.name == fact["controller"] else [])]
+    asked = {
+        "slurmctld": node.name == fact["controller"],
+        "slurmdbd": _here(node, "slurm_accounting_enabled"),
+        "slurmrestd": _here(node, "slurm_rest_enabled"),
+    }
+    units = ["munge", "slurmd", *(unit for unit, here in asked.items() if here)]
     for unit in units:
         answer = node[f"{unit} active"]["out"].strip()
         node.expect(
@@ -58,7 +108,7 @@ def test_munge_has_a_key_that_only_it_can_read(node: Node, fact: dict[str, Any])
 
 
 def test_slurmctld_has_the_node(node: Node, fact: dict[str, Any]) -> None:
-    remedy = f"see that slurmctld runs on {fact['controller']}, and {AGAIN}"
+    remedy = _meeting(fact)
     lines = node.output("sinfo", remedy).splitlines()
     partitions = {line.split("|")[1] for line in lines}
     node.expect(
@@ -73,7 +123,7 @@ def test_slurmctld_has_the_node(node: Node, fact: dict[str, Any]) -> None:
 
 
 def test_its_configuration_is_slurmctlds(node: Node, fact: dict[str, Any]) -> None:
-    config = node.output("scontrol show config", AGAIN)
+    config = node.output("scontrol show config", _meeting(fact))
     found = re.search(r"^HASH_VAL\s*=\s*(.*)$", config, re.MULTILINE)
     node.expect(
         found and found.group(1).startswith("Match"),
@@ -88,4 +138,44 @@ def test_the_lab_user_has_the_uid_that_all_hosts_had(node: Node, fact: dict[str,
         found == fact["uid"],
         f"{node.user} has the UID {found}, and had {fact['uid']} on all hosts when Slurm was set up",
         IDENTITY,
+    )
+
+
+def test_accounting_knows_the_lab_and_nobody_else_reaches_its_database(
+    node: Node, fact: dict[str, Any]
+) -> None:
+    if not _here(node, "slurm_accounting_enabled"):
+        pytest.skip("the inventory does not ask for it")
+    remedy = f"see /var/log/slurm/slurmdbd.log there, and {AGAIN}"
+    cluster, user = str(node.variables["slurm_cluster"]).lower(), node.user
+    row = f"{cluster}|{user}|{user}"
+    node.expect(
+        row in node.output("sacctmgr", remedy).splitlines(),
+        f"slurmdbd has no user {user} of account {user} of cluster {cluster}",
+        AGAIN,
+    )
+    for path, found in node["slurmdbd.conf"].items():
+        node.expect(
+            (found["mode"], found["owner"]) == ("0600", "slurm"),
+            f"{path} is {found['owner']}'s, mode {found['mode']}",
+            AGAIN,
+        )
+    listeners = [line.split()[3] for line in node.output("listeners", AGAIN).splitlines()]
+    outside = [address for address in listeners if not address.startswith(("127.", "[::1]"))]
+    node.expect(
+        not outside, f"its database listens at {', '.join(outside)}", f"{AGAIN}, then restart mariadb"
+    )
+
+
+def test_slurmrestd_answers_its_own_user(node: Node, fact: dict[str, Any]) -> None:
+    if not _here(node, "slurm_rest_enabled"):
+        pytest.skip("the inventory does not ask for it")
+    remedy = f"see `journalctl -u slurmrestd` there, and {AGAIN}"
+    user = node.output("slurmrestd's user", remedy).strip()
+    node.expect(user == "slurmrestd", f"slurmrestd runs as {user}", AGAIN)
+    answer = node.output("slurmrestd ping", remedy)
+    node.expect(
+        answer.startswith("HTTP/1.1 200") and '"pings"' in answer,
+        f"slurmrestd answers {answer[:200]!r}",
+        remedy,
     )

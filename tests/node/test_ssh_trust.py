@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,6 +12,10 @@ from tests.node.lab import Node, Question, run, stat
 
 STRICT = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ControlPath=none"]
 ALL_PAIRS = 8
+
+
+HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
+SOON = timedelta(weeks=1)
 
 
 def targets(peers: Mapping[str, str]) -> dict[str, str]:
@@ -34,6 +40,7 @@ def asks(node: Node) -> dict[str, Question]:
     questions["ssh config"] = run(["ssh", "-G", next(iter(node.peers), node.name)], user=node.user)
     questions["ssh files"] = run(["find", ".ssh", "-printf", "%p %u %m\\n"], user=node.user)
     questions["sshd config"] = run(["sshd", "-T", "-C", f"user={node.user},host={node.name},addr=127.0.0.1"])
+    questions["host certificate"] = run(["ssh-keygen", "-L", "-f", HOST_CERTIFICATE], env={"TZ": "UTC"})
     questions["host keys"] = stat("/etc/ssh/ssh_host_*_key")
     return questions
 
@@ -86,6 +93,18 @@ def test_private_files_are_private(node: Node) -> None:
     for path, status in node["host keys"].items():
         private = status["owner"] == "root" and status["mode"] in ("0600", "0640")
         node.expect(private, f"{path} has mode {status['mode']}", f"`chmod 0600 {path}`")
+
+
+def test_certificate_of_the_host_lasts(node: Node) -> None:
+    output = node.output("host certificate", "run role ssh_trust")
+    match = re.search(r"Valid: from \S+ to (\S+)", output)
+    ends = datetime.fromisoformat(match[1]).replace(tzinfo=UTC) if match else None
+    state = f"ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else "cannot be read"
+    node.expect(
+        ends and ends > datetime.now(UTC) + SOON,
+        f"its certificate for ssh {state}",
+        "run `hvlab keys issue` (role ssh_trust)",
+    )
 
 
 def test_sshd_trusts_the_authority(node: Node) -> None:

@@ -294,7 +294,7 @@ def store(
         made.add(maker.records)
         made.enter(maker.run_id, state)
         at = made.run_folder(maker.run_id)
-        at.mkdir(parents=True)
+        at.mkdir(parents=True, exist_ok=True)
         (at / "facts.json").write_text(json.dumps(facts), "utf-8")
         (at / "left-out.json").write_text(json.dumps(LEFT_OUT), "utf-8")
         for case_id, case in maker.cases.items():

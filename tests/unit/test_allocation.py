@@ -126,6 +126,12 @@ def test_a_request_that_waits_too_long_leaves_the_queue(slurm, tmp_path, reason,
     assert "scancel" in commands(slurm)
 
 
+def test_a_request_that_slurm_does_not_take_waits_no_longer_than_the_limit(slurm, tmp_path):
+    slurm.salloc = "echo 'salloc: error: Slurm job queue full, sleeping and retrying.' >&2; exec sleep 30"
+    with pytest.raises(CheckError, match=r"has not taken the request for \d+ s; --queue-limit is 1 s"):
+        granting(plan(queue_limit=1), tmp_path).__enter__()
+
+
 def test_what_was_refused_needs_no_cancelling(slurm, tmp_path):
     slurm.salloc = "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1"
     with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
@@ -199,3 +205,22 @@ def test_a_host_may_be_lost_under_the_first_case(slurm, world, store, monkeypatc
     ends_after(0, monkeypatch)
     run_id = measure.measure(plan(repeats=3), store)
     assert len({record.case_id for record in store.records(run_id)}) == 3
+
+
+def test_slurmctld_may_be_away_under_the_first_case(slurm, world, store, monkeypatch, capsys):
+    slurm.answers["scontrol"] = ["Unable to contact slurm controller", "JobState=RUNNING Reason=None"]
+    ends_after(0, monkeypatch, "UNKNOWN")
+    run_id = measure.measure(plan(repeats=3), store)
+    assert len({record.case_id for record in store.records(run_id)}) == 3
+    assert "Slurm did not answer: another allocation for the 3 cases left" in capsys.readouterr().err
+
+
+def test_the_next_run_takes_back_what_one_could_not_give_back(slurm, world, store, monkeypatch):
+    lost = measure.measure(plan(), store)
+    store.enter(lost, "interrupted")
+    (store.run_folder(lost) / "allocation.json").write_text(json.dumps({"hosts": ["n1"]}))
+    slurm.asked.clear()
+    measure.measure(plan(), store, restart=True)
+    assert ["n1", "scancel", f"--name=hvlab-{lost}"] in slurm.asked
+    assert commands(slurm).index("scancel") < commands(slurm).index("salloc")
+    assert not (store.run_folder(lost) / "allocation.json").exists()

@@ -25,7 +25,7 @@ class FakeTrust:
         self.known_hosts.write_text("")
         self.certificate.write_text("cert\n")
 
-    def renew_user_certificate(self, user: str) -> bool:
+    def renew_user_certificate(self, user: str, **_: object) -> bool:
         return False
 
 
@@ -188,6 +188,16 @@ def test_a_failed_case_is_one_record_and_the_rest_goes_on(world, store):
         "state": "finished",
         "lab": "t",
     }
+
+
+def test_a_host_that_sends_nonsense_fails_its_cases_and_the_run_goes_on(world, store):
+    nested = {**RESULT, "sizes": {"size_bytes": [[float("nan")]]}}
+    FakePlay.result = nested
+    run_id = measure.measure(plan(), store)
+    records = store.records(run_id)
+    assert {record.status for record in records} == {"failed"}
+    assert all("n1: its result.json: " in record.error for record in records)
+    assert store.run(run_id).state == "finished"
 
 
 def test_an_interrupted_run_goes_on_with_what_lacks(world, store):

@@ -20,9 +20,9 @@ BUILT = facts("mpi", "nccl")
 KEPT = {"cases": ["one"], "heads": {"one": "n1"}}
 
 
-def check(folder, case, **hosts):
-    plan = {"hosts": list(hosts), "cases": {"one": case}}
-    hostvars = {name: {"ansible_facts": found} for name, found in hosts.items()}
+def check(folder, case, *, head="", hostvars=None, **hosts):
+    plan = {"hosts": list(hosts), "head": head, "cases": {"one": case}}
+    hostvars = {name: {"ansible_facts": found} for name, found in hosts.items()} | (hostvars or {})
     action = object.__new__(ActionModule)
     return action._check(plan, folder, {"hostvars": hostvars})
 
@@ -59,3 +59,16 @@ def test_a_backend_that_was_not_asked_for_is_skipped(tmp_path):
 def test_without_gpu_memory_no_gpu_is_needed(tmp_path):
     case = {**CASE, "backend": "mpi", "device": "cpu"}
     assert check(tmp_path, case, n1=BUILT, n2={**BUILT, **gpus(0)}) == KEPT
+
+
+def test_what_no_role_recorded_is_the_inventorys(tmp_path):
+    hosts = {
+        name: {"ansible_facts": gpus(2), "hvlab_recorded": BUILT["ansible_local"]} for name in ("n1", "n2")
+    }
+    assert check(tmp_path, CASE, hostvars=hosts, n1={}, n2={}) == KEPT
+    assert json.loads((tmp_path / "facts.json").read_text())["n2"]["ansible_local"] == BUILT["ansible_local"]
+
+
+def test_one_host_starts_all_cases_of_a_slurm_job(tmp_path):
+    here = check(tmp_path, CASE, head="n9", n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(4)})
+    assert here["heads"] == {"one": "n9"}

@@ -266,7 +266,7 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
         failed = {"metric": None, "value": None, "unit": None, "status": "failed", "error": "boom"}
         skipped = {**failed, "status": "skipped", "error": "not built"}
         store.add([RECORD, replace(RECORD, case_id="c2", **failed), replace(RECORD, case_id="c3", **skipped)])
-        store.run_folder("r1").mkdir(parents=True)
+        store.run_folder("r1").mkdir(parents=True, exist_ok=True)
         return "r1"
 
     monkeypatch.setattr("hvlab.bench.measure.measure", measure)

@@ -242,7 +242,7 @@ def test_records_tell_the_image(store):
 
 def test_what_a_killed_run_left_is_removed_by_the_next(store, plays):
     store.create("DEAD", lab="t", spec_key="k", spec={}, cases=["c"])
-    store.run_folder("DEAD").mkdir(parents=True)
+    store.run_folder("DEAD").mkdir(parents=True, exist_ok=True)
     (store.run_folder("DEAD") / "containers.json").write_text(json.dumps({"hosts": {"n3": {}}, "images": {}}))
     wanted = spec("mpi")
     measure.measure(Schedule.of(wanted, lab()), store)

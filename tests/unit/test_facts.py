@@ -6,6 +6,7 @@ import json
 import pytest
 from ansible.module_utils import hvlab_disk, hvlab_network, hvlab_packages, hvlab_probe, hvlab_users
 
+from hvlab.ansible.modules import hvlab_facts
 from hvlab.paths import project_dir
 
 MODULES = project_dir() / "hvlab/ansible"
@@ -96,3 +97,9 @@ def test_a_probe_that_fails_gives_null(error):
 @pytest.mark.parametrize("path", sorted(MODULES.glob("module*/*.py")), ids=lambda path: path.stem)
 def test_what_runs_on_hosts_is_written_for_old_pythons(path):
     assert ast.parse(path.read_text(), feature_version=(3, 8)).body
+
+
+def test_local_facts_are_without_the_hosts_of_the_lab():
+    record = {"hosts": {"n1": {}}, "stack": {"gcc": "12"}}
+    assert hvlab_facts.short(record) == {"stack": {"gcc": "12"}}
+    assert hvlab_facts.short("no JSON") == "no JSON"

@@ -123,3 +123,13 @@ def test_nothing_is_left_beside_a_file_that_cannot_be_written(bring, tmp_path):
     (tmp_path / "f/x").write_text("")
     assert bring({"path": str(tmp_path / "f"), "content": "x"})["changed"]
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_folder_that_another_host_makes_meanwhile_is_no_error(bring, tmp_path, monkeypatch):
+    monkeypatch.setattr(hvlab_files, "current", lambda _: (None, "", None, None, None))
+    (tmp_path / "shared").mkdir(mode=0o755)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    assert bring({"path": str(tmp_path / "shared"), "state": "directory", "mode": "0700"})["changed"]
+    assert mode(tmp_path / "shared") == 0o700
+    assert "cannot be written" in bring({"path": str(tmp_path / "link"), "state": "directory"})["msg"]

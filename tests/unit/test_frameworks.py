@@ -53,7 +53,7 @@ def test_its_program_runs_with_its_python(backend):
     assert schedule.content(schedule.cases, "RUN")["cases"][case.id]["variant"] == "tf"
     words = command(case, there, "RUN", argv(case)).argv
     program = words.index("/opt/hvlab/workloads/train_tensorflow.py")
-    assert words[program - 1] == "/opt/hvlab/horovod/tf/bin/python"
+    assert words[program - 1] == "/opt/hvlab/horovod/tf/bin/python3"
     assert words[words.index("--framework") + 1] == "tensorflow"
 
 

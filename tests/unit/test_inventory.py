@@ -34,7 +34,19 @@ def seen(variables: dict, roles: Path, *, name: str = "n1", virtual: bool = Fals
 
 
 def test_a_good_host_has_no_problem(roles):
-    assert seen(GOOD | {"openmpi_version": "4.1.8", "lab_user_name": "x", "my_own": 1}, roles) == ""
+    assert (
+        seen(
+            GOOD
+            | {
+                "openmpi_version": "4.1.8",
+                "lab_user_name": "x",
+                "my_own": 1,
+                "lab_pack_mirror": "/nfs/packs",
+            },
+            roles,
+        )
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,6 +66,8 @@ def test_a_good_host_has_no_problem(roles):
         ({"lab_network": "10.0.0.1/24"}, "has host bits set"),
         ({"lab_interface": "eth0,eth1"}, "lab_interface is 'eth0,eth1'"),
         ({"lab_name": "../x"}, "lab_name is '../x'"),
+        ({"lab_pack_mirror": "packs"}, "lab_pack_mirror is 'packs'"),
+        ({"lab_pack_mirror": "http://me:word@10.0.0.9/packs"}, "address without user and password"),
         ({"lab_intreface": "eth0"}, "did you mean lab_interface?"),
         ({"lab_user_nmae": "x"}, "did you mean lab_user_name?"),
         ({"openmpi_verion": "4.1.8"}, "did you mean openmpi_version?"),
@@ -270,3 +284,10 @@ def test_load_refuses_what_is_not_there_or_does_not_parse(tmp_path):
     (tmp_path / "hosts.ini").write_text("[x\na\n")
     with pytest.raises(InventoryError, match="cannot read the inventory"):
         load(tmp_path / "hosts.ini")
+
+
+@pytest.mark.parametrize("name", ["ANSIBLE_VERBOSITY", "ANSIBLE_DEBUG", "ANSIBLE_FORCE_COLOR"])
+def test_what_a_user_set_to_see_more_of_ansible_does_not_matter(lab, monkeypatch, name):
+    before = load(lab)
+    monkeypatch.setenv(name, "1")
+    assert load(lab) == before

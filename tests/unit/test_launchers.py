@@ -13,7 +13,7 @@ from tests.unit.labs import case, lab, spec
 
 PROGRAM = ("collective.py", "--x", "1")
 RANK = (
-    "timeout --kill-after=5 915 {prefix}/bin/python /opt/hvlab/workloads/collective.py --x 1 "
+    "timeout --kill-after=5 915 {prefix}/bin/python3 /opt/hvlab/workloads/collective.py --x 1 "
     "--output '~/.hvlab/runs/R/{id}/result.json'"
 )
 SSH = (
@@ -68,7 +68,7 @@ SRUN = (
     "--ntasks=2 --cpu-bind=none --overcommit --kill-on-bad-exit=1 --wait=30 --chdir=/tmp"
 )
 MEETING = "/opt/hvlab/workloads/meeting.py"
-GLOO_BY_SRUN = f"/opt/hvlab/horovod/cpu/bin/python {MEETING} start n1:1,n2:1 eth0 "
+GLOO_BY_SRUN = f"python3 {MEETING} start /opt/hvlab/horovod/cpu/bin/python3 n1:1,n2:1 eth0 "
 GLOO_RANK = f" python3 {MEETING} rank"
 TRANSPORT = {"pml": "^cm", "btl": "^openib", "btl_tcp_if_include": "10.0.0.0/24"}
 START = {
@@ -119,7 +119,9 @@ def test_argv_and_environment(backend, launcher):
         assert made.env == {}
     elif launcher == "srun" and backend != "gloo":
         mca = TRANSPORT if gpu else TRANSPORT | {"opal_warn_on_missing_libcuda": "0"}
-        assert made.env == {f"OMPI_MCA_{name}": value for name, value in mca.items()} | env
+        # For Slurm before 22.05, whose PMIx reads it there alone.
+        pmix = {"PMIX_MCA_psec": "native"}
+        assert made.env == pmix | {f"OMPI_MCA_{name}": value for name, value in mca.items()} | env
     else:
         assert made.env == env
     assert list(made.argv) == start + shlex.split(rank)

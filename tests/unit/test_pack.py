@@ -3,13 +3,15 @@
 import hashlib
 import importlib.util
 import json
+import os
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
-from ansible.errors import AnsibleActionFail
 
-from hvlab.ansible.action import hvlab_pack as action
+from hvlab.ansible.action import hvlab_pack
+from hvlab.provision import packs
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,15 +57,15 @@ def saved(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_key_stands_for_everything_that_goes_in() -> None:
     inputs = {"version": "4.1.8", "flags": ["-a", "-b"]}
-    key = action.pack_key("openmpi", inputs)
+    key = packs.pack_key("openmpi", inputs)
     assert len(key) == 16
-    assert key == action.pack_key("openmpi", dict(reversed(inputs.items())))
+    assert key == packs.pack_key("openmpi", dict(reversed(inputs.items())))
     others = [
         ("openmpi", {**inputs, "flags": ["-b", "-a"]}),
         ("openmpi", {**inputs, "os": ""}),
         ("other", inputs),
     ]
-    assert len({key, *(action.pack_key(name, given) for name, given in others)}) == 4
+    assert len({key, *(packs.pack_key(name, given) for name, given in others)}) == 4
 
 
 def test_round_trip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,23 +117,57 @@ def test_needs_are_named_by_their_keys(folder: Path, tmp_path: Path) -> None:
     assert found["free"] > 0
 
 
-def test_damage_in_the_cache_names_the_file_and_the_remedy(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
-    archive = action.Archive("tool", "k")
-    assert not archive.cached()
+@pytest.fixture
+def archive(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> packs.Archive:
+    """A pack in the cache."""
     made = Path(saved(folder, tmp_path, monkeypatch))
-    with archive.incoming() as file:
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
+    pack_of = packs.Archive("tool", "k")
+    assert not pack_of.cached()
+    with pack_of.incoming() as file:
         made.replace(file)
-        archive.take(file, action.file_sha256(file))
-    assert archive.cached()
-    assert archive.marker()["name"] == "tool"
-    assert names(archive.path.parent) == ["tool-k.tar.gz", "tool-k.tar.gz.sha256"]
-    with archive.path.open("ab") as more:
-        more.write(b"x")
-    with pytest.raises(AnsibleActionFail, match=rf"(?s)damaged.*rm {archive.path}"):
-        archive.marker()
+        pack_of.take(file, packs.file_sha256(file))
+    assert pack_of.cached()
+    assert pack_of.marker()["name"] == "tool"
+    assert names(pack_of.path.parent) == ["tool-k.tar.gz", "tool-k.tar.gz.sha256"]
+    return pack_of
+
+
+def _truncate(pack_of: packs.Archive) -> None:
+    os.truncate(pack_of.path, pack_of.path.stat().st_size // 2)
+
+
+def _no_archive(pack_of: packs.Archive) -> None:
+    pack_of.path.write_bytes(b"no archive")
+    packs.save_sum(pack_of.sum_path, packs.file_sha256(pack_of.path))
+
+
+DAMAGE = {
+    "truncated": _truncate,
+    "longer": lambda pack_of: pack_of.path.write_bytes(pack_of.path.read_bytes() + b"x"),
+    "no archive": _no_archive,
+    "empty sum": lambda pack_of: pack_of.sum_path.write_text(""),
+    "no sum": lambda pack_of: pack_of.sum_path.write_bytes(b"\xff\x00 tool"),
+    "sum gone": lambda pack_of: pack_of.sum_path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damage: Any) -> None:
+    damage(archive)
+    action = object.__new__(hvlab_pack.ActionModule)
+    action.archive, action.key, action.args = archive, "k", {"builder": ""}
+    warned: list[str] = []
+    action._task = SimpleNamespace(check_mode=True)
+    action._display = SimpleNamespace(warning=warned.append)
+    state = {"marker": {}, "free": 1 << 40, "trusted": False}
+    assert action._present(state) == {"changed": False, "status": "missing"}
+    assert archive.path.exists()
+    action._task.check_mode = False
+    assert action._present(state) == {"changed": False, "status": "missing"}
+    assert not archive.cached()
+    assert names(archive.path.parent) == []
+    assert "is made again" in warned[0]
 
 
 @pytest.mark.parametrize(
@@ -146,4 +182,4 @@ def test_damage_in_the_cache_names_the_file_and_the_remedy(
 def test_the_host_with_the_most_cores_builds_unless_one_has_it(changes: dict, builder: str) -> None:
     first = {"key": "k", "cached": False, "status": "missing", "cores": 1}
     states = [{**first, "host": host, **changes.get(host, {})} for host in ("n1", "n2", "n3")]
-    assert action.elect(states, "k") == builder
+    assert packs.elect(states, "k") == builder

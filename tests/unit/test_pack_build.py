@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
+# Ansible packs the project's module_utils with a module.
+RUN = """
+import runpy, sys
+import ansible.module_utils
+_, utils, module = sys.argv
+ansible.module_utils.__path__.append(utils)
+sys.argv = [module]
+runpy.run_path(module, run_name="__main__")
+"""
 MODULE = Path(__file__).parents[2] / "hvlab/ansible/modules/hvlab_build.py"
+ARGV = [sys.executable, "-c", RUN, str(MODULE.parents[1] / "module_utils"), str(MODULE)]
 
 
 def build(path: Path, *stages: tuple[str, ...], **more: Any) -> dict[str, Any]:
@@ -16,7 +26,7 @@ def build(path: Path, *stages: tuple[str, ...], **more: Any) -> dict[str, Any]:
     wanted = [{"name": name, "argv": list(argv)} for name, *argv in stages]
     arguments = {"ANSIBLE_MODULE_ARGS": {"path": str(path), "stages": wanted, **more}}
     done = subprocess.run(
-        [sys.executable, str(MODULE)],
+        ARGV,
         input=json.dumps(arguments),
         capture_output=True,
         text=True,
@@ -66,10 +76,7 @@ def test_a_second_build_waits_for_the_first(tmp_path: Path) -> None:
     arguments = {"path": str(tmp_path), "stages": [{"name": "slow", "argv": ["sleep", "1"]}]}
     text = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
     runs = [
-        subprocess.Popen(
-            [sys.executable, str(MODULE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
+        subprocess.Popen(ARGV, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
     for run in runs:
         run.stdin.write(text)

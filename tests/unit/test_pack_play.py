@@ -69,7 +69,7 @@ class Hosts:
             timeout=300,
         )
         assert done.returncode == expect, done.stdout + done.stderr
-        return done.stdout
+        return done.stdout + done.stderr
 
     def builders(self) -> dict[str, str]:
         """Return, for each host that has the tool, which host built it."""
@@ -119,10 +119,26 @@ def test_a_failed_build_is_named_by_those_who_wait_for_it(hosts: Hosts) -> None:
     assert hosts.builders() == {"n3": "n3"}
 
 
-def test_a_damaged_pack_is_not_installed(hosts: Hosts) -> None:
+def test_a_damaged_pack_is_built_again(hosts: Hosts) -> None:
     hosts.play("--limit", "n1")
     archive = next((hosts.cache / "packs").glob("tool-*.tar.gz"))
     archive.write_bytes(archive.read_bytes()[:-1])
-    printed = hosts.play("--limit", "n2", expect=2)
-    assert f"{archive} in the controller's cache is damaged" in " ".join(printed.split())
-    assert hosts.builders() == {"n1": "n1"}
+    printed = hosts.play("--limit", "n2")
+    assert f"{archive.name} in the controller's cache is damaged" in " ".join(printed.split())
+    assert hosts.builders() == {"n1": "n1", "n2": "n2"}
+    assert CHANGED.findall(hosts.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
+
+
+def test_a_mirror_is_asked_first_and_its_sum_checked(hosts: Hosts) -> None:
+    hosts.play("--limit", "n1")
+    mirror = hosts.folder / "mirror"
+    shutil.copytree(hosts.cache / "packs", mirror)
+    assert "source: mirror" in hosts.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror))
+    shutil.rmtree(hosts.folder / "n2/tool")
+    copy = next(mirror.glob("tool-*.tar.gz"))
+    copy.write_bytes(b"x" * copy.stat().st_size)
+    printed = " ".join(hosts.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror)).split())
+    assert "source: controller" in printed
+    assert f"n2: {copy} cannot be used: its sha256 is" in printed
+    assert hosts.builders() == {"n1": "n1", "n2": "n1"}
+    assert [path.name for path in (hosts.folder / "n2").iterdir()] == ["tool"]

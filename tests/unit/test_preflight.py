@@ -1,5 +1,6 @@
 """What preflight makes of facts."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,7 @@ def make(number, **changes):
     seen = {
         "now": NOW,
         "sent": NOW - 1,
-        "resolves": {},
+        "resolves": "{}",
         "interfaces": {"host0": {"cidrs": [f"{address}/24"], "up": True}},
         "tmp": {"writable": True, "noexec": False, "mode": "1777", "free_mb": 900},
         "disk_free_mb": {"/": 9000},
@@ -143,13 +144,13 @@ def test_system_and_names(facts, seen):
 
 @pytest.mark.parametrize("addresses", [["127.0.1.1"], ["198.18.0.12"], ["127.0.1.1", "198.18.0.11"]])
 def test_a_name_that_resolves_wrongly(addresses):
-    bad = recorded(make(1, resolves={"n1": addresses, "n2": []}))
+    bad = recorded(make(1, resolves=json.dumps({"n1": addresses, "n2": []})))
     problem = ("n1", f"n1 resolves to {', '.join(addresses)}, not to 198.18.0.11")
     assert found(bad, make(2)) == [problem]
 
 
 def test_names_only_warn_where_they_will_be_written():
-    fresh = make(1, resolves={"n1": ["127.0.1.1"]})
+    fresh = make(1, resolves=json.dumps({"n1": ["127.0.1.1"]}))
     assert found(fresh) == []
     _, warnings = check([fresh], {"n1": {"address": "198.18.0.11"}}, LIMITS)
     assert [problem.seen for problem in warnings] == ["n1 resolves to 127.0.1.1, not to 198.18.0.11"]
@@ -199,7 +200,7 @@ def test_one_report_names_what_hosts_share_once():
 
 
 def test_a_machine_alone_needs_no_name_key_or_network_of_its_own():
-    changes = {"resolves": {"n1": ["198.18.0.11"]}, "interfaces": {}, "ssh_host_key": None}
+    changes = {"resolves": json.dumps({"n1": ["198.18.0.11"]}), "interfaces": {}, "ssh_host_key": None}
     one = replace(make(1, **changes), network="127.0.0.0/8", interface="lo", address="127.0.0.1")
     hosts = {"n1": {"address": "127.0.0.1"}}
     assert len(check([one], hosts, replace(LIMITS, names_managed=False))[0]) == 3

@@ -192,7 +192,7 @@ def test_a_run_from_elsewhere_is_put_in_whole_or_not_at_all(store):
 
 def test_a_damaged_store_is_an_error_for_the_reader(tmp_path):
     (tmp_path / "hvlab.db").write_text("not a database, whatever its name says" * 50)
-    with pytest.raises(HvlabError, match="cannot be read"):
+    with pytest.raises(HvlabError, match="are damaged: file is not a database"):
         Store(tmp_path).runs()
 
 

@@ -4,6 +4,7 @@ import json
 import stat
 from pathlib import Path
 
+import ansible_runner
 import pytest
 
 from hvlab.remote.playbook import HostFailure, Login, Play
@@ -33,6 +34,15 @@ def test_settings_are_private_and_strict(play, tmp_path):
 def test_nothing_but_names_of_files_stands_in_argv(play, tmp_path):
     command = play._command()
     assert command[-5:] == ["-i", "/nowhere", "-e", f"@{tmp_path}/env/extravars", "playbooks/x.yml"]
+
+
+def test_the_runner_keeps_no_file_of_facts_for_each_host(play, monkeypatch):
+    given = {}
+    monkeypatch.setattr(
+        ansible_runner, "run_command", lambda *_, **options: given.update(options) or ("", "", 0)
+    )
+    play._work()
+    assert given["fact_cache_type"] == "memory"
 
 
 @pytest.mark.parametrize(("at_once", "forks"), [(0, []), (32, []), (64, ["--forks", "64"])])

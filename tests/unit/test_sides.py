@@ -290,7 +290,7 @@ def test_a_change_that_is_slower_is_exit_code_1(store, monkeypatch, capsys, inve
 
     def measure(schedule, there, **_):
         put(there, schedule.spec, lambda one, size: noisy(one, size, slow), "r2")
-        there.run_folder("r2").mkdir(parents=True)
+        there.run_folder("r2").mkdir(parents=True, exist_ok=True)
         return "r2"
 
     monkeypatch.setattr("hvlab.bench.measure.measure", measure)

@@ -14,6 +14,7 @@ import pytest
 from benchmarks.bench_find_slow import NOISES, UNLIKE, SimulatedLab
 from hvlab.errors import CheckError, UsageError
 from hvlab.slow import advice, steps, trials
+from hvlab.slow import suspects as suspects_module
 from hvlab.slow.groups import far_groups
 from hvlab.slow.judge import judge
 from hvlab.slow.search import LOOKS, search
@@ -96,6 +97,15 @@ def test_what_is_slow_is_found_and_nothing_else(count, fault):
     slow = result.of("slow")[0]
     assert slow.slower.low < 2.05
     assert slow.slower.high > 1.95
+
+
+def test_what_differs_by_chance_is_measured_once_for_all_links(monkeypatch):
+    """Once for each link, it made a search among 100 hosts 50 times as long, and one among 256 endless."""
+    measured = []
+    deviation = suspects_module._deviation
+    monkeypatch.setattr(suspects_module, "_deviation", lambda each: measured.append(1) or deviation(each))
+    search(16, Links(16), seed=1)
+    assert len(measured) < 16
 
 
 def test_several_at_once():

@@ -172,7 +172,7 @@ def test_cut_off_is_who_reaches_none_or_is_reached_by_none(unreached, places):
 def answering(monkeypatch, answer, failures=()):
     given = []
 
-    def collect(lab, playbook, variables, *, at_once):
+    def collect(lab, playbook, variables, *, at_once, shape):
         given.append((playbook, at_once))
         return ({"n1": json.dumps(answer)} if answer else {}, list(failures))
 
@@ -217,7 +217,7 @@ def test_all_meet_where_the_ranks_reach_the_first_host():
 def test_an_interruption_ends_what_runs_on_the_hosts(monkeypatch, failures, error):
     given = []
 
-    def collect(lab, playbook, variables, *, at_once):
+    def collect(lab, playbook, variables, *, at_once, shape):
         given.append(variables)
         if len(given) == 1:
             raise KeyboardInterrupt

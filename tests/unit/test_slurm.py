@@ -49,15 +49,29 @@ def test_an_allocation_asks_for_whole_hosts_of_the_labs_partition():
             UnreachableError,
             "slurmctld",
         ),
+        (
+            "salloc: error: Slurm job queue full, sleeping and retrying.\n"
+            f"{FAILED} Resource temporarily unavailable\n",
+            CheckError,
+            "MaxJobCount",
+        ),
         ("salloc: error: something new\n", CheckError, "sinfo"),
     ],
 )
 def test_a_refusal_names_host_answer_and_remedy(stderr, kind, remedy):
-    error = slurm.refused("n1", stderr, 1)
+    error = slurm.refused("n1", stderr, 1, {})
     assert type(error) is kind
     assert str(error).startswith("n1: Slurm grants no hosts: ")
     assert stderr.splitlines()[-1].rpartition("error: ")[2].rpartition("failed: ")[2] in str(error)
     assert remedy in error.remedy
+
+
+def test_a_job_that_ended_with_its_node_before_it_began_names_the_node():
+    stderr = "salloc: Granted job allocation 13\nsalloc: Relinquishing job allocation 13\n"
+    error = slurm.refused("n1", stderr, 1, slurm.unfit("n1|idle|none\nn2|down*|Not responding\n"))
+    assert type(error) is UnreachableError
+    assert str(error) == "n2: Slurm has it as down* (Not responding)"
+    assert "hvlab verify -l n2" in error.remedy
 
 
 def test_the_job_that_was_granted():
@@ -85,8 +99,15 @@ def test_nodes_that_take_no_jobs():
         ("PartitionConfig", "", UsageError),
         ("PartitionTimeLimit", "", UsageError),
         ("PartitionDown", "", UsageError),
+        (
+            "Job's account not known, so it can't use this partition (acc allows physics)",
+            "",
+            UsageError,
+        ),
         ("ReqNodeNotAvail, UnavailableNodes:n3", "n3|drained|bad disk\n", CheckError),
         ("ReqNodeNotAvail, UnavailableNodes:n3", SINFO, UnreachableError),
+        # slurmctld was started anew, and has not heard of its nodes yet.
+        ("ReqNodeNotAvail, UnavailableNodes:n[3-4]", "n3|unknown|none\nn4|idle*|none\n", None),
         # By the time that somebody looks, the node is back.
         ("ReqNodeNotAvail, UnavailableNodes:n3", "n3|idle|none\n", None),
     ],
@@ -96,6 +117,12 @@ def test_a_job_that_waits_for_ever_is_told_from_one_that_waits(reason, nodes, ki
     error = slurm.hopeless(job, slurm.unfit(nodes))
     assert type(error) is (kind or type(None))
     assert error is None or error.remedy
+
+
+def test_hosts_and_time_that_a_partition_does_not_have():
+    remedy = slurm.hopeless(slurm.waiting("15|PENDING|PartitionConfig\n"), {}).remedy
+    assert "-l" in remedy
+    assert "--time" in remedy
 
 
 def test_how_long_a_job_waited():
@@ -171,6 +198,29 @@ def test_a_step_that_stays_is_cancelled_and_no_other(monkeypatch, capsys):
     assert list(left) == ["7.4", "7.extern"]
 
 
+@pytest.mark.parametrize(
+    ("stderr", "state"),
+    [
+        (
+            "srun: error: Unable to confirm allocation for job 7: Unable to contact slurm controller "
+            "(connect failure)\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7\n",
+            "UNKNOWN",
+        ),
+        ("srun: error: n2: task 1: Exited with exit code 3\n", "RUNNING"),
+    ],
+)
+def test_a_step_that_srun_could_not_ask_for_has_never_begun(tmp_path, monkeypatch, capsys, stderr, state):
+    steps = program(monkeypatch, "steps")
+    (tmp_path / "stderr").write_text(stderr)
+    monkeypatch.chdir(tmp_path)
+    text = SHOWN.format(state="RUNNING", reason="None")
+    monkeypatch.setattr(steps, "answer", lambda argv: (0, "" if argv[0] == "squeue" else text))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr("sys.argv", ["steps.py", "hvlab-R/case"])
+    assert steps.main() == 0
+    assert json.loads(capsys.readouterr().out)["state"] == state
+
+
 @pytest.mark.parametrize(("ends", "state"), [("2020-01-01T00:00:00", "TIMEOUT"), ("Unknown", "RUNNING")])
 def test_an_allocation_whose_time_is_over_starts_no_more_steps(monkeypatch, ends, state):
     steps = program(monkeypatch, "steps")
@@ -186,3 +236,28 @@ def test_no_step_is_looked_for_in_an_allocation_that_is_gone(monkeypatch, capsys
     monkeypatch.setattr("sys.argv", ["steps.py", "hvlab-R/case"])
     steps.main()
     assert json.loads(capsys.readouterr().out) == {"job": "7", "state": "GONE", "cancelled": []}
+
+
+FAKE_HOROVOD = """#!/bin/sh
+echo 4711
+cat
+echo "the input has ended" >&2
+"""
+
+
+def test_the_meeting_place_is_served_while_srun_runs(monkeypatch, tmp_path, capfd):
+    meeting = program(monkeypatch, "meeting")
+    python = tmp_path / "python"
+    python.write_text(FAKE_HOROVOD)
+    python.chmod(0o755)
+    shown = "echo $HOROVOD_GLOO_RENDEZVOUS_ADDR:$HOROVOD_GLOO_RENDEZVOUS_PORT $HVLAB_SLOTS; exit 3"
+    assert meeting.start(str(python), "n1:2,n2:2", "lo", ["sh", "-c", shown]) == 3
+    said = capfd.readouterr()
+    assert said.out == "127.0.0.1:4711 2\n"
+    assert said.err == "the input has ended\n"
+
+
+def test_without_a_meeting_place_no_rank_is_started(monkeypatch, tmp_path, capfd):
+    meeting = program(monkeypatch, "meeting")
+    assert meeting.start("/bin/false", "n1:2", "lo", ["echo", "started"]) == 1
+    assert capfd.readouterr().out == ""

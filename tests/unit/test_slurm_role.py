@@ -51,7 +51,8 @@ def role(system, *, cgroup=2, container=False, slots=1, gpus=0, **wanted):
 
     def given(name):
         if name.endswith(".j2"):
-            text = (ROLE / "templates/etc/slurm" / name).read_text("utf-8")
+            (file,) = (ROLE / "templates").rglob(name)
+            text = file.read_text("utf-8")
             return templar.template(trusted(text))
         return templar.template(variables[name])
 
@@ -68,6 +69,7 @@ def test_a_system_gets_what_its_release_knows(system):
     given = role(system)
     assert (given("__slurm_etc"), given("__slurm_version")) == (folder, release)
     assert given("__slurm_all_settings")["MpiDefault"] == ("pmix" if pmix else "none")
+    assert given("__slurm_all_settings").get("TreeWidth") == ("2" if pmix else None)
     new = release >= "22.05"
     assert given("__slurm_mpi_conf") == (pmix and new)
     # With version 2 of control groups, older releases follow jobs by their processes.
@@ -75,6 +77,17 @@ def test_a_system_gets_what_its_release_knows(system):
         "proctrack/cgroup" if new else "proctrack/linuxproc"
     )
     assert "CgroupPlugin" not in given("__slurm_cgroup_settings")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_release_without_mpi_conf_gives_srun_and_slurmd_pmixs_settings(system):
+    given = role(system)
+    _, release, pmix = SYSTEMS[system]
+    by_environment = pmix and release < "22.05"
+    assert given("__slurm_pmix_by_environment") == by_environment
+    unit = given("slurmd.service.d/hvlab.conf.j2")
+    assert ("Environment=PMIX_MCA_psec=native" in unit) == by_environment
+    assert "export SLURM_PMIX_DIRECT_CONN=false\nexport PMIX_MCA_psec=native" in given("hvlab-slurm.sh.j2")
 
 
 def test_a_real_node_has_what_slurmd_counts():
@@ -108,6 +121,37 @@ def test_settings_of_the_inventory_win_and_the_check_is_a_prolog_only_where_ther
         "/etc/slurm/prolog.d/*",
     )
     assert "Prolog" not in role("Debian-12")("__slurm_all_settings")
+
+
+@pytest.mark.parametrize("controller", ["g1", "g2"])
+def test_accounting_and_rest_run_beside_slurmctld_alone(controller):
+    asked = {"slurm_accounting_enabled": True, "slurm_rest_enabled": True}
+    given = role("Debian-12", slurm_lab_user="Ann", slurm_cluster="Lab", slurm_controller=controller, **asked)
+    here = controller == "g1"
+    assert given("__slurm_daemons") == (
+        ["munge", "slurmdbd", "slurmctld", "slurmd", "slurmrestd"] if here else ["munge", "slurmd"]
+    )
+    assert role("Debian-12", slurm_controller="g1")("__slurm_daemons") == ["munge", "slurmctld", "slurmd"]
+    # As slurmdbd lists them.
+    assert [row["row"] for row in given("__slurm_associate")] == ["lab|root|", "lab|ann|", "lab|ann|Ann"]
+
+
+def test_accounting_and_rest_are_reached_from_the_host_itself():
+    given = role("Debian-12", slurm_accounting_enabled=True, slurm_rest_enabled=True)
+    assert given("__slurm_all_settings")["AccountingStorageType"] == "accounting_storage/slurmdbd"
+    assert given("__slurm_all_settings")["PriorityType"] == "priority/multifactor"
+    assert "AccountingStorageType" not in role("Debian-12")("__slurm_all_settings")
+    assert "StoragePass" not in given("__slurm_database_settings")
+    assert "bind-address=127.0.0.1" in given("90-hvlab-slurm.cnf.j2")
+    unit = given("slurmrestd.service.d/hvlab.conf.j2")
+    assert "User=slurmrestd" in unit
+    assert "\nExecStart=\nExecStart=/usr/sbin/slurmrestd -a rest_auth/local unix:/run/slurmrestd/" in unit
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_system_with_slurmrestd_has_an_interface_of_its_release(system):
+    given = role(system)
+    assert not given("__slurm_rest_packages") or SYSTEMS[system][1] in given("__slurm_rest_apis")
 
 
 CHANGE = """

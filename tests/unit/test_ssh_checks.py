@@ -1,4 +1,4 @@
-"""Which hosts `hvlab verify` logs in from and to: few at once at each sshd, and all are reached."""
+"""What `hvlab verify` asks each host of a large lab: few logins at once at each sshd, and all are reached."""
 
 import json
 import subprocess
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.node import test_common, test_openmpi
 from tests.node import test_ssh_trust as checks
 from tests.node.lab import PROBE, run
 
@@ -53,3 +54,31 @@ def test_commands_of_a_queue_run_one_after_another(tmp_path):
     argv = [sys.executable, "-c", PROBE, json.dumps(questions)]
     answers = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
     assert {name: answer["rc"] for name, answer in answers.items()} == {"0": 0, "1": 0, "2": 0}
+
+
+def test_questions_of_a_thousand_hosts_fit_into_an_argument():
+    """Linux takes 128 KiB; the program that answers and the questions of the other checks come on top."""
+    peers = {f"h{number:04}": f"198.18.{number // 250}.{number % 250}" for number in range(1000)}
+    node = SimpleNamespace(name="h", user="hvlab", peers=peers)
+    questions = test_common.asks(node) | checks.asks(node)
+    assert len(json.dumps(questions)) < 2**14
+
+
+def test_names_are_resolved_in_one_question():
+    argv = [sys.executable, "-c", test_common.RESOLVE, "localhost", "no-such-host.invalid"]
+    resolved = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+    assert resolved == {"localhost": ["127.0.0.1"], "no-such-host.invalid": []}
+
+
+def test_only_what_is_looked_at_of_ompi_info_is_sent(tmp_path):
+    program = tmp_path / "ompi_info"
+    lines = [
+        "mca:mpi:base:param:mpi_built_with_cuda_support:value:true",
+        "mca:mpi:base:param:mpi_param_check:value:true",
+        'mca:pml:ucx:version:"mca:2.1.0"',
+    ]
+    program.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+    program.chmod(0o755)
+    argv = ["sh", "-c", test_openmpi.COMPONENTS, "sh", str(program)]
+    out = subprocess.run(argv, capture_output=True, check=True, text=True).stdout
+    assert out.splitlines() == [lines[0], lines[2]]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hvlab.errors import HvlabError
-from hvlab.remote import trust
+from hvlab.remote import ssh_keys, trust
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_a_second_call_keeps_everything(lab):
 
 def test_calls_at_one_time_make_one_trust(data):
     with ThreadPoolExecutor(6) as pool:
-        keys = list(pool.map(lambda _: trust.public(trust.ensure_lab_trust("race").host_ca), range(6)))
+        keys = list(pool.map(lambda _: ssh_keys.public(trust.ensure_lab_trust("race").host_ca), range(6)))
     assert len(set(keys)) == 1
 
 
@@ -62,18 +62,16 @@ def test_nothing_is_there_before_it_is_made(data):
 
 
 def test_user_certificate_is_short_and_backdated(lab):
-    held = trust.read_certificate(lab.certificate.read_text())
+    held = ssh_keys.read_certificate(lab.certificate.read_text())
     assert held.principals == {"ranks"}
-    assert held.ends - held.begins == trust.USER_LIFE + trust.BACKDATED
+    assert held.ends - held.begins == trust.USER_LIFE + ssh_keys.BACKDATED
     assert timedelta(minutes=4) < datetime.now(UTC) - held.begins < timedelta(minutes=7)
 
 
-def test_user_certificate_is_renewed_when_half_is_gone(lab, monkeypatch):
-    monkeypatch.setattr(trust, "USER_LIFE", timedelta(minutes=4))
+def test_user_certificate_is_renewed_when_half_is_gone(lab):
     lab.certificate.unlink()
-    assert lab.renew_user_certificate("ranks")
+    assert lab.renew_user_certificate("ranks", life=timedelta(minutes=4))
     assert not lab.user_certificate_good("ranks")
-    monkeypatch.undo()
 
 
 def test_user_certificate_is_renewed_for_another_user(lab):
@@ -85,9 +83,9 @@ def test_host_certificate_is_kept_while_it_does(lab, host_key):
     wanted = ["n1", "198.18.0.11"]
     first = lab.sign_host(host_key, name="n1", principals=wanted)
     assert lab.sign_host(host_key, name="n1", principals=wanted, current=first + "\n") == first
-    held = trust.read_certificate(first)
+    held = ssh_keys.read_certificate(first)
     assert held.principals == set(wanted)
-    assert held.authority == trust.fingerprint(trust.public(lab.host_ca))
+    assert held.authority == ssh_keys.fingerprint(ssh_keys.public(lab.host_ca))
 
 
 @pytest.mark.parametrize("principals", [["n1"], ["n1", "198.18.0.11", "node"]])
@@ -97,10 +95,10 @@ def test_host_certificate_follows_the_names(lab, host_key, principals):
 
 
 def test_certificate_of_another_key_or_rubbish_is_replaced(lab, host_key):
-    other = lab.sign_host(trust.public(lab.identity), name="n1", principals=["n1"])
+    other = lab.sign_host(ssh_keys.public(lab.identity), name="n1", principals=["n1"])
     for current in (other, "rubbish", host_key):
         new = lab.sign_host(host_key, name="n1", principals=["n1"], current=current)
-        assert trust.read_certificate(new).key == trust.fingerprint(host_key)
+        assert ssh_keys.read_certificate(new).key == ssh_keys.fingerprint(host_key)
 
 
 def test_known_hosts_is_one_line_of_the_host_ca(lab):
@@ -110,7 +108,7 @@ def test_known_hosts_is_one_line_of_the_host_ca(lab):
     assert names.split(",") == [
         "198.18.0.11", "n1", "n2", "[198.18.0.11]:2222", "[n1]:2222", "[n2]:2222",
     ]  # fmt: skip
-    assert key[:2] == trust.public(lab.host_ca).split()[:2]
+    assert key[:2] == ssh_keys.public(lab.host_ca).split()[:2]
     assert lab.write_known_hosts(text)
     assert not lab.write_known_hosts(text)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from hvlab.cli import checks as printed_checks
 from hvlab.cli import cli
 from hvlab.remote import verify
 from hvlab.remote.verify import Check
+from tests.node.lab import Inventory
 
 INVENTORY = """---
 all:
@@ -86,3 +89,25 @@ def test_a_machine_that_is_no_lab_host_fails(tmp_path: Path) -> None:
     assert all(row["seen"] and row["remedy"] for row in checks if row["outcome"] == "failed")
     assert not [row for row in checks if row["outcome"] == "error"]
     assert junit.is_file()
+
+
+def test_a_failure_of_many_hosts_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = [check(f"h{number:04}", "failed") for number in range(1000)]
+    printed_checks.failed([*outcomes, replace(check("n1", "failed"), seen="another thing")])
+    printed = capsys.readouterr().out
+    assert "h0000, h0001, h0002 and 997 more  openmpi: version matches" in printed
+    assert "n1  openmpi: version matches" in printed
+    assert printed.count("what to do") == 2
+    error = verify.verdict(outcomes)
+    assert "h0000, h0001, h0002 and 997 more" in str(error)
+
+
+def test_what_a_host_recorded_is_no_template(tmp_path):
+    """The stack in a host's facts gets into variables; a lookup in it would run on the controller."""
+    hosts = "all: {hosts: {n1: {shown: '{{ __preflight_stacks.stacks.n1.torch }}'}}}"
+    (tmp_path / "hosts.yml").write_text(hosts)
+    mark = tmp_path / "ran"
+    lookup = "{{ lookup('pipe', 'touch " + str(mark) + "') }}"
+    variables = Inventory(str(tmp_path / "hosts.yml")).variables("n1", {"torch": lookup})
+    assert variables["shown"] == lookup
+    assert not mark.exists()

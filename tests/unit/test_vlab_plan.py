@@ -110,7 +110,9 @@ def test_an_image_is_named_after_all_that_goes_into_it():
 def test_a_command_reaches_the_host_as_typed(tmp_path, monkeypatch, command, printed):
     (tmp_path / "ssh").mkdir()
     (tmp_path / "ssh/id_ed25519").touch()
-    monkeypatch.setattr(virtual.ready, "listens", lambda node: True)
+    monkeypatch.setattr(virtual.reality, "supervisors", lambda nodes: {"n1": [7]})
+    # A busy machine: it answers, but not within a second.
+    monkeypatch.setattr(virtual.ready, "listens", lambda node, seconds=1.0: seconds > 10)
     argv = virtual.ssh_argv(replace(make_plan(lab(*THREE)), runtime=tmp_path), "n1", command)
     words = argv[argv.index("root@198.18.0.11") + 1 :]
     # What ssh and the host's sshd do with the words.

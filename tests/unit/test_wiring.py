@@ -46,10 +46,10 @@ def wired(
     **stacks: Any,
 ) -> Any:
     loader, known = DataLoader(), known or {}
-    facts = {"hvlab_stacks": stacks, "python": {"executable": executable}, "python_version": "3.99.1"}
-    facts["hvlab_hosts"] = lab_hosts or {}
+    facts: dict[str, Any] = {"python": {"executable": executable}, "python_version": "3.99.1"}
     facts["hvlab"] = {"users": {key: {} for key in users}}
     own = {"ansible_facts": facts, "inventory_hostname": host, "group_names": ["gpu"], **known}
+    own |= {"__preflight_stacks": {"stacks": stacks}, "__preflight_hosts": {"hosts": lab_hosts or {}}}
     variables = {**loader.load_from_file(str(WIRING), trusted_as_template=True), **own}
     return Templar(loader, variables=variables).template(variables[name])
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.doctor import known
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL
 from hvlab.workloads import WORKLOADS, argv, data, outcome
 from hvlab.workloads.metrics import METRICS, busbw_factor
 from hvlab.workloads.outcome import last_words
 from tests.unit.labs import case
 
+HOST_KEY = next(cause for cause in known.CAUSES if cause.id == "host-key")
 ENDED = {"started_at": 100.0, "ended_at": 103.5, "rc": 0, "timed_out": False, "error": None, "reaped": {}}
 RESULT = {
     "checks": [],
@@ -275,6 +277,13 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             {"stderr": "lost\n"},
             "mpirun ended with exit status 255: lost: n2 is unreachable",
         ),
+        (
+            {"rc": 1},
+            None,
+            {"stderr": "mpirun was unable to start\n[1,0]<stderr>:Host key verification failed.\n"},
+            "mpirun ended with exit status 1: mpirun was unable to start | [1,0]<stderr>:Host key "
+            f"verification failed; known: {HOST_KEY.title}; what to do: {HOST_KEY.remedy}",
+        ),
         ({}, None, {}, "the program wrote no result"),
         ({"error": "mpirun: No such file"}, None, {}, "mpirun: No such file"),
         ({"rc": 1, "timed_out": True}, None, {}, "ran over its 900 s and was ended"),
@@ -410,6 +419,14 @@ def test_a_case_left_out_is_no_failure(tmp_path):
             "srun: error: n1: task 0: Exited with exit code 143\n",
             "",
             "n2: task 1: Segmentation fault (core dumped)",
+        ),
+        (
+            "srun: error: Task launch for StepId=18.0 failed on node f2: Communication connection failure\n"
+            "srun: error: Application launch failed: Communication connection failure\n"
+            "slurmstepd-f1: error: *** STEP 18.0 ON f1 CANCELLED AT 2026-11-22T23:48:22 ***\n"
+            "srun: error: f1: task 0: Killed\n",
+            "",
+            "Task launch for StepId=18.0 failed on node f2: Communication connection failure",
         ),
         (
             "srun: First task exited 3s ago\nsrun: StepId=1.4 tasks 0,2: running\n"

@@ -72,7 +72,7 @@ def run_case(home: Path, argv: list[str], *, timeout: float = 30, case: str = f"
         "hosts": ["here"],
         "self": "here",
         "timeout": timeout,
-        "ssh": ["ssh"],
+        "reach": ["ssh"],
         "certificate": "c\n",
     }
     (home / ".ssh").mkdir(exist_ok=True)

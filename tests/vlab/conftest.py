@@ -21,7 +21,7 @@ SHARED = {
         "test_7_containers",
     ),
     "gpu": ("test_4_repository", "test_6_cuda", "test_8_nccl_tests"),
-    "slurm": ("test_9_slurm", "test_9_srun"),
+    "slurm": ("test_9_slurm", "test_9_srun", "test_9_here"),
 }
 GROUPS = {module: group for group, modules in SHARED.items() for module in modules}
 # The tests of the main lab take longest, with two builds before them: those of other labs give way to them.

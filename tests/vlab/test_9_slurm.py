@@ -18,6 +18,16 @@ hvd.init()
 total = int(hvd.allreduce(torch.tensor(hvd.rank() + 1), op=hvd.Sum))
 print(hvd.rank(), hvd.size(), socket.gethostname(), total, hvd.mpi_enabled(), hvd.gloo_enabled())
 """
+MEETING = """
+import ctypes, glob, os, time
+library = sorted(glob.glob("/opt/hvlab/openmpi/*/lib/libmpi.so"))[0]
+mpi = ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+time.sleep(4 if os.environ["SLURM_PROCID"] == "1" else 0)
+begun = time.time()
+mpi.MPI_Init(None, None)
+print(begun, time.time())
+mpi.MPI_Finalize()
+"""
 AROUND_A_CHANGE = """
 - hosts: c2
   become: true
@@ -68,6 +78,15 @@ def test_ranks_on_all_hosts_sum_over_mpi(lab):
     assert [line[2] for line in lines] == ["c1", "c1", "c2", "c2", "c3", "c3"]
 
 
+def test_no_rank_leaves_mpi_init_before_all_have_begun_it(lab):
+    for host in ("c1", "c2", "c3"):
+        lab.on(host, f"cat > /home/hvlab/meeting.py <<'END'\n{MEETING}\nEND")
+    printed = as_user(lab, "srun -K -W 60 --mpi=pmix -N 3 --ntasks-per-node=2 python3 meeting.py")
+    begun, left = zip(*(map(float, line.split()) for line in printed.splitlines()), strict=True)
+    assert len(left) == 6
+    assert min(left) > max(begun)
+
+
 @pytest.mark.slow
 def test_a_second_run_changes_nothing(lab):
     assert lab.site() == {"c1": 0, "c2": 0, "c3": 0}
@@ -77,6 +96,37 @@ def test_a_second_run_changes_nothing(lab):
 
 def test_hosts_check_right(lab):
     lab.hvlab("verify")
+
+
+@pytest.fixture
+def account_of_jobs(lab):
+    """Slurm's accounting and its REST daemon."""
+    file = lab.inventory / "group_vars/all.yml"
+    kept = file.read_text("utf-8")
+    file.write_text(f"{kept}slurm_accounting_enabled: true\nslurm_rest_enabled: true\n", "utf-8")
+    try:
+        lab.playbook(PLAYBOOK)
+        yield
+    finally:
+        file.write_text(kept, "utf-8")
+        lab.playbook(PLAYBOOK)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("account_of_jobs")
+def test_a_bench_is_in_the_accounts_and_the_rest_daemon_answers(lab):
+    assert lab.playbook(PLAYBOOK) == {"c1": 0, "c2": 0, "c3": 0}
+    sizes = ("--restart", "--sizes", "1K", "--iterations", "6", "--hosts", "2", "--slots", "1")
+    lab.hvlab("bench", *sizes, "--backend", "mpi")
+    run = lab.results_of("list")[0]["run_id"]
+    jobs = lab.on("c3", f"sacct -a -n -P -o Account,User,AllocNodes --name=hvlab-{run} -X").split()
+    assert jobs == ["hvlab|hvlab|2"]
+    lab.hvlab("verify")
+    assert lab.on("c1", "ss -Hltn 'sport = :3306'").split()[3] == "127.0.0.1:3306"
+    assert lab.on("c1", "ps -C slurmrestd -o user:20=").strip() == "slurmrestd"
+    # Its own user alone gets an answer.
+    socket = "/run/slurmrestd/slurmrestd.socket"
+    lab.on("c1", f"runuser -u hvlab -- test -w {socket}", expect=1)
 
 
 @pytest.mark.slow

@@ -107,6 +107,57 @@ def test_wrong_requests_are_refused_with_a_remedy(lab):
 
 
 @pytest.mark.slow
+def test_partitions_that_the_user_has_no_right_to(lab):
+    lab.on("c1", "scontrol create PartitionName=groups Nodes=ALL AllowGroups=adm State=UP")
+    lab.on("c1", "scontrol create PartitionName=accounts Nodes=ALL AllowAccounts=physics State=UP")
+    try:
+        with partition(lab, "lab_slurm_partition: groups"):
+            assert "User's group not permitted to use this partition" in refused(lab, *ONE, expect=2)
+        with partition(lab, "lab_slurm_partition: accounts"):
+            said = refused(lab, *ONE, expect=2)
+    finally:
+        lab.on("c1", "scontrol delete PartitionName=groups; scontrol delete PartitionName=accounts")
+    assert "would wait for ever: Job's account not known, so it can't use this partition" in said
+
+
+@pytest.mark.slow
+def test_a_run_right_after_slurmctlds_start_waits_for_the_nodes(lab):
+    lab.on("c1", "systemctl restart slurmctld")
+    lab.hvlab("bench", *SMALL, "--backend", "mpi", "--hosts", "2", "--slots", "1")
+
+
+@pytest.mark.slow
+def test_slurmctld_may_be_away_for_a_while(lab):
+    words = ("--backend", "mpi", "--hosts", "2", "--slots", "1", "--repeats", "3", "--restart")
+    with subprocess.Popen(
+        lab.argv("bench", *words, *training(3)), env=lab.environment, stderr=subprocess.PIPE, text=True
+    ) as bench:
+        grants = 0
+        for line in bench.stderr:
+            grants += line.startswith("Slurm grants")
+            # Once: a second time without a case between them ends the run.
+            if line.startswith("Slurm grants") and grants == 1:
+                lab.on("c1", "systemctl stop slurmctld && sleep 20; systemctl start slurmctld")
+        assert bench.wait(timeout=300) == 0
+    assert {row["status"] for row in lab.results_of("show")} == {"ok"}
+
+
+@pytest.mark.slow
+def test_a_host_with_another_munge_key_is_named(lab):
+    key = "/etc/munge/munge.key"
+    lab.on("c2", f"cp -a {key} /root/ && head -c 128 /dev/urandom > {key} && systemctl restart munge")
+    try:
+        said = refused(lab, *ONE[:-3], "2", "--slots", "1", expect=3)
+    finally:
+        lab.on("c2", f"cp -a /root/munge.key {key} && systemctl restart munge slurmd")
+        lab.on(
+            "c1", "for i in $(seq 90); do [ $(sinfo -hNn c2 -o %T) = idle ] && exit; sleep 1; done; exit 1"
+        )
+    assert "c2: Slurm has it as down* (Not responding)" in said
+    assert "hvlab verify -l c2" in said
+
+
+@pytest.mark.slow
 def test_the_queue_is_waited_for_so_long(lab):
     lab.on("c1", "salloc --no-shell -N1 -w c1 --exclusive -J other")
     try:

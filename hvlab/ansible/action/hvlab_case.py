@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import shutil
 import tarfile
@@ -15,11 +16,19 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from hvlab import answers
 from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
+from hvlab.answers import AnswerError
 from hvlab.files import write_file
 from hvlab.lab.capability import refusal
-from hvlab.launchers.command import SSH_OPTIONS
+from hvlab.lab.facts_shape import FACTS
 from hvlab.provision.arguments import arguments
+from hvlab.workloads.answered import ENDED
+
+# Of one case; case.py sends at most answers.LIMIT of each file.
+_MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
+# No path; the controller's own begin with a dot, and those that NFS makes.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,199}")
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -39,7 +48,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _check(self, plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
         hostvars = task_vars["hostvars"]
-        facts = {host: _plain(hostvars[host].get("ansible_facts", {})) for host in plan["hosts"]}
+        try:
+            facts = {
+                host: answers.checked(_plain(_facts(hostvars[host])), f"the facts of {host}", FACTS)
+                for host in plan["hosts"]
+            }
+        except AnswerError as error:
+            return {"failed": True, "msg": f"{error}; what to do: {error.remedy}"}
         _write(folder / "facts.json", _known(folder) | facts)
         cases, refused = [], {}
         for name, case in plan["cases"].items():
@@ -55,10 +70,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if refused:
             _write(folder / "refused.json", refused)
             return {"failed": True, "msg": "; ".join(reason["seen"] for reason in refused.values())}
-        return {"cases": cases, "heads": {name: plan["cases"][name]["hosts"][0] for name in cases}}
+        return {"cases": cases, "heads": {name: _head(plan, plan["cases"][name]) for name in cases}}
 
     def _run_case(self, plan: dict[str, Any], case: dict[str, Any], folder: Path) -> dict[str, Any]:
-        host = case["hosts"][0]
+        host = _head(plan, case)
         program = f"{plan['programs']}/case.py"
         job = {
             "case": case["mark"],
@@ -69,7 +84,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "self": host,
             "timeout": case["timeout"],
             "certificate": plan["certificate"],
-            "ssh": ["ssh", *shlex.split(SSH_OPTIONS), *_port(case["ssh_port"])],
+            "reach": [*plan["reach"], *_port(case["ssh_port"])],
         }
         words = ["env", f"HVLAB_CASE={case['mark']}", "python3", program]
         if plan["as_user"]:
@@ -87,19 +102,34 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "msg": f"the connection to {host} broke: {error}",
             }
         if status:
-            lines = err.decode(errors="replace").strip().splitlines()
+            lines = answers.clean(err.decode(errors="replace")).strip().splitlines()
             msg = lines[-1] if lines else f"{program} ended with exit status {status} and no output"
             return {"failed": True, "stop": True, "msg": msg}
         if not Path("/proc", str(plan["driver"])).exists():
             return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}
-        files = _files(out)
-        step = json.loads(files["case.json"]).get("step", {})
+        try:
+            files = _files(out, host)
+            step = answers.load(files["case.json"], f"{host}: its case.json", ENDED).get("step", {})
+        except AnswerError as error:
+            return {"failed": True, "stop": True, "msg": f"{error}; what to do: {error.remedy}"}
         lost = step.get("state", "RUNNING") != "RUNNING"
         if lost:
             # The case is still to be measured, in another allocation; its files stay here to be looked at.
             _write(folder / "lost.json", {"case": case["id"], **step})
         _keep(files, folder / (f".{case['id']}.lost" if lost else case["id"]))
         return {"changed": True, "stop": lost}
+
+
+def _head(plan: Mapping[str, Any], case: Mapping[str, Any]) -> str:
+    """Return the host that starts a case."""
+    return str(plan["head"] or case["hosts"][0])
+
+
+def _facts(hostvars: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a host's facts; what the roles did not record there, the inventory may have."""
+    facts = dict(hostvars.get("ansible_facts", {}))
+    recorded = hostvars.get("hvlab_recorded")
+    return facts | {"ansible_local": recorded} if recorded else facts
 
 
 def _known(folder: Path) -> dict[str, Any]:
@@ -112,11 +142,30 @@ def _port(number: int) -> list[str]:
     return ["-p", str(number)] if number else []
 
 
-def _files(data: bytes) -> dict[str, bytes]:
-    """Return the files of a flat tar by name."""
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        opened = {entry.name: tar.extractfile(entry) for entry in tar if Path(entry.name).name == entry.name}
-        return {name: content.read() for name, content in opened.items() if content is not None}
+def _files(data: bytes, host: str) -> dict[str, bytes]:
+    """Return the files of a flat tar by name. Raises AnswerError where it is none, or too much."""
+    if len(data) > _MOST_BYTES:
+        raise AnswerError(host, f"it sent {len(data) // 2**20} MiB of files: no case has that many")
+    files: dict[str, bytes] = {}
+    try:
+        # No packing: what was sent is what it takes.
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            for entry in tar:
+                if entry.sparse or not entry.isreg():
+                    raise AnswerError(host, f"it sent {entry.name[:80]!r}, which is no plain file")
+                if not _NAME.fullmatch(entry.name):
+                    continue
+                if len(files) >= _MOST_FILES or entry.size > answers.LIMIT:
+                    raise AnswerError(
+                        host, f"it sent over {_MOST_FILES} files, or one of over {answers.LIMIT // 2**20} MiB"
+                    )
+                content = tar.extractfile(entry)
+                files[entry.name] = content.read() if content else b""
+    except (tarfile.TarError, OSError, ValueError, EOFError) as error:
+        raise AnswerError(host, f"it sent no whole tar of the case's files ({error})") from error
+    if "case.json" not in files:
+        raise AnswerError(host, "it did not send the case's case.json")
+    return files
 
 
 def _keep(files: Mapping[str, bytes], folder: Path) -> None:

@@ -34,6 +34,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         sources = [source for source in listed if source.exists()]
         problems_found = wiring_problems(variables, constants.VARIABLE_PRECEDENCE)
         problems_found += [problem for source in sources for problem in file_problems(source)]
+        # It would read the versions where they no longer are.
+        problems_found += [problem for source in sources for problem in copied_wiring(source, project_dir())]
         everyone = {}
         for name in groups["all"]:
             everyone[name], failures = evaluated(hostvars.raw_get(name), self._loader)
@@ -42,8 +44,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if problems_found:
             head = "the inventory cannot be used; no host was contacted."
             return result | {"failed": True, "msg": head, "problems": report(problems_found)}
-        advice = [problem for source in sources for problem in copied_wiring(source, project_dir())]
-        advice += older_pins(everyone)
+        advice = list(older_pins(everyone))
         return result | ({"warnings": [f"the inventory:\n{report(advice)}"]} if advice else {})
 
 

@@ -4,94 +4,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import os
-import tarfile
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from hvlab.paths import cache_dir
+from hvlab.ansible.action.hvlab_files import outdated
+from hvlab.provision.handover import Handover, PackSource, worthwhile
+from hvlab.provision.packs import Archive, elect, file_sha256, pack_key
 
-MARKER = ".hvlab-pack.json"
 MIB = 1 << 20
-
-
-def pack_key(name: str, inputs: dict[str, Any]) -> str:
-    """Return 16 hex digits that stand for everything that went into a pack."""
-    text = json.dumps({"name": name, "inputs": inputs}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
-
-    ``states`` are the results of state present, in the order of the play's hosts. A host that has the pack
-    already is preferred, for it need not build; then the one with the most cores. Hosts that could unpack it
-    from the cache are left out.
-    """
-    same = [state for state in states if state.get("key") == key and not state["cached"]]
-    missing = [state for state in same if state["status"] == "missing"]
-    installed = [state for state in same if state["status"] != "missing"]
-    fastest = sorted(missing, key=lambda state: -int(state.get("cores") or 0))
-    return str((installed + fastest)[0]["host"]) if missing else ""
-
-
-class Archive:
-    """One pack in the controller's cache: the archive, and beside it a file with its sha256."""
-
-    def __init__(self, name: str, key: str) -> None:
-        self.path = cache_dir() / "packs" / f"{name}-{key}.tar.gz"
-        self.sum_path = self.path.with_name(self.path.name + ".sha256")
-
-    def cached(self) -> bool:
-        """Return whether both files are there."""
-        return self.path.is_file() and self.sum_path.is_file()
-
-    def marker(self) -> dict[str, Any]:
-        """Return the marker inside; raise AnsibleActionFail when the archive is not what was saved."""
-        expected = self.sum_path.read_text(encoding="utf-8").split()[0]
-        actual = file_sha256(self.path)
-        if actual != expected:
-            raise AnsibleActionFail(
-                f"{self.path} in the controller's cache is damaged: "
-                f"its sha256 is {actual}, it was saved with {expected}.\n"
-                f"What to do: rm {self.path} and run again; the pack is then built again."
-            )
-        with tarfile.open(self.path, "r:gz") as tar:
-            member = tar.next()
-            text = tar.extractfile(member) if member and member.name == MARKER else None
-            loaded = json.load(text) if text else {}
-        return loaded if isinstance(loaded, dict) else {}
-
-    @contextlib.contextmanager
-    def incoming(self) -> Any:
-        """Give a path beside the archive to fetch to; it is gone afterwards."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.path.parent)
-        os.close(handle)
-        try:
-            yield Path(name)
-        finally:
-            Path(name).unlink(missing_ok=True)
-
-    def take(self, file: Path, sha256: str) -> None:
-        """Make ``file`` the archive."""
-        self.sum_path.unlink(missing_ok=True)
-        file.chmod(0o644)
-        file.replace(self.path)
-        self.sum_path.write_text(f"{sha256}  {self.path.name}\n", encoding="utf-8")
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -111,6 +36,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "needs": {"type": "list", "elements": "path", "default": []},
                 "version": {"default": ""},
                 "builder": {"default": ""},
+                "peer": {
+                    "type": "dict",
+                    "options": {"user": {}, "address": {}, "port": {"type": "int"}},
+                },
+                "mirror": {"default": ""},
             },
             required_if=[
                 ("state", "present", ("name", "path", "inputs")),
@@ -122,7 +52,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self.args["state"] == "elected":
             return self._elected()
         self.key = ""
-        state = self._step("check", needs=self.args["needs"])
+        self.peer = self.args["peer"] or {}
+        state = self._known() or self._look()
         self.inputs = {**self.args["inputs"], "needs": self._needs(state["needs"])}
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
@@ -153,11 +84,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         return [keys[path] or "absent" for path in self.args["needs"]]
 
+    def _known(self) -> dict[str, Any] | None:
+        """Return what the facts show, if that is a whole pack with the keys of all that it is built on.
+
+        It may still be another pack than the requested one: then `_present` looks again.
+        """
+        packs = self.vars.get("ansible_facts", {}).get("hvlab_managed", {}).get("packs", {})
+        own, needs = packs.get(self.args["path"]), self.args["needs"]
+        if self.args["state"] != "present" or not own or not own["whole"] or not set(needs) <= set(packs):
+            return None
+        return {"known": own["key"], "needs": {path: packs[path]["key"] for path in needs}}
+
+    def _look(self) -> dict[str, Any]:
+        """Return what the host says of the folder and of what it is built on."""
+        return self._step("check", needs=self.args["needs"], user=self.peer.get("user") or "")
+
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
-        args = {"step": step, "path": self.args["path"], "key": self.key, **more}
-        result: dict[str, Any] = self._execute_module(
-            module_name="hvlab_pack", module_args=args, task_vars=self.vars
-        )
+        result = self._try(step, **more)
         if result.get("failed"):
             problem = str(result.get("msg"))
             remedy = "free space there" if "No space left" in problem else f"rm -r {self.args['path']} there"
@@ -167,16 +110,36 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         return result
 
+    def _try(self, step: str, **more: Any) -> dict[str, Any]:
+        args = {"step": step, "path": self.args["path"], "key": self.key, **more}
+        result: dict[str, Any] = self._execute_module(
+            module_name="hvlab_pack", module_args=args, task_vars=self.vars
+        )
+        return result
+
     def _present(self, state: dict[str, Any]) -> dict[str, Any]:
+        if state.get("known"):
+            if state["known"] == self.key:
+                return {"changed": False, "status": "installed"}
+            state = self._look()
         marker = state["marker"]
         if marker.get("key") == self.key and all(marker.get(of) == state[of] for of in ("files", "bytes")):
             return {"changed": False, "status": "installed"}
-        if not self.archive.cached():
+        marker = self._cached()
+        if marker is None:
             return self._missing()
-        self._room(state["free"], self.archive.marker().get("bytes", 0))
-        if not self._task.check_mode:
-            self._unpack()
-        return {"changed": True, "status": "unpacked"}
+        self._room(state["free"], marker.get("bytes", 0))
+        brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
+        return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
+
+    def _cached(self) -> dict[str, Any] | None:
+        """Return the marker of the pack in the cache; None without one. A damaged pack is thrown away."""
+        marker = self.archive.marker() if self.archive.cached() else None
+        if marker is None and self.archive.path.exists() and not self._task.check_mode:
+            name = self.archive.path.name
+            self._display.warning(f"{name} in the controller's cache is damaged: it is made again")
+            self.archive.discard()
+        return marker
 
     def _missing(self) -> dict[str, Any]:
         builder = self.args["builder"]
@@ -197,7 +160,97 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"{free // MIB} MiB free.\nWhat to do: free space there and run again."
             )
 
-    def _unpack(self) -> None:
+    def _bring(self, *, trusted: bool) -> dict[str, Any]:
+        """Get the archive to the host and unpack it there; return where it came from."""
+        self.warnings: list[str] = []
+        size = self.archive.path.stat().st_size
+        hosts = len(self.vars["ansible_play_batch"])
+        if self.args["mirror"] and (place := self._from_mirror()):
+            self._unpack(place)
+            source = "mirror"
+        elif trusted and self.peer.get("address") and worthwhile(hosts=hosts, size=size):
+            source = self._handed_on()
+        else:
+            with self._copied() as copy:
+                self._step("unpack", archive=copy)
+            source = "controller"
+        return {"source": source, "warnings": self.warnings}
+
+    def _unpack(self, place: str) -> None:
+        try:
+            self._step("unpack", archive=place)
+        finally:
+            self._step("forget", archive=place)
+
+    def _from_mirror(self) -> str:
+        """Return where the mirror's archive is on the host now; empty where it does not have it."""
+        mirror, name = self.args["mirror"], self.archive.path.name
+        place = f"{mirror.rstrip('/')}/{name}"
+        where = {"url": place} if mirror.startswith(("http://", "https://")) else {"archive": place}
+        result = self._receive(**where)
+        if result.get("failed"):
+            self.warnings.append(
+                f"{self.host}: {place} cannot be used: {result.get('msg')}. The pack came another way.\n"
+                f"What to do: put the controller's {self.archive.path} there."
+            )
+        return str(result.get("archive", ""))
+
+    def _handed_on(self) -> str:
+        """Get the archive from another host, or as the first one from the controller; then serve others."""
+        shared = Path(constants.DEFAULT_LOCAL_TMP, "hvlab-packs", self.archive.path.name)
+        handover = Handover(shared, self.host)
+        place = ""
+        try:
+            with handover.source() as source:
+                if source:
+                    place = self._from_peer(source)
+                    handover.record(source, worked=bool(place))
+                serves = bool(place) or source is None
+                if not place:
+                    place = self._from_controller()
+                if serves:
+                    address, port = self.peer["address"], self.peer.get("port") or 22
+                    handover.offer(PackSource(self.host, address, port, place))
+            self._step("unpack", archive=place)
+        finally:
+            handover.withdraw()
+            if place:
+                self._step("forget", archive=place)
+        return source.host if source and serves else "controller"
+
+    def _from_peer(self, source: PackSource) -> str:
+        """Return where the archive is on the host now; empty where it did not come as it should."""
+        user = self.peer["user"]
+        peer = {"user": user, "address": source.address, "port": source.port}
+        result = self._receive(archive=source.archive, peer=peer, user=user)
+        if result.get("failed"):
+            self.warnings.append(
+                f"{self.host}: the pack {self.archive.path.name} did not come from {source.host}: "
+                f"{result.get('msg')}. It came from the controller instead.\n"
+                f"What to do: `hvlab verify` checks ssh between the hosts; where the sha256 was wrong, check "
+                f"disk, memory and network of {source.host}."
+            )
+        return str(result.get("archive", ""))
+
+    def _from_controller(self) -> str:
+        with self._copied() as copy:
+            result = self._receive(archive=copy, user=self.peer["user"])
+        if result.get("failed"):
+            raise AnsibleActionFail(
+                f"{self.host}: the pack {self.archive.path.name} did not come from the controller: "
+                f"{result.get('msg')}.\nWhat to do: check the space on its disks, and run again.",
+                result=result,
+            )
+        return str(result["archive"])
+
+    def _receive(self, **source: Any) -> dict[str, Any]:
+        """Have the host's root read the archive from a source, and keep it where it has the right sum."""
+        size = self.archive.path.stat().st_size
+        return self._try("receive", size=size, sha256=self.archive.sha256(), **source)
+
+    @contextlib.contextmanager
+    def _copied(self) -> Iterator[str]:
+        """Copy the archive from the controller to the host; give its path, gone after the block."""
         remote = self._make_tmp_path()
         try:
             place = self._connection._shell.join_path(remote, "pack.tar.gz")
@@ -209,7 +262,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     f"What to do: check the space on the file system of {remote}, and run again."
                 ) from error
             self._fixup_perms2((remote, place))
-            self._step("unpack", archive=place)
+            yield place
         finally:
             self._remove_tmp_path(remote)
 

@@ -9,6 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.action.hvlab_files import outdated
 from hvlab.ansible.modules.hvlab_packages import DOCUMENTATION
 from hvlab.errors import UsageError
 from hvlab.provision.arguments import arguments
@@ -73,7 +74,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return result | {
             "changed": bool(before != self.installed or work.hold or work.modules),
             "removed": removed,
-            "ansible_facts": {"hvlab": self._new_facts(work)},
+            "ansible_facts": {"hvlab": self._new_facts(work), **outdated(self.vars)},
         }
 
     def _work(self) -> PackageChanges:

@@ -21,7 +21,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the lab's hosts as a fact, or fail with every problem."""
+        """Return the lab's hosts, or fail with every problem."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         limits = HostLimits(**arguments(self, DOCUMENTATION))
         variables = task_vars or {}
@@ -36,7 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if warnings:
             result["warnings"] = [f"preflight:\n{report(warnings)}"]
         if not problems:
-            return result | {"ansible_facts": {"hvlab_hosts": hosts}}
+            return result | {"hosts": hosts}
         count = len({(problem.seen, problem.remedy) for problem in problems})
         head = f"preflight found {count} problem{'s' if count > 1 else ''}; nothing was changed."
         return result | {"failed": True, "msg": head, "problems": report(problems)}

@@ -24,7 +24,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the fact ``hvlab_stacks`` (host -> stack), or fail with why there is none."""
+        """Return ``stacks`` (host -> stack), or fail with why there is none."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         given = arguments(self, DOCUMENTATION)
         variables = task_vars or {}
@@ -44,7 +44,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         known = f"those in {path} are kept" if kept else "they may differ there"
         warning = f"{', '.join(others)} left out: the versions are chosen for the others, and {known}"
         return result | {
-            "ansible_facts": {"hvlab_stacks": answer.hosts},
+            "stacks": answer.hosts,
             "notes": answer.notes,
             "warnings": [*([warning] if others else []), *(kept.differences(answer.hosts) if kept else [])],
         }

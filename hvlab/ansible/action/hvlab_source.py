@@ -15,9 +15,9 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from packaging.version import Version
 
-from hvlab.ansible.action.hvlab_pack import file_sha256, pack_key
 from hvlab.ansible.action.hvlab_wheels import pip_download
 from hvlab.paths import cache_dir
+from hvlab.provision.packs import file_sha256, pack_key
 
 CONNECT_SECONDS = 10
 WAYS = ("file", "url", "pip", "distro")
@@ -157,6 +157,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if not expected:
             raise NotThisWay("no sha256 is known for this version")
         path = self.cache / url.rpartition("/")[2]
+        self._drop_damaged(path, expected)
         if path.is_file():
             return SourceArchive(self.version, path, check_sum(path, expected), "url")
         if self._task.check_mode:
@@ -174,8 +175,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             Path(name).unlink(missing_ok=True)
         return SourceArchive(self.version, path, sha256, "url")
 
+    def _drop_damaged(self, path: Path, expected: str) -> None:
+        """Throw a file of the cache away that is not what it should be; it is fetched again."""
+        if expected and path.is_file() and file_sha256(path) != expected and not self._task.check_mode:
+            self._display.warning(f"{path} in the controller's cache is damaged: it is fetched again")
+            path.unlink()
+
     def _from_pip(self) -> SourceArchive:
         path = self.cache / f"{self.name}-{self.version}.tar.gz"
+        self._drop_damaged(path, self.args["checksum"])
         if not path.is_file():
             if self._task.check_mode:
                 return SourceArchive(self.version, path, self.args["checksum"], "pip")

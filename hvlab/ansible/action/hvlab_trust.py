@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.action.hvlab_files import bring
 from hvlab.ansible.modules.hvlab_trust import DOCUMENTATION
 from hvlab.errors import HvlabError
 from hvlab.provision.arguments import arguments
-from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust, public
+from hvlab.remote.ssh_keys import public
+from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
 
 HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
@@ -41,15 +44,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             files = self._files(trust, name, facts)
         except HvlabError as error:
             raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
-        result |= self._execute_module(
-            module_name="hvlab_files", module_args={"files": files}, task_vars=task_vars
-        )
-        return result
+        return result | bring(self, files, variables)
 
     def _trust(self, lab: str, user: str) -> Trust | None:
         """Return the lab's keys, made or renewed where due; None in check mode where that is due."""
         if not self._task.check_mode:
-            return ensure_lab_trust(lab, user=user)
+            return ensure_lab_trust(lab, user=user, life=timedelta(days=self.args["user_days"]))
         trust = lab_trust(lab)
         return trust if trust and trust.user_certificate_good(user) else None
 
@@ -61,14 +61,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if not self._task.check_mode:
             trust.write_known_hosts(known_hosts)
         certificate = trust.sign_host(
-            facts["ssh_host_key"], name=name, principals=[name, *hosts[name]], current=facts["ssh_host_cert"]
+            facts["ssh_host_key"],
+            name=name,
+            principals=[name, *hosts[name]],
+            current=facts["ssh_host_cert"],
+            life=timedelta(days=args["host_days"]),
         )
         home = {"owner": args["user"]}
         ssh = f"{args['home']}/.ssh"
         certified = trust.certificate.read_text("utf-8")
         return [
             {"path": HOST_CERTIFICATE, "content": certificate + "\n", "mode": "0644"},
-            {"path": args["user_ca_path"], "content": public(trust.user_ca) + "\n", "mode": "0644"},
+            {"path": args["user_ca_path"], "content": trust.user_authorities_text, "mode": "0644"},
+            # Before sshd is told of it: where the file is missing it lets nobody in.
+            {"path": args["revoked_path"], "content": trust.revoked_text, "mode": "0644"},
             {**sshd_config(args), "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
             {"path": KNOWN_HOSTS, "block": known_hosts, "mode": "0644"},
             {"path": ssh, "state": "directory", "mode": "0700", **home},

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from hvlab import process
-from hvlab.ansible.action.hvlab_pack import file_sha256, pack_key
 from hvlab.paths import cache_dir
+from hvlab.provision.packs import file_sha256, pack_key, save_sum, saved_sum
 
 PIP_SECONDS = 1800
 # pip takes platforms as they stand: a wheel for an older C library has another name.
@@ -41,6 +43,40 @@ def platforms(architecture: str) -> list[str]:
     return [f"{name}_{architecture}" for name in names]
 
 
+def sum_path(path: Path) -> Path:
+    """Return the file beside a tar file that holds its sum."""
+    return path.with_name(path.name + ".sha256")
+
+
+def whole(path: Path) -> str:
+    """Return the sha256 of a tar file in the cache; empty where it is missing or damaged.
+
+    One without a sum, of an older hvlab or of one that was killed, is read through once and gets its sum.
+    """
+    if not path.is_file():
+        return ""
+    actual, saved = file_sha256(path), saved_sum(sum_path(path))
+    if saved or not _readable(path):
+        return actual if actual == saved else ""
+    save_sum(sum_path(path), actual)
+    return actual
+
+
+def _readable(path: Path) -> bool:
+    """Return whether a tar file has an end, and whole packages."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            packages = [(member.name, tar.extractfile(member)) for member in tar]
+            ended = path.stat().st_size >= tar.offset + tarfile.BLOCKSIZE
+            return bool(packages) and ended and all(_package(*each) for each in packages)
+    except (tarfile.TarError, OSError, EOFError):
+        return False
+
+
+def _package(name: str, content: IO[bytes] | None) -> bool:
+    return content is not None and (not name.endswith(".whl") or zipfile.is_zipfile(content))
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Download packages for a host's Python and platform into one tar file."""
 
@@ -63,16 +99,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         inputs = {name: self.args[name] for name in ("requirements", "python", "deps")}
         inputs["platforms"] = self.platforms
         path = cache_dir() / "wheels" / f"{self.args['name']}-{pack_key(self.args['name'], inputs)}.tar"
-        if not path.is_file() and not self._task.check_mode:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".incoming-", dir=path.parent) as folder:
-                self._download(Path(folder))
-                beside = Path(folder, "packages.tar")
-                with tarfile.open(beside, "w") as tar:
-                    for file in sorted(Path(folder, "packages").iterdir()):
-                        tar.add(file, file.name)
-                beside.replace(path)
-        return {"changed": False, "path": str(path), "sha256": file_sha256(path) if path.is_file() else ""}
+        if self._task.check_mode:
+            return {"changed": False, "path": str(path), "sha256": whole(path)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Hosts with the same packages: the first gets them, and none looks at a file that is being replaced.
+        with path.with_name(f".{path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return {"changed": False, "path": str(path), "sha256": whole(path) or self._fill(path)}
+
+    def _fill(self, path: Path) -> str:
+        """Download the packages to one tar file; return its sha256."""
+        if path.exists():
+            self._display.warning(f"{path} in the controller's cache is damaged: it is made again")
+        sum_path(path).unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".incoming-", dir=path.parent) as folder:
+            self._download(Path(folder))
+            beside = Path(folder, "packages.tar")
+            with tarfile.open(beside, "w") as tar:
+                for file in sorted(Path(folder, "packages").iterdir()):
+                    tar.add(file, file.name)
+            sha256 = file_sha256(beside)
+            beside.replace(path)
+        save_sum(sum_path(path), sha256)
+        return sha256
 
     def _download(self, folder: Path) -> None:
         requirements = folder / "requirements.txt"

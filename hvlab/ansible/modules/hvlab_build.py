@@ -13,7 +13,10 @@ description:
   - One build runs in a folder at a time. A build whose controller went away goes on; the next call waits.
   - A failure shows the last lines of the log and what to do about it.
 options:
-  path: {description: The folder. It is made., type: path, required: true}
+  path:
+    description: The folder. It is made, and the one above it is made root's alone.
+    type: path
+    required: true
   stages:
     description: The stages.
     type: list
@@ -31,7 +34,7 @@ author: [the hvlab authors]
 EXAMPLES = """
 - name: Build the thing
   hvlab_build:
-    path: /var/tmp/hvlab-build/thing
+    path: /var/cache/hvlab/build/thing
     stages:
       - {name: configure, argv: [./configure, --prefix=/opt/thing], chdir: thing-1.0}
       - {name: make, argv: [make, -j4], chdir: thing-1.0}
@@ -58,9 +61,14 @@ import time
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hvlab_folders import make_private
 
 REMEDIES = (
     ("No space left on device", "free space on the file system of {path}"),
+    (
+        "belongs to UID|everybody may",
+        "name a folder that only root can write to",
+    ),
     (
         "Killed|out of memory|virtual memory exhausted|Cannot allocate memory",
         "give the host more memory, or build with fewer jobs at a time",
@@ -116,6 +124,7 @@ class Build:
 
     def hold(self) -> None:
         """Take the folder's lock, which the stages inherit; wait for a build that holds it."""
+        make_private(os.path.dirname(self.path))
         os.makedirs(self.path, mode=0o755, exist_ok=True)
         self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
         until = time.monotonic() + self.timeout

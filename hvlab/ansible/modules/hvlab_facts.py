@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -31,6 +32,8 @@ from ansible.module_utils.hvlab_kernel import (
     nouveau,
     secure_boot,
 )
+from ansible.module_utils.hvlab_managed import files as managed_files
+from ansible.module_utils.hvlab_managed import packs as managed_packs
 from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packages import gcc, held, held_own, module_streams, packages, packs
 from ansible.module_utils.hvlab_probe import probe, read
@@ -53,6 +56,12 @@ options:
   sent:
     description: The controller's clock when the task was sent, in seconds since the epoch.
     type: float
+  recorded_hosts:
+    description:
+      - Whether the local facts hold the hosts that an earlier run recorded. With many hosts these are long,
+        and Ansible copies all facts of a host for each of its tasks.
+    type: bool
+    default: false
   disk_paths:
     description: Paths whose free space is measured.
     type: list
@@ -66,6 +75,16 @@ options:
     description: Folder of the local facts.
     type: path
     default: /etc/ansible/facts.d
+  managed:
+    description:
+      - Whether to return C(hvlab_managed), the state of the files and packs that hvlab once wrote here.
+      - Tasks whose files and packs are right then need not contact the host again.
+    type: bool
+    default: false
+  record:
+    description: Where C(hvlab_files) records the paths that it was given.
+    type: path
+    default: /var/lib/hvlab-files.json
 author: [the hvlab authors]
 """
 
@@ -116,6 +135,11 @@ def standard_facts(module: AnsibleModule) -> dict[str, Any]:
     return facts
 
 
+def short(fact: Any) -> Any:
+    """Return what a role recorded without the hosts of the lab."""
+    return {key: value for key, value in fact.items() if key != "hosts"} if isinstance(fact, dict) else fact
+
+
 def gpu_facts(ask: Callable[..., Any]) -> dict[str, Any]:
     """Return what is known of GPUs, their driver and libraries, and of the cards they could send through."""
     home = ask(cuda_home)
@@ -146,6 +170,7 @@ def main() -> None:
         argument_spec={
             "names": {"type": "list", "elements": "str", "default": []},
             "sent": {"type": "float"},
+            "recorded_hosts": {"type": "bool", "default": False},
             "disk_paths": {
                 "type": "list",
                 "elements": "str",
@@ -153,6 +178,8 @@ def main() -> None:
             },
             "pack_root": {"type": "path", "default": "/opt/hvlab"},
             "fact_path": {"type": "path", "default": "/etc/ansible/facts.d"},
+            "managed": {"type": "bool", "default": False},
+            "record": {"type": "path", "default": "/var/lib/hvlab-files.json"},
         },
         supports_check_mode=True,
     )
@@ -163,11 +190,14 @@ def main() -> None:
     now = time.time()
     names = [name for name in module.params["names"] if re.match(r"^[A-Za-z0-9]", name)]
     facts = standard_facts(module)
+    if not module.params["recorded_hosts"]:
+        facts["ansible_local"] = {name: short(fact) for name, fact in facts["ansible_local"].items()}
     facts["ansible_default_ipv4"] = ask(default_ipv4) or {}
     facts["ansible_hvlab"] = {
         "now": now,
         "sent": module.params["sent"],
-        "resolves": ask(resolves, sorted({socket.gethostname(), *names})),
+        # One text, however many names there are: a value that Ansible copies at no cost.
+        "resolves": json.dumps(ask(resolves, sorted({socket.gethostname(), *names}))),
         "interfaces": ask(interfaces),
         "tmp": ask(tmp),
         "disk_free_mb": {path: ask(free_mb, path) for path in module.params["disk_paths"]},
@@ -184,6 +214,12 @@ def main() -> None:
         "packs": ask(packs, module.params["pack_root"]),
         **gpu_facts(ask),
     }
+    if module.params["managed"]:
+        facts["ansible_hvlab_managed"] = {
+            "record": module.params["record"],
+            "files": ask(managed_files, module.params["record"]) or {},
+            "packs": ask(managed_packs, module.params["pack_root"]) or {},
+        }
     module.exit_json(ansible_facts=facts)
 
 

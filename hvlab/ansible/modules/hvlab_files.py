@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import json
 import os
 import pwd
 import re
 import shutil
 import stat
 import tempfile
-from typing import Any, Callable
+from typing import Any, Callable, ContextManager
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
@@ -22,6 +25,8 @@ description:
   - All desired states are compared and validated first; only then anything is written, each file atomically.
   - Folders above a path are made with mode 0755.
   - A symbolic link in the place of a file is replaced, never followed.
+  - In a person's folders it writes with that person's rights, and only what is to belong to that person.
+  - Costs no round trip where C(hvlab_managed) of the host's facts shows that all is as desired.
 options:
   files:
     description: The desired states, applied in this order.
@@ -48,6 +53,9 @@ options:
         description: Command that must accept the new text, whose path stands for C(%s).
         type: list
         elements: str
+  record:
+    description: Where the module records its paths for C(hvlab_facts); the action plugin sets it.
+    type: path
 author: [the hvlab authors]
 """
 
@@ -116,11 +124,23 @@ class Change:
     def __init__(self, module: AnsibleModule, item: dict[str, Any]) -> None:
         self.module, self.item, self.path = module, item, item["path"]
         self.state = item["state"]
+        self.owner = self._owner(item["owner"]) if item["owner"] else (0, 0)
+        # Not above: the action plugin imports this file on the controller, where no such module_utils are.
+        from ansible.module_utils.hvlab_folders import acting_as, writer  # noqa: PLC0415
+
+        self.rights: Callable[[], ContextManager[None]] = functools.partial(
+            acting_as, writer(self.path, self.owner[0]), self.owner[1]
+        )
+        with self.rights():
+            self._compare()
+
+    def _compare(self) -> None:
+        item = self.item
         self.kind, self.old, mode, uid, gid = current(self.path)
         usual = 0o755 if self.state == "directory" else 0o644
         default = mode if self.kind == self.state else usual
         self.mode: int = int(item["mode"], 8) if item["mode"] else default
-        self.uid, self.gid = self._owner(item["owner"]) if item["owner"] else (uid or 0, gid or 0)
+        self.uid, self.gid = self.owner if item["owner"] else (uid or 0, gid or 0)
         self.new = self._desired_text()
         same_place = self.state == "absent" or (self.kind == self.state and self.new == self.old)
         same_rights = self.state in ("absent", "link") or (self.mode, self.uid, self.gid) == (mode, uid, gid)
@@ -183,7 +203,9 @@ class Change:
         if self.kind not in (None, "directory"):
             os.unlink(self.path)
         if self.kind != "directory":
-            os.mkdir(self.path, 0o700)
+            # A host that shares this file system may have made it meanwhile.
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.path, 0o700)
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         self._rights(handle)
         os.close(handle)
@@ -225,6 +247,23 @@ class Change:
         return {"prepared": "{}: {} -> {} {:04o}\n".format(self.path, self.kind, self.state, self.mode)}
 
 
+def add_to_record(path: str, items: list[dict[str, Any]]) -> None:
+    """Record the items' paths, and for each whether its text is needed to compare it."""
+    try:
+        with open(path) as file:
+            known = json.load(file)
+    except (OSError, ValueError):
+        known = {}
+    wanted = {item["path"]: item["block"] is not None for item in items}
+    record = dict(known, **wanted)
+    if record == known:
+        return
+    beside = "{}.{}".format(path, os.urandom(4).hex())
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(record, file, sort_keys=True)
+    os.replace(beside, path)
+
+
 def main() -> None:
     """Run as an Ansible module."""
     text = {"type": "str"}
@@ -252,20 +291,27 @@ def main() -> None:
                     ("state", "link", ["src"]),
                     ("state", "file", ["content", "secret", "block"], True),
                 ],
-            }
+            },
+            "record": {"type": "path"},
         },
         supports_check_mode=True,
     )
-    changes = [Change(module, item) for item in module.params["files"]]
+    try:
+        changes = [Change(module, item) for item in module.params["files"]]
+    except OSError as error:
+        module.fail_json(msg="{}; nothing was written".format(error))
     changes = [change for change in changes if change.changed]
     if not module.check_mode:
         for change in changes:
             change.validate()
         for change in changes:
             try:
-                change.apply()
+                with change.rights():
+                    change.apply()
             except OSError as error:
-                module.fail_json(msg="{}: cannot be written: {}".format(change.path, error.strerror))
+                module.fail_json(msg="{}: cannot be written: {}".format(change.path, error.strerror or error))
+        if module.params["record"]:
+            add_to_record(module.params["record"], module.params["files"])
     module.exit_json(
         changed=bool(changes),
         paths=[change.path for change in changes],

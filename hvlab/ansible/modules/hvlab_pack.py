@@ -15,6 +15,9 @@ description:
     miss it; a host that has it already saves it, else the first one builds. It contacts no host, and counts
     on a strategy that ends a task on all hosts before the next one, as C(linear) does.
   - C(saved) marks a folder and fetches it into the cache.
+  - From a few hosts and MiB on, the controller sends an archive once. Hosts that have it hand it on, over
+    ssh, as the user C(peer.user). Root keeps it where nobody else can write, and unpacks it only where its
+    sha256 is the controller's. What a host does not get so comes from the controller, with a warning.
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
   state: {description: The step., type: str, choices: [present, elected, saved], default: present}
@@ -33,6 +36,19 @@ options:
   registered:
     description: With C(elected), the variable that the task with C(present) registered its result in.
     type: str
+  peer:
+    description: How other hosts reach this one. Without an address, the controller sends it all packs.
+    type: dict
+    suboptions:
+      user: {description: The user that may log in from host to host., type: str}
+      address: {description: The host's address in the lab., type: str}
+      port: {description: The port of its sshd., type: int}
+  mirror:
+    description:
+      - Folder that the host sees, or the http or https address of one, with a copy of the controller's packs.
+        A pack that is there with the right sha256 is taken from there.
+    type: str
+    default: ""
 author: [the hvlab authors]
 """
 
@@ -60,6 +76,10 @@ status:
   description: What was there or was done, as C(installed), C(unpacked), C(missing) or C(saved).
   type: str
   returned: with present and saved
+source:
+  description: Where an unpacked archive came from, as C(controller), C(mirror) or the name of another host.
+  type: str
+  returned: when an archive was unpacked
 key: {description: 16 hex digits that stand for name and inputs., type: str, returned: with present and saved}
 cached: {description: Whether the cache has the pack., type: bool, returned: with present and saved}
 builder: {description: The host elected; empty when no host misses it., type: str, returned: with elected}
@@ -70,6 +90,7 @@ save: {description: Whether this host saves the pack., type: bool, returned: wit
 import hashlib
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import tarfile
@@ -77,39 +98,17 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hvlab_archive import received
+from ansible.module_utils.hvlab_managed import MARKER, measure, read_marker
 
-MARKER = ".hvlab-pack.json"
 TAR_SECONDS = 900
 
 
-def measure(root: str) -> tuple[int, int]:
-    """Return ``(files, bytes)`` below ``root``; byte code and the marker do not count, they come and go."""
-    files = size = 0
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for name in links + names:
-            path = os.path.join(folder, name)
-            if name == MARKER and folder == root:
-                continue
-            files += 1
-            if not os.path.islink(path):
-                size += os.stat(path).st_size
-    return files, size
+def describe(root: str, needs: list[str], user: str = "") -> dict[str, Any]:
+    """Return the marker, what is really there, and the keys of what it is built on (None: not there).
 
-
-def read_marker(root: str) -> dict[str, Any]:
-    """Return the marker of a packed folder, ``{}`` when there is none that can be read."""
-    try:
-        with open(os.path.join(root, MARKER)) as file:
-            marker = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return marker if isinstance(marker, dict) else {}
-
-
-def describe(root: str, needs: list[str]) -> dict[str, Any]:
-    """Return the marker, what is really there, and the keys of what it is built on (None: not there)."""
+    ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts.
+    """
     keys = {path: read_marker(path).get("key", "unpacked") if os.path.isdir(path) else None for path in needs}
     files, size = measure(root)
     return {
@@ -118,7 +117,16 @@ def describe(root: str, needs: list[str]) -> dict[str, Any]:
         "bytes": size,
         "needs": keys,
         "free": free_bytes(root),
+        "trusted": bool(user) and os.path.exists(certificate(user)),
     }
+
+
+def certificate(user: str) -> str:
+    """Return where the certificate of a user's key lies; an empty text where there is no such user."""
+    try:
+        return os.path.join(pwd.getpwnam(user).pw_dir, ".ssh/id_ed25519-cert.pub")
+    except KeyError:
+        return ""
 
 
 def free_bytes(path: str) -> int:
@@ -194,8 +202,10 @@ def unpack(archive: str, root: str, key: str) -> None:
     parent, name = os.path.split(root)
     os.makedirs(parent, mode=0o755, exist_ok=True)
     for left in os.listdir(parent):
-        if left.startswith((".{}.new-".format(name), ".{}.old-".format(name))):
-            shutil.rmtree(os.path.join(parent, left))
+        place = os.path.join(parent, left)
+        leftover = left.startswith(tuple(".{}.{}-".format(name, kind) for kind in ("new", "old", "pack")))
+        if leftover and place != os.path.dirname(archive):
+            shutil.rmtree(place)
     new = tempfile.mkdtemp(prefix=".{}.new-".format(name), dir=parent)
     try:
         extract(archive, new)
@@ -215,11 +225,20 @@ def main() -> None:
     """Do one step for the action plugin."""
     module = AnsibleModule(
         argument_spec={
-            "step": {"type": "str", "choices": ["check", "unpack", "save", "forget"], "required": True},
+            "step": {
+                "type": "str",
+                "choices": ["check", "receive", "unpack", "save", "forget"],
+                "required": True,
+            },
             "path": {"type": "path", "required": True},
             "key": {"type": "str", "default": "", "no_log": False},
             "needs": {"type": "list", "elements": "path", "default": []},
             "archive": {"type": "path"},
+            "url": {"type": "str", "default": ""},
+            "peer": {"type": "dict", "default": {}},
+            "size": {"type": "int", "default": 0},
+            "sha256": {"type": "str", "default": ""},
+            "user": {"type": "str", "default": ""},
             "marker": {"type": "dict", "default": {}},
             "reader": {"type": "str", "default": "root"},
         },
@@ -229,7 +248,10 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False}
     try:
         if step == "check":
-            result.update(describe(path, module.params["needs"]))
+            result.update(describe(path, module.params["needs"], module.params["user"]))
+        elif step == "receive":
+            names = ("archive", "url", "peer", "size", "sha256", "user")
+            result["archive"] = received(path, **{name: module.params[name] for name in names})
         elif step == "unpack":
             unpack(archive, path, module.params["key"])
         elif step == "save":

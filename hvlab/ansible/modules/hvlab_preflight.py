@@ -32,8 +32,10 @@ EXAMPLES = """
 """
 
 RETURN = """
-ansible_facts:
-  description: The fact C(hvlab_hosts), the address, aliases and port of each host.
+hosts:
+  description:
+    - The address, aliases and port of each host.
+    - No fact, for Ansible copies all facts of a host for each of its tasks.
   type: dict
   returned: success
 problems: {description: All problems, with what to do., type: str, returned: failure}

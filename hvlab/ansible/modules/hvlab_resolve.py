@@ -26,8 +26,10 @@ EXAMPLES = """
 """
 
 RETURN = """
-ansible_facts:
-  description: The fact C(hvlab_stacks), the versions of each host.
+stacks:
+  description:
+    - The versions of each host.
+    - No fact, for Ansible copies all facts of a host for each of its tasks.
   type: dict
   returned: success
 notes: {description: What there is to know of the choice., type: list, elements: str, returned: success}

@@ -30,7 +30,7 @@ author: [the hvlab authors]
 EXAMPLES = """
 - name: Unpack CUDA
   hvlab_toolkit:
-    src: /var/tmp/hvlab-build/cuda/wheels.tar
+    src: /var/cache/hvlab/build/cuda/wheels.tar
     path: /opt/hvlab/cuda/13.0
     name: cuda
     version: 13.0.2

@@ -15,7 +15,13 @@ options:
     description: The lab's hosts, each name with its address, aliases and port.
     type: dict
     required: true
-  user_ca_path: {description: Where sshd looks for the authority of users., type: path, required: true}
+  user_ca_path: {description: Where sshd looks for the authorities of users., type: path, required: true}
+  revoked_path:
+    description: Where ssh and sshd look for keys that are accepted no more.
+    type: path
+    required: true
+  host_days: {description: How long the certificate of a host lasts., type: int, required: true}
+  user_days: {description: How long the certificate of the lab user lasts., type: int, required: true}
   sshd_config: {description: Lines for sshd., type: str, required: true}
   sshd_config_path: {description: The file they go to., type: path, required: true}
   ssh_config: {description: Lines for the user's ssh., type: str, required: true}

@@ -1,8 +1,8 @@
 """Run one case on its first host: start the launcher, watch the time, end what is left, hand over the files.
 
 Reads a JSON object from standard input: {"case": "RUN/CASE", "argv", "env", "hosts", "self", "timeout" (s),
-"ssh" (argv before a host's name), "certificate" (of the key that reaches the other hosts), "after" (argv of
-what looks after a launch that did not end well)}.
+"reach" (argv before a host's name, of ssh or srun), "certificate" (of the key that reaches the other hosts),
+"after" (argv of what looks after a launch that did not end well)}.
 Writes a tar of the case's folder ~/.hvlab/runs/RUN/CASE to standard output; case.json in it says how it
 ended. The launcher's output goes to files. Needs Python 3.8+ and no package.
 """
@@ -13,6 +13,7 @@ import fcntl
 import io
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ LIMIT = 16 * 2**20
 
 def main() -> int:
     """Return 0 however the case ended, BUSY where the host measures another."""
+    begun = time.monotonic()
     job = json.load(sys.stdin)
     folder = os.path.join(os.path.expanduser("~/.hvlab/runs"), job["case"])
     os.makedirs(folder, exist_ok=True)
@@ -40,7 +42,8 @@ def main() -> int:
         "error": None,
         "reaped": {},
     }
-    with open(os.path.expanduser("~/.hvlab/lock"), "a+") as lock:
+    # Hosts may share the home.
+    with open(os.path.expanduser("~/.hvlab/lock-{}".format(platform.node())), "a+") as lock:
         holder = take(lock, job["case"])
         if holder is not None:
             sys.stderr.write("this host is measuring another case, {}\n".format(holder))
@@ -52,7 +55,8 @@ def main() -> int:
         if job["certificate"]:
             renew(job["certificate"])
         supervise(job, folder, outcome)
-    outcome["ended_at"] = time.time()
+    # By a clock that nobody sets: the other may be set while the case runs.
+    outcome["ended_at"] = outcome["started_at"] + time.monotonic() - begun
     write(folder, "case.json", outcome)
     sys.stdout.buffer.write(packed(folder))
     sys.stdout.buffer.flush()
@@ -118,7 +122,7 @@ def supervise(job: dict[str, Any], folder: str, outcome: dict[str, Any]) -> None
     # mpirun may end with 0 after SIGTERM, before its ranks have ended.
     if outcome["rc"] != 0 or outcome["timed_out"]:
         if job.get("after"):
-            outcome["step"] = look_after(job["after"], env)
+            outcome["step"] = look_after(job["after"], env, folder)
         outcome["reaped"] = reap(job)
 
 
@@ -136,11 +140,17 @@ def stop(launcher: subprocess.Popen[bytes]) -> int:
     return launcher.wait()
 
 
-def look_after(argv: list[str], env: dict[str, str]) -> dict[str, Any]:
-    """Return what a program says, as JSON, of a launch that did not end well."""
+def look_after(argv: list[str], env: dict[str, str], folder: str) -> dict[str, Any]:
+    """Return what a program, run in the case's folder, says as JSON of a launch that did not end well."""
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=env, timeout=AFTER_S, check=False
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            cwd=folder,
+            env=env,
+            timeout=AFTER_S,
+            check=False,
         )
         said = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -154,7 +164,7 @@ def reap(job: dict[str, Any]) -> dict[str, Any]:
     unmarked = {name: value for name, value in os.environ.items() if name != "HVLAB_CASE"}
     started = {
         host: subprocess.Popen(
-            argv if host == job["self"] else [*job["ssh"], host, *argv],
+            argv if host == job["self"] else [*job["reach"], host, *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

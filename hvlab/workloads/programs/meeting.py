@@ -1,9 +1,10 @@
 """Where the ranks of Horovod over Gloo meet when Slurm starts them: Slurm and Horovod do not know each other.
 
-    meeting.py start h1:2,h2:2 INTERFACE srun ...   beside srun: keeps the meeting place while it runs
-    meeting.py rank PROGRAM ...                     as each rank: says which it is, and becomes PROGRAM
+    meeting.py start PYTHON h1:2,h2:2 INTERFACE srun ...   beside srun: has PYTHON, which has Horovod, serve
+    meeting.py serve h1:2,h2:2                             prints its port, serves until its input ends
+    meeting.py rank PROGRAM ...                            as each rank: says which it is, becomes PROGRAM
 
-Needs Python 3.8+; ``start`` needs horovod.
+Needs Python 3.8+; ``serve`` needs horovod. PYTHON may be in a container, where there is no srun.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ def main() -> int:
     if kind == "rank":
         os.environ.update(rank(os.environ))
         os.execvp(words[0], words)  # noqa: S606 - a shell would be one more process
-    hosts, interface, *argv = words
-    return start(hosts, interface, argv)
+    if kind == "serve":
+        return serve(words[0])
+    python, hosts, interface, *argv = words
+    return start(python, hosts, interface, argv)
 
 
 def rank(given: Mapping[str, str]) -> dict[str, str]:
@@ -48,8 +51,8 @@ def rank(given: Mapping[str, str]) -> dict[str, str]:
     return {"HOROVOD_" + name: str(value) for name, value in variables.items()}
 
 
-def start(hosts: str, interface: str, argv: Sequence[str]) -> int:
-    """Run ``argv``, and Horovod's meeting place for its ranks until it has ended."""
+def serve(hosts: str) -> int:
+    """Be Horovod's meeting place for the ranks on these hosts until the input ends."""
     # The ranks, which run this too, need not wait for these.
     plan = import_module("horovod.runner.common.util.hosts")
     http = import_module("horovod.runner.http.http_server")
@@ -57,16 +60,29 @@ def start(hosts: str, interface: str, argv: Sequence[str]) -> int:
     server = http.RendezvousServer()
     port = server.start()
     server.init(plan.get_host_assignments(listed, sum(host.slots for host in listed)))
-    variables = {
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address(interface),
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-        "HOROVOD_GLOO_IFACE": interface,
-        SLOTS: str(listed[0].slots),
-    }
-    step = subprocess.Popen(argv, env={**os.environ, **variables})
-    # srun ends its ranks; this process stays until it has.
-    signal.signal(signal.SIGTERM, lambda *_: step.terminate())
-    status = step.wait()
+    sys.stdout.write("{}\n".format(port))
+    sys.stdout.flush()
+    sys.stdin.read()
+    return 0
+
+
+def start(python: str, hosts: str, interface: str, argv: Sequence[str]) -> int:
+    """Run ``argv``, and Horovod's meeting place for its ranks until it has ended."""
+    command = [python, os.path.abspath(__file__), "serve", hosts]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        port = server.stdout.readline().strip() if server.stdout else ""
+        if not port:
+            return server.wait() or 1
+        variables = {
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": address(interface),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+            "HOROVOD_GLOO_IFACE": interface,
+            SLOTS: hosts.partition(",")[0].rpartition(":")[2],
+        }
+        step = subprocess.Popen(argv, env={**os.environ, **variables})
+        # srun ends its ranks; this process stays until it has.
+        signal.signal(signal.SIGTERM, lambda *_: step.terminate())
+        status = step.wait()
     return status if status >= 0 else 128 - status
 
 

@@ -2,8 +2,9 @@
 
     steps.py NAME          the name of the step; SLURM_JOB_ID is the allocation
 
-Prints {"job", "state", "cancelled"}: Slurm's word for the allocation's state, UNKNOWN where Slurm does not
-answer, and the steps that were cancelled. Needs Python 3.8+, and Slurm's commands.
+Runs in the case's folder, where the launcher's stderr is. Prints {"job", "state", "cancelled"}: Slurm's
+word for the allocation's state, UNKNOWN where Slurm does not answer or did not answer srun, and the steps
+that were cancelled. Needs Python 3.8+, and Slurm's commands.
 """
 
 from __future__ import annotations
@@ -33,8 +34,20 @@ def main() -> int:
             answer(["scancel", *new])
             cancelled += new
         time.sleep(0.2)
-    print(json.dumps({"job": job, "state": state(job), "cancelled": cancelled}))
+    now = state(job)
+    if now == "RUNNING" and unanswered():
+        now = "UNKNOWN"
+    print(json.dumps({"job": job, "state": now, "cancelled": cancelled}))
     return 0
+
+
+def unanswered() -> bool:
+    """Return whether srun reached no slurmctld, which may be back since; then the step has never begun."""
+    try:
+        with open("stderr", errors="replace") as file:
+            return bool(re.search(r"^srun: error: .*Unable to contact slurm controller", file.read(), re.M))
+    except OSError:
+        return False
 
 
 def state(job: str) -> str:

@@ -1,0 +1,73 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Write small files, folders and links; no round trip where the host's facts show that they are right."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from hvlab.ansible.modules.hvlab_files import DOCUMENTATION, with_block
+from hvlab.provision.arguments import arguments
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """See the module of the same name for what it takes and gives."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the module did, or that nothing had to be done."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        files = arguments(self, DOCUMENTATION)["files"]
+        given = [{key: value for key, value in item.items() if value is not None} for item in files]
+        return result | bring(self, given, task_vars or {})
+
+
+def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    """Have the module hvlab_files bring ``files`` into their desired state, unless the facts show them so."""
+    managed = task_vars.get("ansible_facts", {}).get("hvlab_managed") or {}
+    if all_right(files, managed.get("files", {})):
+        return {"changed": False, "paths": [], "diff": []}
+    record = {"record": managed["record"]} if managed else {}
+    done: dict[str, Any] = action._execute_module(
+        module_name="hvlab_files", module_args={"files": files, **record}, task_vars=task_vars
+    )
+    return done | ({"ansible_facts": outdated(task_vars)} if done.get("changed") else {})
+
+
+def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts without the states of files and packs: after a change on the host, tasks look again."""
+    managed = task_vars.get("ansible_facts", {}).get("hvlab_managed")
+    return {"hvlab_managed": {"record": managed["record"]}} if managed else {}
+
+
+def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
+    """Return whether every file is as desired, as far as ``states`` (path: state) can show it."""
+    return all(item["path"] in states and _right(item, states[item["path"]]) for item in files)
+
+
+def _right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    state = item.get("state") or "file"
+    if state == "absent":
+        return now["kind"] is None
+    if now["kind"] != state:
+        return False
+    if state == "link":
+        return bool(now["target"] == item["src"])
+    rights = not item.get("mode") or int(item["mode"], 8) == now["mode"]
+    owned = not item.get("owner") or item["owner"] == now["owner"]
+    return rights and owned and (state == "directory" or _text_right(item, now))
+
+
+def _text_right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    if item.get("block") is not None:
+        text = now.get("text")
+        return text is not None and with_block(text, item["block"], item.get("drop")) == text
+    text = item["secret"] if item.get("secret") is not None else item.get("content")
+    if text is None:
+        return False
+    digest = hashlib.sha256(str(text).encode("utf-8", "surrogateescape")).hexdigest()
+    return bool(digest == now["sha256"])

@@ -1,0 +1,116 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""What hvlab once wrote on this host, as it is now: its small files, and its packs."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import pwd
+import stat
+from contextlib import suppress
+from typing import Any
+
+MARKER = ".hvlab-pack.json"
+
+
+def record(path: str) -> dict[str, bool]:
+    """Return hvlab_files' record: each path it was given, and whether the facts hold its text."""
+    try:
+        with open(path) as file:
+            paths = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return paths if isinstance(paths, dict) else {}
+
+
+def file_state(path: str, with_text: bool) -> dict[str, Any]:
+    """Return ``{kind, mode, owner}`` of a path, and ``sha256``, ``text`` or ``target``.
+
+    Kind None says that nothing is there. The owner is empty where the group is not that user's own.
+    """
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return {"kind": None}
+    state: dict[str, Any] = {
+        "kind": "other",
+        "mode": stat.S_IMODE(info.st_mode),
+        "owner": owner(info.st_uid, info.st_gid),
+    }
+    if stat.S_ISLNK(info.st_mode):
+        state.update(kind="link", target=os.readlink(path))
+    elif stat.S_ISDIR(info.st_mode):
+        state["kind"] = "directory"
+    elif stat.S_ISREG(info.st_mode):
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            content = file.read()
+        state.update(kind="file", sha256=hashlib.sha256(content).hexdigest())
+        if with_text:
+            state["text"] = content.decode("utf-8", "replace")
+    return state
+
+
+def owner(uid: int, gid: int) -> str:
+    """Return the name of the user whose ids these are; empty where they are not one user's."""
+    with suppress(KeyError):
+        user = pwd.getpwuid(uid)
+        return user.pw_name if user.pw_gid == gid else ""
+    return ""
+
+
+def files(path: str) -> dict[str, Any]:
+    """Return the states of the files in this record, without those that cannot be read."""
+    states = {}
+    for name, with_text in record(path).items():
+        with suppress(OSError):
+            states[name] = file_state(name, with_text)
+    return states
+
+
+def measure(root: str) -> tuple[int, int]:
+    """Return ``(files, bytes)`` below ``root``; byte code and the marker do not count, they come and go."""
+    count = size = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in links + names:
+            path = os.path.join(folder, name)
+            if name == MARKER and folder == root:
+                continue
+            count += 1
+            if not os.path.islink(path):
+                size += os.stat(path).st_size
+    return count, size
+
+
+def read_marker(root: str) -> dict[str, Any]:
+    """Return the marker of a packed folder, ``{}`` when there is none that can be read."""
+    try:
+        with open(os.path.join(root, MARKER)) as file:
+            marker = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return marker if isinstance(marker, dict) else {}
+
+
+def packs(root: str) -> dict[str, Any]:
+    """Return ``{folder: {key, whole}}`` of the packs at most three folders below ``root``, links included.
+
+    Whole is a pack with as many files and bytes as its marker says.
+    """
+    states: dict[str, Any] = {}
+    folders = {
+        os.path.dirname(path)
+        for depth in ("*", "*/*", "*/*/*")
+        for path in glob.glob(os.path.join(root, depth, MARKER))
+    }
+    measured: dict[str, tuple[int, int]] = {}
+    for folder in sorted(folders):
+        marker, real = read_marker(folder), os.path.realpath(folder)
+        if real not in measured:
+            measured[real] = measure(real)
+        whole = (marker.get("files"), marker.get("bytes")) == measured[real]
+        states[folder] = {"key": marker.get("key", "unpacked"), "whole": whole}
+    return states

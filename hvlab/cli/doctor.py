@@ -1,0 +1,73 @@
+"""``hvlab doctor``: what is wrong, why, and what helps."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hvlab.cli import options
+from hvlab.doctor import reading
+from hvlab.doctor.reading import Diagnosis, Recognised
+from hvlab.errors import UsageError
+
+
+@click.command()
+@click.option("--log", "path", metavar="FILE", required=True, help="The log to read; - for standard input.")
+@options.table_or_json
+@click.pass_context
+def command(context: click.Context, *, path: str, output_format: str) -> None:
+    """Find out from a log what went wrong.
+
+    Reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm's
+    daemons, pods and kernels, as they come: ranks among one another, prefixes, colours, wrapped lines. The
+    cause nearest to the root comes first. What it does not know it does not mention, and what only looks
+    like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
+    """
+    diagnosis = reading.diagnose(_lines(path))
+    if output_format == "json":
+        causes, harmless = (
+            [each.as_json() for each in group] for group in (diagnosis.causes, diagnosis.harmless)
+        )
+        click.echo(json.dumps({"log": path, "causes": causes, "harmless": harmless}, indent=1))
+    else:
+        click.echo(_table(diagnosis))
+    context.exit(1 if diagnosis.causes else 0)
+
+
+def _lines(path: str) -> Sequence[str]:
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror}", remedy="give the path of a log, or - for standard input"
+        ) from None
+    return data.decode("utf-8", "replace").split("\n")
+
+
+def _table(diagnosis: Diagnosis) -> str:
+    parts = [_cause(number, each) for number, each in enumerate(diagnosis.causes, 1)]
+    if diagnosis.harmless:
+        rows = [f"  {each.cause.title} ({_places(each)}): {each.cause.why}" for each in diagnosis.harmless]
+        parts.append("\n".join(["harmless:", *rows]))
+    if not diagnosis.causes:
+        parts.append("nothing known")
+    return "\n\n".join(parts)
+
+
+def _cause(number: int, each: Recognised) -> str:
+    cause = each.cause
+    lines = [f"{number}. {cause.title}", *(f"  line {line}: {text}" for line, text in each.lines)]
+    more = each.count - len(each.lines)
+    lines += [f"  and {more} more like these"] if more > 0 else []
+    return "\n".join(
+        [*lines, f"  why: {cause.why}", f"  what to do: {cause.remedy}", f"  source: {cause.source}"]
+    )
+
+
+def _places(each: Recognised) -> str:
+    numbers = [number for number, _ in each.lines]
+    return f"line {numbers[0]}" if each.count == 1 else f"{each.count} lines, the first {numbers[0]}"

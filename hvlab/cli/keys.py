@@ -1,0 +1,164 @@
+"""``hvlab keys``: the keys by which the hosts of a lab trust one another."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from hvlab.cli import options, provision
+from hvlab.errors import CheckError, UsageError, some
+from hvlab.lab.inventory import Lab, load
+from hvlab.remote import probe, rotation
+from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
+from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust, revoke
+
+SOON = timedelta(weeks=1)
+_TAGS = ["--tags", "ssh_trust"]
+_STEPS = {
+    rotation.STABLE: "none under way",
+    rotation.ANNOUNCED: "begun: hosts get to know the next authorities; go on with `hvlab keys rotate`",
+    rotation.REPLACED: "begun: the former authorities are still trusted; go on with `hvlab keys rotate`",
+}
+
+
+@click.group("keys")
+def command() -> None:
+    """Issue, replace and revoke the keys by which hosts trust one another.
+
+    Two certificate authorities of the lab, one for hosts and one for its user, lie on this machine.
+    `hvlab provision` makes them and signs every host; these commands are for what comes later.
+    """
+
+
+@command.command("init")
+@options.inventory
+def init(inventory: Path) -> None:
+    """Make the lab's authorities and its user's key, where they are missing."""
+    lab = load(inventory)
+    before = lab_trust(lab.name)
+    trust = ensure_lab_trust(lab.name, user=_user(lab))
+    click.echo(f"{'kept' if before else 'made'} in {trust.folder}; next: `hvlab keys issue`")
+
+
+@command.command("issue")
+@options.inventory
+@options.limit
+def issue(inventory: Path, limit: str | None) -> None:
+    """Sign every host, and give it the lab user's key and what it is to trust (role ssh_trust)."""
+    lab = load(inventory, limit=limit)
+    _issue(lab, limit)
+
+
+@command.command("rotate")
+@options.inventory
+def rotate(inventory: Path) -> None:
+    """Replace the authorities and the lab user's key, on all hosts.
+
+    At no time does a host refuse another. If it is interrupted, or a host cannot be reached, the same command
+    goes on from there. Let no benchmark run meanwhile.
+    """
+    lab = load(inventory)
+    trust = _trust(lab)
+    if rotation.step(trust) in (rotation.STABLE, rotation.ANNOUNCED):
+        rotation.announce(trust)
+        _say("1 of 3: hosts get to know the next authorities")
+        _issue(lab)
+        rotation.replace(trust)
+    _say("2 of 3: the next authorities sign every host")
+    _issue(lab)
+    rotation.retire(trust)
+    _say("3 of 3: hosts forget the former authorities")
+    _issue(lab)
+    _say("replaced: both authorities, each host's certificate, the lab user's key")
+
+
+@command.command("revoke")
+@options.inventory
+@click.argument("hosts", nargs=-1, required=True)
+def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
+    """Revoke the host keys of HOSTS, and the lab user's key, which they have; the other hosts get a new one.
+
+    For a machine that was lost or taken over, whether it still answers or not.
+    """
+    lab = load(inventory)
+    trust = _trust(lab)
+    missing = [host for host in hosts if not _key(trust, host).is_file()]
+    if missing:
+        known = sorted(path.stem for path in trust.signed.glob("*.pub") if not path.stem.endswith("-cert"))
+        raise UsageError(
+            f"{some(missing)}: no host of lab {lab.name} by that name was signed",
+            remedy=f"choose from {some(known)}" if known else "run `hvlab keys issue` first",
+        )
+    others = [host.name for host in lab.hosts if host.name not in hosts]
+    revoke(trust, [_key(trust, host).read_text("utf-8") for host in hosts] + [public(trust.identity)])
+    rotation.replace_identity(trust)
+    if others:
+        _issue(lab, ",".join(others))
+    _say(f"revoked: {', '.join(hosts)}, and the lab user's former key; take the hosts out of the inventory")
+
+
+@command.command("status")
+@options.inventory
+def status(inventory: Path) -> None:
+    """Show the authorities, when certificates end, and what was revoked.
+
+    The exit code is 1 if a host's certificate ends within a week.
+    """
+    lab = load(inventory)
+    trust = _trust(lab)
+    click.echo(f"folder            {trust.folder}")
+    for name, key in (("hosts' authority", trust.host_ca), ("users' authority", trust.user_ca)):
+        click.echo(f"{name:<18}{fingerprint(public(key))}")
+    click.echo(f"rotation          {_STEPS[rotation.step(trust)]}")
+    click.echo(f"revoked keys      {len(trust.revoked_text.splitlines())}")
+    click.echo(f"user {_user(lab):<13}{_until(trust.certificate)}; renewed by each run of hvlab")
+    ending = []
+    for host in lab.hosts:
+        file = trust.signed / f"{host.name}-cert.pub"
+        click.echo(f"host {host.name:<13}{_until(file)}")
+        end = _end(file)
+        ending += [host.name] if end and end < datetime.now(UTC) + SOON else []
+    if ending:
+        raise CheckError(
+            f"certificates end within a week, or have ended: {some(ending)}", remedy="run `hvlab keys issue`"
+        )
+
+
+def _user(lab: Lab) -> str:
+    return str(lab.vars.get("lab_user_name", "hvlab"))
+
+
+def _trust(lab: Lab) -> Trust:
+    trust = lab_trust(lab.name)
+    if trust is None:
+        raise CheckError(f"lab {lab.name} has no keys on this machine", remedy="run `hvlab keys init`")
+    return trust
+
+
+def _key(trust: Trust, host: str) -> Path:
+    return trust.signed / f"{host}.pub"
+
+
+def _issue(lab: Lab, limit: str | None = None) -> None:
+    chosen = [host for host in lab.hosts if limit is None or host.name in limit.split(",")]
+    probe.probe(chosen or lab.hosts)
+    provision.site(lab, _TAGS, limit=limit)
+
+
+def _end(file: Path) -> datetime | None:
+    held = read_certificate(file.read_text("utf-8")) if file.is_file() else None
+    return held.ends if held else None
+
+
+def _until(file: Path) -> str:
+    end = _end(file)
+    if end is None:
+        return "no certificate yet"
+    days = (end - datetime.now(UTC)).total_seconds() / 86400
+    return f"until {end:%Y-%m-%d %H:%M} UTC, {f'for {days:.0f} days' if days >= 0 else 'which is over'}"
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

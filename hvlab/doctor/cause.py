@@ -1,0 +1,71 @@
+"""What an entry of the knowledge is: data, and the patterns by which a log shows it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+# How near to the root a cause is; of several in a log the smallest comes first.
+FACT = 1  # the line names the very thing that is wrong: a key, a file, a full disk, a dead GPU
+SETTING = 2  # what has to be set or installed differently
+BREAKDOWN = 4  # something broke, and this entry knows the usual reason
+CRASH = 5  # a process died, and only how is known
+SYMPTOM = 6  # what failed because something broke
+ECHO = 7  # what the others noticed of it
+END = 8  # the last words of a launcher, of a pod, of a build
+HARMLESS = 0
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing that goes wrong, or noise that looks like it (``weight`` is ``HARMLESS``).
+
+    ``signs`` are patterns; one of them in a log is enough. A blank in a pattern stands for any blanks, the
+    end of a wrapped line among them. All of ``needs`` have to be somewhere in the log as well, and none of
+    ``unless``.
+    """
+
+    id: str
+    title: str
+    signs: tuple[str, ...]
+    why: str
+    remedy: str
+    source: str
+    weight: int = SETTING
+    needs: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it only looks like a fault."""
+        return self.weight == HARMLESS
+
+    @cached_property
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """The patterns of ``signs``, ready to search."""
+        return tuple(_compiled(pattern) for pattern in self.signs)
+
+    @cached_property
+    def needed(self) -> tuple[re.Pattern[str], ...]:
+        """The patterns of ``needs``, ready to search."""
+        return tuple(_compiled(pattern) for pattern in self.needs)
+
+    @cached_property
+    def excluded(self) -> tuple[re.Pattern[str], ...]:
+        """The patterns of ``unless``, ready to search."""
+        return tuple(_compiled(pattern) for pattern in self.unless)
+
+
+_BLANK = re.compile(r" ([+*?]?)")
+_OPEN = re.compile(r"(\\[SwW]|\[[^\]]+\])([+*])")
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return it ready to search, with an end to all that could go on and on: time grows with the text only.
+
+    A blank that may be absent (``?``, ``*``) may still be any blanks.
+    """
+    ended = _OPEN.sub(lambda match: f"{match[1]}{{{int(match[2] == '+')},200}}", pattern)
+    blanks = _BLANK.sub(lambda match: r"\s{1,200}" if match[1] in ("", "+") else r"\s{0,200}", ended)
+    return re.compile(blanks, re.MULTILINE)

@@ -1,0 +1,225 @@
+"""NCCL: setting up communicators, and losing them."""
+
+from hvlab.doctor.cause import BREAKDOWN, ECHO, FACT, SETTING, SYMPTOM, Cause
+
+_TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+CAUSES = (
+    Cause(
+        id="shm-too-small",
+        title="/dev/shm is too small",
+        signs=(
+            r"Call to posix_fallocate failed ?: No space left on device",
+            r"Error while creating shared memory segment",
+            r"failed to extend /dev/shm/\S+",
+            r"(?:shm_open|/dev/shm)\S* .{0,120}No space left on device",
+            r"(?:DataLoader worker .{0,80}Bus error|might be caused by insufficient shared memory)",
+            r"unable to (?:write to|allocate|mmap) (?:file|shared memory).{0,40}(?:/torch_|shm)",
+            r"insufficient shared memory \(shm\)",
+            r"Bus error .{0,80}(?:shm|nccl)",
+        ),
+        why="Ranks of one host and data loaders pass data through /dev/shm, and a container has 64 MB there.",
+        remedy="docker --shm-size=8g or --ipc=host; in a pod an emptyDir with medium Memory on /dev/shm; on a host remove left-over nccl-* files.",
+        source="https://github.com/NVIDIA/nccl/issues/290",
+        weight=FACT,
+    ),
+    Cause(
+        id="nccl-interface",
+        title="NCCL uses, or is told to use, the wrong network interface",
+        signs=(
+            r"Bootstrap ?: no socket interface found",
+            r"No socket interface found",
+            r"no (?:usable )?(?:socket )?interface found (?:in the same subnet|starting with|matching)",
+            r"NET/Socket ?: No (?:usable )?(?:interface|socket interface) found",
+            r"Bootstrap : No usable listening interface",
+            r"(?:connect to|[Cc]onnect\S*) (?:172\.1[7-9]\.\d+\.\d+|192\.168\.122\.\d+|127\.0\.\d\.\d|169\.254\.\d+\.\d+)<\d+> (?:failed|returned|timeout)",
+            r"Call to connect (?:to \S+ )?(?:failed|returned|timeout).{0,40}(?:No route to host|Network is unreachable)",
+            r"Socket creation failed ?: Address family not supported",
+            r"connect to (?:fe80:|\S*%)\S*<\d+> failed",
+        ),
+        why="NCCL takes the first interface that fits NCCL_SOCKET_IFNAME (or any that is not docker or lo); it is not there, or does not "
+        "reach the other hosts.",
+        remedy="ip -br address on every host; NCCL_SOCKET_IFNAME=eth0 (or =^docker0,lo,virbr0) for all ranks: mpirun -x NCCL_SOCKET_IFNAME.",
+        source=_ENV,
+        weight=FACT,
+    ),
+    Cause(
+        id="nccl-connect",
+        title="ranks cannot connect to one another for NCCL",
+        signs=(
+            r"Call to connect (?:to \S+ )?(?:failed|returned|timeout)\S{0,3} ?.{0,60}(?:Connection (?:refused|timed out)|timed out|timeout)?",
+            r"socketStartConnect: Connect to \S+ failed",
+            r"socketProgress\w*: .{0,80}(?:timed out|refused)",
+            r"socketPollConnect\S* .{0,100}(?:failed|timed out|refused)",
+            r"NCCL WARN Connect to \S+ failed",
+            r"connect to \S+<\d+> (?:failed|returned) ?:? ?(?:Connection refused|Connection timed out|No route to host|Software caused)",
+        ),
+        why="NCCL opens TCP connections between all hosts on ports that are chosen at the start; a firewall drops them, the address belongs "
+        "to an interface that leads nowhere, or the other rank has gone.",
+        remedy="Open all TCP ports between the hosts, or NCCL_SOCKET_IFNAME with the shared network; look first for a rank that ended.",
+        source=_TROUBLE,
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="nccl-two-ranks-one-gpu",
+        title="two ranks use the same GPU",
+        signs=(
+            r"Duplicate GPU detected",
+            r"rank \d+ and rank \d+ both on CUDA device",
+            r"Multiple ranks .{0,40}same (?:GPU|device)",
+        ),
+        why="NCCL wants one rank for each GPU; the ranks did not choose by their local rank, or there are more slots than GPUs.",
+        remedy="torch.cuda.set_device(hvd.local_rank()) before the first use; slots as many as GPUs.",
+        source="https://github.com/horovod/horovod/issues/2113",
+        weight=FACT,
+    ),
+    Cause(
+        id="nccl-version-skew",
+        title="the ranks have different NCCL releases",
+        signs=(
+            r"[Mm]ismatched NCCL version detected",
+            r"NCCL version mismatch|incompatible NCCL version",
+            r"mismatch .{0,40}NCCL .{0,40}version|Bootstrap .{0,60}version mismatch",
+            r"(?:wrong|unexpected) (?:type|magic) \S+ ?!= ?\S+",
+            r"Message truncated : received \d+ bytes instead of \d+",
+            r"bootstrap\S* .{0,80}(?:truncated|instead of \d+)",
+        ),
+        why="What one rank sends while they meet, another release cannot read.",
+        remedy="NCCL_DEBUG=VERSION on every host; one release of NCCL (and of the framework that brings it) everywhere.",
+        source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="nccl-sizes-differ",
+        title="the ranks' collectives or NCCL's settings differ",
+        signs=(
+            r"message truncated ?: receiving \d+ bytes instead of \d+",
+            r"mismatch in collective sizes or environment settings",
+            r"Message truncated.{0,80}NET/(?:IB|Socket)",
+        ),
+        why="One rank sends another amount than its peer expects: the sizes of a collective differ, or NCCL_PROTO, NCCL_ALGO and the like do.",
+        remedy="The same NCCL_* on all ranks (mpirun -x); TORCH_DISTRIBUTED_DEBUG=DETAIL shows whose collective differs.",
+        source="https://github.com/sail-sg/zero-bubble-pipeline-parallelism/issues/60",
+        weight=FACT,
+    ),
+    Cause(
+        id="nccl-data-type",
+        title="NCCL is called with a type or value that it does not know",
+        signs=(
+            r"nccl\w+ failed: invalid data type",
+            r"NCCL WARN \w+ ?: invalid (?:type|count|root|reduction|rank)",
+            r"ncclInvalidArgument",
+            r"invalid argument \(run with NCCL_DEBUG=WARN",
+        ),
+        why="The headers that it was built with and the library that is loaded are different NCCLs (often a stray one of conda), or the "
+        "ranks pass other arguments.",
+        remedy="ldd on the extension; conda list | grep nccl: remove the stray one; else read the WARN line before.",
+        source="https://github.com/horovod/horovod/issues/91",
+        weight=SETTING,
+    ),
+    Cause(
+        id="nccl-cuda-error",
+        title="NCCL could not use CUDA",
+        signs=(
+            r"ncclCommInitRank failed: unhandled cuda error",
+            r"unhandled cuda error",
+            r"ncclUnhandledCudaError",
+            r"NCCL WARN Cuda failure (?!\S* ?'?(?:out of memory|no CUDA|invalid device ordinal))",
+        ),
+        why="NCCL was built for a newer CUDA than the driver serves, two ranks use one GPU, memory is full, or a GPU is in a bad state; "
+        "the WARN line names the CUDA error.",
+        remedy="NCCL_DEBUG=WARN and read the failure; libnccl2 pinned to +cudaX.Y of the driver; one GPU for each rank.",
+        source="https://github.com/horovod/horovod/issues/2408",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="nccl-timeout",
+        title="a collective took longer than the watchdog allows",
+        signs=(
+            r"Watchdog caught collective operation timeout",
+            r"ran for \d+ milliseconds before timing out",
+            r"Some NCCL operations have failed or timed out",
+            r"Timeout at NCCL work: \d+",
+            r"watchdog (?:thread )?.{0,60}(?:timeout|timed out|hang)",
+            r"NCCL operation timed out|Timed out waiting for .{0,40}NCCL",
+        ),
+        why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
+        "network stopped.",
+        remedy="Find the rank whose last completed work is behind, and read its lines first; TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and "
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL; raise the timeout only where a rank is rightly busy.",
+        source="https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="nccl-internal-error",
+        title="NCCL met something that should not be",
+        signs=(
+            r"Test NCCL failure .{0,80}internal error",
+            r"ncclCommInitRank failed: internal error",
+            r"ncclInternalError",
+            r"NCCL error[^\n]{0,80}internal error",
+        ),
+        why="Often two ranks on one GPU, GPUs or adapters that the topology does not show (virtual machines, containers), or a rank that "
+        "has gone; NCCL's WARN lines before tell which.",
+        remedy="NCCL_DEBUG=INFO; one GPU for each rank; NCCL_TOPO_FILE on virtual machines; the newest NCCL of this CUDA.",
+        source="https://github.com/horovod/horovod/issues/2113",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="nccl-system-error",
+        title="NCCL: a call to the system failed",
+        signs=(
+            r"Test NCCL failure .{0,80}unhandled system",
+            r"unhandled system error",
+            r"ncclSystemError",
+        ),
+        why="A socket, /dev/shm, an RDMA call or a permission failed: the WARN line before names it.",
+        remedy="NCCL_DEBUG=INFO and read the first WARN; usual: --shm-size or --ipc=host, NCCL_SOCKET_IFNAME, ulimit -l unlimited.",
+        source="https://github.com/horovod/horovod/issues/1651",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="nccl-remote-gone",
+        title="NCCL lost a rank",
+        signs=(
+            r"ncclRemoteError",
+            r"Net : Connection closed by remote peer",
+            r"Connection closed by (?:remote )?peer \S+<\d+>",
+            r"(?:Call to recv from|socketProgress|Socket recv).{0,60}(?:failed|closed)",
+            r"remote process exited or there was a network error",
+            r"Connection reset by peer.{0,80}(?:NCCL|proxy|net_socket)",
+            r"NCCL communicator was aborted",
+        ),
+        why="The other end closed the connection, because that rank ended or its host went away.",
+        remedy="Find the rank that ended first and read its lines; on its host dmesg.",
+        source=_TROUBLE,
+        weight=ECHO,
+    ),
+    Cause(
+        id="nccl-invalid-usage",
+        title="NCCL was called in a way that it does not allow",
+        signs=(
+            r"ncclInvalidUsage",
+            r"NCCL error[^\n]{0,120}invalid usage",
+            r"ncclCommInitRank failed: invalid usage",
+        ),
+        why="As a rule two ranks on one GPU, or more ranks than GPUs; else ranks that disagree on the size of the group.",
+        remedy="torch.cuda.set_device(LOCAL_RANK) before init; as many ranks a host as GPUs; NCCL_DEBUG=WARN names it.",
+        source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="nccl-topology",
+        title="NCCL does not find the machine's GPUs or adapters in its topology",
+        signs=(
+            r"Could not find (?:a path for pattern|NET with id|GPU|real path of)",
+            r"NCCL WARN (?:Could not|Failed to) (?:find|parse|open|read).{0,60}(?:topo|xml|path|NET|sys)",
+            r"graph/(?:search|topo|xml|paths)\.\w+:\d+ NCCL WARN",
+        ),
+        why="PCIe is hidden or odd (virtual machine, container without /sys, MIG), hosts see different adapters, or a topology file is wrong.",
+        remedy="nvidia-smi topo -m on each host; the same NCCL_IB_HCA everywhere; NCCL_TOPO_FILE of the cloud, or unset it; a newer NCCL.",
+        source="https://github.com/NVIDIA-NeMo/Run/issues/266",
+        weight=SETTING,
+    ),
+)

@@ -1,0 +1,174 @@
+"""Hosts that are not reached, or do not let one in."""
+
+from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, SYMPTOM, Cause
+
+_MPI_SSH = "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html"
+
+CAUSES = (
+    Cause(
+        id="host-key-changed",
+        title="the host key is not the one that is known",
+        signs=(
+            r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+            r"Host key for \S+ has changed and you have requested strict checking",
+            r"Offending \S+ key in \S*known_hosts",
+        ),
+        why="The host was installed anew, its address belongs to another host now, or someone stands between.",
+        remedy="Compare the fingerprint on the host's console; then ssh-keygen -R HOST and record the new key.",
+        source="https://man.openbsd.org/ssh#VERIFYING_HOST_KEYS",
+        weight=FACT,
+    ),
+    Cause(
+        id="host-key",
+        title="the host key is unknown, so ssh refuses the host",
+        signs=(
+            r"Host key verification failed",
+            r"No \S+ host key is known for \S+ and you have requested strict checking",
+            r"authenticity of host .{1,200}? can't be established",
+        ),
+        why="A launcher has no terminal to ask on, so a host whose key is not in known_hosts is refused.",
+        remedy="Record every host's key on every host that starts ranks (ssh-keyscan, compare, known_hosts), "
+        "or trust a host CA; each host must reach the others, not only the first.",
+        source="https://github.com/horovod/horovod/blob/master/docs/docker.rst",
+        weight=FACT,
+        unless=(r"REMOTE HOST IDENTIFICATION HAS CHANGED",),
+    ),
+    Cause(
+        id="ssh-key-modes",
+        title="ssh ignores a key or folder because others may write or read it",
+        signs=(
+            r"UNPROTECTED PRIVATE KEY FILE",
+            r"Permissions \d+ for '\S+' are too open",
+            r"Authentication refused: bad ownership or modes",
+            r"Bad owner or permissions on \S*\.ssh",
+            r"Load key \"\S+\": (?:Permission denied|bad permissions)",
+        ),
+        why="sshd and ssh refuse keys, .ssh and home folders that belong to someone else or are open to others.",
+        remedy="chmod 700 ~/.ssh, 600 on keys and authorized_keys, 755 or less on the home; the owner is the user "
+        "who logs in. In a pod, mount the secret with defaultMode 0600 or copy it.",
+        source="https://github.com/kubeflow/mpi-operator/issues/424",
+        weight=FACT,
+    ),
+    Cause(
+        id="ssh-denied",
+        title="the host refuses the login",
+        signs=(
+            r"Permission denied \((?:publickey|password|gssapi|keyboard|hostbased)",
+            r"Permission denied, please try again",
+            r"Too many authentication failures",
+            r"Received disconnect from \S+.{0,40} Authentication",
+            r"[Aa]uthentication failed\.?$",
+            r"Invalid/incorrect password",
+        ),
+        why="Neither key nor password of this user is accepted there: the key is not in authorized_keys, "
+        "the wrong user or key is used, or sshd does not allow it.",
+        remedy="ssh -v -o BatchMode=yes USER@HOST true shows what is offered; put the public key into "
+        "authorized_keys of that user there.",
+        source=_MPI_SSH,
+        weight=SETTING,
+    ),
+    Cause(
+        id="ssh-name-with-slots",
+        title="the launcher takes HOST:SLOTS as a host name",
+        signs=(r"Could not resolve hostname [\w.-]+:\d+",),
+        why="This mpirun is another or an older one than the command is written for: it does not know HOST:SLOTS.",
+        remedy="which -a mpirun: use the Open MPI that Horovod was built with (3 or later), by PATH or in full.",
+        source="https://github.com/horovod/horovod/issues/1032",
+        weight=FACT,
+    ),
+    Cause(
+        id="name-not-resolved",
+        title="a host's name cannot be resolved",
+        signs=(
+            r"(?:could not|unable to|failed to) resolve (?:at least one )?hostname",
+            r"Could not resolve hostname (?![\w.-]+:\d)\S+",
+            r"(?:Temporary failure in name resolution|Name or service not known|No address associated with hostname)",
+            r"nodename nor servname provided",
+            r"Unable to resolve \"\S+\": ",
+            r"getaddrinfo\S{0,20} (?:error|failed)",
+            r"lookup \S+ on \S+: no such host",
+            r"unknown host\b",
+            r"server can't find \S+: (?:NXDOMAIN|SERVFAIL)",
+        ),
+        why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "
+        "In Kubernetes a worker's name is known only after its pod and the headless service are there.",
+        remedy="getent hosts NAME on every host; write the names into /etc/hosts or DNS, or use addresses. "
+        "In Kubernetes check the pods and the service, and let the launcher wait until the names resolve.",
+        source="https://github.com/kubeflow/mpi-operator/issues/481",
+        weight=FACT,
+    ),
+    Cause(
+        id="ssh-refused",
+        title="no sshd answers on that port",
+        signs=(
+            r"ssh: connect to host \S+ port \d+: Connection refused",
+            r"connect to address \S+ port \d+: Connection refused",
+            r"Missing privilege separation directory",
+        ),
+        why="The host is up but nothing listens on that port: sshd is not running, listens on another port, "
+        "or the container has none.",
+        remedy="Start sshd there (in a container: /usr/sbin/sshd -p PORT, after mkdir -p /run/sshd), and give the "
+        'same port to the launcher: horovodrun -p PORT, or -mca plm_rsh_args "-p PORT".',
+        source="https://github.com/horovod/horovod/issues/504",
+        weight=FACT,
+    ),
+    Cause(
+        id="host-unreachable",
+        title="a host does not answer: down, or cut off",
+        signs=(
+            r"ssh: connect to host \S+ port \d+: (?:Connection timed out|No route to host|Network is unreachable"
+            r"|Operation timed out)",
+            r"Connection timed out during banner exchange",
+            r"connect to host \S+ port \d+: (?:Connection timed out|No route to host)",
+            r"Timeout, server \S+ not responding",
+        ),
+        why="No packet comes back: the host is off, the address is wrong, or a firewall drops port 22.",
+        remedy="ping HOST and nc -vz HOST 22 from the host that starts; then the host's power, address, routes and "
+        "firewall.",
+        source=_MPI_SSH,
+        weight=FACT,
+    ),
+    Cause(
+        id="ssh-closed",
+        title="the host closes ssh connections as they come",
+        signs=(
+            r"kex_exchange_identification: ",
+            r"ssh_exchange_identification: ",
+            r"Connection (?:closed|reset) by \S+ port \d+",
+        ),
+        why="sshd takes only so many logins at once (MaxStartups 10), or a wrapper such as fail2ban or hosts.deny "
+        "refuses the address.",
+        remedy="Raise MaxStartups in sshd_config, or start fewer at once (-mca plm_rsh_num_concurrent 8); look at "
+        "the host's sshd log.",
+        source="https://man.openbsd.org/sshd_config#MaxStartups",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="ssh-missing",
+        title="there is no ssh client on the host that starts the ranks",
+        signs=(
+            r"The value of the MCA parameter \"plm_rsh_agent\" was set to a path that could not be found",
+            r"(?:bash|sh|line \d+): ssh: (?:command )?not found",
+            r"exec: \"ssh\": executable file not found",
+            r"No such file or directory: 'ssh'",
+        ),
+        why="mpirun and horovodrun start remote ranks by ssh; the image or host has none.",
+        remedy="Install openssh-client there, and openssh-server on every other host or image.",
+        source="https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="horovodrun-ssh",
+        title="horovodrun cannot log in to a host",
+        signs=(
+            r"ssh not successful for host",
+            r"could not connect to some hosts via ssh",
+            r"SSH was not successful",
+        ),
+        why="Before anything else horovodrun runs a command on each host by ssh, and that failed.",
+        remedy="ssh -o BatchMode=yes -p PORT HOST true has to work without a question from the host that starts; "
+        "a port other than 22 is given with -p.",
+        source="https://github.com/horovod/horovod/issues/2117",
+        weight=SYMPTOM,
+    ),
+)

@@ -1,0 +1,75 @@
+"""What a log shows: the causes, the nearest to the root first, and what is only noise. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.doctor import known, text
+from hvlab.doctor.cause import SYMPTOM, Cause
+from hvlab.doctor.text import LogText, WrittenLine
+
+# So many lines of an entry are kept, each cut to so many characters.
+_SHOWN = 4
+_WIDTH = 300
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """An entry that a log shows, and the lines it rests on: number from 1, and words without prefix."""
+
+    cause: Cause
+    lines: tuple[tuple[int, str], ...]
+    count: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for ``--format json``."""
+        own = {key: getattr(self.cause, key) for key in ("id", "title", "why", "remedy", "source")}
+        return {**own, "lines": [{"number": n, "text": t} for n, t in self.lines], "count": self.count}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a log shows; ``causes`` begin with the one nearest to the root."""
+
+    causes: tuple[Recognised, ...]
+    harmless: tuple[Recognised, ...]
+
+
+def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Diagnosis:
+    """Return what the lines of a log show of what is known."""
+    log = text.read(raw)
+    harmless = [(entry, lines) for entry in entries if entry.harmless and (lines := _lines(entry, log))]
+    rest = log.without({line for _, lines in harmless for line in lines})
+    causes = [(entry, lines) for entry in entries if not entry.harmless and (lines := _lines(entry, rest))]
+    causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
+    return Diagnosis(*(tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless)))
+
+
+def root(raw: Iterable[str]) -> Cause | None:
+    """Return the cause nearest to the root; None where nothing is known but symptoms."""
+    nearest = next(iter(diagnose(raw).causes), None)
+    return nearest.cause if nearest and nearest.cause.weight < SYMPTOM else None
+
+
+def _lines(entry: Cause, log: LogText) -> list[WrittenLine]:
+    """Return the lines of a log that show an entry; none where it does not."""
+    lines = [
+        line
+        for pattern in entry.patterns
+        for match in pattern.finditer(log.text)
+        for line in log.between(match.start(), match.end())
+    ]
+    if not lines or not all(pattern.search(log.text) for pattern in entry.needed):
+        return []
+    return [] if any(pattern.search(log.text) for pattern in entry.excluded) else lines
+
+
+def _recognised(entry: Cause, lines: list[WrittenLine]) -> Recognised:
+    by_number = {line.number: line.text for line in sorted(lines, reverse=True)}
+    distinct: dict[str, int] = {}
+    for number in sorted(by_number):
+        distinct.setdefault(by_number[number][:_WIDTH], number)
+    shown = tuple((number, words) for words, number in list(distinct.items())[:_SHOWN])
+    return Recognised(entry, shown, len(by_number))

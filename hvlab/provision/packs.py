@@ -1,0 +1,113 @@
+"""Packs on the controller: the key, the host that builds, and the archive in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hvlab.files import write_file
+from hvlab.paths import cache_dir
+
+_SUM = re.compile(r"[0-9a-f]{64}")
+MARKER = ".hvlab-pack.json"
+
+
+def pack_key(name: str, inputs: dict[str, Any]) -> str:
+    """Return 16 hex digits that stand for everything that went into a pack."""
+    text = json.dumps({"name": name, "inputs": inputs}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def saved_sum(file: Path) -> str:
+    """Return the sum in a file beside what it belongs to; empty where there is none in it."""
+    try:
+        words = file.read_text(encoding="utf-8", errors="replace").split()
+    except FileNotFoundError:
+        return ""
+    return words[0] if words and _SUM.fullmatch(words[0]) else ""
+
+
+def save_sum(file: Path, sha256: str) -> None:
+    """Write a sum to ``NAME.sha256``, as sha256sum does, in one step."""
+    write_file(file, f"{sha256}  {file.name.removesuffix('.sha256')}\n")
+
+
+def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
+
+    ``states`` are the results of state present, in the order of the play's hosts. A host that has the pack
+    already is preferred, for it need not build; then the one with the most cores. Hosts that could unpack it
+    from the cache are left out.
+    """
+    same = [state for state in states if state.get("key") == key and not state["cached"]]
+    missing = [state for state in same if state["status"] == "missing"]
+    installed = [state for state in same if state["status"] != "missing"]
+    fastest = sorted(missing, key=lambda state: -int(state.get("cores") or 0))
+    return str((installed + fastest)[0]["host"]) if missing else ""
+
+
+class Archive:
+    """One pack in the controller's cache: the archive, and beside it a file with its sha256."""
+
+    def __init__(self, name: str, key: str) -> None:
+        self.path = cache_dir() / "packs" / f"{name}-{key}.tar.gz"
+        self.sum_path = self.path.with_name(self.path.name + ".sha256")
+
+    def cached(self) -> bool:
+        """Return whether both files are there, and the second holds a sum."""
+        return self.path.is_file() and bool(self.sha256())
+
+    def sha256(self) -> str:
+        """Return the sum that was saved with the archive; empty where there is none."""
+        return saved_sum(self.sum_path)
+
+    def marker(self) -> dict[str, Any] | None:
+        """Return the marker inside; None where the archive is not what was saved."""
+        try:
+            if file_sha256(self.path) != self.sha256():
+                return None
+            with tarfile.open(self.path, "r:gz") as tar:
+                member = tar.next()
+                text = tar.extractfile(member) if member and member.name == MARKER else None
+                loaded = json.load(text) if text else {}
+        except (FileNotFoundError, tarfile.TarError, EOFError, ValueError, zlib.error):
+            return None
+        return loaded if isinstance(loaded, dict) else {}
+
+    def discard(self) -> None:
+        """Throw the archive away; it is made again."""
+        self.sum_path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def incoming(self) -> Iterator[Path]:
+        """Give a path beside the archive to fetch to; it is gone afterwards."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.path.parent)
+        os.close(handle)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def take(self, file: Path, sha256: str) -> None:
+        """Make ``file`` the archive."""
+        self.sum_path.unlink(missing_ok=True)
+        file.chmod(0o644)
+        file.replace(self.path)
+        save_sum(self.sum_path, sha256)

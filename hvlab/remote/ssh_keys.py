@@ -1,0 +1,130 @@
+"""SSH keys and certificates, made, read and signed by ssh-keygen."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from hvlab import process
+from hvlab.errors import HvlabError
+from hvlab.files import write_file
+
+BACKDATED = timedelta(minutes=5)
+_KEYGEN_SECONDS = 30.0
+
+
+class TrustError(HvlabError):
+    """A key or certificate of the lab cannot be made or read."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What `ssh-keygen -L` says about a certificate; times are UTC."""
+
+    key: str
+    authority: str
+    principals: frozenset[str]
+    begins: datetime
+    ends: datetime
+
+    def good(self, *, key: str, authority: str, principals: Iterable[str], now: datetime) -> bool:
+        """Whether it certifies just this, and more than half of its life is left."""
+        same = (self.key, self.authority, self.principals) == (key, authority, frozenset(principals))
+        return same and self.begins <= now < self.begins + (self.ends - self.begins) / 2
+
+
+def public(private: Path) -> str:
+    """Return the public half of a key as one line."""
+    return public_file(private).read_text("utf-8").strip()
+
+
+def fingerprint(public_key: str) -> str:
+    """Return the SHA256 fingerprint of a public key. Raises TrustError for what is none."""
+    try:
+        blob = base64.b64decode(public_key.split()[1], validate=True)
+    except (IndexError, ValueError) as error:
+        raise TrustError(f"this is no public key of SSH: {public_key[:60]!r}") from error
+    # As ssh-keygen -l prints it; a program for each key of each host would take longer than the signing.
+    return f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
+
+
+def read_certificate(text: str) -> Certificate | None:
+    """Return what a certificate says; None for what is no certificate, or has no end."""
+    try:
+        shown = _keygen("-L", "-f", "-", text=text.strip() + "\n")
+    except TrustError:
+        return None
+    keys = re.findall(r"(?:Public key|Signing CA): \S+ (SHA256:\S+)", shown)
+    times = re.search(r"Valid: from (\S+) to (\S+)", shown)
+    listed = re.search(r"Principals:\s*\n(.*?)\n\s*Critical Options:", shown, re.DOTALL)
+    if len(keys) != 2 or times is None or listed is None:  # noqa: PLR2004
+        return None
+    begins, ends = (datetime.fromisoformat(time).replace(tzinfo=UTC) for time in times.groups())
+    return Certificate(keys[0], keys[1], frozenset(listed.group(1).split()), begins, ends)
+
+
+def public_file(private: Path) -> Path:
+    """Return the file of the public half of a key."""
+    return private.with_name(private.name + ".pub")
+
+
+@contextmanager
+def _workplace(parent: Path) -> Iterator[Path]:
+    """Yield a private folder beside the keys."""
+    folder = Path(tempfile.mkdtemp(dir=parent, prefix=".new-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def make_key(path: Path, comment: str) -> None:
+    """Make a key pair; a private key without its public half gets that again."""
+    if path.is_file():
+        if not public_file(path).is_file():
+            write_file(public_file(path), _keygen("-y", "-f", str(path)), mode=0o644)
+        return
+    with _workplace(path.parent) as folder:
+        new = folder / path.name
+        _keygen("-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(new))
+        public_file(new).replace(public_file(path))
+        new.replace(path)
+
+
+def sign(
+    authority: Path, public_key: str, identity: str, principals: Iterable[str], life: timedelta, *, host: bool
+) -> str:
+    """Return the certificate of a public key, for a host or for a user, signed by this private key."""
+    with _workplace(authority.parent) as folder:
+        file = folder / "key.pub"
+        file.write_text(public_key + "\n", "utf-8")
+        argv = ["-q", "-s", str(authority), "-I", identity, "-n", ",".join(principals), "-V", _validity(life)]
+        _keygen(*argv, *(["-h"] if host else []), str(file))
+        return (folder / "key-cert.pub").read_text("utf-8").strip()
+
+
+def _validity(life: timedelta) -> str:
+    return f"-{int(BACKDATED.total_seconds())}s:+{int(life.total_seconds())}s"
+
+
+def _keygen(*arguments: str, text: str = "") -> str:
+    done = process.run(
+        ["ssh-keygen", *arguments],
+        seconds=_KEYGEN_SECONDS,
+        given=text,
+        env=os.environ | {"TZ": "UTC", "LC_ALL": "C"},
+        remedy="install openssh-client (Debian) or openssh",
+        hung="check that the keys' folder and the home directory respond (a network file system?)",
+    )
+    if done.returncode:
+        raise TrustError(f"ssh-keygen refused: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout

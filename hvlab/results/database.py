@@ -1,0 +1,84 @@
+"""The file of the store: opened for reading where nothing can be written, and told apart when damaged."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from hvlab.errors import HvlabError
+
+# SQLite's words for a file that holds something else than it should.
+_DAMAGE = ("no such table", "no such column", "could not decode", "malformed", "not a database")
+
+
+class DamagedStoreError(HvlabError):
+    """The store is there, and cannot be what hvlab wrote."""
+
+    def __init__(self, file: Path, seen: str) -> None:
+        super().__init__(
+            f"the results in {file} are damaged: {seen}",
+            remedy=f"the raw files in {file.parent / 'runs'} are still there: "
+            f"`hvlab results rebuild --results {file.parent}` makes the store anew and keeps the damaged one",
+        )
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an error of SQLite tells of what the file holds, and not of the disk or its rights."""
+    text = str(error).lower()
+    return (
+        isinstance(error, sqlite3.DatabaseError)
+        and not isinstance(error, sqlite3.OperationalError | sqlite3.IntegrityError)
+    ) or any(word in text for word in _DAMAGE)
+
+
+def is_empty(file: Path) -> bool:
+    """Return whether a file of 0 bytes has taken the store's place, although there are runs."""
+    runs = file.parent / "runs"
+    return file.is_file() and not file.stat().st_size and runs.is_dir() and any(runs.iterdir())
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[sqlite3.Connection]:
+    """Yield a database to read, for which nothing needs to be written. Raises sqlite3.Error, OSError."""
+    try:
+        database = _opened(file, "mode=rw")
+    except sqlite3.OperationalError:
+        # Its index of the log cannot be made: the folder is read-only, or the disk is full.
+        log = _log(file)
+        if log.is_file() and log.stat().st_size:
+            with copied(file) as copy, closing(_opened(copy, "mode=rw")) as database:
+                yield database
+            return
+        database = _opened(file, "immutable=1")
+    with closing(database):
+        yield database
+
+
+@contextmanager
+def copied(file: Path) -> Iterator[Path]:
+    """Yield a copy of a database and its log, in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="hvlab-store-") as folder:
+        copy = Path(folder, file.name)
+        shutil.copyfile(file, copy)
+        if _log(file).is_file():
+            shutil.copyfile(_log(file), _log(copy))
+        yield copy
+
+
+def _log(file: Path) -> Path:
+    return file.with_name(f"{file.name}-wal")
+
+
+def _opened(file: Path, how: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"file:{quote(str(file))}?{how}", uri=True, timeout=30)
+    try:
+        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        database.close()
+        raise
+    return database

@@ -1,0 +1,187 @@
+"""Make the store anew: from the journals beside it, and what can still be read of the damaged one."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hvlab.errors import HvlabError, UsageError
+from hvlab.files import replacing
+from hvlab.results import journal
+from hvlab.results.database import copied
+from hvlab.results.journal import Journal
+from hvlab.results.store import (
+    FIELDS,
+    INSERT_RECORD,
+    INSERT_RUN,
+    INSERT_STATE,
+    migrated,
+    read_record,
+)
+
+_RUN_FIELDS = 6
+_AFTER_ALL = 2**62
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a new store holds. ``lost`` rows could not be read; ``bare`` runs have raw files alone.
+
+    ``kept`` is where the damaged store is now; None where there was none.
+    """
+
+    runs: int
+    records: int
+    lost: int
+    bare: tuple[str, ...]
+    kept: Path | None
+
+
+def rebuild(folder: Path) -> Rebuilt:
+    """Make ``folder``/hvlab.db anew and keep the old one beside it, under another name.
+
+    Raises UsageError where there is nothing to make it from, or a run goes on; HvlabError where the folder
+    cannot be written.
+    """
+    file = folder / "hvlab.db"
+    _refuse_while_measuring(folder)
+    try:
+        found, lost = _found(folder, file)
+        if not found:
+            raise UsageError(
+                f"there is nothing in {folder} to make a store from",
+                remedy=f"put the raw files back to {folder / 'runs'}, or name another folder with --results",
+            )
+        with replacing(file) as part:
+            records, refused = _filled(part, found)
+            kept = _aside(file)
+        for number, (run_id, known) in enumerate(found.items(), 1):
+            _noted(folder / "runs" / run_id, number, known)
+    except OSError as error:
+        raise HvlabError(
+            f"{folder} cannot be written: {error.strerror}",
+            remedy="free the disk or correct its rights, then run this again; nothing is lost",
+        ) from error
+    bare = [each.name for each in sorted((folder / "runs").glob("*/")) if each.name not in found]
+    return Rebuilt(len(found), records, lost + refused, tuple(bare), kept)
+
+
+def _found(folder: Path, file: Path) -> tuple[dict[str, Journal], int]:
+    """Return what is known of each run, in the order they were begun, and how many rows cannot be read."""
+    found: dict[str, Journal] = {}
+    lost = 0
+    for each in sorted((folder / "runs").glob(f"*/{journal.NAME}")):
+        known = journal.read(each.parent)
+        lost += known.unread
+        if len(known.run) == _RUN_FIELDS and known.run[0] == each.parent.name:
+            found[each.parent.name] = known
+    for run_id, known in _salvaged(file).items():
+        # Of one run both say the same, but a store that ends early says less.
+        if run_id not in found:
+            found[run_id] = known
+    return dict(sorted(found.items(), key=lambda item: (item[1].number, str(item[1].run[1])))), lost
+
+
+def _salvaged(file: Path) -> dict[str, Journal]:
+    """Return what can still be read of a damaged store, by run."""
+    found: dict[str, Journal] = {}
+    if not file.is_file():
+        return found
+    with copied(file) as copy, closing(sqlite3.connect(copy)) as database:
+        database.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+        for number, *row in _rows(database, "SELECT rowid, * FROM runs"):
+            found[str(row[0])] = Journal(number or _AFTER_ALL, tuple(row))
+        for state in _rows(database, "SELECT * FROM states"):
+            if state[0] in found:
+                found[state[0]].states.append(state)
+        for record in _rows(database, f"SELECT {', '.join(FIELDS)} FROM records"):  # noqa: S608
+            if record[0] in found:
+                found[record[0]].records.setdefault(str(record[1]), []).append(record)
+    return found
+
+
+def _rows(database: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """Yield rows up to the first that cannot be read."""
+    with suppress(sqlite3.Error):
+        yield from database.execute(query)
+
+
+def _filled(file: Path, found: dict[str, Journal]) -> tuple[int, int]:
+    """Write a new database; return how many records it has, and how many rows it could not take."""
+    taken = refused = 0
+    with closing(migrated(sqlite3.connect(file))) as database, database:
+        for run_id, known in found.items():
+            if not _entered(database, INSERT_RUN, known.run):
+                refused += 1
+                continue
+            for state in known.states or [(run_id, known.run[1], "interrupted")]:
+                refused += not _entered(database, INSERT_STATE, state)
+            for rows in known.records.values():
+                whole = [row for row in rows if _is_record(row)]
+                refused += len(rows) - len(whole)
+                if len(whole) == len(rows):  # A part of a case would count as the whole of it.
+                    database.executemany(INSERT_RECORD, whole)
+                    taken += len(whole)
+                else:
+                    refused += len(whole)
+    return taken, refused
+
+
+def _entered(database: sqlite3.Connection, statement: str, row: journal.Row) -> bool:
+    try:
+        if statement is INSERT_RUN and not isinstance(json.loads(row[5]), list):
+            return False
+        database.execute(statement, row)
+    except (sqlite3.Error, ValueError, TypeError, LookupError):
+        return False
+    return True
+
+
+def _noted(folder: Path, number: int, known: Journal) -> None:
+    """Give a run the journal that it lacks."""
+    if (folder / journal.NAME).is_file():
+        return
+    journal.write(folder, "run", (number, *known.run))
+    for state in known.states:
+        journal.write(folder, "state", state)
+    for rows in known.records.values():
+        journal.write(folder, "records", rows)
+
+
+def _is_record(row: journal.Row) -> bool:
+    try:
+        read_record(tuple(row), {})
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return False
+    return True
+
+
+def _aside(file: Path) -> Path | None:
+    """Give the damaged store another name, its log with it."""
+    if not file.is_file():
+        return None
+    kept = file.with_name(f"{file.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
+    for ending in ("-wal", "-shm", ""):
+        beside = file.with_name(file.name + ending)
+        if beside.is_file():
+            beside.replace(kept.with_name(kept.name + ending))
+    return kept
+
+
+def _refuse_while_measuring(folder: Path) -> None:
+    for lock in folder.glob(".*.lock"):
+        with suppress(OSError), lock.open() as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"process {lock.read_text('utf-8').strip() or '?'} measures into {folder}",
+                    remedy="wait for it to end",
+                ) from None

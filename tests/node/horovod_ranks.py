@@ -1,0 +1,167 @@
+"""The launches that check Horovod: a sum over ranks of many hosts, of one host, and of a pair.
+
+Importing a framework takes more of a processor than all other checks of a host. So one launch a backend takes
+up to GROUP hosts, and its ranks also report what their Horovod was built with. Only where it fails is each of
+its hosts asked by itself and with its neighbour, which names the one that is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvlab.bench.matrix import Case
+from hvlab.lab.backends import BACKENDS
+from hvlab.launchers import horovodrun, mpirun
+from hvlab.launchers.command import Job
+from tests.node.lab import Node, Question, run
+
+LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
+GROUP = 32
+TIMEOUT_S = 180
+# Virtual hosts share the cores of one machine: each gets so much longer for each other one.
+TIMEOUT_SHARED_S = 15
+REPORT = """
+built = [plane for plane in ("mpi", "gloo", "nccl", "ccl") if getattr(hvd, plane + "_built")()]
+print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethostname(), "built": built,
+                  "version": horovod.__version__, "least": least, "most": most}), flush=True)
+hvd.shutdown()
+"""
+PROGRAMS = {
+    "torch": f"""
+import json, socket
+import torch, horovod, horovod.torch as hvd
+hvd.init()
+total = hvd.allreduce(torch.full((1024,), float(hvd.rank() + 1)), op=hvd.Sum)
+least, most = total.min().item(), total.max().item()
+{REPORT}""",
+    "tensorflow": f"""
+import json, os, socket
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf, horovod, horovod.tensorflow as hvd
+hvd.init()
+total = hvd.allreduce(tf.fill((1024,), float(hvd.rank() + 1)), op=hvd.Sum)
+least, most = float(tf.reduce_min(total)), float(tf.reduce_max(total))
+{REPORT}""",
+}
+
+
+def variants(node: Node) -> dict[str, dict[str, Any]]:
+    """The variants in the inventory."""
+    return dict(node.variables["horovod_variants"])
+
+
+def prefix(node: Node, variant: str) -> str:
+    """The folder of a variant."""
+    return f"{node.variables['horovod_prefix']}/{variant}"
+
+
+def having(node: Node, backend: str) -> list[str]:
+    """The variants that are to have this backend."""
+    return [variant for variant, options in variants(node).items() if options.get(backend)]
+
+
+def is_virtual(node: Node) -> bool:
+    """Whether the host shares the cores of this machine with others."""
+    return "virtual" in node.variables.get("group_names", [])
+
+
+def ranks_per_host(nodes: Mapping[str, Node]) -> int:
+    """Two, which meet in the host's memory; one where there are more virtual hosts than cores."""
+    return 1 if sum(map(is_virtual, nodes.values())) > (os.cpu_count() or 1) else 2
+
+
+def neighbour(node: Node) -> str | None:
+    """The host whose name comes next; None for the last one. So every host is in a pair."""
+    return min((peer for peer in node.peers if peer > node.name), default=None)
+
+
+def groups(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Split hosts into groups of at most GROUP; the last host of one is the first of the next."""
+    ordered = sorted(names)
+    return [tuple(ordered[at : at + GROUP]) for at in range(0, max(len(ordered) - 1, 1), GROUP - 1)]
+
+
+def groups_of(node: Node, nodes: Mapping[str, Node], variant: str, backend: str) -> list[tuple[str, ...]]:
+    """The groups of a host among those that are to have the same variant and backend, without silent ones."""
+    alike = [
+        other.name
+        for other in nodes.values()
+        if not other.silence and other.stack and variant in having(other, backend)
+    ]
+    return [group for group in groups(alike) if node.name in group]
+
+
+def allreduce(
+    node: Node, variant: str, backend: str, *, hosts: tuple[str, ...], slots: int, timeout: int = TIMEOUT_S
+) -> Question:
+    """Ask for a sum over the ranks of hosts, started just as a benchmark is; ``timeout`` is in seconds."""
+    interface = node.variables["lab_interface"]
+    case = Case(
+        id="check", workload="allreduce", backend=backend, launcher="", hosts=hosts,
+        slots=slots, repeat=1, timeout=timeout,
+    )  # fmt: skip
+    python = f"{prefix(node, variant)}/bin/python"
+    job = Job(
+        case=case,
+        program=(python, "-c", PROGRAMS[variants(node)[variant]["frameworks"][0]]),
+        python=python,
+        env={name: value.format(interface=interface) for name, value in BACKENDS[backend].env.items()},
+        network=node.variables["lab_network"],
+        interface=interface,
+        horovod=prefix(node, variant),
+        openmpi=f"{node.variables['openmpi_prefix']}/current",
+        workloads=node.variables["workloads_dir"],
+        shared=is_virtual(node),
+    )
+    command = LAUNCHERS[backend](job)
+    return run(list(command.argv), user=node.user, env=dict(command.env), timeout=timeout, alone=True)
+
+
+def reports(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The reports of the ranks in what a launch printed."""
+    printed = []
+    for line in re.findall(r'\{"rank": .*\}', answer["out"]):
+        with contextlib.suppress(ValueError):
+            printed.append(json.loads(line))
+    return printed
+
+
+def adds_up(answer: Mapping[str, Any], *, hosts: int, slots: int) -> bool:
+    """Whether every rank of a launch has the sum of all of them, on as many hosts."""
+    ranks, size = reports(answer), hosts * slots
+    total = size * (size + 1) / 2
+    right = [rank for rank in ranks if (rank["size"], rank["least"], rank["most"]) == (size, total, total)]
+    return len(right) == len(ranks) == size and len({rank["host"] for rank in ranks}) == hosts
+
+
+def name(variant: str, backend: str, where: str, group: Sequence[str] = ()) -> str:
+    """The name of a question: ``where`` is here, pair, or together with the group's last host."""
+    return " ".join([variant, backend, where, *group[-1:]])
+
+
+def failed(nodes: Mapping[str, Node], variant: str, backend: str, group: tuple[str, ...]) -> bool | None:
+    """Whether the launch over a group failed; None while it has not ended. A host alone has none."""
+    first = nodes[group[0]]
+    answer = first.answers.get(name(variant, backend, "together", group))
+    if answer is None:
+        return True if len(group) == 1 or first.silence else None
+    return not adds_up(answer, hosts=len(group), slots=ranks_per_host(nodes))
+
+
+def report_of(node: Node, nodes: Mapping[str, Node], variant: str) -> dict[str, Any] | None:
+    """What a rank on this host reported of a variant; None if none did. Ranks are in the hosts' order."""
+    slots = ranks_per_host(nodes)
+    for backend in LAUNCHERS:
+        together = name(variant, backend, "together")
+        for group in groups_of(node, nodes, variant, backend):
+            for rank in reports(nodes[group[0]].answers.get(f"{together} {group[-1]}", {"out": ""})):
+                if rank["rank"] // slots == group.index(node.name):
+                    return rank
+        for rank in reports(node.answers.get(name(variant, backend, "here"), {"out": ""})):
+            return rank
+    return None

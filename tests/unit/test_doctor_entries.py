@@ -1,0 +1,48 @@
+"""Every entry of what doctor knows: a log that shows it, and one that looks alike and does not."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hvlab.doctor import known
+from hvlab.doctor.reading import diagnose
+
+FOLDER = Path(__file__).parent.parent / "data/doctor/entries"
+CASES = {
+    id_: case
+    for path in sorted(FOLDER.glob("*.yml"))
+    for id_, case in yaml.safe_load(path.read_text("utf-8")).items()
+}
+ENTRIES = {entry.id: entry for entry in known.CAUSES}
+
+
+def shown(text):
+    found = diagnose(text.splitlines())
+    return {each.cause.id for each in (*found.causes, *found.harmless)}
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)
+def test_entry_is_seen_in_its_log_and_not_in_its_near_miss(entry):
+    case = CASES[entry.id]
+    assert entry.id in shown(case["log"])
+    assert entry.id not in shown(case["near"])
+    assert case["from"]
+
+
+def test_cases_and_entries_are_the_same():
+    assert set(CASES) == set(ENTRIES)
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)
+def test_entry_says_all(entry):
+    assert entry.source.startswith("https://")
+    assert entry.title
+    assert entry.why.endswith(".")
+    assert entry.remedy.endswith(".")
+
+
+def test_harmless_logs_give_no_cause():
+    for id_, case in CASES.items():
+        if ENTRIES[id_].harmless:
+            assert not diagnose(case["log"].splitlines()).causes, id_

@@ -1,0 +1,143 @@
+"""Packs handed on: who serves whom, and what happens where that fails."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hvlab.provision.handover import CONTROLLER, Handover, PackSource, choose, worthwhile
+
+
+def rounds(count: int) -> list[list[str]]:
+    """Who serves in each round until so many hosts have the archive, where all transfers take as long."""
+    sources, served = [CONTROLLER], []
+    while len(sources) <= count:
+        busy: list[str] = []
+        while len(sources) + len(busy) <= count:
+            source = choose([name for name in sources if name not in busy], busy)
+            if source is None:
+                break
+            busy.append(source)
+        served.append(busy)
+        sources += [f"n{len(sources) + number}" for number in range(len(busy))]
+    return served
+
+
+def test_the_number_of_hosts_that_have_it_doubles() -> None:
+    served = rounds(16)
+    assert [len(sources) for sources in served] == [1, 1, 2, 4, 8]
+    assert [CONTROLLER in sources for sources in served] == [True, False, False, False, False]
+    assert len(rounds(17)) == 6
+
+
+@pytest.mark.parametrize(
+    ("idle", "busy", "outcomes", "source"),
+    [
+        ([CONTROLLER], [], "", CONTROLLER),
+        ([], [CONTROLLER], "", None),
+        ([CONTROLLER, "n2"], ["n1"], "", "n2"),
+        ([CONTROLLER], ["n1", "n2"], "", None),
+        # The host that did not serve is gone; the next one is tried before all turn to the controller.
+        ([CONTROLLER], [], "-", CONTROLLER),
+        (["n2"], [CONTROLLER], "+--", "n2"),
+        (["n2"], [CONTROLLER], "--", CONTROLLER),
+    ],
+)
+def test_choice_of_a_source(idle: list[str], busy: list[str], outcomes: str, source: str | None) -> None:
+    assert choose(idle, busy, outcomes) == source
+
+
+def test_few_hosts_and_small_archives_come_from_the_controller() -> None:
+    assert worthwhile(hosts=4, size=100 << 20)
+    assert not worthwhile(hosts=3, size=100 << 20)
+    assert not worthwhile(hosts=100, size=1 << 20)
+
+
+class Hosts:
+    """Hosts that get an archive at the same time, each in a thread; transfers take a moment."""
+
+    def __init__(self, folder: Path, *, broken: tuple[str, ...] = ()) -> None:
+        self.folder, self.broken = folder, broken
+        self.taken: list[tuple[str, str]] = []
+        self.serving: list[str] = []
+        self.has: set[str] = set()
+        self.mistakes: list[str] = []
+
+    def run(self, *names: str) -> None:
+        threads = [threading.Thread(target=self.host, args=[name]) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+            assert not thread.is_alive(), f"{thread} is stuck; {self.taken}"
+        assert not self.mistakes
+
+    def host(self, name: str) -> None:
+        handover = Handover(self.folder, name)
+        with handover.source() as source:
+            worked = source is None or self.transfer(source.host, name)
+            if source:
+                handover.record(source, worked=worked)
+            if not worked or source is None:
+                self.transfer(CONTROLLER, name)
+            self.has.add(name)
+            if worked:
+                handover.offer(PackSource(name, "192.0.2.1", 22, f"/{name}"))
+        handover.withdraw()
+        self.has.discard(name)
+
+    def transfer(self, source: str, target: str) -> bool:
+        if source in self.serving and source != CONTROLLER:
+            self.mistakes.append(f"{source} serves two hosts")
+        self.serving.append(source)
+        time.sleep(0.02)
+        self.serving.remove(source)
+        if source != CONTROLLER and source not in self.has:
+            self.mistakes.append(f"{source} had gone while it served {target}")
+        self.taken.append((source, target))
+        return source not in self.broken
+
+    def from_controller(self) -> int:
+        return [source for source, _ in self.taken].count(CONTROLLER)
+
+
+def test_many_hosts_at_once_take_it_from_the_controller_once(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path)
+    names = [f"n{number}" for number in range(12)]
+    hosts.run(*names)
+    assert sorted(target for _, target in hosts.taken) == sorted(names)
+    assert hosts.from_controller() == 1
+    assert [path.name for path in (tmp_path / "sources").iterdir()] == [CONTROLLER]
+
+
+def test_a_host_that_serves_badly_serves_once(tmp_path: Path) -> None:
+    """The host that it serves turns to the controller, and all others have a good source."""
+    first = Hosts(tmp_path / "first")
+    handover = Handover(first.folder, "bad")
+    with handover.source() as source:
+        assert source is None
+        first.has.add("bad")
+        handover.offer(PackSource("bad", "192.0.2.1", 22, "/bad"))
+    first.broken = ("bad",)
+    first.run("n1", "n2", "n3", "n4")
+    handover.withdraw()
+    assert [source for source, _ in first.taken].count("bad") == 1
+    assert {target for source, target in first.taken if source != "bad"} == {"n1", "n2", "n3", "n4"}
+
+
+def test_where_nothing_works_all_turn_to_the_controller(tmp_path: Path) -> None:
+    names = [f"n{number}" for number in range(8)]
+    hosts = Hosts(tmp_path, broken=tuple(names))
+    hosts.run(*names)
+    assert {target for source, target in hosts.taken if source == CONTROLLER} == set(names)
+    assert len(hosts.taken) - hosts.from_controller() <= 4
+
+
+def test_a_process_that_ends_leaves_its_source_free(tmp_path: Path) -> None:
+    handover = Handover(tmp_path, "n1")
+    with pytest.raises(RuntimeError), handover.source():
+        raise RuntimeError
+    handover.withdraw()
+    with Handover(tmp_path, "n2").source() as source:
+        assert source is None

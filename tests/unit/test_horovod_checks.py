@@ -1,0 +1,159 @@
+"""What `hvlab verify` asks hosts about Horovod, and what it makes of the answers."""
+
+import itertools
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.node import horovod_ranks as ranks
+from tests.node import test_horovod as checks
+from tests.node.lab import Node, WrongNodeError
+
+VARIABLES = {
+    "lab_interface": "eth0",
+    "lab_network": "10.0.0.0/24",
+    "horovod_prefix": "/opt/horovod",
+    "openmpi_prefix": "/opt/openmpi",
+    "workloads_dir": "/opt/workloads",
+    "horovod_variants": {"cpu": {"frameworks": ["torch"], "mpi": True, "gloo": True}},
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "program"),
+    [("mpi", "/opt/openmpi/current/bin/mpirun"), ("gloo", "/opt/horovod/cpu/bin/horovodrun")],
+)
+def test_two_ranks_are_started_as_a_benchmark_is(backend: str, program: str) -> None:
+    node = SimpleNamespace(variables=VARIABLES, user="hvlab", name="n1")
+    question = str(ranks.allreduce(node, "cpu", backend, hosts=("n1", "n2"), slots=1))
+    assert program in question
+    assert "/opt/horovod/cpu/bin/python" in question
+    assert "mpi_yield_when_idle" not in question
+
+
+def test_ranks_of_virtual_hosts_leave_their_core_to_others_while_they_wait() -> None:
+    node = SimpleNamespace(variables=VARIABLES | {"group_names": ["virtual"]}, user="hvlab", name="n1")
+    assert "mpi_yield_when_idle" in str(ranks.allreduce(node, "cpu", "mpi", hosts=("n1", "n2"), slots=1))
+
+
+def hosts_of(number, *, virtual=True, backends=("mpi",)):
+    """Return the hosts of a lab that were provisioned, as far as the checks of Horovod look at them."""
+    variant = {"frameworks": ["torch"], **dict.fromkeys(backends, True)}
+    variables = VARIABLES | {
+        "horovod_variants": {"cpu": variant},
+        "horovod_version": "0.28.1",
+        "lab_user_name": "hvlab",
+        "group_names": ["virtual"] * virtual,
+    }
+    names = [f"n{index:02}" for index in range(number)]
+    facts = {
+        "/etc/ansible/facts.d/hvlab_common.fact": json.dumps({"stack": {"torch": "2.7.1"}}),
+        "/etc/ansible/facts.d/hvlab_horovod.fact": json.dumps({"variants": {"cpu": {"operations": []}}}),
+    }
+    return {
+        name: Node(name, None, variables, dict.fromkeys(set(names) - {name}, ""), {"facts": facts})
+        for name in names
+    }
+
+
+def printed(hosts, slots, *, built=("mpi",)):
+    size = len(hosts) * slots
+    total = size * (size + 1) / 2
+    common = {"size": size, "version": "0.28.1", "built": built, "least": total, "most": total}
+    lines = [json.dumps({"rank": rank, "host": hosts[rank // slots], **common}) for rank in range(size)]
+    return {"rc": 0, "out": "\n".join(lines), "err": ""}
+
+
+def answered(nodes, answer):
+    """Ask until there is nothing more to ask; return the questions of each round by host."""
+    rounds = []
+    while asked := {name: set(checks.asks_after(node, nodes)) for name, node in nodes.items()}:
+        asked = {name: questions for name, questions in asked.items() if questions}
+        if not asked:
+            break
+        rounds.append(asked)
+        for name, questions in asked.items():
+            nodes[name].answers.update({question: answer(name, question) for question in questions})
+    return rounds
+
+
+@pytest.mark.parametrize(
+    ("number", "sizes"),
+    [(1, [1]), (2, [2]), (32, [32]), (33, [32, 2]), (63, [32, 32]), (100, [32, 32, 32, 7])],
+)
+def test_groups_reach_every_host_and_each_the_next(number, sizes):
+    groups = ranks.groups([f"n{index:03}" for index in range(number)])
+    assert [len(group) for group in groups] == sizes
+    assert all(one[-1] == other[0] for one, other in itertools.pairwise(groups))
+    assert len(set().union(*groups)) == number
+
+
+@pytest.mark.parametrize(("virtual", "slots"), [(True, 1), (False, 2)])
+def test_one_launch_is_enough_where_it_is_right(virtual, slots):
+    nodes = hosts_of(40, virtual=virtual)
+    groups = {group[0]: group for group in ranks.groups(nodes)}
+    rounds = answered(nodes, lambda name, question: printed(groups[name], slots))
+    assert rounds == [{"n00": {"cpu mpi together n31"}, "n31": {"cpu mpi together n39"}}]
+    for node in nodes.values():
+        checks.test_version_matches_the_inventory(node, nodes)
+        checks.test_build_flags_match_the_inventory(node, nodes)
+        checks.test_ranks_add_up_on_this_host(node, nodes, "mpi")
+        checks.test_ranks_add_up_between_hosts(node, nodes, "mpi")
+        checks.test_ranks_add_up_on_all_hosts(node, nodes, "mpi")
+
+
+def test_a_launch_that_fails_is_followed_by_those_of_each_of_its_hosts():
+    nodes = hosts_of(4)
+
+    def answer(name, question):
+        if "together" in question or (name == "n02" and "here" in question) or "build" in question:
+            return {"rc": 1, "out": "", "err": "no such library"}
+        if "here" in question:
+            return printed((name,), 2)
+        return printed((name, "other"), 1)
+
+    rounds = answered(nodes, answer)
+    assert rounds == [
+        {"n00": {"cpu mpi together n03"}},
+        {
+            "n00": {"cpu mpi here", "cpu mpi pair"},
+            "n01": {"cpu mpi here", "cpu mpi pair"},
+            "n02": {"cpu mpi here", "cpu mpi pair"},
+            "n03": {"cpu mpi here"},
+        },
+        {"n02": {"cpu build"}},
+    ]
+    for name in ("n00", "n01", "n03"):
+        checks.test_ranks_add_up_on_this_host(nodes[name], nodes, "mpi")
+        checks.test_version_matches_the_inventory(nodes[name], nodes)
+    with pytest.raises(WrongNodeError, match="n02: cpu mpi here ended with code 1: no such library"):
+        checks.test_ranks_add_up_on_this_host(nodes["n02"], nodes, "mpi")
+    with pytest.raises(WrongNodeError, match="n00: cpu mpi together n03 ended with code 1"):
+        checks.test_ranks_add_up_on_all_hosts(nodes["n00"], nodes, "mpi")
+
+
+def test_a_wrong_sum_and_a_missing_rank_fail():
+    right = printed(("n1", "n2"), 2)
+    assert ranks.adds_up(right, hosts=2, slots=2)
+    wrong = right | {"out": right["out"].replace('"least": 10.0', '"least": 9.0', 1)}
+    assert not ranks.adds_up(wrong, hosts=2, slots=2)
+    assert not ranks.adds_up(right | {"out": right["out"].rpartition("\n")[0]}, hosts=2, slots=2)
+    assert not ranks.adds_up(right, hosts=1, slots=4)
+
+
+def test_a_plane_that_was_not_built_is_named():
+    nodes = hosts_of(3, backends=("mpi", "gloo"))
+    answered(nodes, lambda name, question: printed(tuple(nodes), 1))
+    with pytest.raises(WrongNodeError, match="n01: variant cpu was built without Controllers: gloo"):
+        checks.test_build_flags_match_the_inventory(nodes["n01"], nodes)
+
+
+def test_a_host_that_falls_silent_is_left_out_of_the_launches():
+    nodes = hosts_of(4)
+    nodes["n00"] = Node("n00", None, nodes["n00"].variables, {}, {}, "no answer")
+    rounds = answered(
+        {name: node for name, node in nodes.items() if name != "n00"},
+        lambda name, question: printed(("n01", "n02", "n03"), 1),
+    )
+    assert rounds == [{"n01": {"cpu mpi together n03"}}]

@@ -1,0 +1,88 @@
+"""Files and packs that are right already: what the facts show of them, and that nothing is written then."""
+
+import json
+import os
+import pwd
+import shutil
+from pathlib import Path
+
+import pytest
+from ansible.module_utils import hvlab_managed
+from ansible.module_utils.testing import patch_module_args
+
+from hvlab.ansible.action.hvlab_files import all_right
+from hvlab.ansible.modules import hvlab_files
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.fixture
+def items(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """Desired states of every kind, as they were brought about and recorded."""
+    (tmp_path / "block").write_text("a line of somebody else\n")
+    wanted = [
+        {"path": str(tmp_path / "d"), "state": "directory", "mode": "0750"},
+        {"path": str(tmp_path / "f"), "content": "text é\n", "mode": "0640", "owner": ME},
+        {"path": str(tmp_path / "s"), "secret": "a key\n", "mode": "0600"},
+        {"path": str(tmp_path / "block"), "block": "ours", "drop": "^old"},
+        {"path": str(tmp_path / "l"), "state": "link", "src": "d"},
+        {"path": str(tmp_path / "gone"), "state": "absent"},
+    ]
+    given = {"files": wanted, "record": str(tmp_path / "record")}
+    with patch_module_args(given), pytest.raises(SystemExit):
+        hvlab_files.main()
+    capsys.readouterr()
+    return wanted
+
+
+def states(folder: Path) -> dict[str, dict[str, object]]:
+    return hvlab_managed.files(str(folder / "record"))
+
+
+def test_the_facts_show_that_all_is_right_and_no_secret(items: list[dict[str, str]], tmp_path: Path) -> None:
+    assert all_right(items, states(tmp_path))
+    assert "a key" not in json.dumps(states(tmp_path))
+
+
+def test_what_the_facts_do_not_show_is_not_right(items: list[dict[str, str]], tmp_path: Path) -> None:
+    assert not all_right([*items, {"path": str(tmp_path / "new"), "state": "absent"}], states(tmp_path))
+    assert not all_right(items, {})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "f").write_text("other\n"),
+        lambda folder: (folder / "f").chmod(0o644),
+        lambda folder: (folder / "s").unlink(),
+        lambda folder: (folder / "block").write_text("# BEGIN hvlab\nours\n# END hvlab\nold line\n"),
+        lambda folder: (folder / "block").write_text("# BEGIN hvlab\ntheirs\n# END hvlab\n"),
+        lambda folder: (folder / "d").chmod(0o700),
+        lambda folder: (folder / "gone").touch(),
+        lambda folder: ((folder / "l").unlink(), (folder / "l").symlink_to("f")),
+        lambda folder: ((folder / "f").unlink(), (folder / "f").symlink_to("s")),
+        lambda folder: ((folder / "f").unlink(), os.mkfifo(folder / "f")),
+    ],
+)  # fmt: skip
+def test_damage_shows(items: list[dict[str, str]], tmp_path: Path, damage: object) -> None:
+    damage(tmp_path)
+    assert not all_right(items, states(tmp_path))
+
+
+def test_another_owner_shows(items: list[dict[str, str]], tmp_path: Path) -> None:
+    item = items[1] | {"owner": "nobody" if ME != "nobody" else "root"}
+    assert not all_right([item], states(tmp_path))
+
+
+def test_a_pack_is_whole_until_a_file_goes(tmp_path: Path) -> None:
+    root = tmp_path / "tool/1"
+    root.mkdir(parents=True)
+    (root / "file").write_text("12345")
+    (root / hvlab_managed.MARKER).write_text(json.dumps({"key": "k", "files": 1, "bytes": 5}))
+    (tmp_path / "tool/current").symlink_to("1")
+    whole = {"key": "k", "whole": True}
+    assert hvlab_managed.packs(str(tmp_path)) == {str(root): whole, str(tmp_path / "tool/current"): whole}
+    (root / "file").unlink()
+    assert [pack["whole"] for pack in hvlab_managed.packs(str(tmp_path)).values()] == [False, False]
+    shutil.rmtree(root)
+    assert hvlab_managed.packs(str(tmp_path)) == {}

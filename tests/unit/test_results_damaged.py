@@ -1,0 +1,239 @@
+"""Stores on disks that take nothing, damaged ones, clocks that step back: what is there is read, or told."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hvlab import cli
+from hvlab.errors import HvlabError, UsageError
+from hvlab.results import journal
+from hvlab.results import store as stores
+from hvlab.results.database import DamagedStoreError
+from hvlab.results.lock import measuring
+from hvlab.results.rebuild import rebuild
+from hvlab.results.store import Store
+from tests.unit.test_results import RECORD
+
+# No file may grow, as on a full disk.
+FULL = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+FULL += "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+RUN = "from hvlab import cli; sys.exit(cli.run(sys.argv[1:]))"
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(tmp_path / "results")
+    made.create("r1", lab="t", spec_key="k", spec={"a": 1}, cases=["c1", "c2"])
+    made.add([RECORD, replace(RECORD, metric="busbw", value=2.5, unit="GB/s")])
+    made.enter("r1", "interrupted")
+    made.put("r2", [replace(RECORD, run_id="r2")], lab="t", spec_key="j", spec={}, cases=["c1"])
+    return made
+
+
+def hvlab(*words: object, before: str = "import sys\n", **given) -> subprocess.CompletedProcess:
+    argv = [sys.executable, "-c", before + RUN, *map(str, words)]
+    return subprocess.run(argv, capture_output="stdout" not in given, text=True, check=False, **given)
+
+
+def everything(store: Store) -> dict:
+    return {run.run_id: (run, store.spec(run.run_id), store.records(run.run_id)) for run in store.runs()}
+
+
+READS = [
+    ("results", "list"),
+    ("results", "show", "r1"),
+    ("results", "export", "r1", "--to", "csv"),
+]
+
+
+@pytest.mark.parametrize("words", READS, ids=lambda words: words[1])
+def test_a_full_disk_keeps_no_one_from_reading(store, words):
+    done = hvlab(*words, "--results", store.folder, before=FULL)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "r1" in done.stdout
+
+
+def _read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have SQLite refuse to open the store for writing, as for a user without rights: tests may be root's."""
+    connect = sqlite3.connect
+
+    def refuse(place, *args, **more):
+        if str(folder) in str(place) and "immutable" not in str(place):
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(place, *args, **more)
+
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+
+
+def test_a_read_only_store_is_read(store, monkeypatch):
+    before = everything(store)
+    _read_only(store.folder, monkeypatch)
+    assert everything(store) == before
+    with pytest.raises(HvlabError, match="cannot be written"):
+        store.enter("r1", "finished")
+
+
+def test_a_read_only_store_is_read_with_its_log(store, monkeypatch, tmp_path):
+    """What a killed bench entered last is in the log alone, which an immutable file would not show."""
+    with sqlite3.connect(store.folder / "hvlab.db") as other:
+        other.execute("SELECT * FROM runs").fetchone()
+        store.enter("r1", "running")
+        copy = shutil.copytree(store.folder, tmp_path / "copy")
+    other.close()
+    assert (copy / "hvlab.db-wal").stat().st_size
+    _read_only(copy, monkeypatch)
+    assert Store(copy).run("r1").state == "running"
+
+
+def _cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 3)
+
+
+def _cell(change: str):
+    def spoil(file: Path) -> None:
+        with sqlite3.connect(file) as database:
+            for (name,) in database.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+            ).fetchall():
+                database.execute(f"DROP TRIGGER {name}")
+            database.execute(change)
+        database.close()
+
+    return spoil
+
+
+DAMAGE = {
+    "empty": lambda file: file.write_bytes(b""),
+    "cut": _cut,
+    "text": lambda file: file.write_text("no database" * 500),
+    "overwritten": lambda file: file.write_bytes(file.read_bytes()[:4096] + b"\x7f" * 8192),
+    "cell": _cell("UPDATE records SET hosts = '[\"n1'"),
+    "kind": _cell("UPDATE records SET params = '7'"),
+    "infinite": _cell("UPDATE records SET value = 9e999"),
+    "bytes": _cell("UPDATE records SET unit = CAST(x'ff' AS TEXT)"),
+    "table": _cell("DROP TABLE records"),
+    "cases": _cell("UPDATE runs SET cases = '{'"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_store_is_told_and_made_anew(store, damage, capsys):
+    before = everything(store)
+    file = store.folder / "hvlab.db"
+    damage(file)
+    damaged = file.read_bytes()
+    with pytest.raises(DamagedStoreError) as caught:
+        everything(store)
+    assert "hvlab results rebuild --results" in caught.value.remedy
+    assert cli.run(["results", "rebuild", "--results", str(store.folder)]) == 0
+    assert "2 runs, 3 records" in capsys.readouterr().out
+    assert everything(store) == before
+    (kept,) = store.folder.glob("hvlab.db.damaged-*Z")
+    assert kept.read_bytes() == damaged
+    store.enter("r1", "finished")
+
+
+def test_a_store_that_is_gone_is_made_anew(store):
+    before = everything(store)
+    (store.folder / "hvlab.db").unlink()
+    assert rebuild(store.folder).kept is None
+    assert everything(store) == before
+
+
+def test_runs_without_files_come_from_the_damaged_store(store):
+    before = everything(store)
+    shutil.rmtree(store.folder / "runs/r2")
+    _cell("UPDATE records SET stack = '{' WHERE run_id = 'r1'")(store.folder / "hvlab.db")
+    rebuild(store.folder)
+    assert everything(store) == before
+    (store.folder / "hvlab.db").unlink()
+    rebuild(store.folder)
+    assert everything(store) == before
+
+
+def test_a_journal_that_was_cut_off_loses_that_case_alone(store):
+    file = store.run_folder("r1") / journal.NAME
+    lines = file.read_text().splitlines()
+    half = next(number for number, line in enumerate(lines) if line.startswith('{"records"'))
+    file.write_text("\n".join([*lines[:half], lines[half][:50]]))
+    journal.write(file.parent, "state", ("r1", "2026", "interrupted"))
+    (store.folder / "hvlab.db").unlink()
+    assert (rebuild(store.folder).lost, store.done("r1")) == (1, set())
+    assert store.unfinished("k").run_id == "r1"
+
+
+def test_there_may_be_nothing_to_rebuild(tmp_path):
+    with pytest.raises(UsageError, match="nothing"):
+        rebuild(tmp_path)
+
+
+def test_a_store_in_use_is_not_rebuilt(store):
+    with measuring(store.folder, "t"), pytest.raises(UsageError, match=f"process {os.getpid()} measures"):
+        rebuild(store.folder)
+
+
+def test_a_clock_that_steps_back_keeps_the_order(tmp_path, monkeypatch):
+    made = Store(tmp_path)
+    for run_id, now in (("r1", "2026-11-20"), ("r2", "2026-11-10")):
+        monkeypatch.setattr(stores, "utc", lambda seconds=None, now=now: now)
+        made.create(run_id, lab="t", spec_key="k", spec={}, cases=["c1"])
+        made.add([replace(RECORD, run_id=run_id)])
+    assert [run.run_id for run in made.runs()] == ["r1", "r2"]
+    assert made.run().run_id == made.unfinished("k").run_id == "r2"
+    assert [record.run_id for record, _ in made.latest(1)] == ["r2"]
+    (tmp_path / "hvlab.db").unlink()
+    rebuild(tmp_path)
+    assert [run.run_id for run in made.runs()] == ["r1", "r2"]
+
+
+def on_full_disk(statement: str, folder: Path) -> str:
+    """Return what a statement raises where no file may grow."""
+    code = f"""{FULL}
+from pathlib import Path
+from hvlab.errors import HvlabError
+from hvlab.results.lock import measuring
+from hvlab.results.store import Store
+folder = Path(sys.argv[1])
+try:
+    {statement}
+except HvlabError as error:
+    print(error, error.remedy)
+"""
+    argv = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.stdout
+
+
+def test_a_full_disk_at_the_start_of_a_run_is_told(tmp_path):
+    said = on_full_disk("measuring(folder, 't').__enter__()", tmp_path)
+    assert "cannot be written: File too large free space" in said
+
+
+def test_a_full_disk_while_results_are_entered_is_told(store):
+    assert "free the disk" in on_full_disk("Store(folder).enter('r1', 'x')", store.folder)
+    assert store.run("r1").state == "interrupted"
+
+
+@pytest.mark.parametrize("words", READS, ids=lambda words: words[1])
+def test_an_output_that_takes_nothing_is_told(store, words):
+    with Path("/dev/full").open("w") as full:
+        done = hvlab(*words, "--results", store.folder, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "what to do: " in done.stderr
+
+
+def test_the_journal_says_what_the_store_says(store):
+    known = journal.read(store.run_folder("r1"))
+    assert (known.number, known.run[0]) == (1, "r1")
+    assert [state[2] for state in known.states] == ["running", "interrupted"]
+    assert json.loads(known.records["c1"][1][10]) == {"size_bytes": 1024}

@@ -1,0 +1,177 @@
+"""New authorities, step by step, interrupted anywhere; and keys that are accepted no more."""
+
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from hvlab.cli import cli, keys
+from hvlab.errors import HvlabError
+from hvlab.remote import rotation, ssh_keys, trust
+
+HOSTS = """
+all:
+  hosts: {n1: {ansible_host: 192.0.2.1}, n2: {ansible_host: 192.0.2.2}}
+  vars: {lab_name: lab1, lab_network: 192.0.2.0/24, lab_interface: eth0, lab_slots: 1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def lab(data):
+    return trust.ensure_lab_trust("lab1")
+
+
+@pytest.fixture
+def host_key(tmp_path):
+    path = tmp_path / "host"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path.with_suffix(".pub").read_text().strip()
+
+
+def trusted(lab):
+    """The authorities that hosts are told to trust, for hosts and for users."""
+    known = lab.known_hosts_text({"n1": []}).splitlines()
+    return {line.split()[3] for line in known}, {
+        line.split()[1] for line in lab.user_authorities_text.splitlines()
+    }
+
+
+def in_use(lab):
+    return [ssh_keys.public(key).split()[1] for key in (lab.host_ca, lab.user_ca)]
+
+
+def test_at_each_step_hosts_trust_who_signs_before_and_after(lab):
+    former, identity = in_use(lab), ssh_keys.public(lab.identity)
+    rotation.announce(lab)
+    assert rotation.step(lab) == rotation.ANNOUNCED
+    assert in_use(lab) == former
+    assert [len(kind) for kind in trusted(lab)] == [2, 2]
+    announced = trusted(lab)
+    rotation.replace(lab)
+    assert rotation.step(lab) == rotation.REPLACED
+    assert trusted(lab) == announced
+    assert not set(in_use(lab)) & set(former)
+    trust.ensure_lab_trust("lab1")
+    assert ssh_keys.public(lab.identity) != identity
+    assert lab.user_certificate_good("hvlab")
+    rotation.retire(lab)
+    assert rotation.step(lab) == rotation.STABLE
+    assert trusted(lab) == ({in_use(lab)[0]}, {in_use(lab)[1]})
+
+
+@pytest.mark.parametrize("after", range(1, 13))
+def test_a_replacement_that_is_cut_off_anywhere_is_finished(lab, monkeypatch, after):
+    rotation.announce(lab)
+    announced, count = trusted(lab), 0
+
+    def counted(real):
+        def call(*words, **named):
+            nonlocal count
+            count += 1
+            if count > after:
+                raise KeyboardInterrupt
+            return real(*words, **named)
+
+        return call
+
+    with monkeypatch.context() as cut:
+        cut.setattr(rotation.shutil, "copy2", counted(rotation.shutil.copy2))
+        cut.setattr(rotation.Path, "replace", counted(rotation.Path.replace))
+        with pytest.raises(KeyboardInterrupt) if after < 12 else pytest.MonkeyPatch.context():
+            rotation.replace(lab)
+    assert trust.lab_trust("lab1")
+    assert rotation.step(lab) == (rotation.ANNOUNCED if after < 12 else rotation.REPLACED)
+    rotation.announce(lab)
+    rotation.replace(lab)
+    assert rotation.step(lab) == rotation.REPLACED
+    assert trusted(lab) == announced
+    for key in (lab.host_ca, lab.user_ca, lab.identity):
+        public = subprocess.run(
+            ["ssh-keygen", "-y", "-f", str(key)], capture_output=True, text=True, check=True
+        )
+        assert public.stdout.split()[1] == ssh_keys.public(key).split()[1]
+
+
+def test_a_revoked_host_key_is_signed_no_more(lab, host_key):
+    lab.sign_host(host_key, name="n1", principals=["n1"])
+    assert trust.revoke(lab, [host_key]) == [" ".join(host_key.split()[:2])]
+    assert trust.revoke(lab, [host_key]) == []
+    assert f"RevokedHostKeys={lab.revoked}" in lab.ssh_options
+    with pytest.raises(HvlabError, match="its host key was revoked"):
+        lab.sign_host(host_key, name="n1", principals=["n1"])
+
+
+def test_sshd_finds_a_list_of_revoked_keys_even_before_there_are_any(lab):
+    assert lab.revoked_text == ""
+    assert not any("RevokedHostKeys" in option for option in lab.ssh_options)
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Run `hvlab keys`; return its result and the hosts that were provisioned, in order."""
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    issued = []
+    monkeypatch.setattr(keys.probe, "probe", lambda hosts: None)
+    monkeypatch.setattr(keys.provision, "site", lambda lab, words, limit=None: issued.append(limit))
+
+    def run(*words):
+        result = CliRunner().invoke(cli, ["keys", *words[:1], "-i", str(tmp_path / "hosts.yml"), *words[1:]])
+        return result, issued
+
+    return run
+
+
+def test_rotate_provisions_after_each_step(command, lab):
+    former = in_use(lab)
+    result, issued = command("rotate")
+    assert result.exit_code == 0, result.output
+    assert issued == [None, None, None]
+    assert not set(in_use(lab)) & set(former)
+    assert rotation.step(lab) == rotation.STABLE
+
+
+def test_a_rotation_goes_on_where_it_was(command, lab):
+    rotation.announce(lab)
+    rotation.replace(lab)
+    trust.ensure_lab_trust("lab1")
+    new = in_use(lab)
+    _, issued = command("rotate")
+    assert issued == [None, None]
+    assert in_use(lab) == new
+
+
+def test_revoke_gives_the_other_hosts_a_new_key_of_the_user(command, lab, host_key):
+    identity = ssh_keys.public(lab.identity)
+    result, issued = command("revoke", "n2")
+    assert isinstance(result.exception, HvlabError)
+    assert "no host of lab lab1 by that name was signed" in str(result.exception)
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    result, issued = command("revoke", "n2")
+    assert result.exit_code == 0, result.output
+    assert issued == ["n1"]
+    revoked = lab.revoked_text.splitlines()
+    assert revoked == [" ".join(key.split()[:2]) for key in (host_key, identity)]
+    assert ssh_keys.public(lab.identity) != identity
+    assert not lab.certificate.exists()
+
+
+def test_status_warns_a_week_before_a_certificate_ends(command, lab, host_key):
+    lab.sign_host(host_key, name="n1", principals=["n1"])
+    result, _ = command("status")
+    assert result.exit_code == 0, result.output
+    assert "host n2           no certificate yet" in result.output
+    lab.sign_host(host_key, name="n1", principals=["n1", "other"], life=trust.timedelta(days=6))
+    result, _ = command("status")
+    assert "certificates end within a week, or have ended: n1" in str(result.exception)
+
+
+def test_without_keys_the_way_on_is_named(command):
+    result, _ = command("status")
+    assert result.exception.remedy == "run `hvlab keys init`"
+    assert command("init")[0].output.startswith("made in ")
+    assert command("init")[0].output.startswith("kept in ")

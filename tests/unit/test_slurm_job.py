@@ -1,0 +1,168 @@
+"""The Slurm job that hvlab runs in, as an inventory. The environment is that of a job of Slurm 22.05."""
+
+import pytest
+
+from hvlab.errors import CheckError, UsageError
+from hvlab.lab import slurm_job
+from hvlab.lab.slurm_job import Installed
+from tests.unit.programs import program
+
+ENVIRONMENT = {
+    "SLURM_JOB_ID": "6",
+    "SLURM_JOB_NODELIST": "h[1-3]",
+    "SLURM_JOB_CPUS_PER_NODE": "2(x2),4",
+    "SLURM_CLUSTER_NAME": "my_cluster.1",
+    "SLURMD_NODENAME": "h2",
+    "SLURM_CONF": "/etc/slurm/slurm.conf",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "0",
+    "PMIX_RANK": "0",
+    "PMIX_MCA_psec": "native",
+    "PATH": "/bin",
+}
+NODES = ["h1", "h2", "h3"]
+CHECKED = """\
+Horovod v0.28.1:
+
+Available Frameworks:
+    [ ] TensorFlow
+    [X] PyTorch
+    [ ] MXNet
+
+Available Controllers:
+    [X] MPI
+    [X] Gloo
+
+Available Tensor Operations:
+    [ ] NCCL
+    [ ] DDL
+    [X] CCL
+    [X] MPI
+    [X] Gloo
+"""
+
+
+def job(**changes):
+    return slurm_job.of_environment(ENVIRONMENT | changes, "h2.example.org")
+
+
+def facts(number, *, gpus=0, interface="ib0"):
+    return {
+        "processor_vcpus": 64,
+        "hvlab": {
+            "interfaces": {interface: {"up": True, "cidrs": [f"fe80::{number}/64", f"10.1.0.{number}/24"]}},
+            "nics": [],
+            "gpus": [{"uuid": f"GPU-{index}"} for index in range(gpus)],
+        },
+    }
+
+
+def installed(prefix="/home/u/envs/hvd", operations=("MPI", "Gloo", "NCCL"), frameworks=("PyTorch",)):
+    build = {"frameworks": list(frameworks), "operations": list(operations)}
+    variant = prefix.rpartition("/")[2]
+    environments = {"torch": {"framework": "torch", "version": "2.4.0", "build": "cu121"}}
+    return Installed(
+        prefix,
+        {"hvlab_horovod": {"variants": {variant: build}}, "hvlab_python_env": {"environments": environments}},
+    )
+
+
+def inventory(given=None, gpus=0, prefixes=("/home/u/envs/hvd",) * 3, **changes):
+    known = {node: facts(number, gpus=gpus) for number, node in enumerate(NODES, 1)}
+    has = {node: installed(prefix, **changes) for node, prefix in zip(NODES, prefixes, strict=True)}
+    connections = {node: {"ansible_connection": "hvlab_prefix"} for node in NODES}
+    return slurm_job.inventory(
+        given or job(), NODES, known, has, connections=connections, variables={"lab_slurm_mpi": "pmi2"}
+    )["all"]
+
+
+def test_a_job_is_read_from_its_environment():
+    assert job() == slurm_job.SlurmJob("6", "my-cluster-1", "h[1-3]", (2, 2, 4), 0, "h2")
+    assert job(SLURMD_NODENAME="").node == "h2"
+    assert job(SLURM_NTASKS_PER_NODE="8").tasks == 8
+
+
+def test_outside_of_a_job_it_says_how_to_get_into_one():
+    with pytest.raises(UsageError, match="SLURM_JOB_ID is not set") as raised:
+        slurm_job.of_environment({}, "login1")
+    assert "sbatch" in raised.value.remedy
+
+
+def test_a_machine_that_is_no_host_of_the_job_is_refused():
+    with pytest.raises(UsageError, match="this machine, login1, is no host of job 6, which has h1, h2, h3"):
+        slurm_job.own_first(job(SLURMD_NODENAME="login1"), NODES)
+
+
+def test_what_describes_this_process_is_dropped_and_what_names_the_job_stays():
+    assert slurm_job.to_drop(ENVIRONMENT) == [
+        *("SLURM_JOB_CPUS_PER_NODE", "SLURM_CLUSTER_NAME", "SLURM_NTASKS", "SLURM_PROCID"),
+        "PMIX_RANK",
+    ]
+
+
+@pytest.mark.parametrize(("version", "overlap"), [((20, 2, 7), False), ((20, 11, 9), True), ((23, 11), True)])
+def test_a_step_runs_beside_others(version, overlap):
+    words = slurm_job.step(job(), version)
+    assert ("--overlap" in words) is overlap
+    assert words[:2] == ("srun", "--jobid=6")
+    assert words[-1] == "--nodelist"
+
+
+def test_hosts_have_the_slots_addresses_and_build_that_were_seen():
+    listing = inventory()
+    assert list(listing["hosts"]) == ["h2", "h1", "h3"]
+    assert {name: host["lab_slots"] for name, host in listing["hosts"].items()} == {"h1": 2, "h2": 2, "h3": 4}
+    assert listing["hosts"]["h3"]["ansible_host"] == "10.1.0.3"
+    assert listing["vars"] == {
+        "lab_name": "my-cluster-1",
+        "lab_network": "10.1.0.0/24",
+        "lab_interface": "ib0",
+        "lab_slurm": True,
+        "lab_slurm_mpi": "pmi2",
+        "horovod_prefix": "/home/u/envs",
+        "horovod_variants": {
+            "hvd": {
+                "frameworks": ["torch"],
+                "mpi": True,
+                "gloo": True,
+                "ccl": False,
+                "gpu_operations": "nccl",
+            }
+        },
+    }
+    assert listing["children"]["gpu"]["hosts"] == {}
+
+
+def test_gpus_are_slots_unless_the_job_asked_for_tasks():
+    with_gpus = inventory(gpus=8)
+    assert with_gpus["hosts"]["h1"]["lab_slots"] == 8
+    assert list(with_gpus["children"]["gpu"]["hosts"]) == ["h2", "h1", "h3"]
+    assert inventory(job(SLURM_NTASKS_PER_NODE="4"), gpus=8)["hosts"]["h1"]["lab_slots"] == 4
+
+
+def test_torch_alone_is_enough_for_ddp():
+    build = inventory(operations=(), frameworks=())["vars"]["horovod_variants"]["hvd"]
+    assert build == {"frameworks": ["torch"], "mpi": False, "gloo": False, "ccl": False, "gpu_operations": ""}
+
+
+def test_hosts_need_one_python_and_one_network():
+    with pytest.raises(CheckError, match="the Python of h2 is in /home/u/envs/hvd, that of h3 in /opt/hvd"):
+        inventory(prefixes=("/home/u/envs/hvd", "/home/u/envs/hvd", "/opt/hvd"))
+    known = {node: facts(number, interface=f"eth{number}") for number, node in enumerate(NODES, 1)}
+    has = dict.fromkeys(NODES, installed())
+    with pytest.raises(CheckError, match="share no network"):
+        slurm_job.inventory(job(), NODES, known, has, connections={node: {} for node in NODES}, variables={})
+
+
+def test_what_horovod_was_built_with_is_read(monkeypatch):
+    build = program(monkeypatch, "installed").checked_build(CHECKED)
+    assert build == {
+        "frameworks": ["PyTorch"],
+        "controllers": ["MPI", "Gloo"],
+        "operations": ["CCL", "MPI", "Gloo"],
+    }
+    assert program(monkeypatch, "installed").checked_build("No module named horovod") == {
+        "frameworks": [],
+        "controllers": [],
+        "operations": [],
+    }

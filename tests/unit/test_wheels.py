@@ -1,0 +1,106 @@
+"""The tar files of Python packages in the controller's cache: a damaged one is made again."""
+
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hvlab.ansible.action import hvlab_wheels
+from hvlab.ansible.action.hvlab_wheels import sum_path, whole
+
+
+@pytest.fixture
+def action(monkeypatch, tmp_path):
+    """The plugin, with a pip that makes a wheel of its own; ``fetched`` are its calls."""
+    fetched: list[list[str]] = []
+
+    def pip_download(arguments: list[str]) -> str:
+        fetched.append(arguments)
+        folder = Path(arguments[arguments.index("--dest") + 1])
+        folder.mkdir()
+        with zipfile.ZipFile(folder / "tool-1-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("tool.py", "x = 1\n" * 1000)
+        return ""
+
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(hvlab_wheels, "pip_download", pip_download)
+    monkeypatch.setattr(hvlab_wheels.ActionBase, "run", lambda *_: {})
+    made = object.__new__(hvlab_wheels.ActionModule)
+    made._task = SimpleNamespace(check_mode=False)
+    made.warned, made.fetched = [], fetched
+    made._display = SimpleNamespace(warning=made.warned.append)
+    args = {
+        "name": "tool", "requirements": "tool==1\n", "python": "3.11", "architecture": "x86_64",
+        "deps": True, "folder": None, "fallback_index": "",
+    }  # fmt: skip
+    made.validate_argument_spec = lambda **_: (None, args)
+    return made
+
+
+def run(action) -> Path:
+    result = action.run(None, {"inventory_hostname": "n1"})
+    path = Path(result["path"])
+    assert result["sha256"] == whole(path) != ""
+    return path
+
+
+def test_what_is_in_the_cache_is_not_fetched_again(action):
+    assert run(action) == run(action)
+    assert len(action.fetched) == 1
+    assert not action.warned
+
+
+def test_a_file_of_an_older_hvlab_is_kept(action):
+    sum_path(run(action)).unlink()
+    assert sum_path(run(action)).is_file()
+    assert len(action.fetched) == 1
+
+
+def _cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _cut_without_sum(path: Path) -> None:
+    _cut(path)
+    sum_path(path).unlink()
+
+
+def _cut_wheel(path: Path) -> None:
+    """Put a cut wheel into a whole tar file without a sum."""
+    with tarfile.open(path, "w") as tar:
+        part = path.with_name("part")
+        part.write_bytes(b"PK" * 50)
+        tar.add(part, "tool-1-py3-none-any.whl")
+        part.unlink()
+    sum_path(path).unlink()
+
+
+DAMAGE = {
+    "cut": _cut,
+    "cut, no sum": _cut_without_sum,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut, empty sum": lambda path: (_cut(path), sum_path(path).write_text("")),
+    "cut wheel": _cut_wheel,
+    "another": lambda path: path.write_bytes(path.read_bytes().replace(b"tool", b"tooI")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_made_again(action, damage):
+    path = run(action)
+    good = path.stat().st_size
+    damage(path)
+    assert run(action).stat().st_size == good
+    assert len(action.fetched) == 2
+    assert "is damaged: it is made again" in action.warned[0]
+
+
+def test_check_mode_fetches_nothing(action):
+    path = run(action)
+    _cut(path)
+    action._task.check_mode = True
+    assert action.run(None, {"inventory_hostname": "n1"})["sha256"] == ""
+    assert len(action.fetched) == 1

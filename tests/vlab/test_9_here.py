@@ -1,0 +1,146 @@
+"""A user of a cluster, without root, ssh or an inventory: hvlab inside a job of Slurm."""
+
+import json
+import shlex
+import subprocess
+
+import pytest
+
+from hvlab.paths import lab_runtime_dir
+from tests.vlab.labs import PROJECT
+
+pytestmark = pytest.mark.slow
+PYTHON = "/opt/hvlab/horovod/cpu/bin/python3"
+FILES = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+
+
+@pytest.fixture(scope="module")
+def user(slurm):
+    """The lab user, who has installed hvlab in the home that all hosts share."""
+    home = lab_runtime_dir("vslurm") / "home/hvlab"
+    files = subprocess.run(FILES, cwd=PROJECT, capture_output=True, check=True).stdout
+    packed = subprocess.run(
+        ["tar", "--create", "--null", "--files-from=-"],
+        cwd=PROJECT, input=files, capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    (home / "source").mkdir()
+    subprocess.run(["tar", "--extract"], cwd=home / "source", input=packed, check=True)
+    slurm.on("c1", "chown -R hvlab: /home/hvlab/source; apt-get -qq install -y python3-venv >/dev/null 2>&1")
+    slurm.on("c1", as_user("python3 -m venv venv && venv/bin/pip install --quiet ./source"))
+    return slurm
+
+
+def as_user(line):
+    return shlex.join(["runuser", "--login", "hvlab", "--command", line])
+
+
+def job(lab, *words, hosts=2, options="", expect=0):
+    """Run hvlab in a job, and return what it wrote."""
+    script = f"#!/bin/sh\nexec ~/venv/bin/hvlab {shlex.join(words)}\n"
+    (lab_runtime_dir("vslurm") / "home/hvlab/job.sh").write_text(script)
+    submit = f"sbatch --wait --nodes={hosts} --exclusive --output=out {options} job.sh"
+    line = f"rm -f out; {submit} >/dev/null; echo $?; cat out"
+    status, _, text = lab.on("c1", as_user(line)).partition("\n")
+    assert int(status) == expect, text
+    return text
+
+
+def bench(lab, *words, **how):
+    small = ("--sizes", "1K,64K", "--iterations", "6", "--restart")
+    return job(lab, "bench", "--here", "--python", PYTHON, *small, *words, **how)
+
+
+def left(lab):
+    """What runs of a bench on the hosts, and what it left in the home."""
+    running = [
+        lab.on(host, "pgrep --list-full --uid hvlab 'srun|python|timeout' || true") for host in ("c1", "c2")
+    ]
+    kept = lab.on("c1", "ls -A /home/hvlab/.hvlab").split()
+    return "".join(running).strip(), [name for name in kept if name.startswith("job-")]
+
+
+def test_every_backend_is_measured_and_proved(user):
+    bench(user, "--backend", "mpi,gloo,ddp-gloo", "--hosts", "1,2", "--slots", "2")
+    shown = user.on("c1", as_user("venv/bin/hvlab results show --format json"))
+    records = json.loads(shown)
+    assert {(row["backend"], len(row["hosts"]), row["status"]) for row in records} == {
+        (name, count, "ok") for name in ("mpi", "gloo", "ddp-gloo") for count in (1, 2)
+    }
+    assert {row["launcher"] for row in records} == {"srun"}
+    assert all(row["proved_backend"] == row["backend"] for row in records)
+    assert all(row["world_size"] == 2 * len(row["hosts"]) for row in records)
+    assert records[0]["stack"]["openmpi"] == "4.1.4"
+    assert left(user) == ("", [])
+    assert "html" in user.on("c1", as_user("venv/bin/hvlab report"))
+
+
+def test_ranks_start_on_other_hosts_too_whatever_the_job_asked_for(user):
+    bench(
+        user,
+        "--backend",
+        "mpi",
+        "--hosts",
+        "each",
+        options="--ntasks-per-node=2 --cpus-per-task=1 --mem=200M",
+    )
+    records = json.loads(user.on("c1", as_user("venv/bin/hvlab results show --format json")))
+    assert {(*row["hosts"], row["slots_per_host"]) for row in records} == {
+        (host, slots) for host in ("c1", "c2") for slots in (1, 2)
+    }
+
+
+def test_the_ranks_python_may_be_a_script(user):
+    # As one that starts a container: without Slurm's commands.
+    script = f'#!/bin/sh\nPATH=/nowhere exec {PYTHON} "$@"\n'
+    user.on("c1", as_user(f"printf %s {shlex.quote(script)} > python.sh && chmod 755 python.sh"))
+    argv = ("bench", "--here", "--python", "/home/hvlab/python.sh", "--backend", "mpi,gloo", "--hosts", "2")
+    job(user, *argv, "--slots", "1", "--sizes", "1K", "--iterations", "6", "--restart")
+    records = json.loads(user.on("c1", as_user("venv/bin/hvlab results show --format json")))
+    assert {(row["proved_backend"], row["status"]) for row in records} == {("mpi", "ok"), ("gloo", "ok")}
+
+
+def test_a_failing_rank_is_named(user):
+    fails = "import horovod.torch as h, sys; h.init(); sys.exit(3 if h.rank() else 0)"
+    argv = ("bench", "--here", "--python", PYTHON, "--backend", "mpi", "--hosts", "2", "--slots", "1")
+    text = job(user, *argv, "--", "python", "-c", fails, expect=1)
+    assert "rank 1 on c2 ended with exit status 3" in text
+
+
+def test_what_is_wrong_is_named(user):
+    assert "/home/hvlab/venv/bin/python3 has neither torch nor Horovod" in job(
+        user, "bench", "--here", expect=2
+    )
+    said = job(user, "bench", "--here", "--python", "/nowhere/python", expect=1)
+    assert "c1, c2: /nowhere/python" in said
+    assert "No such file or directory" in said
+    outside = user.on("c1", as_user("venv/bin/hvlab bench --here"), expect=2)
+    assert outside == ""
+
+
+def test_scancel_leaves_nothing(user):
+    sleep = "import horovod.torch as h, time, torch; h.init(); h.allreduce(torch.ones(1)); time.sleep(300)"
+    argv = (
+        "bench",
+        "--here",
+        "--python",
+        PYTHON,
+        "--backend",
+        "mpi",
+        "--hosts",
+        "2",
+        "--slots",
+        "1",
+        "--restart",
+    )
+    script = f"#!/bin/sh\nexec ~/venv/bin/hvlab {shlex.join([*argv, '--', 'python', '-c', sleep])}\n"
+    (lab_runtime_dir("vslurm") / "home/hvlab/job.sh").write_text(script)
+    steps = "squeue --steps --noheader | grep -q hvlab-"
+    gone = "squeue --noheader | grep -q ."
+    line = (
+        "rm -f out; number=$(sbatch --parsable --nodes=2 --exclusive --output=out job.sh); "
+        f"for _ in $(seq 300); do {steps} && break; sleep 1; done; sleep 2; "
+        f"scancel --signal=TERM --batch $number; "
+        f"for _ in $(seq 60); do {gone} || break; sleep 1; done; cat out"
+    )
+    assert "interrupted; run " in user.on("c1", as_user(line))
+    assert left(user) == ("", [])
