@@ -1,7 +1,7 @@
 """The door through which what a host says comes in: JSON and text, of which nothing is believed.
 
-JSON is limited in size and depth, holds finite numbers only, and has the shape that its reader says. Texts
-lose what would steer a terminal or turn a page around.
+JSON is limited in size and depth, holds finite numbers only, and has the shape that its reader says: a type
+that pydantic checks, see ``shapes``. Texts lose what would steer a terminal or turn a page around.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hvlab.answers.shapes import Shape, anything
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
 from hvlab.errors import CheckError
 
 # What case.py sends of a file at most.
 LIMIT = 16 * 2**20
 DEPTH = 64
 _MIB = 2**20
+_SHOWN = 40
+_LONG = 10**_SHOWN
 _REMEDY = "run it again; where it comes again, `hvlab provision` puts the programs there anew"
 
 # ECMA-48: control sequences, control strings up to their end or the line's, other escapes.
@@ -49,7 +54,7 @@ def clean(text: str) -> str:
     return text
 
 
-def load(content: bytes | str, where: str, shape: Shape = anything, *, limit: int = LIMIT) -> Any:
+def load(content: bytes | str, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any:
     """Return what JSON holds. ``where`` names host and file, ``limit`` is in bytes.
 
     Raises AnswerError where it is too large, no UTF-8, no JSON, too deep, or not of the ``shape``.
@@ -70,16 +75,26 @@ def load(content: bytes | str, where: str, shape: Shape = anything, *, limit: in
     return checked(value, where, shape)
 
 
-def checked(value: Any, where: str, shape: Shape = anything) -> Any:
+def checked(value: Any, where: str, shape: Any = Any) -> Any:
     """Return a copy of what JSON held, with texts cleaned. Raises AnswerError as :func:`load` does."""
     value = _walked(value, where, DEPTH)
-    wrong = shape(value, "it")
-    if wrong:
-        raise AnswerError(where, wrong.removeprefix("it."))
+    problem = mismatch(value, shape)
+    if problem:
+        raise AnswerError(where, problem)
     return value
 
 
-def read(path: Path, where: str, shape: Shape = anything, *, limit: int = LIMIT) -> Any:
+def mismatch(value: Any, shape: Any) -> str | None:
+    """Return where a value is not of a shape, and what stands there; None where it is."""
+    try:
+        _adapter(shape).validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        return _at(value, first["loc"], first["msg"][:1].lower() + first["msg"][1:])
+    return None
+
+
+def read(path: Path, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any:
     """Return what a JSON file holds; only as much of it is read as counts.
 
     Raises FileNotFoundError where there is none, else AnswerError.
@@ -92,6 +107,28 @@ def read(path: Path, where: str, shape: Shape = anything, *, limit: int = LIMIT)
     except OSError as error:
         raise AnswerError(where, f"{path} cannot be read: {error.strerror}", remedy="correct that") from error
     return load(content, where, shape, limit=limit)
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    """Return what checks a shape; making it takes longer than using it."""
+    own_config = isinstance(shape, type) and issubclass(shape, BaseModel)
+    return TypeAdapter(shape, config=None if own_config else ConfigDict(strict=True))
+
+
+def _at(value: Any, location: Sequence[str | int], problem: str) -> str:
+    """Return a problem with its place and the value there; pydantic also names the types on the way."""
+    place = ""
+    for step in location:
+        if isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value, place = value[step], f"{place}[{step}]"
+        elif isinstance(value, dict) and step in value:
+            value, place = value[step], f"{place}.{str(step)[:_SHOWN]}"
+        elif step == location[-1] and isinstance(value, dict):
+            return f"{place}.{step}: {problem}".removeprefix(".")
+    shown = repr(value) if not isinstance(value, int) or abs(value) < _LONG else "a very long number"
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    return f"{place}: {problem}, not {shown}".removeprefix(".").removeprefix(": ")
 
 
 def _refuse(name: str) -> NoReturn:

@@ -12,7 +12,6 @@ from typing import Any
 
 from hvlab import answers
 from hvlab.answers import AnswerError
-from hvlab.answers.shapes import anything, table, text
 from hvlab.health.node import probe, subjects
 from hvlab.lab.inventory import Lab
 from hvlab.remote.collect import collect
@@ -21,7 +20,7 @@ from hvlab.remote.collect import collect
 _QUESTION_S = 20
 _ROUND_TRIP_S = 60
 # Each subject takes its own questions as far as they are answered.
-_ANSWERS = table(table(anything))
+_Answers = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,14 @@ def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
         "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
     }
     began = time.time()
-    gathered, failures = collect(lab, "ask.yml", variables, shape=text)
+    gathered, failures = collect(lab, "ask.yml", variables, shape=str)
     asked = (began, time.time())
     silent = {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
     broken = {failure.host: failure.message.strip() for failure in failures if not failure.unreachable}
     readings = {}
     for host, answer in gathered.items():
         try:
-            readings[host] = subjects.readings(chosen, answers.load(answer, host, _ANSWERS))
+            readings[host] = subjects.readings(chosen, answers.load(answer, host, _Answers))
         except AnswerError as error:
             broken[host] = f"its answer cannot be read: {error.seen}"
     return Answered(readings, silent, broken, asked)

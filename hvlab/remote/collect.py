@@ -11,7 +11,6 @@ from typing import Any
 
 from hvlab import answers
 from hvlab.answers import AnswerError
-from hvlab.answers.shapes import Shape, anything
 from hvlab.errors import CheckError
 from hvlab.lab.inventory import Lab
 from hvlab.remote.playbook import HostFailure, Owner, Play
@@ -24,13 +23,14 @@ def collect(
     *,
     check: Callable[[Play], None] | None = None,
     at_once: int = 0,
-    shape: Shape = anything,
+    shape: Any = Any,
 ) -> tuple[dict[str, Any], list[HostFailure]]:
     """Return what the playbook gathered, by host in the lab's order, and why some hosts give nothing.
 
     The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on what happened; ``at_once`` is
     how many hosts at least take part at the same time.
-    What a host gives has the ``shape``, or is one of the failures; with ``check`` it is raised.
+    What a host gives has the ``shape``, a type that pydantic checks, or is one of the failures; with
+    ``check`` it is raised.
     Raises CheckError where Ansible itself fails, AnswerError.
     """
     descriptor, name = tempfile.mkstemp(prefix="hvlab-gathered-", suffix=".json")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hvlab.lab.facts_shape import FACTS
+from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure, Play
@@ -24,7 +24,7 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
     def check(play: Play) -> None:
         play.check("the facts could not be gathered", remedy=recorded, lost=recorded)
 
-    return collect(lab, "facts.yml", {}, check=check, shape=FACTS)[0]
+    return collect(lab, "facts.yml", {}, check=check, shape=Facts)[0]
 
 
 def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
@@ -45,4 +45,4 @@ def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[
     with tempfile.TemporaryDirectory(prefix="hvlab-init-") as folder:
         source = Path(folder) / "hosts.json"
         source.write_text(json.dumps({"all": {"hosts": listing}}), "utf-8")
-        return collect(Lab("init", source, "", "", tuple(hosts), {}), "facts.yml", {}, shape=FACTS)
+        return collect(Lab("init", source, "", "", tuple(hosts), {}), "facts.yml", {}, shape=Facts)

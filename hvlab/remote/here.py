@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab import answers, process, workloads
-from hvlab.answers.shapes import anything, entries, table, text
+from hvlab.answers.shapes import Answer
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
@@ -25,16 +25,21 @@ from hvlab.remote.facts import first_facts
 _ANSWER_S = 30.0
 # Hosts start Python from a shared folder, which may be slow at the first time.
 _STEP_S = 240.0
-_INSTALLED = entries(
-    {
-        "prefix": text,
-        "recorded": entries(
-            {"hvlab_python_env": entries({"environments": table(anything)}, needed=("environments",))},
-            needed=("hvlab_python_env",),
-        ),
-    },
-    needed=("prefix", "recorded"),
-)
+
+
+class _Environments(Answer):
+    environments: dict[str, Any]
+
+
+class _Recorded(Answer):
+    hvlab_python_env: _Environments
+
+
+class _Installed(Answer):
+    """What programs/installed.py tells of a host."""
+
+    prefix: str
+    recorded: _Recorded
 
 
 @contextmanager
@@ -118,7 +123,7 @@ def _installed(
             remedy=f"{python}, {workloads.PROGRAMS} and {folder.parent} must be on file systems that all "
             "hosts of the job share; name another Python with --python",
         )
-    said_by = {node: answers.read(file, f"{node}: {file}", _INSTALLED) for node, file in files.items()}
+    said_by = {node: answers.read(file, f"{node}: {file}", _Installed) for node, file in files.items()}
     installed = {node: Installed(said["prefix"], said["recorded"]) for node, said in said_by.items()}
     bare = [node for node, has in installed.items() if not has.frameworks]
     if bare:

@@ -11,14 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvlab import answers
-from hvlab.answers.shapes import entries, text
+from hvlab.answers.shapes import Answer
 from hvlab.errors import CheckError, HvlabError, UnreachableError, some
 from hvlab.paths import project_dir
 from hvlab.remote.check_outcome import CheckOutcome
 
 _CHECKS_RAN = (0, 1)
-_FIELDS = ("host", "check", "outcome", "seen", "remedy", "role")
-_CHECK = entries(dict.fromkeys(_FIELDS, text), needed=_FIELDS)
+
+
+class _Reported(Answer):
+    host: str
+    check: str
+    outcome: str
+    seen: str
+    remedy: str
+    role: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,7 @@ def run(
             os.close(writer)
             try:
                 for line in lines:
-                    checks.append(Check(**answers.load(line, "a check", _CHECK)))
+                    checks.append(Check(**answers.load(line, "a check", _Reported)))
                     if on_check:
                         on_check(checks[-1])
             except BaseException:

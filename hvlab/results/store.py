@@ -15,9 +15,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from hvlab.answers.shapes import anything, entries, many, maybe, number, table, text, whole
+from pydantic import Field
+
+from hvlab import answers
+from hvlab.answers.shapes import Answer, Count
 from hvlab.errors import HvlabError, UsageError
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, is_empty, reading
@@ -91,20 +94,27 @@ INSERT_STATE = "INSERT INTO states VALUES (?, ?, ?)"
 INSERT_RECORD = f"INSERT INTO records VALUES ({', '.join('?' * len(FIELDS))})"  # noqa: S608 - a fixed number of marks
 
 
-ROW = entries(
-    {
-        **dict.fromkeys(("run_id", "case_id", "started_at", "workload", "launcher", "backend"), text),
-        **dict.fromkeys(("proved_backend", "metric", "unit", "error"), maybe(text)),
-        "hosts": many(text),
-        "slots_per_host": whole(),
-        "world_size": maybe(whole()),
-        "params": table(anything),
-        "repeat": whole(),
-        "value": maybe(number(-1e300, 1e300)),
-        "stack": table(anything),
-        "raw_path": text,
-    }
-)
+class Row(Answer):
+    """A record as JSON holds it: optional fields may be null, none may be absent."""
+
+    run_id: str
+    case_id: str
+    started_at: str
+    workload: str
+    launcher: str
+    backend: str
+    proved_backend: str | None = None
+    metric: str | None = None
+    unit: str | None = None
+    error: str | None = None
+    hosts: list[str]
+    slots_per_host: Count
+    world_size: Count | None = None
+    params: dict[str, Any]
+    repeat: Count
+    value: Annotated[float, Field(ge=-1e300, le=1e300)] | None = None
+    stack: dict[str, Any]
+    raw_path: str
 
 
 @dataclass(frozen=True)
@@ -366,8 +376,7 @@ def read_record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
         if text not in known:
             known[text] = json.loads(text)
         values[name] = known[text]
-    wrong = ROW(values, "it")
-    if wrong:
-        raise ValueError(wrong.removeprefix("it."))
+    if problem := answers.mismatch(values, Row):
+        raise ValueError(problem)
     values["hosts"] = tuple(values["hosts"])
     return Record(**values)

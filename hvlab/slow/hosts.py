@@ -8,10 +8,13 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from hvlab import answers
-from hvlab.answers.shapes import Shape, entries, many, maybe, number, row, scalar, text
+from hvlab.answers import AnswerError
+from hvlab.answers.shapes import Answer, NotNegative, Scalar
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
@@ -30,6 +33,21 @@ _END_S = 30
 _BACK = "bring them back, or leave them out with --limit"
 _FIREWALL = "let the hosts reach one another on all TCP ports of the ranks' network, as MPI and Gloo need it"
 _INTERFACE = "bring it up there, or correct lab_interface: what is measured is the ranks' network"
+
+_Reading = Annotated[tuple[NotNegative, NotNegative], Field(strict=False)]
+
+
+class Readings(Answer):
+    """What the first host prints: what failed, or for each step a reading of each host."""
+
+    no_interface: list[Scalar] | None = None
+    missing: list[Scalar] | None = None
+    cut_off: list[Scalar] | None = None
+    lost: Scalar = None
+    steps: list[list[_Reading | NotNegative | None]] | None = None
+
+
+_FAILED = ("no_interface", "missing", "cut_off", "lost")
 
 
 def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -52,35 +70,27 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     if any(failure.unreachable for failure in failures):
         raise UnreachableError(f"hosts do not answer:\n{said}", remedy=_BACK)
     printed = gathered.get(lab.hosts[0].name)
-    answer = answers.load(printed, f"{lab.hosts[0].name}: its readings", shape(plan)) if printed else {}
+    answer = read(printed, f"{lab.hosts[0].name}: its readings", plan) if printed else {}
     if not answer:
         raise CheckError(f"the measurement failed:\n{said}", remedy="it needs Python 3.8 on every host")
     return dict(answer)
 
 
-def shape(plan: Mapping[str, Any]) -> Shape:
-    """Return what the first host may print of a plan: what failed, or a reading of each host and step."""
-    count, names = len(plan["names"]), maybe(many(scalar))
-    reading = row(number(0), number(0))
+def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the first host printed of a plan: what failed, or a reading of each step and host.
 
-    def steps(value: Any, where: str) -> str | None:
-        if not isinstance(value, list) or len(value) != len(plan["steps"]):
-            return f"{where} is no list of {len(plan['steps'])} steps"
-        return next(filter(None, map(of_step, plan["steps"], value)), None)
-
-    def of_step(step: Mapping[str, Any], value: Any) -> str | None:
-        computes = not step.get("shift") and not step.get("transfers")
-        return row(*[reading if computes else maybe(number(0))] * count)(value, "a step")
-
-    failed = {"no_interface": names, "missing": names, "cut_off": names, "lost": maybe(scalar)}
-
-    def either(value: Any, where: str) -> str | None:
-        wrong = entries(failed)(value, where)
-        if wrong or not value or any(value.get(name) for name in failed):
-            return wrong
-        return entries({"steps": steps}, needed=("steps",))(value, where)
-
-    return either
+    Raises AnswerError.
+    """
+    answer: dict[str, Any] = answers.load(printed, where, Readings)
+    if answer and not any(answer.get(name) for name in _FAILED):
+        steps, hosts = answer.get("steps") or [], len(plan["names"])
+        if len(steps) != len(plan["steps"]) or any(len(step) != hosts for step in steps):
+            raise AnswerError(where, f"readings of {len(plan['steps'])} steps and {hosts} hosts are due")
+        for step, readings in zip(plan["steps"], steps, strict=True):
+            computes = not step.get("shift") and not step.get("transfers")
+            if not all(isinstance(reading, list) == computes for reading in readings):
+                raise AnswerError(where, "it mixes readings of links and of computations")
+    return answer
 
 
 def _end(lab: Lab, mark: str) -> list[str]:
@@ -102,7 +112,7 @@ def _on_all(
         "hvlab_mark": mark,
         "hvlab_seconds": seconds,
     }
-    return collect(lab, "find-slow.yml", variables, at_once=len(lab.hosts), shape=text)
+    return collect(lab, "find-slow.yml", variables, at_once=len(lab.hosts), shape=str)
 
 
 @dataclass

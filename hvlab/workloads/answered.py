@@ -1,117 +1,179 @@
-"""What a host may send of a case: the shapes of case.json, of result.json and of its parts.
-
-Names that no reader here knows may hold anything: a newer program may tell more.
-"""
+"""What a host may send of a case: the shapes of case.json, of result.json and of its parts."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from hvlab.answers.shapes import anything, entries, flag, many, maybe, number, row, scalar, table, text, whole
+from pydantic import Field
+
+from hvlab.answers.shapes import Answer, Count, NotNegative, Number, Scalar
 
 # Year 1 to 9999, as datetime has it; and three years of seconds, above which no case runs.
-_EPOCH = number(0, 253_402_300_799)
-_SECONDS, _TAKEN = number(0, 1e8), number(0, 1e8, above=True)
-
-ENDED = entries(
-    {
-        "started_at": _EPOCH,
-        "ended_at": _EPOCH,
-        "rc": maybe(whole(-(2**31), 2**32)),
-        "timed_out": flag,
-        "error": maybe(text),
-        "skipped": maybe(text),
-        "reaped": maybe(table(anything)),
-        "step": entries({"state": text, "error": text}),
-    },
-)
-
-# What one host tells of its cores, see programs/stolen.py. Counters of a guest may go back a little.
-_CHANGE = number(-1e9, 1e9)
-_EACH_CPU = table(row(_CHANGE, _CHANGE))
-_NUMBER_DIGITS = 6
+Epoch = Annotated[float, Field(ge=0, le=253_402_300_799)]
+Seconds = Annotated[float, Field(ge=0, le=1e8)]
+Taken = Annotated[float, Field(gt=0, le=1e8)]
+Size = Annotated[int, Field(ge=1, le=2**62)]
 
 
-def _cpus(value: Any, where: str) -> str | None:
-    odd = [name for name in value if not _is_number(name)] if isinstance(value, dict) else []
-    return f"{where} names the CPU {odd[0][:20]!r}" if odd else _EACH_CPU(value, where)
+class Step(Answer):
+    """How Slurm ended the step of a case."""
+
+    state: str = ""
+    error: str = ""
 
 
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= _NUMBER_DIGITS
+class Ended(Answer):
+    """case.json: how the launch ended."""
+
+    started_at: Epoch = 0
+    ended_at: Epoch = 0
+    rc: Annotated[int, Field(ge=-(2**31), le=2**32)] | None = None
+    timed_out: bool = False
+    error: str | None = None
+    skipped: str | None = None
+    reaped: dict[str, Any] | None = None
+    step: Step = Step()
 
 
-COUNTED = entries(
-    {
-        "machine": text,
-        "seconds": _SECONDS,
-        "cpus": _cpus,
-        "own_s": _CHANGE,
-        "throttled_s": _CHANGE,
-    },
-    needed=("machine", "seconds", "cpus", "own_s", "throttled_s"),
-)
-# Rank, local rank, host, and what else a program tells of it.
-_PLACE = row(whole(), whole(), text, anything)
+CpuNumber = Annotated[str, Field(pattern="^[0-9]{1,6}$")]
+# Counters of a guest may go back a little.
+Change = Annotated[float, Field(ge=-1e9, le=1e9)]
 
-RESULT = entries(
-    {
-        "unavailable": maybe(scalar),
-        "checks": maybe(many(text)),
-        "device": text,
-        "world": maybe(entries({"size": maybe(whole(0, 2**31)), "placement": maybe(many(_PLACE))})),
-        "proof": maybe(entries({"activities": maybe(many(text)), "groups": maybe(many(text))})),
-        "state": maybe(
-            entries(
-                {
-                    "versions": maybe(table(scalar)),
-                    "pml": maybe(text),
-                    "horovod": maybe(table(scalar)),
-                }
-            )
-        ),
-        "wire": maybe(entries({"carriers": maybe(many(text))})),
-        "stolen": maybe(table(COUNTED)),
-    }
-)
 
-_SIZE = entries(
-    {"size_bytes": whole(1), "mean_s": many(_TAKEN, least=1)},
-    needed=("size_bytes", "mean_s"),
-)
-COLLECTIVE = entries({"sizes": many(_SIZE)}, needed=("sizes",))
+class Counted(Answer):
+    """What one host tells of its cores: programs/stolen.py."""
 
-_STEPS = entries({"mean_s": many(_TAKEN), "samples": many(whole(0, 2**50))}, needed=("mean_s", "samples"))
-TRAINING = entries(
-    {
-        "steps": _STEPS,
-        "epochs": maybe(many(anything)),
-        "accuracy": maybe(number(0, 100)),
-        "loss": maybe(number()),
-        "sent_bytes": maybe(number(0)),
-        "times": entries(
-            {
-                "training_s": maybe(_SECONDS),
-                "first_step_at": _EPOCH,
-                "user_s": maybe(_SECONDS),
-                "sys_s": maybe(_SECONDS),
-            },
-            needed=("first_step_at",),
-        ),
-        "model": entries({"gradient_bytes": maybe(number(0)), "flops_per_sample": maybe(number(0))}),
-        "compute": entries({"by_host_s": table(_SECONDS)}, needed=("by_host_s",)),
-        "world": entries({}),
-    },
-    needed=("steps", "times", "model", "compute", "world"),
-)
+    machine: str
+    seconds: Seconds
+    cpus: dict[CpuNumber, Annotated[tuple[Change, Change], Field(strict=False)]]
+    own_s: Change
+    throttled_s: Change
 
-# What the iterations are read from: also of a case that does not count, as far as it came.
-_TIMED = entries({"size_bytes": whole(1), "mean_s": many(_TAKEN)}, needed=("size_bytes", "mean_s"))
-SAMPLED = entries(
-    {"sizes": maybe(many(_TIMED)), "steps": maybe(entries({"mean_s": maybe(many(_TAKEN))}))},
-)
 
-COMMAND = entries(
-    {"command": entries({"seconds": _SECONDS, "removed": maybe(many(text))}, needed=("seconds",))},
-    needed=("command",),
-)
+class World(Answer):
+    """The ranks: how many, and for each its rank, local rank, host, and what else a program tells of it."""
+
+    size: Annotated[int, Field(ge=0, le=2**31)] | None = None
+    placement: list[Annotated[tuple[Count, Count, str, Any], Field(strict=False)]] | None = None
+
+
+class Proof(Answer):
+    """What shows which backend carried the collective."""
+
+    activities: list[str] | None = None
+    groups: list[str] | None = None
+
+
+class State(Answer):
+    """What Horovod and Open MPI say of themselves."""
+
+    versions: dict[str, Scalar] | None = None
+    pml: str | None = None
+    horovod: dict[str, Scalar] | None = None
+
+
+class Wire(Answer):
+    """The interfaces that carried the data."""
+
+    carriers: list[str] | None = None
+
+
+class Result(Answer):
+    """result.json, as far as all workloads have it in common."""
+
+    unavailable: Scalar = None
+    checks: list[str] | None = None
+    device: str = ""
+    world: World | None = None
+    proof: Proof | None = None
+    state: State | None = None
+    wire: Wire | None = None
+    stolen: dict[str, Counted] | None = None
+
+
+class Timed(Answer):
+    """The times of one size, of a case that may have been cut off."""
+
+    size_bytes: Size
+    mean_s: list[Taken]
+
+
+class Measured(Timed):
+    """The times of one size, of a case that counts."""
+
+    mean_s: Annotated[list[Taken], Field(min_length=1)]
+
+
+class Collective(Answer):
+    """What a collective adds to result.json."""
+
+    sizes: list[Measured]
+
+
+class Steps(Answer):
+    """The steps of a training, each with its seconds and samples."""
+
+    mean_s: list[Taken]
+    samples: list[Annotated[int, Field(ge=0, le=2**50)]]
+
+
+class Times(Answer):
+    """When a training began, and what it took."""
+
+    first_step_at: Epoch
+    training_s: Seconds | None = None
+    user_s: Seconds | None = None
+    sys_s: Seconds | None = None
+
+
+class Model(Answer):
+    """The size of a model."""
+
+    gradient_bytes: NotNegative | None = None
+    flops_per_sample: NotNegative | None = None
+
+
+class Compute(Answer):
+    """What a step takes on each host without communication."""
+
+    by_host_s: dict[str, Seconds]
+
+
+class Training(Answer):
+    """What a training adds to result.json."""
+
+    steps: Steps
+    times: Times
+    model: Model
+    compute: Compute
+    world: dict[str, Any]
+    epochs: list[Any] | None = None
+    accuracy: Annotated[float, Field(ge=0, le=100)] | None = None
+    loss: Number | None = None
+    sent_bytes: NotNegative | None = None
+
+
+class SampledSteps(Answer):
+    """The steps of a training that may have been cut off."""
+
+    mean_s: list[Taken] | None = None
+
+
+class Sampled(Answer):
+    """What the iterations are read from: also of a case that does not count, as far as it came."""
+
+    sizes: list[Timed] | None = None
+    steps: SampledSteps | None = None
+
+
+class Own(Answer):
+    """What hvlab measures of a command of the user's."""
+
+    seconds: Seconds
+    removed: list[str] | None = None
+
+
+class Command(Answer):
+    """What a command of the user's adds to result.json."""
+
+    command: Own

@@ -10,7 +10,7 @@ from typing import Any
 
 from hvlab import answers
 from hvlab.answers import AnswerError
-from hvlab.answers.shapes import entries, number, whole
+from hvlab.answers.shapes import Answer, Count
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.workloads import answered
@@ -18,11 +18,15 @@ from hvlab.workloads.case import Case
 from hvlab.workloads.outcome import CORES, Figure, Outcome, figure, host_names, output, result
 
 METRIC = "stolen"
-_PRINTED = entries({"rank": whole(), "own_s": number(-1e9, 1e9)}, needed=("rank", "own_s"))
 # From this share of the hosts' core time on (%), a case is marked: others took much.
 MUCH = 10.0
 # Launchers may write the rank before it.
 _LINE = re.compile(rf"\b{CORES}(\{{.*\}})$", re.MULTILINE)
+
+
+class _Printed(Answer):
+    rank: Count
+    own_s: answered.Change
 
 
 @dataclass(frozen=True)
@@ -109,13 +113,13 @@ def _printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
     computed: dict[str, float] = {}
     for line in _LINE.findall(output(folder)):
         try:
-            counted = answers.load(line, "a rank", _PRINTED)
+            counted = answers.load(line, "a rank", _Printed)
             host = case.hosts[counted["rank"] // case.slots]
             computed[host] = computed.get(host, 0.0) + counted["own_s"]
         except (AnswerError, IndexError):
             # The script's own output may have been written into the line.
             return {}
-        if answered.COUNTED(counted, "it") is None:
+        if answers.mismatch(counted, answered.Counted) is None:
             counters[host] = counted
     if counters.keys() != set(case.hosts):
         return {}

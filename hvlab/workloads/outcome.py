@@ -10,7 +10,6 @@ from typing import Any
 
 from hvlab import answers
 from hvlab.answers import AnswerError
-from hvlab.answers.shapes import Shape
 from hvlab.doctor import reading
 from hvlab.workloads import answered, proof
 from hvlab.workloads.case import Case
@@ -100,13 +99,13 @@ def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
     Raises FileNotFoundError where there is none, AnswerError where it cannot be right.
     """
     where = f"{hosts[0] if hosts else 'a host'}: its case.json"
-    ended: Mapping[str, Any] = answers.read(folder / "case.json", where, answered.ENDED)
+    ended: Mapping[str, Any] = answers.read(folder / "case.json", where, answered.Ended)
     if ended.get("ended_at", ended.get("started_at", 0)) < ended.get("started_at", 0):
         raise AnswerError(where, "the case ended before it began", remedy="look at the clock there")
     return ended
 
 
-def result(case: Case, folder: Path, shape: Shape = answered.RESULT) -> Mapping[str, Any]:
+def result(case: Case, folder: Path, shape: Any = answered.Result) -> Mapping[str, Any]:
     """Return what a case's program wrote; nothing where it wrote none.
 
     Raises AnswerError where it cannot be right.
@@ -137,7 +136,7 @@ def started(ended: Mapping[str, Any]) -> Outcome:
 
 
 def opened(
-    case: Case, ended: Mapping[str, Any], folder: Path, shape: Shape
+    case: Case, ended: Mapping[str, Any], folder: Path, shape: Any
 ) -> tuple[Outcome, Mapping[str, Any]]:
     """Return what every program tells of a case, and its result; an error where that cannot count.
 

@@ -49,7 +49,7 @@ def of_steps(steps: Mapping[str, Any]) -> Iterations:
 def read(folder: Path) -> tuple[Iterations, ...]:
     """Return all iterations that the files of a case hold, ``folder`` being its own; none without files."""
     try:
-        return tuple(_all(answers.read(folder / "result.json", str(folder), answered.SAMPLED)))
+        return tuple(_all(answers.read(folder / "result.json", str(folder), answered.Sampled)))
     except (FileNotFoundError, AnswerError):
         return ()
 

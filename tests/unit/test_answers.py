@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hvlab import answers, workloads
-from hvlab.answers import AnswerError, clean, load
-from hvlab.answers.shapes import entries, many, maybe, number, row, scalar, table, text, whole
+from hvlab.answers import AnswerError, clean, load, mismatch
+from hvlab.answers.shapes import Answer, Count, NotNegative, Number, Scalar
+from hvlab.workloads import answered
 from tests.unit.labs import case
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
 
@@ -52,24 +53,41 @@ def test_what_is_no_answer_is_refused_with_host_and_reason(content, seen):
     assert caught.value.remedy
 
 
+class Sized(Answer):
+    size: Count
+    mean_s: list[NotNegative] | None = None
+
+
 @pytest.mark.parametrize(
     ("shape", "right", "wrong"),
     [
-        (text, ["", "a"], [1, None]),
-        (scalar, ["a", 1, None, True], [[], {}]),
-        (whole(1), [1, 5], [0, 1.5, True, "1", 10**30]),
-        (number(0), [0, 0.5], [-1e-9, math.nan, math.inf, False]),
-        (number(0, above=True), [1e-9], [0, 0.0]),
-        (maybe(text), [None, "a"], [1]),
-        (many(whole(), least=1), [[1]], [[], [1, "a"], {}]),
-        (row(text, whole()), [["a", 1]], [["a"], ["a", 1, 2], [1, "a"]]),
-        (table(whole()), [{}, {"a": 1}], [{"a": "b"}, []]),
-        (entries({"a": text}, needed=("a",)), [{"a": "b", "c": {}}], [{}, {"a": 1}, []]),
+        (str, ["", "a"], [1, None]),
+        (Scalar, ["a", 1, None, True], [[], {}]),
+        (Count, [0, 5], [-1, 1.5, True, "1", 10**30, 10**400]),
+        (Number, [-1, 0.5], [1e300, "1", None, 10**400]),
+        (NotNegative, [0, 0.5], [-1e-9, math.nan, math.inf, False]),
+        (answered.Taken, [1e-9], [0, 0.0]),
+        (dict[answered.CpuNumber, str], [{}, {"0": "a"}], [{"a": "a"}, {"1234567": "a"}]),
+        (Sized, [{"size": 1, "more": {}}, {"size": 1, "mean_s": None}], [{}, {"size": "1"}, []]),
     ],
 )
 def test_shapes(shape, right, wrong):
-    assert [shape(value, "it") for value in right] == [None] * len(right)
-    assert all(shape(value, "it").startswith("it") for value in wrong)
+    assert [mismatch(value, shape) for value in right] == [None] * len(right)
+    assert all(mismatch(value, shape) for value in wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({}, "size: field required"),
+        ({"size": "1"}, "size: input should be a valid integer, not '1'"),
+        ({"size": 1, "mean_s": [0, -1]}, "mean_s[1]: input should be greater than or equal to 0, not -1"),
+        ({"size": 10**50}, f"size: input should be less than or equal to {2**62}, not a very long number"),
+        ([], "input should be a valid dictionary or instance of Sized, not []"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(value, problem):
+    assert mismatch(value, Sized) == problem
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hvlab.errors import CheckError
 from hvlab.health import ask
 from hvlab.health.node import subjects
 from hvlab.lab import capability, environment
-from hvlab.lab.facts_shape import FACTS
+from hvlab.lab.facts_shape import Facts
 from hvlab.remote import collect
 from hvlab.remote.playbook import HostFailure, Owner, Play
 from hvlab.slow import hosts
@@ -78,12 +78,12 @@ def gathered(monkeypatch):
 def test_one_hosts_nonsense_keeps_none_of_the_others(gathered):
     bad = '{"distribution": NaN}'
     gathered(f'{{"n1": {json.dumps(PLAIN)}, "n2": {bad}, "n3": {json.dumps(PLAIN)}}}'.encode())
-    found, failures = collect.collect(labs.lab(), "facts.yml", {}, shape=FACTS)
+    found, failures = collect.collect(labs.lab(), "facts.yml", {}, shape=Facts)
     assert list(found) == ["n1", "n3"]
     assert [(one.host, one.unreachable) for one in failures] == [("n2", False)]
     assert "no number" in failures[0].message
     with pytest.raises(AnswerError, match=r"^n2: "):
-        collect.collect(labs.lab(), "facts.yml", {}, check=lambda play: None, shape=FACTS)
+        collect.collect(labs.lab(), "facts.yml", {}, check=lambda play: None, shape=Facts)
 
 
 @pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"\xff", b"[1]", b"3"])
@@ -97,7 +97,7 @@ def test_a_file_of_nonsense_is_told(gathered, content):
 @QUICK
 def test_facts_with_anything_in_them_are_read_or_refused(path, value):
     try:
-        facts = answers.load(json.dumps(_replaced(PLAIN, path, value)), "n1", FACTS)
+        facts = answers.load(json.dumps(_replaced(PLAIN, path, value)), "n1", Facts)
     except AnswerError:
         return
     environment.table({"n1": facts})
@@ -120,7 +120,7 @@ ANSWERS = {
 def test_a_probes_answer_with_anything_in_it_is_read_or_refused(path, value, printed):
     said = {**_replaced(ANSWERS, path, value), **_replaced(ANSWERS, path, {"rc": 0, "out": printed})}
     try:
-        answered = answers.load(json.dumps(said), "n1", ask._ANSWERS)
+        answered = answers.load(json.dumps(said), "n1", ask._Answers)
     except AnswerError:
         return
     values = subjects.readings(subjects.every(), answered)
@@ -147,7 +147,7 @@ def test_readings_of_links_with_anything_in_them_are_rates_or_refused(path, valu
     said = _replaced(READ, path, value)
 
     def start(lab, plan):
-        return answers.load(json.dumps(said), "n1: its readings", hosts.shape(plan))
+        return hosts.read(json.dumps(said), "n1: its readings", plan)
 
     try:
         rates = hosts.HostProbe(labs.lab(), start=start)(STEPS)

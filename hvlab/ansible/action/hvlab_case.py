@@ -21,9 +21,9 @@ from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
 from hvlab.answers import AnswerError
 from hvlab.files import write_file
 from hvlab.lab.capability import refusal
-from hvlab.lab.facts_shape import FACTS
+from hvlab.lab.facts_shape import Facts
 from hvlab.provision.arguments import arguments
-from hvlab.workloads.answered import ENDED
+from hvlab.workloads.answered import Ended
 
 # Of one case; case.py sends at most answers.LIMIT of each file.
 _MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
@@ -50,7 +50,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         hostvars = task_vars["hostvars"]
         try:
             facts = {
-                host: answers.checked(_plain(_facts(hostvars[host])), f"the facts of {host}", FACTS)
+                host: answers.checked(_plain(_facts(hostvars[host])), f"the facts of {host}", Facts)
                 for host in plan["hosts"]
             }
         except AnswerError as error:
@@ -109,7 +109,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}
         try:
             files = _files(out, host)
-            step = answers.load(files["case.json"], f"{host}: its case.json", ENDED).get("step", {})
+            step = answers.load(files["case.json"], f"{host}: its case.json", Ended).get("step", {})
         except AnswerError as error:
             return {"failed": True, "stop": True, "msg": f"{error}; what to do: {error.remedy}"}
         lost = step.get("state", "RUNNING") != "RUNNING"
