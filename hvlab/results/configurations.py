@@ -79,6 +79,19 @@ class Repeats:
         return len(self.ok | self.errors.keys() | self.skipped.keys())
 
 
+def configuration_of(record: Record) -> Configuration:
+    """Return the configuration that a record is a repeat of."""
+    params = {name: _plain(value) for name, value in record.params.items() if name != "host"}
+    return Configuration(
+        record.workload,
+        record.backend,
+        record.launcher,
+        record.hosts,
+        record.slots_per_host,
+        tuple(sorted(params.items())),
+    )
+
+
 def gather(records: Iterable[Record]) -> dict[Configuration, Repeats]:
     """Return every configuration with its repeats, in the order of the records.
 
@@ -87,16 +100,7 @@ def gather(records: Iterable[Record]) -> dict[Configuration, Repeats]:
     """
     gathered: dict[Configuration, Repeats] = {}
     for record in records:
-        params = {name: _plain(value) for name, value in record.params.items() if name != "host"}
-        configuration = Configuration(
-            record.workload,
-            record.backend,
-            record.launcher,
-            record.hosts,
-            record.slots_per_host,
-            tuple(sorted(params.items())),
-        )
-        repeats = gathered.setdefault(configuration, Repeats())
+        repeats = gathered.setdefault(configuration_of(record), Repeats())
         if record.status == "failed":
             repeats.errors[record.repeat] = record.error or "no reason given"
         elif record.status == "skipped":

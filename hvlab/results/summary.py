@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
+from hvlab.results.configurations import Repeats, configuration_of, gather
 from hvlab.results.store import Record
 from hvlab.workloads import contention, sizes
 
-_PLACE = ("backend", "hosts", "slots")
+_WHERE = ("backend", "hosts", "slots")
 _CORES = ("oversubscribed", "stolen %")
 _END = ("proved", "status")
 _RATE = "samples/s"
@@ -33,8 +35,9 @@ def failures(records: Sequence[Record]) -> dict[str, str | None]:
 def sections(records: Sequence[Record]) -> tuple[SummaryTable, ...]:
     """Return the tables of a run: a row for each size of each collective, one for each training.
 
-    A case without figures is a row too. Rows are sorted by workload, place and repeat, not in the order of
-    measurement. Parameters are shown where they differ between rows.
+    Repeats share a row, with the median of their figures. A case without figures is a row too. Rows are
+    sorted by workload and place, not in the order of measurement. Parameters are shown where they differ
+    between rows.
     """
     kinds = {record.case_id: _trains(record) for record in records}
     tables = (
@@ -51,21 +54,41 @@ def _trains(record: Record) -> bool:
 def _section(
     title: str, records: Sequence[Record], figures: Callable[[Mapping[str, float]], dict[str, Any]]
 ) -> SummaryTable:
-    cases: dict[tuple[str, int], list[Record]] = {}
-    for record in records:
-        cases.setdefault((record.case_id, int(record.params.get("size_bytes", 0))), []).append(record)
-    ordered = sorted(cases.items(), key=lambda item: (*_place(item[1][0]), item[0][1]))
-    varied = _varied([records[0] for _, records in ordered])
-    rows = [_row(size, records, varied, figures) for (_, size), records in ordered]
-    filled = {name for row in rows for name in row}
+    gathered = gather(records)
+    firsts = {configuration_of(record): record for record in reversed(records)}
+    ordered = sorted(gathered, key=lambda one: _order(firsts[one]))
+    varied = _varied([firsts[one] for one in ordered])
+    repeated = any(repeats.tried > 1 for repeats in gathered.values())
     # Of a user's own training the unit is what its output counts in.
-    units = dict.fromkeys(record.unit for record in records if record.metric == "throughput" and record.unit)
-    shown = [name for one in _FIGURES[title] for name in (units if one == _RATE and units else (one,))]
-    columns = ("workload", *_PLACE, *varied, *shown, *_CORES, *_END)
+    units = {
+        configuration_of(record): record.unit
+        for record in records
+        if record.metric == "throughput" and record.unit
+    }
+    rows = []
+    for one in ordered:
+        shown = figures(_typical(gathered[one], repeated=repeated))
+        rows.append(
+            {
+                **_place(firsts[one], varied),
+                **({"repeats": gathered[one].tried} if repeated else {}),
+                **{_heading(name, units.get(one), repeated=repeated): value for name, value in shown.items()},
+                **_cores(firsts[one], gathered[one]),
+                "proved": _proved(gathered[one]),
+                "status": _status(gathered[one]),
+            }
+        )
+    filled = {name for row in rows for name in row}
+    headings = [
+        _heading(name, unit, repeated=repeated)
+        for name in _FIGURES[title]
+        for unit in (dict.fromkeys(units.values()) if name == _RATE else [None])
+    ]
+    columns = ("workload", *_WHERE, *varied, "size", "repeats", *headings, *_CORES, *_END)
     return SummaryTable(title, tuple(name for name in columns if name in filled), tuple(rows))
 
 
-def _place(record: Record) -> tuple[Any, ...]:
+def _order(record: Record) -> tuple[Any, ...]:
     return (
         record.workload,
         record.backend,
@@ -73,6 +96,7 @@ def _place(record: Record) -> tuple[Any, ...]:
         record.hosts,
         record.slots_per_host,
         record.case_id,
+        int(record.params.get("size_bytes", 0)),
     )
 
 
@@ -86,19 +110,8 @@ def _varied(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(name for name in varied if name not in ("size_bytes", "host")))
 
 
-def _row(
-    size: int,
-    records: Sequence[Record],
-    varied: Sequence[str],
-    figures: Callable[[Mapping[str, float]], dict[str, Any]],
-) -> dict[str, Any]:
-    first = records[0]
-    unit = next((record.unit for record in records if record.metric == "throughput"), None)
-    values = {
-        record.metric: record.value
-        for record in records
-        if record.metric and record.value is not None and "host" not in record.params
-    }
+def _place(first: Record, varied: Sequence[str]) -> dict[str, Any]:
+    size = int(first.params.get("size_bytes", 0))
     return {
         "workload": first.workload,
         "backend": first.backend,
@@ -106,21 +119,42 @@ def _row(
         "slots": first.slots_per_host,
         **{name: first.params[name] for name in varied if name in first.params},
         **({"size": sizes.shown(size)} if size else {}),
-        **{unit if name == _RATE and unit else name: value for name, value in figures(values).items()},
-        **_cores(first, values),
-        "proved": first.proved_backend,
-        "status": first.status,
     }
 
 
-def _cores(record: Record, value: Mapping[str, float]) -> dict[str, Any]:
-    """Return whether the ranks had cores, and what others took of these: marked where that was much."""
+def _typical(repeats: Repeats, *, repeated: bool) -> dict[str, float]:
+    """Return the median of each metric; with several repeats, low and high are those of their medians."""
+    values = {metric: median(by_repeat.values()) for metric, by_repeat in repeats.values.items()}
+    for name in ("time", "step_time") if repeated else ():
+        if medians := repeats.of(f"{name}_median"):
+            values |= {f"{name}_low": min(medians), f"{name}_high": max(medians)}
+    return values
+
+
+def _heading(name: str, unit: str | None, *, repeated: bool) -> str:
+    if name == _RATE and unit:
+        return unit
+    return name.replace("95 %", "lowest..highest") if repeated else name
+
+
+def _proved(repeats: Repeats) -> str | None:
+    return ", ".join(sorted(filter(None, repeats.proved))) or None
+
+
+def _status(repeats: Repeats) -> str:
+    """Return how the repeats ended: one word where all ended alike."""
+    counts = {"ok": len(repeats.ok), "failed": len(repeats.errors), "skipped": len(repeats.skipped)}
+    ended = [word for word, count in counts.items() if count]
+    return ", ".join(f"{counts[word]} {word}" for word in ended) if len(ended) > 1 else "".join(ended)
+
+
+def _cores(record: Record, repeats: Repeats) -> dict[str, Any]:
+    """Return whether the ranks had cores, and the most that others took of them, marked if much."""
     row: dict[str, Any] = {}
     if "oversubscribed" in record.stack:
         row["oversubscribed"] = str(record.stack["oversubscribed"]).partition(" (")[0]
-    if contention.METRIC in value:
-        taken = value[contention.METRIC]
-        row["stolen %"] = f"{taken:.0f}" + " (much)" * (taken >= contention.MUCH)
+    if taken := repeats.of(contention.METRIC):
+        row["stolen %"] = f"{max(taken):.0f}" + " (much)" * (max(taken) >= contention.MUCH)
     return row
 
 
@@ -154,7 +188,7 @@ def _training(value: Mapping[str, float]) -> dict[str, Any]:
 
 
 _FIGURES = {
-    "collectives": ("size", "mean us", "median us (95 %)", "p95 us", "p99 us", "busbw GB/s"),
+    "collectives": ("mean us", "median us (95 %)", "p95 us", "p99 us", "busbw GB/s"),
     "trainings": (
         *("mean step ms", "median step ms (95 %)", "p95 ms", "p99 ms"),
         *("samples/s", "accuracy %", "real s"),

@@ -138,7 +138,9 @@ def test_ranks_of_an_own_training_print_their_counters(tmp_path):
 def test_much_is_marked_in_the_tables():
     rows = []
     for name, value in (("a", 12.4), ("b", 3.0)):
-        own = collective(name, 1024, stack={"oversubscribed": "3 ranks on 2 cores (n1, n2, n3)"})
+        own = collective(
+            name, 1024, params={"dtype": name}, stack={"oversubscribed": "3 ranks on 2 cores (n1, n2, n3)"}
+        )
         rows += [*own, replace(own[0], metric="stolen", unit="%", value=value)]
     (table,) = sections(rows)
     assert [row["stolen %"] for row in table.rows] == ["12 (much)", "3"]

@@ -113,5 +113,23 @@ def test_a_case_without_figures_is_a_row_too():
     assert failures(records) == {"a": "boom", "b": "boom"}
 
 
+def test_repeats_share_a_row():
+    records = []
+    for repeat, scale in ((1, 1.0), (2, 1.5), (3, 1.1)):
+        figures = {name: value * scale for name, value in TIMES.items()}
+        records += case(f"a-r{repeat}", figures, params={"size_bytes": 1024}, repeat=repeat)
+    failed = {"status": "failed", "error": "boom", "proved_backend": None}
+    records += case("a-r4", {}, params={"size_bytes": 1024}, repeat=4, **failed)
+    (table,) = sections(records)
+    assert table.rows == (
+        {
+            **{"workload": "allreduce", "backend": "mpi", "hosts": 2, "slots": 1, "size": "1K", "repeats": 4},
+            **{"mean us": "1358", "median us (lowest..highest)": "1320 (1200..1800)", "busbw GB/s": "0.136"},
+            **{"proved": "mpi", "status": "3 ok, 1 failed"},
+        },
+    )
+    assert set(table.columns) == set(table.rows[0])
+
+
 def test_a_run_without_records_has_no_table():
     assert sections([]) == ()
