@@ -104,6 +104,7 @@ STEPS: dict[str, Argv] = {
     "init": _init,
     "health": _hvlab("health"),
     "verify": _hvlab("verify"),
+    "keys issue": _hvlab("keys", "issue"),
     "base.yml": _base,
     "base.yml again": _base,
 }

@@ -31,11 +31,16 @@ def targets(peers: Mapping[str, str]) -> dict[str, str]:
     return {name: peers[name] for name in names}
 
 
+def by_address(tried: Mapping[str, str]) -> dict[str, str]:
+    """Return the host that is tried by its address, too: the next one, so each host is tried by one."""
+    return dict(list(tried.items())[:1])
+
+
 def asks(node: Node) -> dict[str, Question]:
     tried = targets(node.peers)
     questions = {
         f"ssh {target}": run(["ssh", *STRICT, target, "id", "-un"], user=node.user, queue="ssh")
-        for target in dict.fromkeys([*tried, *tried.values()])
+        for target in dict.fromkeys([*tried, *by_address(tried).values()])
     }
     questions["ssh config"] = run(["ssh", "-G", next(iter(node.peers), node.name)], user=node.user)
     questions["ssh files"] = run(["find", ".ssh", "-printf", "%p %u %m\\n"], user=node.user)
@@ -48,9 +53,12 @@ def asks(node: Node) -> dict[str, Question]:
 @pytest.mark.parametrize("target_kind", ["name", "address"])
 def test_reaches_other_hosts(node: Node, target_kind: str, request: pytest.FixtureRequest) -> None:
     tried, unreachable = targets(node.peers), []
+    if target_kind == "address":
+        tried = by_address(tried)
     count = f"tried {len(tried)} of the {len(node.peers)} other hosts"
     if len(tried) < len(node.peers):
-        scope = f"each host {count}, those 1, 2, 4, ... places on in the inventory"
+        places = "the next one" if target_kind == "address" else "those 1, 2, 4, ... places on"
+        scope = f"each host {count}, {places} in the inventory"
         request.node.user_properties.append(("seen", scope))
     for peer, address in tried.items():
         target = peer if target_kind == "name" else address
