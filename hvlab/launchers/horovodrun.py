@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hvlab.launchers.command import Command, Job, launcher
 
-START_TIMEOUT = 60
+# So long all ranks may take to start, and on virtual hosts, which share cores and disk of one machine, so
+# much longer for each of them. Gloo's own patience of 30 s begins with the first rank.
+START_S, START_SHARED_S = 60, 15
 
 
 @launcher("horovodrun")
@@ -19,5 +21,9 @@ def command(job: Job) -> Command:
         argv += ["--network-interfaces", job.interface]
     if job.port:
         argv += ["-p", str(job.port)]
-    argv += ["--start-timeout", str(START_TIMEOUT), "-np", str(job.case.world_size), "-H", job.slots]
+    seconds = START_S + START_SHARED_S * len(job.case.hosts) * job.shared
+    argv += ["--start-timeout", str(seconds)]
+    if job.shared:
+        argv += ["--gloo-timeout-seconds", str(seconds)]
+    argv += ["-np", str(job.case.world_size), "-H", job.slots]
     return Command((*argv, *job.program), job.env)

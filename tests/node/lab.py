@@ -27,6 +27,7 @@ from hvlab.health.node import probe
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROBE = Path(probe.__file__).read_text(encoding="utf-8")
 FACTS = "/etc/ansible/facts.d"
+AT_ONCE = 32
 CONNECTION = [
     *(
         "ansible_host",
@@ -229,10 +230,10 @@ def ask(node: Node, questions: dict[str, Question]) -> Node:
     return replace(node, answers={**node.answers, **answers}, silence=silence)
 
 
-def ask_all(nodes: Iterable[tuple[Node, dict[str, Question]]]) -> dict[str, Node]:
-    """Ask every host its own questions, all at the same time."""
+def ask_all(nodes: Iterable[tuple[Node, dict[str, Question]]], *, at_once: int = AT_ONCE) -> dict[str, Node]:
+    """Ask every host its own questions, so many hosts at the same time."""
     pairs = list(nodes)
-    with ThreadPoolExecutor(max_workers=32) as pool:
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
         return {node.name: node for node in pool.map(lambda pair: ask(*pair), pairs)}
 
 

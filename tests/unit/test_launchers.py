@@ -160,6 +160,12 @@ def test_ranks_of_virtual_hosts_yield_to_one_another(virtual):
     assert ("mpi_yield_when_idle" in argv) is virtual
 
 
+def test_gloo_has_patience_with_virtual_hosts_which_start_slowly():
+    argv = command(case("gloo"), lab(virtual=True), "R", PROGRAM).argv
+    assert argv[argv.index("--start-timeout") + 1] == argv[argv.index("--gloo-timeout-seconds") + 1] == "90"
+    assert "--gloo-timeout-seconds" not in command(case("gloo"), lab(), "R", PROGRAM).argv
+
+
 def test_by_srun_rank_0_is_on_the_first_host_whatever_slurms_order():
     there = lab()
     one = replace(of("mpi", there, launcher="srun", slots=(2,)), hosts=("n3", "n1"))
