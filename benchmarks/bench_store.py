@@ -71,14 +71,14 @@ def measure(folder: Path, records: int) -> dict[str, float]:
     store = filled(Store(folder / "many"), records, run_records=RUN_RECORDS)
     taken = time.perf_counter() - begun
     alone = filled(Store(folder / "one"), RUN_RECORDS, run_records=RUN_RECORDS)
-    told: dict[str, float] = {"records": records, "taken_s": round(taken, 1)}
-    told["case_taken_ms"] = round(taken / (records / RECORDS_A_CASE) * 1e3, 1)
-    told["megabytes"] = round((folder / "many/hvlab.db").stat().st_size / 1e6, 1)
+    measured: dict[str, float] = {"records": records, "taken_s": round(taken, 1)}
+    measured["case_taken_ms"] = round(taken / (records / RECORDS_A_CASE) * 1e3, 1)
+    measured["megabytes"] = round((folder / "many/hvlab.db").stat().st_size / 1e6, 1)
     for name, action in ACTIONS.items():
         seconds, counted = timed(action, store)
-        told |= {f"{name}_counted": counted, f"{name}_s": round(seconds, 3)}
-        told[f"{name}_ratio_to_one_run"] = round(seconds / timed(action, alone)[0], 2)
-    return told
+        measured |= {f"{name}_counted": counted, f"{name}_s": round(seconds, 3)}
+        measured[f"{name}_ratio_to_one_run"] = round(seconds / timed(action, alone)[0], 2)
+    return measured
 
 
 @click.command(help=__doc__)
@@ -86,9 +86,9 @@ def measure(folder: Path, records: int) -> dict[str, float]:
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the store is made. Default: /tmp.")
 def main(records: int, folder: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="hvlab-store-", dir=folder) as name:
-        told = measure(Path(name), records)
-    click.echo(json.dumps(told, indent=1))
-    sys.exit(max(told[f"{name}_s"] for name in ACTIONS) > LIMIT_S)
+        measured = measure(Path(name), records)
+    click.echo(json.dumps(measured, indent=1))
+    sys.exit(max(measured[f"{name}_s"] for name in ACTIONS) > LIMIT_S)
 
 
 if __name__ == "__main__":

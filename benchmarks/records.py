@@ -58,8 +58,8 @@ def filled(store: Store, count: int, *, run_records: int, files: bool = False) -
 
 def _run(run_id: str, count: int, chance: random.Random) -> Iterator[tuple[str, list[Record]]]:
     """Yield cases in turn, a collective and a training, until there are ``count`` records."""
-    made = repeat = 0
-    while made < count:
+    written = repeat = 0
+    while written < count:
         repeat += 1
         for backend in BACKENDS:
             for hosts, slots in SHAPES:
@@ -79,8 +79,8 @@ def _run(run_id: str, count: int, chance: random.Random) -> Iterator[tuple[str, 
                         )
                         for size in sizes
                         for metric in metrics
-                    ][: count - made]
-                    made += len(rows)
+                    ][: count - written]
+                    written += len(rows)
                     if rows:
                         yield case, rows
 

@@ -237,14 +237,14 @@ def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tupl
         return {}, []
     _say(f"gathering the facts of {_number(hosts)}")
     facts, failures = gather.first_facts(hosts)
-    said = {failure.host: failure.message.strip() for failure in failures}
+    messages = {failure.host: failure.message.strip() for failure in failures}
     remedy = "try it by hand: `ansible -m setup`, with the same user and key"
     silent = [
         (
             host,
             Problem(
                 host.name,
-                f"its facts could not be gathered: {said.get(host.name, 'Ansible said nothing')}",
+                f"its facts could not be gathered: {messages.get(host.name, 'Ansible said nothing')}",
                 remedy,
             ),
         )

@@ -170,11 +170,11 @@ def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> 
     if revoked(stderr) and taken:
         return unusable(taken)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = lines[-1].removeprefix("salloc: ").removeprefix("error: ") if lines else f"exit status {status}"
+    reason = lines[-1].removeprefix("salloc: ").removeprefix("error: ") if lines else f"exit status {status}"
     for words, kind, remedy in _REFUSALS:
         if words.lower() in stderr.lower():
-            return kind(f"{host}: Slurm grants no hosts: {said}", remedy=remedy)
-    return CheckError(f"{host}: Slurm grants no hosts: {said}", remedy=_SEE)
+            return kind(f"{host}: Slurm grants no hosts: {reason}", remedy=remedy)
+    return CheckError(f"{host}: Slurm grants no hosts: {reason}", remedy=_SEE)
 
 
 def unusable(taken: Mapping[str, Unfit]) -> HvlabError:

@@ -116,15 +116,15 @@ def _installed(
     files = {node: folder / f"{node}.json" for node in nodes}
     silent = [node for node, file in files.items() if not file.is_file()]
     if silent:
-        said = [line.strip() for line in done.stderr.splitlines() if "execve" in line or "Errno" in line]
-        reason = (said or done.stderr.strip().splitlines() or ["nothing was written"])[-1]
+        lines = [line.strip() for line in done.stderr.splitlines() if "execve" in line or "Errno" in line]
+        reason = (lines or done.stderr.strip().splitlines() or ["nothing was written"])[-1]
         raise CheckError(
             f"{', '.join(silent)}: {python} {program.name} gave no answer in {folder}: {reason}",
             remedy=f"{python}, {workloads.PROGRAMS} and {folder.parent} must be on file systems that all "
             "hosts of the job share; name another Python with --python",
         )
-    said_by = {node: answers.read(file, f"{node}: {file}", _Installed) for node, file in files.items()}
-    installed = {node: Installed(said["prefix"], said["recorded"]) for node, said in said_by.items()}
+    answers_of = {node: answers.read(file, f"{node}: {file}", _Installed) for node, file in files.items()}
+    installed = {node: Installed(answer["prefix"], answer["recorded"]) for node, answer in answers_of.items()}
     bare = [node for node, has in installed.items() if not has.frameworks]
     if bare:
         raise UsageError(
@@ -143,6 +143,6 @@ def _facts(
     ]
     facts, failures = first_facts(hosts)
     if failures or len(facts) < len(nodes):
-        said = "; ".join(f"{failure.host}: {failure.message.strip()}" for failure in failures)
-        raise HvlabError(f"the facts of the hosts could not be gathered: {said or 'Ansible said nothing'}")
+        silent = "; ".join(f"{failure.host}: {failure.message.strip()}" for failure in failures)
+        raise HvlabError(f"the facts of the hosts could not be gathered: {silent or 'Ansible said nothing'}")
     return facts

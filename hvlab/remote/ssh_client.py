@@ -190,18 +190,18 @@ def _log_in(host: Host) -> FirstLogin | Problem:
 def _refused(host: Host, text: str, key: str | None) -> Problem:
     """Return why a login did not come to its end, from what ssh printed."""
     who = f"{host.user}@{host.address}"
-    said = _last_line(text)
+    words = _last_line(text)
     if "permission denied" in text.lower():
         own = f"-i {shlex.quote(key)} " if key else ""
         remedy = (
             f"let your key in: `ssh-copy-id {own}-p {host.port} {who}`; or name another with --user or --key "
             "(a key with a passphrase has to be in ssh-agent)"
         )
-        return Problem(host.name, f"it refuses the login of {host.user}: {said}", remedy)
+        return Problem(host.name, f"it refuses the login of {host.user}: {words}", remedy)
     if "verification failed" in text.lower():
         remedy = f"compare its fingerprint, and look at its lines: `ssh-keygen -F {host.address}`"
-        return Problem(host.name, f"ssh does not accept its host key: {said}", remedy)
-    seen = f"the login of {host.user} ends without a shell: {said or 'nothing was printed'}"
+        return Problem(host.name, f"ssh does not accept its host key: {words}", remedy)
+    seen = f"the login of {host.user} ends without a shell: {words or 'nothing was printed'}"
     return Problem(
         host.name, seen, f"try it by hand: `ssh -p {host.port} {who} /bin/sh`; --user names another user"
     )

@@ -44,7 +44,7 @@ def paragraphs(data: ReportData, words: Words, pictures: str) -> dict[TaskKind, 
     studied, swept = studies(data), sweeps.groups(data)
     judged = verdicts.judge(data, studied, swept)
     answered = answer.answers(data, judged)
-    said: dict[TaskKind, list[Value]] = {
+    sentences_of: dict[TaskKind, list[Value]] = {
         "backends": [*(one.sentence for one in answered[:1]), *_reason(data, answered, good)],
         "models": _models(data, explain(data.configurations, fitted)),
         "compression": [
@@ -53,7 +53,7 @@ def paragraphs(data: ReportData, words: Words, pictures: str) -> dict[TaskKind, 
     }
     texts: dict[TaskKind, list[str]] = {
         kind: [" ".join(markdown(sentence, words) for sentence in sentences)]
-        for kind, sentences in said.items() if sentences
+        for kind, sentences in sentences_of.items() if sentences
     }  # fmt: skip
     if "backends" in texts and pictures:
         images = [f"![{markdown(plot.title, words)}]({pictures}/{plot.key}.png)" for plot in curves(data)]

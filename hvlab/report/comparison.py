@@ -97,8 +97,8 @@ def proof(data: ReportData) -> list[Block]:
     if all(requested in (shown, SERIAL) for requested, shown in counts):
         parallel = {requested: count for (requested, _), count in counts.items() if requested != SERIAL}
         names: dict[str, Value] = {"backends": labels.backends(sorted(parallel, key=labels.order))}
-        said = Say("comparison.proved", {**names, "count": sum(parallel.values())})
-        return [Paragraph(said)] if parallel else []
+        proved = Say("comparison.proved", {**names, "count": sum(parallel.values())})
+        return [Paragraph(proved)] if parallel else []
     table = Table("proof", Say("comparison.proof_caption"), columns, tuple(rows), merged=1)
     return [Heading(Say("comparison.proof")), table]
 

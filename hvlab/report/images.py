@@ -152,11 +152,11 @@ def _axes(axes: Axes, plot: Plot, words: Words) -> None:
         axes.set_ylim(bottom=0)
 
 
-def _ticks(axis: Any, wanted: Axis, words: Words) -> None:
+def _ticks(axis: Any, spec: Axis, words: Words) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 - see above
 
-    if wanted.ticks:
+    if spec.ticks:
         low, high = axis.get_view_interval()
-        shown = [(value, label) for value, label in wanted.ticks if low <= value <= high]
+        shown = [(value, label) for value, label in spec.ticks if low <= value <= high]
         axis.set_ticks([value for value, _ in shown], labels=[words.say(label) for _, label in shown])
         axis.set_minor_locator(NullLocator())

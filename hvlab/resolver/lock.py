@@ -54,8 +54,8 @@ class Lock:
     def _pins(self, one: HostRequest, others: Sequence[Pin]) -> Iterable[Pin]:
         pinned = {pin.name for pin in (*one.pins, *others)}
         for name, version in self.versions(one.host.name).items():
-            wanted = one.host.gpus or name not in _GPU_PARTS
-            if version and name not in pinned and wanted:
+            relevant = one.host.gpus or name not in _GPU_PARTS
+            if version and name not in pinned and relevant:
                 yield Pin(name, version)
 
     def differences(self, hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:

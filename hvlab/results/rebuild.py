@@ -53,58 +53,58 @@ def rebuild(folder: Path) -> Rebuilt:
     file = folder / "hvlab.db"
     _refuse_while_measuring(folder)
     try:
-        found, lost = _found(folder, file)
-        if not found:
+        journals, lost = _journals(folder, file)
+        if not journals:
             raise UsageError(
                 f"there is nothing in {folder} to make a store from",
                 remedy=f"put the raw files back to {folder / 'runs'}, or name another folder with --results",
             )
         with replacing(file) as part:
-            records, refused = _filled(part, found)
+            records, refused = _filled(part, journals)
             kept = _aside(file)
-        for number, (run_id, known) in enumerate(found.items(), 1):
+        for number, (run_id, known) in enumerate(journals.items(), 1):
             _noted(folder / "runs" / run_id, number, known)
     except OSError as error:
         raise HvlabError(
             f"{folder} cannot be written: {error.strerror}",
             remedy="free the disk or correct its rights, then run this again; nothing is lost",
         ) from error
-    bare = [each.name for each in sorted((folder / "runs").glob("*/")) if each.name not in found]
-    return Rebuilt(len(found), records, lost + refused, tuple(bare), kept)
+    bare = [each.name for each in sorted((folder / "runs").glob("*/")) if each.name not in journals]
+    return Rebuilt(len(journals), records, lost + refused, tuple(bare), kept)
 
 
-def _found(folder: Path, file: Path) -> tuple[dict[str, Journal], int]:
+def _journals(folder: Path, file: Path) -> tuple[dict[str, Journal], int]:
     """Return what is known of each run, in the order they were begun, and how many rows cannot be read."""
-    found: dict[str, Journal] = {}
+    journals: dict[str, Journal] = {}
     lost = 0
     for each in sorted((folder / "runs").glob(f"*/{journal.NAME}")):
         known = journal.read(each.parent)
         lost += known.unread
         if len(known.run) == _RUN_FIELDS and known.run[0] == each.parent.name:
-            found[each.parent.name] = known
+            journals[each.parent.name] = known
     for run_id, known in _salvaged(file).items():
         # Of one run both say the same, but a store that ends early says less.
-        if run_id not in found:
-            found[run_id] = known
-    return dict(sorted(found.items(), key=lambda item: (item[1].number, str(item[1].run[1])))), lost
+        if run_id not in journals:
+            journals[run_id] = known
+    return dict(sorted(journals.items(), key=lambda item: (item[1].number, str(item[1].run[1])))), lost
 
 
 def _salvaged(file: Path) -> dict[str, Journal]:
     """Return what can still be read of a damaged store, by run."""
-    found: dict[str, Journal] = {}
+    journals: dict[str, Journal] = {}
     if not file.is_file():
-        return found
+        return journals
     with copied(file) as copy, closing(sqlite3.connect(copy)) as database:
         database.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         for number, *row in _rows(database, "SELECT rowid, * FROM runs"):
-            found[str(row[0])] = Journal(number or _AFTER_ALL, tuple(row))
+            journals[str(row[0])] = Journal(number or _AFTER_ALL, tuple(row))
         for state in _rows(database, "SELECT * FROM states"):
-            if state[0] in found:
-                found[state[0]].states.append(state)
+            if state[0] in journals:
+                journals[state[0]].states.append(state)
         for record in _rows(database, f"SELECT {', '.join(FIELDS)} FROM records"):  # noqa: S608
-            if record[0] in found:
-                found[record[0]].records.setdefault(str(record[1]), []).append(record)
-    return found
+            if record[0] in journals:
+                journals[record[0]].records.setdefault(str(record[1]), []).append(record)
+    return journals
 
 
 def _rows(database: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
@@ -113,11 +113,11 @@ def _rows(database: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]
         yield from database.execute(query)
 
 
-def _filled(file: Path, found: dict[str, Journal]) -> tuple[int, int]:
+def _filled(file: Path, journals: dict[str, Journal]) -> tuple[int, int]:
     """Write a new database; return how many records it has, and how many rows it could not take."""
     taken = refused = 0
     with closing(migrated(sqlite3.connect(file))) as database, database:
-        for run_id, known in found.items():
+        for run_id, known in journals.items():
             if not _entered(database, INSERT_RUN, known.run):
                 refused += 1
                 continue

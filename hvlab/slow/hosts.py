@@ -66,13 +66,13 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
             problem = f"interrupted; the measurement could not be ended on {', '.join(left)}"
             raise InterruptedRunError(problem, remedy=f"it ends by itself within {seconds} s") from error
         raise
-    said = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
+    problems = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
     if any(failure.unreachable for failure in failures):
-        raise UnreachableError(f"hosts do not answer:\n{said}", remedy=_BACK)
+        raise UnreachableError(f"hosts do not answer:\n{problems}", remedy=_BACK)
     printed = gathered.get(lab.hosts[0].name)
     answer = read(printed, f"{lab.hosts[0].name}: its readings", plan) if printed else {}
     if not answer:
-        raise CheckError(f"the measurement failed:\n{said}", remedy="it needs Python 3.8 on every host")
+        raise CheckError(f"the measurement failed:\n{problems}", remedy="it needs Python 3.8 on every host")
     return dict(answer)
 
 

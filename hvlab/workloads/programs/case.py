@@ -152,10 +152,10 @@ def look_after(argv: list[str], env: dict[str, str], folder: str) -> dict[str, A
             timeout=AFTER_S,
             check=False,
         )
-        said = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return {"error": str(error)}
-    return dict(said)
+    return dict(answer)
 
 
 def reap(job: dict[str, Any]) -> dict[str, Any]:

@@ -221,8 +221,8 @@ def complain(rank: int, status: int, lines: list[str]) -> None:
     how = (
         "was ended by signal {}".format(-status) if status < 0 else "ended with exit status {}".format(status)
     )
-    said = " | ".join(lines) or "it printed nothing"
-    sys.stderr.write("hvlab: rank {} on {} {}: {}\n".format(rank, platform.node(), how, said))
+    printed = " | ".join(lines) or "it printed nothing"
+    sys.stderr.write("hvlab: rank {} on {} {}: {}\n".format(rank, platform.node(), how, printed))
     sys.stderr.flush()
 
 
