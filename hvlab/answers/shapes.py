@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 MOST = 1e18
 
 
-class Answer(BaseModel):
+class HostAnswer(BaseModel):
     """An object with fields of known shapes; a newer program may send others, which hold anything."""
 
     model_config = ConfigDict(strict=True, extra="allow")

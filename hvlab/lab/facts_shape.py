@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvlab.answers.shapes import Answer, NotNegative, Scalar
+from hvlab.answers.shapes import HostAnswer, NotNegative, Scalar
 
 
-class Nic(Answer):
+class NicFacts(HostAnswer):
     """A network card."""
 
     model: Scalar = None
@@ -16,7 +16,7 @@ class Nic(Answer):
     speed_mbit: NotNegative | None = None
 
 
-class Gpu(Answer):
+class GpuFacts(HostAnswer):
     """A GPU."""
 
     name: Scalar = None
@@ -24,28 +24,28 @@ class Gpu(Answer):
     memory_mib: NotNegative | None = None
 
 
-class Rdma(Answer):
+class RdmaFacts(HostAnswer):
     """How data gets from a GPU to the network."""
 
     way: str | None = None
     gdr_reason: Scalar = None
 
 
-class Topology(Answer):
+class TopologyFacts(HostAnswer):
     """What links the GPUs."""
 
     link: str | None = None
 
 
-class OwnFacts(Answer):
+class OwnFacts(HostAnswer):
     """What our own module of facts gathers."""
 
-    nics: list[Nic] | None = None
+    nics: list[NicFacts] | None = None
     interfaces: dict[str, dict[str, Any]] | None = None
     packages: dict[str, Scalar] | None = None
-    rdma: Rdma | None = None
-    topology: Topology | None = None
-    gpus: list[Gpu] | None = None
+    rdma: RdmaFacts | None = None
+    topology: TopologyFacts | None = None
+    gpus: list[GpuFacts] | None = None
     driver: str | None = None
     cuda: str | None = None
     cudnn: str | None = None
@@ -54,7 +54,7 @@ class OwnFacts(Answer):
     open_modules: Scalar = None
 
 
-class Openmpi(Answer):
+class OpenmpiFacts(HostAnswer):
     """What role openmpi recorded."""
 
     version: str | None = None
@@ -62,7 +62,7 @@ class Openmpi(Answer):
     cuda: Scalar = None
 
 
-class Framework(Answer):
+class FrameworkFacts(HostAnswer):
     """One of the environments."""
 
     framework: str
@@ -70,41 +70,41 @@ class Framework(Answer):
     build: Scalar = None
 
 
-class PythonEnv(Answer):
+class PythonEnvFacts(HostAnswer):
     """What role python_env recorded."""
 
-    environments: dict[str, Framework] | None = None
+    environments: dict[str, FrameworkFacts] | None = None
     torch: Scalar = None
     python: Scalar = None
 
 
-class Variant(Answer):
+class VariantFacts(HostAnswer):
     """One build of Horovod."""
 
     version: Scalar = None
     operations: list[str] | None = None
 
 
-class Horovod(Answer):
+class HorovodFacts(HostAnswer):
     """What role horovod recorded."""
 
     version: Scalar = None
-    variants: dict[str, Variant] | None = None
+    variants: dict[str, VariantFacts] | None = None
 
 
-class Recorded(Answer):
+class RecordedFacts(HostAnswer):
     """What the roles recorded; a text is Ansible's words on a file of facts that it cannot read."""
 
-    hvlab_openmpi: Openmpi | Scalar = None
-    hvlab_python_env: PythonEnv | Scalar = None
-    hvlab_horovod: Horovod | Scalar = None
+    hvlab_openmpi: OpenmpiFacts | Scalar = None
+    hvlab_python_env: PythonEnvFacts | Scalar = None
+    hvlab_horovod: HorovodFacts | Scalar = None
 
 
-class Facts(Answer):
+class Facts(HostAnswer):
     """A host's facts."""
 
     hvlab: OwnFacts | None = None
-    ansible_local: Recorded | None = None
+    ansible_local: RecordedFacts | None = None
     distribution: Scalar = None
     distribution_version: Scalar = None
     kernel: Scalar = None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab import answers, process, workloads
-from hvlab.answers.shapes import Answer
+from hvlab.answers.shapes import HostAnswer
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
@@ -27,15 +27,15 @@ _ANSWER_S = 30.0
 _STEP_S = 240.0
 
 
-class _Environments(Answer):
+class _Environments(HostAnswer):
     environments: dict[str, Any]
 
 
-class _Recorded(Answer):
+class _Recorded(HostAnswer):
     hvlab_python_env: _Environments
 
 
-class _Installed(Answer):
+class _Installed(HostAnswer):
     """What programs/installed.py tells of a host."""
 
     prefix: str

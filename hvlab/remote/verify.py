@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvlab import answers
-from hvlab.answers.shapes import Answer
+from hvlab.answers.shapes import HostAnswer
 from hvlab.errors import CheckError, HvlabError, UnreachableError, some
 from hvlab.paths import project_dir
 from hvlab.remote.check_outcome import CheckOutcome
@@ -19,7 +19,7 @@ from hvlab.remote.check_outcome import CheckOutcome
 _CHECKS_RAN = (0, 1)
 
 
-class _Reported(Answer):
+class _Reported(HostAnswer):
     host: str
     check: str
     outcome: str

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hvlab import answers
-from hvlab.answers.shapes import Answer, Count
+from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.errors import HvlabError, UsageError
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, is_empty, reading
@@ -94,7 +94,7 @@ INSERT_STATE = "INSERT INTO states VALUES (?, ?, ?)"
 INSERT_RECORD = f"INSERT INTO records VALUES ({', '.join('?' * len(FIELDS))})"  # noqa: S608 - a fixed number of marks
 
 
-class Row(Answer):
+class Row(HostAnswer):
     """A record as JSON holds it: optional fields may be null, none may be absent."""
 
     run_id: str

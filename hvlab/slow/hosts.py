@@ -14,7 +14,7 @@ from pydantic import Field
 
 from hvlab import answers
 from hvlab.answers import AnswerError
-from hvlab.answers.shapes import Answer, NotNegative, Scalar
+from hvlab.answers.shapes import HostAnswer, NotNegative, Scalar
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
@@ -37,7 +37,7 @@ _INTERFACE = "bring it up there, or correct lab_interface: what is measured is t
 _Reading = Annotated[tuple[NotNegative, NotNegative], Field(strict=False)]
 
 
-class Readings(Answer):
+class Readings(HostAnswer):
     """What the first host prints: what failed, or for each step a reading of each host."""
 
     no_interface: list[Scalar] | None = None

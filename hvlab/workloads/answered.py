@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hvlab.answers.shapes import Answer, Count, NotNegative, Number, Scalar
+from hvlab.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
 
 # Year 1 to 9999, as datetime has it; and three years of seconds, above which no case runs.
 Epoch = Annotated[float, Field(ge=0, le=253_402_300_799)]
@@ -15,14 +15,14 @@ Taken = Annotated[float, Field(gt=0, le=1e8)]
 Size = Annotated[int, Field(ge=1, le=2**62)]
 
 
-class Step(Answer):
+class SlurmStep(HostAnswer):
     """How Slurm ended the step of a case."""
 
     state: str = ""
     error: str = ""
 
 
-class Ended(Answer):
+class Ended(HostAnswer):
     """case.json: how the launch ended."""
 
     started_at: Epoch = 0
@@ -32,7 +32,7 @@ class Ended(Answer):
     error: str | None = None
     skipped: str | None = None
     reaped: dict[str, Any] | None = None
-    step: Step = Step()
+    step: SlurmStep = SlurmStep()
 
 
 CpuNumber = Annotated[str, Field(pattern="^[0-9]{1,6}$")]
@@ -40,7 +40,7 @@ CpuNumber = Annotated[str, Field(pattern="^[0-9]{1,6}$")]
 Change = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
-class Counted(Answer):
+class Counted(HostAnswer):
     """What one host tells of its cores: programs/stolen.py."""
 
     machine: str
@@ -50,21 +50,21 @@ class Counted(Answer):
     throttled_s: Change
 
 
-class World(Answer):
+class World(HostAnswer):
     """The ranks: how many, and for each its rank, local rank, host, and what else a program tells of it."""
 
     size: Annotated[int, Field(ge=0, le=2**31)] | None = None
     placement: list[Annotated[tuple[Count, Count, str, Any], Field(strict=False)]] | None = None
 
 
-class Proof(Answer):
+class Proof(HostAnswer):
     """What shows which backend carried the collective."""
 
     activities: list[str] | None = None
     groups: list[str] | None = None
 
 
-class State(Answer):
+class State(HostAnswer):
     """What Horovod and Open MPI say of themselves."""
 
     versions: dict[str, Scalar] | None = None
@@ -72,13 +72,13 @@ class State(Answer):
     horovod: dict[str, Scalar] | None = None
 
 
-class Wire(Answer):
+class Wire(HostAnswer):
     """The interfaces that carried the data."""
 
     carriers: list[str] | None = None
 
 
-class Result(Answer):
+class CaseResult(HostAnswer):
     """result.json, as far as all workloads have it in common."""
 
     unavailable: Scalar = None
@@ -91,7 +91,7 @@ class Result(Answer):
     stolen: dict[str, Counted] | None = None
 
 
-class Timed(Answer):
+class Timed(HostAnswer):
     """The times of one size, of a case that may have been cut off."""
 
     size_bytes: Size
@@ -104,20 +104,20 @@ class Measured(Timed):
     mean_s: Annotated[list[Taken], Field(min_length=1)]
 
 
-class Collective(Answer):
+class CollectiveResult(HostAnswer):
     """What a collective adds to result.json."""
 
     sizes: list[Measured]
 
 
-class Steps(Answer):
+class Steps(HostAnswer):
     """The steps of a training, each with its seconds and samples."""
 
     mean_s: list[Taken]
     samples: list[Annotated[int, Field(ge=0, le=2**50)]]
 
 
-class Times(Answer):
+class Times(HostAnswer):
     """When a training began, and what it took."""
 
     first_step_at: Epoch
@@ -126,20 +126,20 @@ class Times(Answer):
     sys_s: Seconds | None = None
 
 
-class Model(Answer):
+class Model(HostAnswer):
     """The size of a model."""
 
     gradient_bytes: NotNegative | None = None
     flops_per_sample: NotNegative | None = None
 
 
-class Compute(Answer):
+class Compute(HostAnswer):
     """What a step takes on each host without communication."""
 
     by_host_s: dict[str, Seconds]
 
 
-class Training(Answer):
+class TrainingResult(HostAnswer):
     """What a training adds to result.json."""
 
     steps: Steps
@@ -153,27 +153,27 @@ class Training(Answer):
     sent_bytes: NotNegative | None = None
 
 
-class SampledSteps(Answer):
+class SampledSteps(HostAnswer):
     """The steps of a training that may have been cut off."""
 
     mean_s: list[Taken] | None = None
 
 
-class Sampled(Answer):
+class Sampled(HostAnswer):
     """What the iterations are read from: also of a case that does not count, as far as it came."""
 
     sizes: list[Timed] | None = None
     steps: SampledSteps | None = None
 
 
-class Own(Answer):
+class Own(HostAnswer):
     """What hvlab measures of a command of the user's."""
 
     seconds: Seconds
     removed: list[str] | None = None
 
 
-class Command(Answer):
+class CommandResult(HostAnswer):
     """What a command of the user's adds to result.json."""
 
     command: Own

@@ -34,7 +34,7 @@ def _operation(*names: str) -> Parameter:
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder, answered.Collective)
+    outcome, result = opened(case, ended, folder, answered.CollectiveResult)
     if outcome.error:
         return outcome
     expected, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]

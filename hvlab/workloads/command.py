@@ -48,7 +48,7 @@ _EXAMPLE = "write --pattern 'images/sec: (?P<value>[0-9.]+)'"
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder, answered.Command)
+    outcome, result = opened(case, ended, folder, answered.CommandResult)
     copied = str(case.params.get("copy") or "")
     if copied:
         outcome = replace(outcome, versions={**outcome.versions, "files": copied.split(maxsplit=1)[0]})
@@ -77,7 +77,7 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Pa
 def removed(folder: Path) -> tuple[str, ...]:
     """Return the files that rank 0 wrote to its working folder, which is gone; ``folder`` is the case's."""
     try:
-        written = answers.read(folder / "result.json", "its result.json", answered.Command)
+        written = answers.read(folder / "result.json", "its result.json", answered.CommandResult)
     except (FileNotFoundError, AnswerError):
         return ()
     return tuple(written["command"].get("removed") or ())

@@ -10,7 +10,7 @@ from typing import Any
 
 from hvlab import answers
 from hvlab.answers import AnswerError
-from hvlab.answers.shapes import Answer, Count
+from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.workloads import answered
@@ -24,7 +24,7 @@ MUCH = 10.0
 _LINE = re.compile(rf"\b{CORES}(\{{.*\}})$", re.MULTILINE)
 
 
-class _Printed(Answer):
+class _Printed(HostAnswer):
     rank: Count
     own_s: answered.Change
 

@@ -105,7 +105,7 @@ def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
     return ended
 
 
-def result(case: Case, folder: Path, shape: Any = answered.Result) -> Mapping[str, Any]:
+def result(case: Case, folder: Path, shape: Any = answered.CaseResult) -> Mapping[str, Any]:
     """Return what a case's program wrote; nothing where it wrote none.
 
     Raises AnswerError where it cannot be right.

@@ -29,7 +29,7 @@ _COMMON = (
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder, answered.Training)
+    outcome, result = opened(case, ended, folder, answered.TrainingResult)
     if outcome.error:
         return outcome
     error = _incomplete(case, result) or _set_back(case, outcome, result)

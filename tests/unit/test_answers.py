@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hvlab import answers, workloads
 from hvlab.answers import AnswerError, clean, load, mismatch
-from hvlab.answers.shapes import Answer, Count, NotNegative, Number, Scalar
+from hvlab.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
 from hvlab.workloads import answered
 from tests.unit.labs import case
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
@@ -53,7 +53,7 @@ def test_what_is_no_answer_is_refused_with_host_and_reason(content, seen):
     assert caught.value.remedy
 
 
-class Sized(Answer):
+class Sized(HostAnswer):
     size: Count
     mean_s: list[NotNegative] | None = None
 
