@@ -95,8 +95,8 @@ def _files(source: Path) -> Iterator[tuple[Path, bool]]:
 def _parse(path: Path, text: str) -> tuple[Any, list[Problem]]:
     if text.startswith("$ANSIBLE_VAULT"):
         return None, []
-    loader = _Duplicates(text)
     try:
+        loader = _Duplicates(text)
         data = written_out(loader.get_single_data)
     except ValueError as error:
         # With some of these, Ansible itself would be busy for ever.

@@ -77,6 +77,7 @@ TEXTS = {
 
 # Reading an inventory starts Ansible.
 INVENTORIES = (
+    "nul",
     "surrogate",
     "deep mapping",
     "bomb",
