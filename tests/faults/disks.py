@@ -30,7 +30,7 @@ def home_of_the_head_that_is_read_only(world):
     world.on(head, f"umount -l {HOME}")
 
 
-@fault("disks", *TINY, code=0, seconds=60)
+@fault("disks", *TINY, code=1, says=("mpirun", "f2"), seconds=60)
 def tmp_of_a_worker_that_is_full(world):
     """/tmp of the second host is full: Open MPI needs it there."""
     host = world.hosts[1]
@@ -39,25 +39,17 @@ def tmp_of_a_worker_that_is_full(world):
     world.on(host, "umount -l /tmp")
 
 
-@fault("disks", *TRUST, code=1, says=("o space left", "what to do"), seconds=60, short=True)
+@fault("disks", *TRUST, code=0, seconds=60, short=True)
 def temporary_folder_that_is_full(world):
-    """The controller's folder for temporary files is full."""
+    """The controller's folder for temporary files is full: another one is taken."""
     with world.small_disk(world.folder / "full", "4k") as disk, world.changed(TMPDIR=str(disk)):
         (disk / "all").write_bytes(b"x" * 4096)
         yield
 
 
-@fault("disks", "verify", code=1, says=("o space left", "what to do"), seconds=60)
-def temporary_folder_that_is_full_for_verify(world):
-    """The controller's folder for temporary files is full when verify begins."""
-    with world.small_disk(world.folder / "full", "4k") as disk, world.changed(TMPDIR=str(disk)):
-        (disk / "all").write_bytes(b"x" * 4096)
-        yield
-
-
-@fault("disks", *TINY, code=1, says=("o space left", "what to do"), seconds=60)
+@fault("disks", *TINY, code=0, seconds=60)
 def temporary_folder_that_is_full_for_bench(world):
-    """The controller's folder for temporary files is full when a bench begins."""
+    """The same when a bench begins."""
     with world.small_disk(world.folder / "full", "4k") as disk, world.changed(TMPDIR=str(disk)):
         (disk / "all").write_bytes(b"x" * 4096)
         yield

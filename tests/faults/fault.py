@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from tests.faults.world import World
+from tests.faults.world import PROJECT, World
 
 # Runs beside the command, once that has begun.
 Act = Callable[[subprocess.Popen[str]], None]
@@ -93,7 +93,7 @@ def tried(fault: Fault, world: World) -> dict[str, object]:
         "code": process.returncode,
         "seconds": round(seconds, 1),
         "limit": fault.seconds,
-        "message": message(err),
+        "message": message(err).replace(f"{world.folder}/", "").replace(f"{PROJECT}/", ""),
         "said": out + err,
         "then": " ".join(("hvlab", *fault.then)),
         "then_code": went_on.returncode,

@@ -104,7 +104,7 @@ def _below(pid):
     return found
 
 
-@fault("processes", "verify", code=130, says=("interrupted",), seconds=40)
+@fault("processes", "verify", code=130, says=("interrupted",), seconds=40, then=LIST)
 def verify_and_ctrl_c(world):
     """Ctrl-C in verify."""
 

@@ -50,7 +50,7 @@ def option_that_ansible_refuses(world):
     yield
 
 
-@fault("provisioning", "verify", code=1, says=("sshd", "what to do"), seconds=90, then=("lab", "status"))
+@fault("provisioning", "verify", "-l", "f2", code=1, says=("sshd", "what to do"), seconds=90, then=LIST)
 def host_without_sshd_settings(world):
     """Somebody removed hvlab's settings of sshd on a host."""
     host = world.hosts[1]
@@ -59,14 +59,23 @@ def host_without_sshd_settings(world):
     world.on(host, "mv /root/*hvlab* /etc/ssh/sshd_config.d/")
 
 
-@fault("provisioning", *COMMON, code=0, seconds=120, then=("verify",))
+@fault("provisioning", *COMMON, code=0, seconds=120, then=("verify", "-l", "f2"))
 def program_that_was_changed(world):
     """Somebody changed a benchmark program on a host: provision puts it right, verify agrees."""
     world.on(world.hosts[1], "echo '#' >> /opt/hvlab/workloads/collective.py")
     yield
 
 
-@fault("provisioning", "verify", code=1, says=("workloads", "hvlab provision"), seconds=90, then=COMMON)
+@fault(
+    "provisioning",
+    "verify",
+    "-l",
+    "f3",
+    code=1,
+    says=("workloads", "hvlab provision"),
+    seconds=90,
+    then=COMMON,
+)
 def program_that_is_gone(world):
     """Somebody removed the benchmark programs of a host."""
     world.on(world.hosts[2], "rm -r /opt/hvlab/workloads")

@@ -39,7 +39,7 @@ def store_that_is_something_else(world):
         yield
 
 
-@fault("stores", *LIST, code=1, says=("schema version 999", "what to do"), seconds=15)
+@fault("stores", *LIST, code=2, says=("schema version 999", "what to do"), seconds=15)
 def store_of_a_newer_hvlab(world):
     """A newer hvlab wrote the store."""
     with world.saved(file(world)) as path:
@@ -79,14 +79,22 @@ def bench_into_a_read_only_disk(world):
         subprocess.run(["umount", "-l", str(world.results)], check=True)
 
 
-@fault("stores", *TINY, code=1, says=("o space left", "what to do"), seconds=60, then=LIST, short=True)
+@fault(
+    "stores",
+    *TINY,
+    code=1,
+    says=("database or disk is full", "what to do"),
+    seconds=60,
+    then=LIST,
+    short=True,
+)
 def bench_into_a_full_disk(world):
     """The disk of the results takes 64 KiB more when a bench begins."""
     with world.small_disk(world.folder / "small") as disk, world.changed(HVLAB_RESULTS=str(disk)):
         yield
 
 
-@fault("stores", *LIST, code=1, says=("not a directory", "what to do"), seconds=15, then=("lab", "status"))
+@fault("stores", *LIST, code=1, says=("is not a directory", "what to do"), seconds=15, then=("lab", "status"))
 def results_that_are_a_file(world):
     """HVLAB_RESULTS names a file."""
     with world.changed(HVLAB_RESULTS=str(PROJECT / "README.md")):

@@ -46,24 +46,25 @@ def login_key_that_is_gone_on_the_head(world):
     world.on(head, f"mv /root/id_ed25519 {LOGIN}/")
 
 
-@fault("keys", "verify", code=1, says=("ssh_trust", "hvlab provision"), seconds=90, then=TRUST)
+@fault("keys", "verify", "-l", "f2", code=1, says=("ssh_trust", "hvlab provision"), seconds=90, then=TRUST)
 def authority_that_is_gone_on_a_host(world):
     """A host has lost the authority of its users; provision brings it back."""
     world.on(world.hosts[1], "rm /etc/ssh/hvlab_user_ca.pub")
     yield
 
 
-@fault("keys", *TINY, code=3, says=("what to do",), seconds=60, then=TRUST)
+@fault("keys", *TINY, code=3, says=("f2", "what to do"), seconds=60)
 def host_key_that_is_another(world):
-    """A host has another host key, as after a new installation; provision signs it."""
+    """A host shows another host key than the one that was signed, for 30 s."""
     host = world.hosts[1]
     world.on(
         host,
-        "cp -a /etc/ssh /root/ssh; rm /etc/ssh/ssh_host_* /etc/ssh/*-cert.pub; "
-        "ssh-keygen -A; systemctl restart ssh",
+        "cp -a /etc/ssh /root/ssh; systemd-run --on-active=30 "
+        "sh -c 'rm -r /etc/ssh; mv /root/ssh /etc/ssh; systemctl restart ssh'; "
+        "rm /etc/ssh/ssh_host_* /etc/ssh/*-cert.pub; ssh-keygen -A; systemctl restart ssh",
     )
     yield
-    world.on(host, "rm -r /etc/ssh; mv /root/ssh /etc/ssh; systemctl restart ssh")
+    world.until(lambda: "up" in world.on(host, "echo up"))
 
 
 @fault("keys", "keys", "rotate", code=-9, seconds=60, then=("keys", "rotate"))

@@ -1,7 +1,7 @@
 """Faults put into a lab of three hosts: what hvlab says, how soon, what it leaves, and that it goes on.
 
-`make test-faults` tries all of them on a lab of their own, and writes tests/data/faults.json with what was
-measured, and docs/reliability.md. A dozen of them are tried in every run of the tests, on the lab of the tests.
+`make test-faults` tries all of them on a lab of their own, and writes tests/data/faults.json and
+docs/reliability.md. A dozen of them are tried in every run of the tests, on the lab of the tests.
 """
 
 import json
@@ -15,11 +15,11 @@ import pytest
 
 from tests.faults import FAULTS, SHORT
 from tests.faults.fault import judged, tried
+from tests.faults.page import kept
 from tests.faults.stores import TINY
 from tests.faults.world import World
-from tests.vlab.labs import PROJECT, booted
+from tests.vlab.labs import booted
 
-MEASURED = PROJECT / "tests/data/faults.json"
 SEED = int(os.environ.get("HVLAB_TEST_SEED", time.time()))
 
 
@@ -44,30 +44,30 @@ def _world(lab, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def rows():
-    """What was measured; a run of all faults is kept."""
-    rows = {}
-    yield rows
+def measured():
+    """What was measured; `make test-faults` keeps it."""
+    measured = {"faults": [], "killed": {}}
+    yield measured
     if os.environ.get("HVLAB_TEST_KEEP"):
-        Path(os.environ["HVLAB_TEST_KEEP"]).write_text(json.dumps(rows, indent=1) + "\n")
+        Path(os.environ["HVLAB_TEST_KEEP"]).write_text(json.dumps(measured, indent=1) + "\n")
 
 
-def check(fault, world, rows):
+def check(fault, world, measured):
     row = tried(fault, world)
-    rows[fault.name] = row
+    measured["faults"].append(kept(row))
     wrong = judged(fault, row)
     assert not wrong, "\n".join([*wrong, "it said:", str(row["said"])[-6000:]])
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_a_fault(world, rows, name):
-    check(FAULTS[name], world, rows)
+def test_a_fault(world, measured, name):
+    check(FAULTS[name], world, measured)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_fault(own_world, rows, name):
-    check(FAULTS[name], own_world, rows)
+def test_every_fault(own_world, measured, name):
+    check(FAULTS[name], own_world, measured)
 
 
 KILLED = {
@@ -79,7 +79,7 @@ KILLED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED)
-def test_sigkill_at_random_points(own_world, rows, name):
+def test_sigkill_at_random_points(own_world, measured, name):
     """Twenty in all; each is resumed by the same command, and nothing is left."""
     world = own_world
     words, times, most = KILLED[name]
@@ -101,3 +101,4 @@ def test_sigkill_at_random_points(own_world, rows, name):
     while (left := world.left() - before) and time.monotonic() < deadline:
         time.sleep(1)
     assert not left, f"seed {SEED}: {left}"
+    measured["killed"][name] = times
