@@ -1,11 +1,11 @@
-"""The controller's cache, in a copy: packs that are damaged, folders that take nothing."""
+"""The controller's cache, in a copy: folders that take nothing."""
 
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
 from hvlab import paths
-from tests.faults.fault import fault
+from tests.faults.fault import LIST, fault
 
 MPI = ("provision", "-t", "openmpi")
 
@@ -27,41 +27,21 @@ def without(world):
     world.on(world.hosts[2], "rm -r /opt/hvlab/openmpi /etc/ansible/facts.d/hvlab_openmpi.fact")
 
 
-def pack(folder):
-    return next(folder.glob("openmpi-*.tar.gz"))
-
-
-@fault("caches", *MPI, code=0, seconds=120)
-def pack_that_is_cut_off(world):
-    """A pack in the cache is cut off: it is thrown away, and made again from a host that has it."""
+@fault("caches", *MPI, code=0, seconds=120, then=LIST)
+def cache_that_is_read_only(world):
+    """The cache is read-only: what is in it is installed from there."""
     with own_cache(world) as folder:
-        file = pack(folder)
-        file.write_bytes(file.read_bytes()[:100_000])
         without(world)
+        with world.read_only(folder.parent):
+            yield
+
+
+@fault("caches", *MPI, code=1, says=("cache", "what to do"), seconds=60, then=MPI)
+def cache_that_is_a_file(world):
+    """HVLAB_CACHE names a file, and a host needs a pack."""
+    without(world)
+    file = world.folder / "cache-file"
+    file.write_text("x")
+    with world.changed(HVLAB_CACHE=str(file)):
         yield
-
-
-@fault("caches", *MPI, code=0, seconds=120)
-def pack_whose_sum_is_empty(world):
-    """The file with a pack's sum is empty."""
-    with own_cache(world) as folder:
-        pack(folder).with_name(f"{pack(folder).name}.sha256").write_text("")
-        without(world)
-        yield
-
-
-@fault("caches", *MPI, code=0, seconds=120)
-def cache_that_is_empty(world):
-    """The cache was deleted: the pack comes from a host that has it."""
-    with own_cache(world) as folder:
-        shutil.rmtree(folder)
-        without(world)
-        yield
-
-
-@fault("caches", *MPI, code=1, says=("o space left", "what to do"), seconds=120)
-def cache_that_is_full(world):
-    """The cache's disk is full when a pack is to be kept."""
-    with world.small_disk(world.folder / "cache-disk") as disk, world.changed(HVLAB_CACHE=str(disk)):
-        without(world)
-        yield
+    file.unlink()

@@ -29,7 +29,7 @@ def shifted(world, seconds):
         yield
 
 
-@fault("clocks", *TINY, code=0, seconds=60, short=True)
+@fault("clocks", *TINY, code=0, seconds=60)
 def clock_an_hour_behind(world):
     """The controller's clock is an hour behind: runs stay in their order."""
     with shifted(world, -3600):

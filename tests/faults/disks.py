@@ -39,7 +39,7 @@ def tmp_of_a_worker_that_is_full(world):
     world.on(host, "umount -l /tmp")
 
 
-@fault("disks", *TRUST, code=0, seconds=60, short=True)
+@fault("disks", *TRUST, code=0, seconds=60)
 def temporary_folder_that_is_full(world):
     """The controller's folder for temporary files is full: another one is taken."""
     with world.small_disk(world.folder / "full", "4k") as disk, world.changed(TMPDIR=str(disk)):

@@ -107,7 +107,8 @@ def message(text: str) -> str:
     """Return the first line of hvlab's message, or the last line of what there is."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line.removeprefix("hvlab: ") for line in lines if line.startswith("hvlab: ")]
-    first = next(iter(own[-1:] or lines[-1:]), "")
+    failed = [line for line in lines if line.startswith("failed: ")]
+    first = next(iter(own[-1:] or failed[:1] or lines[-1:]), "")
     # A list of problems: its first one.
     listed = own and first.endswith(":")
     more = lines[lines.index(f"hvlab: {first}") + 1 :][:1] if listed else []

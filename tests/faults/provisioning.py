@@ -17,7 +17,7 @@ def after(seconds, number):
     return act
 
 
-@fault("provisioning", *TRUST, code=130, says=("interrupted", "run this again"), seconds=40, short=True)
+@fault("provisioning", *TRUST, code=130, says=("interrupted", "run this again"), seconds=40)
 def provision_and_ctrl_c(world):
     """Ctrl-C in provision."""
     yield after(4, signal.SIGINT)

@@ -1,7 +1,6 @@
 """Stores of results that are damaged, full or in use."""
 
 import sqlite3
-import subprocess
 
 from tests.faults.fault import LIST, fault
 from tests.faults.world import PROJECT
@@ -60,23 +59,15 @@ def store_that_is_made_anew(world):
 @fault("stores", *LIST, code=0, seconds=15)
 def store_on_a_read_only_disk(world):
     """The disk of the results has become read-only: they are still shown."""
-    subprocess.run(["mount", "--bind", str(world.results), str(world.results)], check=True)
-    subprocess.run(["mount", "-o", "remount,ro,bind", str(world.results)], check=True)
-    try:
+    with world.read_only(world.results):
         yield
-    finally:
-        subprocess.run(["umount", "-l", str(world.results)], check=True)
 
 
 @fault("stores", *TINY, code=2, says=("cannot be written", "what to do"), seconds=20, then=LIST)
 def bench_into_a_read_only_disk(world):
     """The disk of the results is read-only when a bench begins."""
-    subprocess.run(["mount", "--bind", str(world.results), str(world.results)], check=True)
-    subprocess.run(["mount", "-o", "remount,ro,bind", str(world.results)], check=True)
-    try:
+    with world.read_only(world.results):
         yield
-    finally:
-        subprocess.run(["umount", "-l", str(world.results)], check=True)
 
 
 @fault(

@@ -74,8 +74,10 @@ class World:
 
     def start(self, *words: str, **streams: object) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
+        # Under nohup it would be ignored.
+        listening = ["env", "--default-signal=HUP"]
         return subprocess.Popen(
-            self.argv(*words),
+            [*listening, *self.argv(*words)],
             **{"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **streams},
             text=True,
             errors="replace",
@@ -170,6 +172,16 @@ class World:
         subprocess.run(["mount", *words], check=True)
         try:
             yield path
+        finally:
+            subprocess.run(["umount", "-l", str(path)], check=True)
+
+    @contextmanager
+    def read_only(self, path: Path) -> Iterator[None]:
+        """Make a folder of the controller read-only."""
+        subprocess.run(["mount", "--bind", str(path), str(path)], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(path)], check=True)
+        try:
+            yield
         finally:
             subprocess.run(["umount", "-l", str(path)], check=True)
 
