@@ -19,7 +19,7 @@ from hvlab.bench.losses import Losses
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare
-from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
 from hvlab.remote.playbook import Login, Play, reap
@@ -163,9 +163,9 @@ class _Run:
                 f"interrupted; run {self.run_id} has {done}",
                 remedy="run the same command again to resume it (--restart starts a new run)",
             ) from error
-        except UnreachableError:
+        except HvlabError:
             self.store.enter(self.run_id, "interrupted")
-            self.progress.note("a host was lost: ending the processes on the others")
+            self.progress.note("ending the processes on the hosts that answer")
             self.reap(self.run_id, without=self.losses.gone)
             raise
         except BaseException:
@@ -280,8 +280,12 @@ class _Run:
             if self.queue and not self.losses.again(
                 allocated, len(self.queue), done=self.progress.done - done
             ):
-                problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
-                raise HvlabError(f"{problem}:\n{play.last_words()}")
+                how = f"ended with {play.rc}" if play.rc is not None and play.rc >= 0 else "was killed"
+                problem = f"Ansible {how} before the last case, {len(self.queue)} pending"
+                raise HvlabError(
+                    f"{problem}:\n{play.last_words()}",
+                    remedy="run the same command again to resume; if it is killed again, see dmesg: memory?",
+                )
 
     def _show(self) -> None:
         if not (self.folder / "facts.json").exists():

@@ -130,6 +130,8 @@ class Play:
     def __exit__(self, *raised: object) -> None:
         if not self._ended.is_set():
             self.stop()
+        if self.rc != 0:
+            _end_workers(self._folder)
         self._stack.close()
 
     def wait(self, seconds: float) -> bool:
@@ -241,6 +243,17 @@ class Play:
             if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
                 self.failures.append(HostFailure(str(data.get("host")), message, lost))
+
+
+def _end_workers(folder: Path) -> None:
+    """End what Ansible left of itself where it was killed: its workers are sessions of their own."""
+    mark = f"ANSIBLE_LOCAL_TEMP={folder}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = mark in (entry / "environ").read_bytes().split(b"\0")
+            # The connections, which outlast a play, have that variable, too.
+            if ours and b"ansible-playbook" in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:

@@ -8,7 +8,7 @@ import pytest
 from hvlab.bench import measure
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset
-from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.remote.playbook import HostFailure, Play
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
@@ -290,6 +290,22 @@ def test_a_playbook_that_fails(world, store):
     FakePlay.script = {1: HostFailure("n1", "no programs", unreachable=False)}
     with pytest.raises(CheckError, match="no programs"):
         measure.measure(plan(), store)
+    assert store.run().state == "interrupted"
+    assert world == [store.run().run_id]
+
+
+def test_an_ansible_that_is_killed_leaves_no_rank(world, store, monkeypatch):
+    """Its workers and the ranks would go on, and the next bench would be refused."""
+
+    def kill(self, seconds):
+        self.rc = None
+        return True
+
+    monkeypatch.setattr(FakePlay, "wait", kill)
+    with pytest.raises(HvlabError, match="Ansible was killed before the last case, 3 pending") as caught:
+        measure.measure(plan(), store)
+    assert "run the same command again" in caught.value.remedy
+    assert world == [store.run().run_id]
 
 
 def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hvlab import process
 from hvlab.files import temporary_folder
+from hvlab.remote.playbook import _end_workers
 
 HOLDER = """
 import time
@@ -83,3 +84,19 @@ def _runs(pid):
 def test_bound_without_setpriv(monkeypatch):
     monkeypatch.setattr(process.shutil, "which", lambda name: None)
     assert process.bound(["a", "b"]) == ["a", "b"]
+
+
+def test_workers_of_an_ansible_that_was_killed_end_and_connections_stay(tmp_path):
+    env = os.environ | {"ANSIBLE_LOCAL_TEMP": str(tmp_path)}
+    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with (
+        subprocess.Popen([*words, "ansible-playbook"], env=env) as worker,
+        subprocess.Popen([*words, "ssh"], env=env) as connection,
+        subprocess.Popen([*words, "ansible-playbook"]) as other,
+    ):
+        time.sleep(0.3)
+        _end_workers(tmp_path)
+        assert worker.wait(10) == -signal.SIGKILL
+        assert (connection.poll(), other.poll()) == (None, None)
+        connection.kill()
+        other.kill()
