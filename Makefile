@@ -20,12 +20,12 @@ TESTS_AS_ROOT = $(if $(SUDO),trap '$(SUDO) find "$(CURDIR)" "$$HOME/.ansible" "$
 # On two cores, two of the three hosts have one each.
 DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,2
 
-TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm packs keys)
+TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm packs keys faults)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab test demo demo-slurm down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -144,6 +144,11 @@ test-find-slow: install  ## a slow link, pair and host among four virtual hosts,
 
 test-slurm: install  ## Slurm on three virtual hosts: benchmarks by srun and inside jobs, sick and drained nodes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py tests/vlab/test_9_here.py -m vlab -v
+
+test-faults: install  ## faults put into three virtual hosts, SIGKILLs at random moments; writes docs/reliability.md: 30 minutes (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 HVLAB_TEST_KEEP=tests/data/faults.json pytest tests/vlab/test_8_faults.py -m vlab -v \
+		-k "every or random"
+	@python -m tests.contract.generate >/dev/null
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_5_driver.py -m vlab -v -k debians_own

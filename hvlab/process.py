@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,14 @@ def run(
         _abandon(process)
         raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def bound(argv: Sequence[str]) -> list[str]:
+    """Return a command that ends (SIGTERM) with the process that starts it, even where that is killed.
+
+    See PR_SET_PDEATHSIG in prctl(2); without setpriv of util-linux it is the command itself.
+    """
+    return [*(["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []), *argv]
 
 
 def late(seconds: float) -> str:

@@ -68,7 +68,7 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
         content = json.loads(file.read_text("utf-8"))
         version = content["schema"]
         runs = tuple(_measurements(run) for run in _of_version(content, version))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"the baseline {file} cannot be read: {error!r}", remedy="set it again: `hvlab baseline set RUN`"
         ) from error

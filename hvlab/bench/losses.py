@@ -1,11 +1,11 @@
-"""Allocations that end before a run's cases do: whether another one is of use, and what is left for it."""
+"""Hosts and allocations that are lost under a run: what goes on, whether another allocation is of use."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hvlab.bench.allocation import ANSWER_S, Allocation
@@ -18,15 +18,16 @@ from hvlab.remote.playbook import RESUMES, Login
 from hvlab.remote.shell import Shell
 from hvlab.workloads.case import Case
 
-# Written by hvlab_case where the allocation ended under a case, which then counts as not run.
+# Written by hvlab_case where a host or the allocation was lost under a case, which then counts as not run.
 _LOST = "lost.json"
 
 
 @dataclass
 class Losses:
-    """The allocations of a run that ended before its cases did; ``folder`` is the run's.
+    """What was lost under a run's cases; ``folder`` is the run's.
 
-    ``fruitless`` is how many did in a row without a finished case.
+    ``gone`` says of each lost host what was seen. ``fruitless`` is how many allocations in a row ended
+    without a finished case.
     """
 
     schedule: Schedule
@@ -35,16 +36,22 @@ class Losses:
     show: Display
     lost: bool = False
     fruitless: int = 0
+    gone: dict[str, str] = field(default_factory=dict)
 
     def again(self, allocation: Allocation | None, left: int, *, done: int) -> bool:
-        """Return whether the cases ``left`` are for another allocation, since this one has ended under them.
+        """Return whether to go on with the cases ``left``, since a host or an allocation was lost.
 
-        ``done`` is how many cases ended in it. Raises HvlabError where another one would be of no use.
+        ``done`` is how many cases ended in it. Raises HvlabError where another allocation would be of no use.
         """
         file = self.folder / _LOST
-        if allocation is None or not file.is_file():
+        if not file.is_file():
             return False
-        state = str(json.loads(file.read_text("utf-8"))["state"])
+        lost = json.loads(file.read_text("utf-8"))
+        if lost.get("hosts"):
+            return self._without(lost["hosts"], told["case"])
+        if allocation is None:
+            return False
+        state = str(lost["state"])
         state = allocation.state() if state in (slurm.UNKNOWN, slurm.COMPLETING) else state
         self.fruitless = 0 if done else self.fruitless + 1
         # A host or slurmctld may be away under the first case; a time limit under which no case ends stays.
@@ -56,23 +63,33 @@ class Losses:
         self.show.note(f"Slurm {why}: another allocation for the {left} cases left")
         return True
 
+    def _without(self, gone: Mapping[str, str], case: str) -> bool:
+        self.gone |= gone
+        self.lost = True
+        for host, seen in gone.items():
+            self.show.note(f"{host} was lost under {case} ({seen}): the cases on other hosts go on")
+        return True
+
     def remaining(self, cases: Sequence[Case]) -> Schedule:
         """Return the schedule to go on with: after a loss that of ``cases`` alone: hosts may be gone."""
         (self.folder / _LOST).unlink(missing_ok=True)
         return replace(self.schedule, cases=tuple(cases)) if self.lost else self.schedule
 
     def on_fit_hosts(self, cases: list[Case]) -> list[Case]:
-        """Return the cases that Slurm has hosts for; after a loss some may be gone.
+        """Return the cases whose hosts are there; after a loss some may be gone.
 
         Raises UnreachableError where there are none.
         """
         if not self.lost or not cases:
             return cases
-        gone = _unfit(self.schedule.lab, self.login, replace(self.schedule, cases=tuple(cases)).hosts)
+        gone = {name: f"{name} was lost ({seen})" for name, seen in self.gone.items()}
+        used = replace(self.schedule, cases=tuple(cases))
+        if self.schedule.allocated(cases):
+            gone |= {name: node.seen for name, node in _unfit(used.lab, self.login, used.hosts).items()}
         fit = [case for case in cases if not gone.keys() & set(case.hosts)]
         if not fit:
-            reasons = "; ".join(node.seen for node in gone.values())
-            raise UnreachableError(f"{reasons}: {len(cases)} cases are left", remedy=RESUMES)
+            left = "1 case is" if len(cases) == 1 else f"{len(cases)} cases are"
+            raise UnreachableError(f"{'; '.join(gone.values())}: {left} left", remedy=RESUMES)
         return fit
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +32,8 @@ from hvlab.workloads.case import Case
 _TICK_S = 0.1
 # The name that stores already contain.
 INFEASIBLE = "left-out.json"
+# In a run's folder, while processes of it may be left on a host that did not answer.
+_UNENDED = "unended"
 # How long beyond a case's time limit Ansible may be silent: it connects to hosts and ends ranks.
 _SILENCE_S = 120.0
 
@@ -71,9 +73,10 @@ def measure(
             data=tuple(data.values()),
         )
         for past in store.runs():
-            if past.lab == schedule.lab.name and past.state == "running":
+            if past.lab == schedule.lab.name and run.unended(past):
                 run.reap(past.run_id)
-                store.enter(past.run_id, "interrupted")
+                if past.state == "running":
+                    store.enter(past.run_id, "interrupted")
             elif past.lab == schedule.lab.name:
                 run.release(past.run_id)
         if resumed:
@@ -160,6 +163,11 @@ class _Run:
                 f"interrupted; run {self.run_id} has {done}",
                 remedy="run the same command again to resume it (--restart starts a new run)",
             ) from error
+        except HvlabError:
+            self.store.enter(self.run_id, "interrupted")
+            self.progress.note("ending the processes on the hosts that answer")
+            self.reap(self.run_id, without=self.losses.gone)
+            raise
         except BaseException:
             self.store.enter(self.run_id, "interrupted")
             raise
@@ -198,10 +206,21 @@ class _Run:
             f"`hvlab bench --resume {self.run_id}` goes on for as long again"
         )
 
-    def reap(self, run_id: str) -> None:
-        """End what a run left on the hosts; report where that failed."""
-        failures = reap(self.login, run_id, self.schedule.hosts)
+    def unended(self, past: Run) -> bool:
+        """Return whether processes of an earlier run may be left on hosts."""
+        return past.state == "running" or (self.store.run_folder(past.run_id) / _UNENDED).exists()
+
+    def reap(self, run_id: str, *, without: Collection[str] = ()) -> None:
+        """End what a run left on the hosts, but those ``without`` an answer; report where that failed."""
+        hosts = [name for name in self.schedule.hosts if name not in without]
+        failures = reap(self.login, run_id, hosts) if hosts else []
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))
+        left = self.store.run_folder(run_id) / _UNENDED
+        if failures or without:
+            left.parent.mkdir(parents=True, exist_ok=True)
+            left.touch()
+        else:
+            left.unlink(missing_ok=True)
         for failure in failures:
             self.progress.note(f"{failure.host}: run {run_id} could not be ended: {failure.message}")
         self.release(run_id)
@@ -261,8 +280,12 @@ class _Run:
             if self.queue and not self.losses.again(
                 allocated, len(self.queue), done=self.progress.done - done
             ):
-                problem = f"Ansible exited with {play.rc}, {len(self.queue)} cases are pending"
-                raise HvlabError(f"{problem}:\n{play.last_words()}")
+                how = f"ended with {play.rc}" if play.rc is not None and play.rc >= 0 else "was killed"
+                problem = f"Ansible {how} before the last case, {len(self.queue)} pending"
+                raise HvlabError(
+                    f"{problem}:\n{play.last_words()}",
+                    remedy="run the same command again to resume; if it is killed again, see dmesg: memory?",
+                )
 
     def _show(self) -> None:
         if not (self.folder / "facts.json").exists():
@@ -294,6 +317,7 @@ class _Run:
             remedies = dict.fromkeys(refusal["remedy"] for refusal in refusals.values())
             remedy = f"{'; '.join(remedies)}; or leave {', '.join(refusals)} out"
             raise UsageError("; ".join(refusal["seen"] for refusal in refusals.values()), remedy=remedy)
+        self.losses.gone |= {each.host: each.message for each in play.failures if each.unreachable}
         play.check(
             "the playbook failed",
             remedy="fix the cause, with `hvlab provision` if the stack has changed, then run this again",

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hvlab.bench.matrix import Block
 from hvlab.bench.placement import ALL_PAIRS, EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
 from hvlab.errors import UsageError, unknown
+from hvlab.files import read_yaml
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import available, choose, computes_on_gpu, with_ddp
@@ -58,8 +57,8 @@ def load(name: str) -> Suite:
     if path.parent == FOLDER and name not in NAMES:
         raise unknown("suite", name, (*NAMES, "FILE.yml"))
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path)
+    except (OSError, ValueError) as error:
         raise UsageError(f"the suite {path} cannot be read: {error}") from error
     where = f"the suite {path}" if path.parent != FOLDER else f"the suite {name}"
     _check(content, _KEYS, where)

@@ -6,14 +6,16 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
+from hvlab import process
 from hvlab.cli import options
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.files import temporary_folder
 from hvlab.lab.inventory import Lab, load
 from hvlab.paths import project_dir
 from hvlab.remote import probe
@@ -94,21 +96,32 @@ def _vault(words: Sequence[str]) -> dict[str, str]:
 
 def _call(argv: list[str]) -> int:
     """Run Ansible on this terminal and return its exit status; where hvlab is ended, Ansible is, too."""
+    with temporary_folder() as folder:
+        return _played(process.bound(argv), _environment(folder))
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return what Ansible's processes get; all that they put on this machine for a while is in the folder."""
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    env = os.environ | {
+    return os.environ | {
         "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
         "PYTHONPATH": python_path,
         "PATH": path,
+        "ANSIBLE_LOCAL_TEMP": str(folder),
+        "TMPDIR": str(folder),
     }
-    with subprocess.Popen(argv, env=env) as process:
+
+
+def _played(argv: list[str], env: Mapping[str, str]) -> int:
+    with subprocess.Popen(argv, env=env) as ansible:
         try:
-            return process.wait()
+            return ansible.wait()
         except KeyboardInterrupt:
             # Ctrl-C has reached it; other signals have not.
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_ENDS_S)
+                ansible.wait(_ENDS_S)
                 return _INTERRUPTED[1]
-            process.terminate()
-            process.wait()
+            ansible.terminate()
+            ansible.wait()
             return _INTERRUPTED[1]

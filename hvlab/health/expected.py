@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hvlab.errors import Problem, UsageError, report, unknown
+from hvlab.files import read_yaml
 from hvlab.health.node import machine, subjects
 
 FOLDER = Path(__file__).parent / "machines"
@@ -48,8 +47,8 @@ def _read(folder: Path, wrong: list[Problem]) -> dict[str, Any]:
     types = {}
     for path in sorted(folder.glob("*.yml")):
         try:
-            types[path.stem] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            types[path.stem] = read_yaml(path)
+        except (OSError, ValueError) as error:
             wrong.append(Problem(str(path), f"it cannot be read: {error}", "correct it, or remove it"))
         else:
             wrong += problems(path, types[path.stem])

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from hvlab.errors import Problem
+from hvlab.errors import InventoryError, Problem
+from hvlab.files import written_out
 
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")
@@ -94,9 +95,13 @@ def _files(source: Path) -> Iterator[tuple[Path, bool]]:
 def _parse(path: Path, text: str) -> tuple[Any, list[Problem]]:
     if text.startswith("$ANSIBLE_VAULT"):
         return None, []
-    loader = _Duplicates(text)
     try:
-        data = loader.get_single_data()
+        loader = _Duplicates(text)
+        data = written_out(loader.get_single_data)
+    except ValueError as error:
+        # With some of these, Ansible itself would be busy for ever.
+        problem = f"the inventory's {path.name} cannot be read: {error}"
+        raise InventoryError(problem, remedy="correct it there, without aliases of aliases") from error
     except yaml.MarkedYAMLError as error:
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         return None, [Problem(f"{path.name}{where}", f"not valid YAML: {error.problem}", "correct it")]

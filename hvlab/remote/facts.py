@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from hvlab.files import temporary_folder
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.collect import collect
@@ -42,7 +41,7 @@ def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[
         }
         for host in hosts
     }
-    with tempfile.TemporaryDirectory(prefix="hvlab-init-") as folder:
-        source = Path(folder) / "hosts.json"
+    with temporary_folder() as folder:
+        source = folder / "hosts.json"
         source.write_text(json.dumps({"all": {"hosts": listing}}), "utf-8")
         return collect(Lab("init", source, "", "", tuple(hosts), {}), "facts.yml", {}, shape=Facts)

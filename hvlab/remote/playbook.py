@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import queue
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ansible_runner
 
+from hvlab import process
 from hvlab.answers import clean
 from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab.files import temporary_folder
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
@@ -120,15 +120,19 @@ class Play:
         self._ended = threading.Event()
 
     def __enter__(self) -> Play:
-        self._folder = Path(tempfile.mkdtemp(prefix="hvlab-"))
-        self._write_settings()
+        with ExitStack() as stack:
+            self._folder = stack.enter_context(temporary_folder())
+            self._write_settings()
+            self._stack = stack.pop_all()
         threading.Thread(target=self._work, daemon=True).start()
         return self
 
     def __exit__(self, *raised: object) -> None:
         if not self._ended.is_set():
             self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self.rc != 0:
+            _end_workers(self._folder)
+        self._stack.close()
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end, at most so long; return whether it has come."""
@@ -190,11 +194,10 @@ class Play:
 
     def _command(self) -> list[str]:
         """Return Ansible's argv; it ends with us, even when we are killed."""
-        wrapper = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
         program = str(Path(sys.executable).parent / "ansible-playbook")
         variables = f"@{self._folder}/env/extravars"
         inventory = ["-i", str(self._source), *self._forks]
-        return [*wrapper, program, *inventory, "-e", variables, f"playbooks/{self._playbook}"]
+        return process.bound([program, *inventory, "-e", variables, f"playbooks/{self._playbook}"])
 
     def _write_settings(self) -> None:
         env = self._folder / "env"
@@ -210,6 +213,8 @@ class Play:
                 "ANSIBLE_HOST_KEY_CHECKING": "True",
                 "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.minimal",
                 "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_LOCAL_TEMP": str(self._folder),
+                "TMPDIR": str(self._folder),
             },
             "extravars": self._variables,
         }
@@ -238,6 +243,17 @@ class Play:
             if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
                 self.failures.append(HostFailure(str(data.get("host")), message, lost))
+
+
+def _end_workers(folder: Path) -> None:
+    """End what Ansible left of itself where it was killed: its workers are sessions of their own."""
+    mark = f"ANSIBLE_LOCAL_TEMP={folder}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = mark in (entry / "environ").read_bytes().split(b"\0")
+            # The connections, which outlast a play, have that variable, too.
+            if ours and b"ansible-playbook" in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:

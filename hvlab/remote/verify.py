@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvlab import answers
+from hvlab import answers, process
 from hvlab.answers.shapes import HostAnswer
 from hvlab.errors import CheckError, HvlabError, UnreachableError, some
+from hvlab.files import temporary_folder
 from hvlab.paths import project_dir
 from hvlab.remote.check_outcome import CheckOutcome
 
@@ -69,9 +70,18 @@ def run(
     reader, writer = os.pipe()
     argv = command(inventory, f"/dev/fd/{writer}", limit=limit, junit=junit)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as log, os.fdopen(reader, encoding="utf-8") as lines:
-        with subprocess.Popen(
-            argv, cwd=project_dir(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[writer]
-        ) as pytest:
+        with (
+            temporary_folder() as folder,
+            subprocess.Popen(
+                process.bound(argv),
+                cwd=project_dir(),
+                env=os.environ | {"ANSIBLE_LOCAL_TEMP": str(folder), "TMPDIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[writer],
+            ) as pytest,
+        ):
             os.close(writer)
             try:
                 for line in lines:

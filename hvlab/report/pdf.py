@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from hvlab import process
 from hvlab.errors import HvlabError, UsageError
+from hvlab.files import temporary_folder
 
 BROWSERS = (
     "chromium",
@@ -56,10 +56,10 @@ def arguments(program: str, profile: Path, source: Path, output: Path, *, root: 
 def printed(html: str) -> bytes:
     """Return a page as PDF. Raises UsageError without a browser, HvlabError where it fails."""
     program = browser()
-    with tempfile.TemporaryDirectory(prefix="hvlab-print-") as folder:
-        source, output = Path(folder) / "report.html", Path(folder) / "report.pdf"
+    with temporary_folder() as folder:
+        source, output = folder / "report.html", folder / "report.pdf"
         source.write_text(html, "utf-8")
-        argv = arguments(program, Path(folder) / "profile", source, output, root=os.geteuid() == 0)
+        argv = arguments(program, folder / "profile", source, output, root=os.geteuid() == 0)
         try:
             ended = process.run(argv, seconds=_PATIENCE_S)
         except HvlabError as error:

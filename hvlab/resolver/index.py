@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hvlab import process
 from hvlab.errors import HvlabError
+from hvlab.files import temporary_folder
 from hvlab.resolver import versions
 
 _SECONDS = 300.0
@@ -72,8 +72,8 @@ class Pip:
 
     def metadata(self, package: str, version: str) -> Metadata:
         """Return what one version's wheel says of itself."""
-        with tempfile.TemporaryDirectory(prefix="hvlab-catalogue-") as folder:
-            options = ("--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--target", folder)
+        with temporary_folder() as folder:
+            options = ("--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--target", str(folder))
             printed = self._pip(
                 "install", *options, "--report", "-", *self._target(), f"{package}=={version}"
             )

@@ -18,9 +18,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hvlab.errors import UsageError
+from hvlab.files import read_yaml
 from hvlab.resolver import versions
 
 # Where a file of the catalogue has its entries: by version, or in a list under a name of their own.
@@ -50,8 +49,8 @@ class CatalogueError(UsageError):
 def read(path: Path) -> dict[str, Any]:
     """Return what a user's file adds. Raises CatalogueError where it cannot be read."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        data = read_yaml(path)
+    except (OSError, ValueError) as error:
         raise CatalogueError(
             f"{path} cannot be read: {error}", remedy="correct it, or move it away"
         ) from error

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 from hvlab.errors import HvlabError
+from hvlab.files import temporary_folder
 
 # SQLite's words for a file that holds something else than it should.
 _DAMAGE = ("no such table", "no such column", "could not decode", "malformed", "not a database")
@@ -62,8 +62,8 @@ def reading(file: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def copied(file: Path) -> Iterator[Path]:
     """Yield a copy of a database and its log, in a folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="hvlab-store-") as folder:
-        copy = Path(folder, file.name)
+    with temporary_folder() as folder:
+        copy = folder / file.name
         shutil.copyfile(file, copy)
         if _log(file).is_file():
             shutil.copyfile(_log(file), _log(copy))

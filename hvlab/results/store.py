@@ -303,6 +303,8 @@ class Store:
     def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         """Yield the database in a transaction that is closed with it; reading makes no file."""
         try:
+            if self.folder.exists() and not self.folder.is_dir():
+                raise NotADirectoryError(f"{self.folder} is not a directory")
             if is_empty(self._file):
                 raise DamagedStoreError(self._file, "it has 0 bytes")
             with self._writing() if write else self._reading() as database, database:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hvlab.errors import UsageError
+from hvlab.files import read_yaml
 from hvlab.vlab import names
 
 _TIME = re.compile(r"\d+(?:\.\d+)?(?:us|ms|s)")
@@ -80,8 +79,8 @@ class Topology:
 def load(path: Path, hosts: Sequence[str]) -> Topology:
     """Return the topology in a file. Raises UsageError with all that is wrong; ``hosts`` are the lab's."""
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path)
+    except (OSError, ValueError) as error:
         raise UsageError(f"the topology {path} cannot be read: {error}") from error
     return parse(content, hosts, name=str(path))
 

@@ -114,7 +114,8 @@ def _number(text: str, line: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError(f"the value {text!r} is no positive number, in the line: {line.strip()[:_LIMIT]}")
+        seen = f"{text[:_LIMIT]!r} is no positive number, in the line: {line.strip()[:_LIMIT]}"
+        raise ValueError(f"the value {seen}")
     return value
 
 

@@ -13,6 +13,7 @@ from hvlab.cli import cli
 from hvlab.doctor import known
 from hvlab.health.node import xids
 from tests.contract import tree
+from tests.faults import page as reliability
 
 WIDTH = 100
 
@@ -132,6 +133,7 @@ def doctor_page() -> str:
 PAGES = {
     "docs/cli.md": cli_page,
     "docs/doctor.md": doctor_page,
+    "docs/reliability.md": reliability.text,
     "docs/roles.md": roles_page,
     "docs/xids.md": xids_page,
 }

@@ -8,7 +8,7 @@ import pytest
 from hvlab.bench import measure
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset
-from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.remote.playbook import HostFailure, Play
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
@@ -250,10 +250,62 @@ def test_a_lost_host_keeps_the_run_for_later(world, store):
     assert store.run().state == "interrupted"
 
 
+def lose(monkeypatch, after, **hosts):
+    """These hosts are lost under the case after so many, in the first play."""
+    first = FakePlay.wait
+
+    def wait(self, seconds):
+        if len(FakePlay.plans) > 1 or self.number < after or not self.left:
+            return first(self, seconds)
+        told = {"case": self.left[0], "hosts": hosts}
+        (self.folder / "lost.json").write_text(json.dumps(told))
+        return True
+
+    monkeypatch.setattr(FakePlay, "wait", wait)
+
+
+def test_a_lost_host_that_is_not_the_head_stops_its_own_cases_only(world, store, monkeypatch, capsys):
+    lose(monkeypatch, 1, n3="10.0.0.3:22: no answer")
+    schedule = plan(hosts=(1, 2, 3), repeats=2)
+    with pytest.raises(
+        UnreachableError, match=r"n3 was lost \(10.0.0.3:22: no answer\): . cases? (is|are) left"
+    ):
+        measure.measure(schedule, store)
+    run = store.run()
+    assert run.state == "interrupted"
+    done = {record.case_id for record in store.records(run.run_id)}
+    assert done >= {case.id for case in schedule.cases if "n3" not in case.hosts}
+    assert "n3" not in FakePlay.plans[1]["hosts"]
+    assert "n3 was lost under" in capsys.readouterr().err
+    # Its ranks may still run there: they are ended before the next case, when it is back.
+    assert world == [run.run_id]
+    assert measure.measure(schedule, store) == run.run_id
+    assert world == [run.run_id] * 2
+    assert store.run().state == "finished"
+    measure.measure(plan(repeats=1), store)
+    assert world == [run.run_id] * 2
+
+
 def test_a_playbook_that_fails(world, store):
     FakePlay.script = {1: HostFailure("n1", "no programs", unreachable=False)}
     with pytest.raises(CheckError, match="no programs"):
         measure.measure(plan(), store)
+    assert store.run().state == "interrupted"
+    assert world == [store.run().run_id]
+
+
+def test_an_ansible_that_is_killed_leaves_no_rank(world, store, monkeypatch):
+    """Its workers and the ranks would go on, and the next bench would be refused."""
+
+    def kill(self, seconds):
+        self.rc = None
+        return True
+
+    monkeypatch.setattr(FakePlay, "wait", kill)
+    with pytest.raises(HvlabError, match="Ansible was killed before the last case, 3 pending") as caught:
+        measure.measure(plan(), store)
+    assert "run the same command again" in caught.value.remedy
+    assert world == [store.run().run_id]
 
 
 def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):

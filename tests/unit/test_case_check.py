@@ -1,10 +1,11 @@
 """What the driver does with the facts of hosts before it starts a case on them."""
 
 import json
+import socket
 
 import pytest
 
-from hvlab.ansible.action.hvlab_case import ActionModule
+from hvlab.ansible.action.hvlab_case import ActionModule, _gone, _silent
 from tests.unit.test_capability import gpus
 from tests.unit.test_variants import facts
 
@@ -72,3 +73,18 @@ def test_what_no_role_recorded_is_the_inventorys(tmp_path):
 def test_one_host_starts_all_cases_of_a_slurm_job(tmp_path):
     here = check(tmp_path, CASE, head="n9", n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(4)})
     assert here["heads"] == {"one": "n9"}
+
+
+def test_a_host_is_lost_where_neither_the_head_nor_this_machine_reaches_it():
+    ended = {"reaped": {"n1": [], "n2": "no answer within 30 s", "n3": "ssh: no route to host"}}
+    assert _silent(ended) == ["n2", "n3"]
+    assert _silent({"reaped": {}}) == _silent({}) == []
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = [each.getsockname()[1] for each in (there, closed)]
+        closed.close()
+        hostvars = {
+            name: {"ansible_host": "127.0.0.1", "ansible_port": port}
+            for name, port in zip(("n2", "n3"), ports, strict=True)
+        }
+        gone = _gone(["n2", "n3"], 0, hostvars)
+    assert gone == {"n3": f"127.0.0.1:{ports[1]}: Connection refused"}

@@ -237,3 +237,10 @@ def test_the_journal_says_what_the_store_says(store):
     assert (known.number, known.run[0]) == (1, "r1")
     assert [state[2] for state in known.states] == ["running", "interrupted"]
     assert json.loads(known.records["c1"][1][10]) == {"size_bytes": 1024}
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "results").write_text("x")
+    with pytest.raises(HvlabError, match="is not a directory") as caught:
+        Store(tmp_path / "results").overview()
+    assert "--results" in caught.value.remedy

@@ -19,6 +19,7 @@ SHARED = {
         "test_3_health",
         "test_3_verify",
         "test_7_containers",
+        "test_8_faults",
     ),
     "gpu": ("test_4_repository", "test_6_cuda", "test_8_nccl_tests"),
     "slurm": ("test_9_slurm", "test_9_srun", "test_9_here"),

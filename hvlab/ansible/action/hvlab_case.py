@@ -7,9 +7,10 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from hvlab.workloads.answered import Ended
 
 # Of one case; case.py sends at most answers.LIMIT of each file.
 _MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
+_ANSWER_S = 8.0
 # No path; the controller's own begin with a dot, and those that NFS makes.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,199}")
 
@@ -44,7 +46,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         plan = json.loads(path.read_text("utf-8"))
         if args["state"] == "checked":
             return result | self._check(plan, path.parent, task_vars or {})
-        return result | self._run_case(plan, plan["cases"][args["case"]], path.parent)
+        return result | self._run_case(plan, plan["cases"][args["case"]], path.parent, task_vars or {})
 
     def _check(self, plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
         hostvars = task_vars["hostvars"]
@@ -72,7 +74,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "msg": "; ".join(reason["seen"] for reason in refused.values())}
         return {"cases": cases, "heads": {name: _head(plan, plan["cases"][name]) for name in cases}}
 
-    def _run_case(self, plan: dict[str, Any], case: dict[str, Any], folder: Path) -> dict[str, Any]:
+    def _run_case(
+        self, plan: dict[str, Any], case: dict[str, Any], folder: Path, task_vars: dict[str, Any]
+    ) -> dict[str, Any]:
         host = _head(plan, case)
         program = f"{plan['programs']}/case.py"
         job = {
@@ -109,13 +113,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "stop": True, "msg": "hvlab bench is gone: nobody takes the files in"}
         try:
             files = _files(out, host)
-            step = answers.load(files["case.json"], f"{host}: its case.json", Ended).get("step", {})
+            ended = answers.load(files["case.json"], f"{host}: its case.json", Ended)
         except AnswerError as error:
             return {"failed": True, "stop": True, "msg": f"{error}; what to do: {error.remedy}"}
-        lost = step.get("state", "RUNNING") != "RUNNING"
+        step = ended.get("step", {})
+        # Slurm says itself who is lost.
+        gone = {} if case["step"] else _gone(_silent(ended), case["ssh_port"], task_vars["hostvars"])
+        lost = bool(gone) or step.get("state", "RUNNING") != "RUNNING"
         if lost:
-            # The case is still to be measured, in another allocation; its files stay here to be looked at.
-            _write(folder / "lost.json", {"case": case["id"], **step})
+            # The case is still to be measured, when the host is back or in another allocation; its files stay
+            # here to be looked at.
+            _write(folder / "lost.json", {"case": case["id"], "hosts": gone, **step})
         _keep(files, folder / (f".{case['id']}.lost" if lost else case["id"]))
         return {"changed": True, "stop": lost}
 
@@ -130,6 +138,24 @@ def _facts(hostvars: Mapping[str, Any]) -> dict[str, Any]:
     facts = dict(hostvars.get("ansible_facts", {}))
     recorded = hostvars.get("hvlab_recorded")
     return facts | {"ansible_local": recorded} if recorded else facts
+
+
+def _silent(ended: Mapping[str, Any]) -> list[str]:
+    """Return the hosts where the one that started the case could not end what was left."""
+    return [host for host, left in (ended.get("reaped") or {}).items() if isinstance(left, str)]
+
+
+def _gone(hosts: Iterable[str], port: int, hostvars: Mapping[str, Any]) -> dict[str, str]:
+    """Return those of the hosts that this machine cannot reach either, each with what was seen."""
+    gone = {}
+    for host in hosts:
+        own = hostvars[host]
+        place = (str(own.get("ansible_host") or host), int(port or own.get("ansible_port") or 22))
+        try:
+            socket.create_connection(place, timeout=_ANSWER_S).close()
+        except OSError as error:
+            gone[host] = f"{place[0]}:{place[1]}: {error.strerror or 'no answer'}"
+    return gone
 
 
 def _known(folder: Path) -> dict[str, Any]:

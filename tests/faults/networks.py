@@ -1,0 +1,86 @@
+"""Links, ports and hosts that are gone: before a command, and under it."""
+
+from tests.faults.fault import LIST, fault
+from tests.faults.processes import LONG
+from tests.faults.provisioning import TRUST
+from tests.faults.stores import TINY
+
+CUT = (*LONG, "--timeout", "15")
+
+
+@fault(
+    "network",
+    *TINY,
+    code=3,
+    says=("1 of 2 hosts cannot be used", "does not answer within"),
+    seconds=30,
+    short=True,
+)
+def link_that_is_cut_before_a_bench(world):
+    """The cable of the second host is out when a bench begins."""
+    with world.unplugged(world.hosts[1]):
+        yield
+
+
+@fault("network", *TRUST, code=3, says=("1 of 3 hosts cannot be used", "what to do"), seconds=30)
+def link_that_is_cut_before_provisioning(world):
+    """The cable of the third host is out when provision begins."""
+    with world.unplugged(world.hosts[2]):
+        yield
+
+
+@fault("network", "verify", "-l", "f3", code=3, says=("no answer from",), seconds=90, then=LIST)
+def link_that_is_cut_before_verify(world):
+    """The cable of the third host is out when verify begins."""
+    with world.unplugged(world.hosts[2]):
+        yield
+
+
+@fault("network", *CUT, code=3, says=("was lost", "what to do"), seconds=120, then=TINY)
+def link_of_a_worker_that_is_cut(world):
+    """The cable of the second host is taken out under a case."""
+
+    def act(process):
+        world.until(lambda: world.ranks(world.hosts[1]))
+        world.link(world.hosts[1], "down")
+
+    yield act
+    world.link(world.hosts[1], "up")
+
+
+@fault("network", *CUT, code=3, says=("a host was lost", "what to do"), seconds=120, then=TINY)
+def link_of_the_head_that_is_cut(world):
+    """The cable of the head is taken out under a case."""
+
+    def act(process):
+        world.until(lambda: world.ranks(world.hosts[0]))
+        world.link(world.hosts[0], "down")
+
+    yield act
+    world.link(world.hosts[0], "up")
+
+
+@fault("network", *TINY, code=3, says=("refuses the connection", "start sshd there"), seconds=30)
+def sshd_that_is_stopped(world):
+    """sshd of the second host does not run."""
+    host = world.hosts[1]
+    world.on(
+        host,
+        "systemd-run --on-active=25 systemctl start ssh; systemctl stop ssh.socket ssh",
+    )
+    yield
+    world.until(lambda: "up" in world.on(host, "echo up"))
+
+
+@fault("network", *TINY, code=3, says=("does not speak SSH as it should",), seconds=30)
+def something_else_that_answers(world):
+    """Something that is not sshd answers at the second host's port 22."""
+    host = world.hosts[1]
+    world.on(
+        host,
+        "systemd-run --on-active=25 sh -c 'systemctl stop fake; systemctl start ssh'; "
+        "systemd-run --unit=fake sh -c 'systemctl stop ssh.socket ssh; exec python3 -m http.server 22'",
+    )
+    world.until(lambda: "up" not in world.on(host, "echo up"), 15)
+    yield
+    world.until(lambda: "up" in world.on(host, "echo up"))

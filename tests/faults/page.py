@@ -1,0 +1,85 @@
+"""docs/reliability.md, from what was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.contract import tree
+
+MEASURED = tree.ROOT / "tests/data/faults.json"
+ABOUT = """\
+# What hvlab survives
+
+Written by `make docs` from `tests/data/faults.json`, which `make test-faults` writes: {count} faults, put one
+after another into a virtual lab of three hosts and into the controller beside it. For each: what is put in,
+the command that meets it, its exit code, how long that took and may take, what it says, and the command that
+then goes on by itself. In every run the words that matter (host, cause, remedy) must be in the message, and
+no process, temporary folder or mount may be left on hosts and controller. Times are of a machine of two
+cores, which the hosts share with the controller.
+
+An exit code of 0 means that the fault is mended or does no harm; -9 that the command itself was killed.
+{killed}
+"""
+KILLED = """
+Further, {names} were killed (SIGKILL) at {times} random moments; the same command resumed each of them, and
+nothing was left on hosts or controller.
+"""
+TITLES = {
+    "inventory": "Inventories and options",
+    "network": "Network",
+    "processes": "Processes",
+    "disks": "Disks",
+    "clocks": "Clocks",
+    "keys": "Keys",
+    "caches": "Caches",
+    "stores": "Stores of results",
+    "provisioning": "Provisioning",
+    "lab": "The virtual lab",
+}
+HEAD = "| fault | command | exit code | time | what it says | then |\n|---|---|---|---|---|---|"
+
+
+def text() -> str:
+    """Return the page."""
+    measured = json.loads(MEASURED.read_text("utf-8"))
+    rows, kills = measured["faults"], measured["killed"]
+    names = ", ".join(f"`{name}`" for name in kills)
+    killed = KILLED.format(names=names, times=sum(kills.values())) if kills else ""
+    parts = [ABOUT.format(count=len(rows), killed=killed)]
+    for family, title in TITLES.items():
+        lines = [_line(row) for row in rows if row["family"] == family]
+        if lines:
+            parts.append("\n".join([f"## {title}\n", HEAD, *lines]) + "\n")
+    return "\n".join(parts)
+
+
+def kept(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a measured fault: no path of a machine, and nothing that differs in each run."""
+    names = (
+        "name",
+        "family",
+        "what",
+        "command",
+        "code",
+        "seconds",
+        "limit",
+        "message",
+        "then",
+        "then_seconds",
+    )
+    return {name: row[name] for name in names}
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    message = row["message"] if row["code"] > 0 else ""
+    cells = (
+        row["what"],
+        f"`{row['command']}`",
+        row["code"],
+        f"{row['seconds']:.0f} s (at most {row['limit']:.0f} s)",
+        message,
+        f"`{row['then']}`, {row['then_seconds']:.0f} s",
+    )
+    return "| " + " | ".join(str(cell).replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"

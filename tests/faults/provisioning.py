@@ -1,0 +1,96 @@
+"""Provisioning that is cut off, and hosts that somebody changed by hand."""
+
+import signal
+import time
+
+from tests.faults.fault import LIST, fault
+
+TRUST = ("provision", "-t", "ssh_trust")
+COMMON = ("provision", "-t", "common,ssh_trust,workloads")
+
+
+def after(seconds, number):
+    def act(process):
+        time.sleep(seconds)
+        process.send_signal(number)
+
+    return act
+
+
+@fault("provisioning", *TRUST, code=130, says=("interrupted", "run this again"), seconds=40)
+def provision_and_ctrl_c(world):
+    """Ctrl-C in provision."""
+    yield after(4, signal.SIGINT)
+
+
+@fault("provisioning", *TRUST, code=130, says=("interrupted", "run this again"), seconds=40)
+def provision_and_sigterm(world):
+    """SIGTERM to provision."""
+    yield after(4, signal.SIGTERM)
+
+
+@fault("provisioning", *TRUST, code=-9, seconds=40)
+def provision_and_sigkill(world):
+    """SIGKILL to provision: its Ansible ends with it."""
+    yield after(4, signal.SIGKILL)
+
+
+@fault(
+    "provisioning", "provision", "--", "--no-such-option", code=1, says=("see above",), seconds=30, then=LIST
+)
+def option_that_ansible_refuses(world):
+    """An option that ansible-playbook does not know."""
+    yield
+
+
+@fault("provisioning", "verify", "-l", "f2", code=1, says=("sshd", "what to do"), seconds=90, then=LIST)
+def host_without_sshd_settings(world):
+    """Somebody removed hvlab's settings of sshd on a host."""
+    host = world.hosts[1]
+    world.on(host, "mv /etc/ssh/sshd_config.d/*hvlab* /root/")
+    yield
+    world.on(host, "mv /root/*hvlab* /etc/ssh/sshd_config.d/")
+
+
+@fault("provisioning", *COMMON, code=0, seconds=120, then=("verify", "-l", "f2"))
+def program_that_was_changed(world):
+    """Somebody changed a benchmark program on a host: provision puts it right, verify agrees."""
+    world.on(world.hosts[1], "echo '#' >> /opt/hvlab/workloads/collective.py")
+    yield
+
+
+@fault(
+    "provisioning",
+    "verify",
+    "-l",
+    "f3",
+    code=1,
+    says=("workloads", "hvlab provision"),
+    seconds=90,
+    then=COMMON,
+)
+def program_that_is_gone(world):
+    """Somebody removed the benchmark programs of a host."""
+    world.on(world.hosts[2], "rm -r /opt/hvlab/workloads")
+    yield
+
+
+@fault("provisioning", *TRUST, code=1, says=("ython", "what to do"), seconds=60)
+def host_without_python(world):
+    """A host has no python3 any more."""
+    host = world.hosts[1]
+    world.on(host, "mkdir /root/away && mv /usr/bin/python3* /root/away/")
+    yield
+    world.on(host, "mv /root/away/* /usr/bin/ && rmdir /root/away")
+
+
+@fault("provisioning", "provision", "-t", "common", code=1, says=("read-only", "what to do"), seconds=60)
+def host_whose_etc_is_read_only(world):
+    """/etc of a host has become read-only."""
+    host = world.hosts[1]
+    world.on(
+        host,
+        "rm /etc/ansible/facts.d/hvlab_common.fact; mount --bind /etc /etc; mount -o remount,ro,bind /etc",
+    )
+    yield
+    world.on(host, "umount -l /etc")

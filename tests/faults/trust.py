@@ -1,0 +1,86 @@
+"""Keys, certificates and authorities that are gone or wrong."""
+
+import shutil
+import signal
+
+from tests.faults.fault import fault
+from tests.faults.provisioning import TRUST
+from tests.faults.stores import TINY
+
+STATUS = ("keys", "status")
+LOGIN = "/home/hvlab/.ssh"
+
+
+@fault(
+    "keys", *STATUS, code=1, says=("has no keys on this machine", "hvlab keys init"), seconds=15, short=True
+)
+def authorities_that_are_lost(world):
+    """The lab's authorities are gone from the controller."""
+    with world.saved(world.trust) as folder:
+        shutil.rmtree(folder)
+        yield
+
+
+@fault("keys", *TINY, code=1, says=("do not trust this machine yet", "hvlab provision"), seconds=30)
+def bench_without_authorities(world):
+    """The lab's authorities are gone when a bench begins."""
+    with world.saved(world.trust) as folder:
+        shutil.rmtree(folder)
+        yield
+
+
+@fault("keys", *TINY, code=0, seconds=60)
+def certificate_that_is_no_certificate(world):
+    """The lab user's certificate is damaged on the controller: it is made anew."""
+    with world.saved(world.trust / "id_ed25519-cert.pub") as file:
+        file.write_text("nonsense\n")
+        yield
+
+
+@fault("keys", *TINY, code=1, says=("what to do",), seconds=60)
+def login_key_that_is_gone_on_the_head(world):
+    """The ranks' key is gone on the head: it cannot reach the second host."""
+    head = world.hosts[0]
+    world.on(head, f"mv {LOGIN}/id_ed25519 /root/")
+    yield
+    world.on(head, f"mv /root/id_ed25519 {LOGIN}/")
+
+
+@fault("keys", "verify", "-l", "f2", code=1, says=("ssh_trust", "hvlab provision"), seconds=90, then=TRUST)
+def authority_that_is_gone_on_a_host(world):
+    """A host has lost the authority of its users; provision brings it back."""
+    world.on(world.hosts[1], "rm /etc/ssh/hvlab_user_ca.pub")
+    yield
+
+
+@fault("keys", *TINY, code=3, says=("f2", "what to do"), seconds=60)
+def host_key_that_is_another(world):
+    """A host shows another host key than the one that was signed, for 30 s."""
+    host = world.hosts[1]
+    world.on(
+        host,
+        "cp -a /etc/ssh /root/ssh; systemd-run --on-active=30 "
+        "sh -c 'rm -r /etc/ssh; mv /root/ssh /etc/ssh; systemctl restart ssh'; "
+        "rm /etc/ssh/ssh_host_* /etc/ssh/*-cert.pub; ssh-keygen -A; systemctl restart ssh",
+    )
+    yield
+    world.until(lambda: "up" in world.on(host, "echo up"))
+
+
+@fault("keys", "keys", "rotate", code=-9, seconds=60, then=("keys", "rotate"))
+def rotation_and_sigkill(world):
+    """SIGKILL to a rotation of the keys in its second step: the same command goes on."""
+
+    def act(process):
+        for line in process.stderr:
+            if line.startswith("2 of 3"):
+                break
+        process.send_signal(signal.SIGKILL)
+
+    yield act
+
+
+@fault("keys", "keys", "revoke", "nobody", code=2, says=("nobody", "choose from"), seconds=15, then=STATUS)
+def revocation_of_a_stranger(world):
+    """A host is to be revoked that was never signed."""
+    yield

@@ -1,0 +1,208 @@
+"""Files that are meant to do harm, or are merely broken: a message in time, whatever they hold."""
+
+import time
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hvlab.baseline import keeping
+from hvlab.bench import suite
+from hvlab.doctor import reading
+from hvlab.errors import HvlabError
+from hvlab.formats import READERS, detect, pods, sheet_tasks
+from hvlab.health import expected
+from hvlab.lab import inventory
+from hvlab.launchers import slurm
+from hvlab.remote.known_hosts import known_keys
+from hvlab.resolver import catalogue, own
+from hvlab.vlab import topology
+from hvlab.workloads import command, sizes
+
+SECONDS = 60
+ONE_LINE = 24 * 2**20
+QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@contextmanager
+def in_time(seconds=SECONDS):
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < seconds
+
+
+def bomb(levels=30):
+    """A billion laughs: each line names the one before nine times."""
+    lines = ["a0: &a0 [x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+def aliased(key, levels=30):
+    """The same below a key that is known."""
+    return f"{bomb(levels)}\n{key}: *a{levels - 1}\n"
+
+
+RECURSIVE = "blocks: &b\n  - *b\nhosts: &h {a: *h}\nracks: *h\nreleases: *h\n"
+DEEP = "[" * 5000 + "]" * 5000
+TEXTS = {
+    "empty": b"",
+    "nul": b"\0" * 1000,
+    "latin": b"a: \xff\xfe\n",
+    "surrogate": b"a: \xed\xa0\x80\n",
+    "escape": b"a: \x1b]0;x\x07\n",
+    "deep": DEEP.encode(),
+    "deep mapping": ("{a: " * 3000 + "1" + "}" * 3000).encode(),
+    "bomb": bomb().encode(),
+    "aliased blocks": aliased("blocks").encode(),
+    "aliased hosts": aliased("hosts").encode(),
+    "aliased racks": aliased("racks").encode(),
+    "aliased match": aliased("match").encode(),
+    "aliased cuda": aliased("cuda").encode(),
+    "merged": aliased("all").encode(),
+    "aliased variables": f"{bomb(9)}\nall: {{hosts: {{n1: {{x: *a8}}}}}}\n".encode(),
+    "aliased children": "\n".join(
+        ["a0: &a0 {hosts: {n: {}}}"]
+        + [f"a{n}: &a{n} {{children: {{b: *a{n - 1}, c: *a{n - 1}, d: *a{n - 1}}}}}" for n in range(1, 25)]
+    ).encode(),
+    "recursive": RECURSIVE.encode(),
+    "tag": b"blocks: !!python/object/apply:os.system ['false']\n",
+    "large number": b"repeats: " + b"9" * 10_000 + b"\nblocks: [{workload: allreduce}]\n",
+    "large date": b"blocks: 9999-99-99\n",
+    "list": b"- 1\n- 2\n",
+    "keys": b"? [a]\n: 1\n? {b: c}\n: 2\n1: 3\nnull: 4\n",
+}
+
+
+# Reading an inventory starts Ansible.
+INVENTORIES = (
+    "nul",
+    "surrogate",
+    "deep mapping",
+    "bomb",
+    "aliased hosts",
+    "merged",
+    "recursive",
+    "aliased variables",
+    "aliased children",
+)
+CASES = [(reader, name) for reader in ("suite", "topology", "catalogue", "health") for name in TEXTS]
+
+
+@pytest.mark.parametrize(("reader", "name"), [*CASES, *(("inventory", name) for name in INVENTORIES)])
+def test_yaml(tmp_path, reader, name):
+    content = TEXTS[name]
+    path = tmp_path / "file.yml"
+    path.write_bytes(content)
+    readers = {
+        "suite": lambda: suite.load(str(path)),
+        "topology": lambda: topology.load(path, ["n1"]),
+        "catalogue": lambda: own.merged(catalogue.files(), own.read(path), path),
+        "health": lambda: expected._read(tmp_path, []),
+        "inventory": lambda: inventory.load(path),
+    }
+    with in_time():
+        try:
+            readers[reader]()
+        except HvlabError as error:
+            said = str(error)
+            assert len(said) < 20_000
+
+
+def throughput(text):
+    """It says itself what a wrong value is: its caller makes the case's error of it."""
+    try:
+        command.throughput(text)
+    except ValueError as error:
+        assert "is no positive number" in str(error)  # noqa: PT017 - most end without one
+
+
+TEXT_READERS = {
+    **{f"read {name}": reader.read for name, reader in READERS.items()},
+    "detect": lambda text: detect(text, "file"),
+    "pods": lambda text: pods.read(text, "file") if pods.knows(text) else None,
+    "sheet answers": lambda text: sheet_tasks.given_answers(text.split("\n")),
+    "doctor": lambda text: reading.diagnose(text.splitlines()),
+    "slurm waiting": slurm.waiting,
+    "slurm unfit": slurm.unfit,
+    "slurm granted": slurm.granted,
+    "slurm revoked": slurm.revoked,
+    "slurm state": slurm.state,
+    "sizes": sizes.parse_sizes,
+    "throughput": throughput,
+    "pattern": command.check_pattern,
+}
+
+
+def read(reader, text):
+    """Whatever it returns, or an error in words."""
+    try:
+        TEXT_READERS[reader](text)
+    except HvlabError as error:
+        assert str(error)  # noqa: PT017 - most end without one
+
+
+WORDS = st.sampled_from(
+    [
+        "# nccl-tests version 2.13.8\n",
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n",
+        "        1024           256     float     sum      -1    5.0    0.2    0.4      0\n",
+        "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n",
+        "1024 nan\n",
+        "4 1e999\n",
+        "n1|idle|none\n",
+        "salloc: Granted job allocation 7\n",
+        "JobState=NODE_FAIL Reason=NodeDown\n",
+        "[1,0]<stderr>: NCCL WARN \x1b[31m",
+        "| a | b |\n|---|---|\n",
+        "## 1. Task\n",
+        "images/sec: 1e400\n",
+        "1K:1E:2",
+        "\0",
+        "\ud800",
+        "{",
+        '{"a": [',
+        "\u202e",
+        "9" * 5000,
+    ]
+)
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
+@pytest.mark.parametrize("reader", TEXT_READERS)
+@QUICK
+@given(parts=st.lists(WORDS | st.text(max_size=40), max_size=8))
+def test_text(reader, parts):
+    read(reader, "".join(parts))
+
+
+@pytest.mark.parametrize("reader", TEXT_READERS)
+@pytest.mark.parametrize("part", ["x", "1 "])
+def test_24_megabytes_on_one_line(reader, part):
+    if reader == "pattern":
+        pytest.skip("a pattern comes from the command line, which holds less")
+    with in_time():
+        read(reader, part * (ONE_LINE // len(part)))
+
+
+@QUICK
+@given(st.binary(max_size=300))
+def test_known_hosts(tmp_path, content):
+    (tmp_path / "known_hosts").write_bytes(content)
+    try:
+        known_keys(["n1"], [tmp_path / "known_hosts"])
+    except HvlabError as error:
+        assert str(error)  # noqa: PT017 - most end without one
+
+
+@QUICK
+@given(st.binary(max_size=300) | st.sampled_from([DEEP.encode(), b"{}", b"[]", b'{"runs": [1]}', b"NaN"]))
+def test_a_baseline(tmp_path, content):
+    folder = tmp_path / "baselines/t"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "default.json").write_bytes(content)
+    try:
+        keeping.load(tmp_path, "t")
+    except HvlabError as error:
+        assert str(error)  # noqa: PT017 - most end without one
