@@ -48,7 +48,7 @@ class Losses:
             return False
         lost = json.loads(file.read_text("utf-8"))
         if lost.get("hosts"):
-            return self._without(lost["hosts"], told["case"])
+            return self._without(lost["hosts"], lost["case"])
         if allocation is None:
             return False
         state = str(lost["state"])
