@@ -22,7 +22,10 @@ _COLUMNS = ("host", "role", "check", "outcome", "seen", "remedy")
 @options.limit
 @options.output_format
 @options.junit
-def command(inventory: Path, limit: str | None, output_format: str, junit: Path | None) -> None:
+@click.option("--deep", is_flag=True, help="Read every file of the packs, also where no time has moved.")
+def command(
+    inventory: Path, limit: str | None, output_format: str, junit: Path | None, *, deep: bool
+) -> None:
     """Check every host against what the inventory asks for.
 
     Nothing is changed on the hosts. The exit code is 1 if a check failed, and 3 if a host is unreachable.
@@ -34,6 +37,7 @@ def command(inventory: Path, limit: str | None, output_format: str, junit: Path 
             inventory,
             limit=limit,
             junit=junit,
+            deep=deep,
             on_check=lambda check: status.update(Text(f"{check.host}  {check.role}: {check.check}")),
         )
     if output_format == "table":

@@ -45,13 +45,13 @@ class Check(CheckOutcome):
 
 
 def command(
-    inventory: Path, report: str, *, limit: str | None = None, junit: Path | None = None
+    inventory: Path, report: str, *, limit: str | None = None, junit: Path | None = None, deep: bool = False
 ) -> list[str]:
     """Return the argv of pytest; one line of JSON per finished check goes to the file ``report``."""
     argv = [sys.executable, "-m", "pytest", str(project_dir() / "tests" / "node"), "--tb=short", "--color=no"]
     argv += [f"--rootdir={project_dir()}", "-p", "no:cacheprovider"]
     argv += [f"--hosts=ansible://{limit or 'all'}", f"--ansible-inventory={inventory.absolute()}"]
-    argv += [f"--hvlab-report={report}"]
+    argv += [f"--hvlab-report={report}", *(["--hvlab-deep"] if deep else [])]
     return [*argv, f"--junitxml={junit.absolute()}"] if junit else argv
 
 
@@ -60,15 +60,17 @@ def run(
     *,
     limit: str | None = None,
     junit: Path | None = None,
+    deep: bool = False,
     on_check: Callable[[Check], None] | None = None,
 ) -> list[Check]:
     """Check every host and return all outcomes; ``on_check`` gets each one as it comes.
 
+    ``deep`` reads every file of the packs, also where no time moved.
     Raises CheckError when the checks could not run at all.
     """
     checks = []
     reader, writer = os.pipe()
-    argv = command(inventory, f"/dev/fd/{writer}", limit=limit, junit=junit)
+    argv = command(inventory, f"/dev/fd/{writer}", limit=limit, junit=junit, deep=deep)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as log, os.fdopen(reader, encoding="utf-8") as lines:
         with (
             temporary_folder() as folder,

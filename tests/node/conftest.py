@@ -29,6 +29,7 @@ NOT_PROVISIONED = ("no versions are recorded on it", "run `hvlab provision` firs
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--hvlab-report", help="File that gets one line of JSON per finished check.")
+    parser.addoption("--hvlab-deep", action="store_true", help="Read every file of the packs.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,12 +62,12 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
     hosts = testinfra.get_hosts(
         request.config.option.hosts.split(","), ansible_inventory=request.config.option.ansible_inventory
     )
-    contacts = []
+    contacts, deep = [], request.config.getoption("--hvlab-deep")
     for host in hosts:
         name = host.backend.get_hostname()
         place = names.index(name)
         peers = {peer: addresses[peer] for peer in names[place + 1 :] + names[:place]}
-        contacts.append((Node(name, host, inventory.variables(name), peers), {}))
+        contacts.append((Node(name, host, inventory.variables(name), peers, deep=deep), {}))
     pairs, silent = [], {}
     for answered in lab.ask_all(contacts).values():
         if answered.silence:

@@ -159,6 +159,7 @@ class Node:
     """One host: its ``variables`` in the inventory, and its ``answers``.
 
     ``peers`` are the other hosts and their addresses, from the next one in the inventory round to the last.
+    ``deep`` asks for checks that read every file.
     """
 
     name: str
@@ -167,6 +168,7 @@ class Node:
     peers: dict[str, str] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     silence: str = ""
+    deep: bool = False
 
     def __getitem__(self, question: str) -> Any:
         return self.answers[question]

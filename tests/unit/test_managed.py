@@ -3,7 +3,6 @@
 import json
 import os
 import pwd
-import shutil
 from pathlib import Path
 
 import pytest
@@ -72,17 +71,3 @@ def test_damage_shows(items: list[dict[str, str]], tmp_path: Path, damage: objec
 def test_another_owner_shows(items: list[dict[str, str]], tmp_path: Path) -> None:
     item = items[1] | {"owner": "nobody" if ME != "nobody" else "root"}
     assert not all_right([item], states(tmp_path))
-
-
-def test_a_pack_is_whole_until_a_file_goes(tmp_path: Path) -> None:
-    root = tmp_path / "tool/1"
-    root.mkdir(parents=True)
-    (root / "file").write_text("12345")
-    (root / hvlab_managed.MARKER).write_text(json.dumps({"key": "k", "files": 1, "bytes": 5}))
-    (tmp_path / "tool/current").symlink_to("1")
-    whole = {"key": "k", "whole": True}
-    assert hvlab_managed.packs(str(tmp_path)) == {str(root): whole, str(tmp_path / "tool/current"): whole}
-    (root / "file").unlink()
-    assert [pack["whole"] for pack in hvlab_managed.packs(str(tmp_path)).values()] == [False, False]
-    shutil.rmtree(root)
-    assert hvlab_managed.packs(str(tmp_path)) == {}

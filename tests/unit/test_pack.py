@@ -75,7 +75,8 @@ def test_round_trip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "there" / ".tool.new-killed").mkdir()
     pack.unpack(archive, str(target), "k")
     assert not (target / "old").exists()
-    assert names(tmp_path / "there") == ["tool"]
+    assert names(tmp_path / "there") == [".tool.manifest", "tool"]
+    assert pack.state(str(target))["whole"]
     assert (target / "bin/python").readlink() == Path("/usr/bin/python3")
     assert (target / "bin/tool").stat().st_mode & 0o111
     assert (target / "lib/__pycache__/x.pyc").exists()
@@ -113,7 +114,7 @@ def test_needs_are_named_by_their_keys(folder: Path, tmp_path: Path) -> None:
     bare, absent = str(tmp_path), str(tmp_path / "absent")
     found = pack.describe(absent, [str(folder), bare, absent])
     assert found["needs"] == {str(folder): "k1", bare: "unpacked", absent: None}
-    assert found["marker"] == {}
+    assert (found["key"], found["whole"], found["wrong"]) == ("unpacked", False, [])
     assert found["free"] > 0
 
 
@@ -160,7 +161,7 @@ def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damag
     warned: list[str] = []
     action._task = SimpleNamespace(check_mode=True)
     action._display = SimpleNamespace(warning=warned.append)
-    state = {"marker": {}, "free": 1 << 40, "trusted": False}
+    state = {"key": "unpacked", "whole": False, "wrong": [], "free": 1 << 40, "trusted": False}
     assert action._present(state) == {"changed": False, "status": "missing"}
     assert archive.path.exists()
     action._task.check_mode = False

@@ -122,14 +122,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if state["known"] == self.key:
                 return {"changed": False, "status": "installed"}
             state = self._look()
-        marker = state["marker"]
-        if marker.get("key") == self.key and all(marker.get(of) == state[of] for of in ("files", "bytes")):
+        if state["key"] == self.key and state["whole"]:
             return {"changed": False, "status": "installed"}
         marker = self._cached()
         if marker is None:
             return self._missing()
         self._room(state["free"], marker.get("bytes", 0))
         brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
+        if state["key"] == self.key and state["wrong"]:
+            brought["wrong"] = state["wrong"]
         return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
 
     def _cached(self) -> dict[str, Any] | None:

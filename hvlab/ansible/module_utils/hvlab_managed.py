@@ -1,9 +1,8 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""What hvlab once wrote on this host, as it is now: its small files, and its packs."""
+"""What hvlab once wrote on this host, as it is now: its small files."""
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
@@ -11,8 +10,6 @@ import pwd
 import stat
 from contextlib import suppress
 from typing import Any
-
-MARKER = ".hvlab-pack.json"
 
 
 def record(path: str) -> dict[str, bool]:
@@ -66,51 +63,4 @@ def files(path: str) -> dict[str, Any]:
     for name, with_text in record(path).items():
         with suppress(OSError):
             states[name] = file_state(name, with_text)
-    return states
-
-
-def measure(root: str) -> tuple[int, int]:
-    """Return ``(files, bytes)`` below ``root``; byte code and the marker do not count, they come and go."""
-    count = size = 0
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for name in links + names:
-            path = os.path.join(folder, name)
-            if name == MARKER and folder == root:
-                continue
-            count += 1
-            if not os.path.islink(path):
-                size += os.stat(path).st_size
-    return count, size
-
-
-def read_marker(root: str) -> dict[str, Any]:
-    """Return the marker of a packed folder, ``{}`` when there is none that can be read."""
-    try:
-        with open(os.path.join(root, MARKER)) as file:
-            marker = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return marker if isinstance(marker, dict) else {}
-
-
-def packs(root: str) -> dict[str, Any]:
-    """Return ``{folder: {key, whole}}`` of the packs at most three folders below ``root``, links included.
-
-    Whole is a pack with as many files and bytes as its marker says.
-    """
-    states: dict[str, Any] = {}
-    folders = {
-        os.path.dirname(path)
-        for depth in ("*", "*/*", "*/*/*")
-        for path in glob.glob(os.path.join(root, depth, MARKER))
-    }
-    measured: dict[str, tuple[int, int]] = {}
-    for folder in sorted(folders):
-        marker, real = read_marker(folder), os.path.realpath(folder)
-        if real not in measured:
-            measured[real] = measure(real)
-        whole = (marker.get("files"), marker.get("bytes")) == measured[real]
-        states[folder] = {"key": marker.get("key", "unpacked"), "whole": whole}
     return states

@@ -33,9 +33,9 @@ from ansible.module_utils.hvlab_kernel import (
     secure_boot,
 )
 from ansible.module_utils.hvlab_managed import files as managed_files
-from ansible.module_utils.hvlab_managed import packs as managed_packs
 from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packages import gcc, held, held_own, module_streams, packages, packs
+from ansible.module_utils.hvlab_packed import packs as managed_packs
 from ansible.module_utils.hvlab_probe import probe, read
 from ansible.module_utils.hvlab_rdma import rdma
 from ansible.module_utils.hvlab_ucx import ucx
@@ -218,7 +218,7 @@ def main() -> None:
         facts["ansible_hvlab_managed"] = {
             "record": module.params["record"],
             "files": ask(managed_files, module.params["record"]) or {},
-            "packs": ask(managed_packs, module.params["pack_root"]) or {},
+            "packs": ask(managed_packs, module.params["pack_root"], not module.check_mode) or {},
         }
     module.exit_json(ansible_facts=facts)
 

@@ -9,8 +9,8 @@ module: hvlab_pack
 short_description: Install a folder that one host built, elect that host, or save what it built
 description:
   - A pack is a folder with a marker file in it. Its key is a hash of everything that went into the build.
-  - C(present) leaves a folder alone that holds the key and all its files, else unpacks the pack of the
-    controller's cache, else reports C(missing).
+  - C(present) leaves a folder alone that holds the key and all its files as they were installed, else
+    unpacks the pack of the controller's cache, else reports C(missing).
   - C(elected) comes next, in a task of its own. One host of the batch that runs hands the pack to those that
     miss it; a host that has it already saves it, else the first one builds. It contacts no host, and counts
     on a strategy that ends a task on all hosts before the next one, as C(linear) does.
@@ -76,6 +76,10 @@ status:
   description: What was there or was done, as C(installed), C(unpacked), C(missing) or C(saved).
   type: str
   returned: with present and saved
+wrong:
+  description: What was not as it had been installed, the first few, each as path and what was seen.
+  type: list
+  returned: when an archive was unpacked over a damaged pack
 source:
   description: Where an unpacked archive came from, as C(controller), C(mirror) or the name of another host.
   type: str
@@ -95,26 +99,37 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_archive import received
-from ansible.module_utils.hvlab_managed import MARKER, measure, read_marker
+from ansible.module_utils.hvlab_packed import (
+    MARKER,
+    contents,
+    manifest,
+    measure,
+    read_marker,
+    state,
+    write_manifest,
+)
 
 TAR_SECONDS = 900
+# So many damaged files of a pack are named.
+SHOWN = 10
 
 
-def describe(root: str, needs: list[str], user: str = "") -> dict[str, Any]:
-    """Return the marker, what is really there, and the keys of what it is built on (None: not there).
+def describe(root: str, needs: list[str], user: str = "", record: bool = False) -> dict[str, Any]:
+    """Return the pack's key and state, and the keys of what it is built on (None: not there).
 
-    ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts.
+    ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts. ``record``
+    keeps the pack's manifest up to date.
     """
     keys = {path: read_marker(path).get("key", "unpacked") if os.path.isdir(path) else None for path in needs}
-    files, size = measure(root)
+    held = state(root, record=record)
     return {
-        "marker": read_marker(root),
-        "files": files,
-        "bytes": size,
+        **held,
+        "wrong": held["wrong"][:SHOWN],
         "needs": keys,
         "free": free_bytes(root),
         "trusted": bool(user) and os.path.exists(certificate(user)),
@@ -156,6 +171,7 @@ def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
     marker["files"], marker["bytes"] = measure(root)
     with open(os.path.join(root, MARKER), "w") as file:
         json.dump(marker, file, indent=2, sort_keys=True)
+    write_manifest(root, contents(root))
     folder = tempfile.mkdtemp(prefix="hvlab-pack-", dir="/var/tmp")
     archive = os.path.join(folder, "pack.tar.gz")
     try:
@@ -211,10 +227,14 @@ def unpack(archive: str, root: str, key: str) -> None:
         extract(archive, new)
         os.chmod(new, 0o755)  # noqa: S103
         check(new, key)
+        entries = contents(new)
+        with suppress(FileNotFoundError):
+            os.unlink(manifest(root))
         old = tempfile.mkdtemp(prefix=".{}.old-".format(name), dir=parent)
         if os.path.lexists(root):
             os.rename(root, os.path.join(old, name))
         os.rename(new, root)
+        write_manifest(root, entries)
         shutil.rmtree(old)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
@@ -248,7 +268,8 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False}
     try:
         if step == "check":
-            result.update(describe(path, module.params["needs"], module.params["user"]))
+            user, record = module.params["user"], not module.check_mode
+            result.update(describe(path, module.params["needs"], user, record))
         elif step == "receive":
             names = ("archive", "url", "peer", "size", "sha256", "user")
             result["archive"] = received(path, **{name: module.params[name] for name in names})

@@ -1,0 +1,223 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""The packs on this host: what is in them, and whether that is what was installed. Needs no other module.
+
+Beside each pack lies its manifest, which root alone reads: of each file what ``lstat`` says, and its sha256.
+A file of which that has not moved since counts as right; of any other the content is summed.
+As a program it prints ``{folder: [[path, what is wrong]]}`` of the packs below a folder, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from typing import Any, Iterator
+
+MARKER = ".hvlab-pack.json"
+BYTE_CODE = "__pycache__"
+BLOCK = 1 << 20
+# Of an entry: kind, mode, uid, gid, then what tells that it may have changed, then its sum or target.
+_RIGHTS, _STAT = slice(0, 4), slice(0, 8)
+_KIND, _MODE, _UID, _GID, _SUM = 0, 1, 2, 3, 8
+_KINDS = ((stat.S_ISREG, "file"), (stat.S_ISLNK, "link"), (stat.S_ISDIR, "directory"))
+
+
+def walk(root: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield path and ``lstat`` of all below ``root``; byte code and the marker do not count, they move."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
+            for entry in entries:
+                name = os.path.join(folder, entry.name)
+                directory = entry.is_dir(follow_symlinks=False)
+                if name == MARKER or (directory and entry.name == BYTE_CODE):
+                    continue
+                yield name, entry.stat(follow_symlinks=False)
+                if directory:
+                    folders.append(name)
+
+
+def measure(root: str) -> tuple[int, int]:
+    """Return ``(files, bytes)`` below ``root``."""
+    return _count(info for _, info in walk(root))
+
+
+def _count(infos: Any) -> tuple[int, int]:
+    count = size = 0
+    for info in infos:
+        if not stat.S_ISDIR(info.st_mode):
+            count += 1
+            size += 0 if stat.S_ISLNK(info.st_mode) else info.st_size
+    return count, size
+
+
+def read_marker(root: str) -> dict[str, Any]:
+    """Return the marker of a packed folder, ``{}`` when there is none that can be read."""
+    return _read(os.path.join(root, MARKER))
+
+
+def manifest(root: str) -> str:
+    """Return the path of a pack's manifest."""
+    parent, name = os.path.split(os.path.realpath(root))
+    return os.path.join(parent, ".{}.manifest".format(name))
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path) as file:
+            loaded = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _entry(info: os.stat_result) -> list[Any]:
+    """Return an entry without its sum; the size and times of a folder change with its byte code."""
+    kind = next((name for is_kind, name in _KINDS if is_kind(info.st_mode)), "other")
+    rights = [kind, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid]
+    if kind == "directory":
+        return [*rights, 0, 0, 0, 0]
+    return [*rights, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
+
+
+def _sum(path: str, kind: str) -> str:
+    """Return what stands for the content: a sha256, or what a link points to. Raises OSError."""
+    if kind == "link":
+        return os.readlink(path)
+    if kind != "file":
+        return ""
+    digest = hashlib.sha256()
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0) as file:
+        for block in iter(lambda: file.read(BLOCK), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def contents(root: str) -> dict[str, list[Any]]:
+    """Return the entries of all below ``root``, each with its sum. Raises OSError."""
+    entries = {}
+    for name, info in walk(root):
+        entry = _entry(info)
+        entries[name] = [*entry, _sum(os.path.join(root, name), entry[_KIND])]
+    return entries
+
+
+def write_manifest(root: str, entries: dict[str, list[Any]]) -> None:
+    """Write the manifest of the pack that is at ``root`` now. Raises OSError."""
+    path = manifest(root)
+    handle, part = tempfile.mkstemp(prefix=os.path.basename(path) + "-", dir=os.path.dirname(path))
+    try:
+        with open(handle, "w") as file:
+            json.dump({"key": read_marker(root).get("key"), "entries": entries}, file, separators=(",", ":"))
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def state(root: str, deep: bool = False, record: bool = False) -> dict[str, Any]:
+    """Return ``{key, whole, wrong}`` of a pack: its key, and what is not as it was installed, path by path.
+
+    Whole is a pack with as many files and bytes as its marker says, and nothing wrong. ``deep`` sums
+    each file. ``record`` writes the manifest where it is missing, or where times moved but no content.
+    """
+    root = os.path.realpath(root)
+    marker, infos = read_marker(root), dict(walk(root))
+    same_size = (marker.get("files"), marker.get("bytes")) == _count(infos.values())
+    entries = _entries(root, marker)
+    wrong, moved = _compare(root, infos, entries, deep) if entries else ([], True)
+    whole = same_size and not wrong
+    if record and whole and moved:
+        # What cannot be written now is written by a later run.
+        with suppress(OSError):
+            write_manifest(root, entries or contents(root))
+    return {"key": marker.get("key", "unpacked"), "whole": whole, "wrong": wrong}
+
+
+def _entries(root: str, marker: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the entries of a pack's manifest; none where it has none, or that of another pack."""
+    held = _read(manifest(root))
+    entries = held.get("entries")
+    if not isinstance(entries, dict) or held.get("key") != marker.get("key"):
+        return {}
+    right = all(isinstance(entry, list) and len(entry) == _SUM + 1 for entry in entries.values())
+    return entries if right else {}
+
+
+def _compare(
+    root: str, infos: dict[str, os.stat_result], entries: dict[str, list[Any]], deep: bool
+) -> tuple[list[list[str]], bool]:
+    """Return what is wrong, and whether a ``stat`` moved; entries that are right get what it says now."""
+    wrong, moved = [], False
+    for name, before in entries.items():
+        path = os.path.join(root, name)
+        if name not in infos:
+            wrong.append([path, "is gone"])
+            continue
+        now = _entry(infos[name])
+        same = now == before[_STAT]
+        moved = moved or not same
+        if same and not deep:
+            continue
+        problem = _rights(before, now) or _content(path, before, same)
+        if problem:
+            wrong.append([path, problem])
+        else:
+            entries[name] = [*now, before[_SUM]]
+    return wrong, moved
+
+
+def _rights(before: list[Any], now: list[Any]) -> str:
+    if now[_RIGHTS] == before[_RIGHTS]:
+        return ""
+    if now[_KIND] != before[_KIND]:
+        return "is no {}, as it was when installed".format(before[_KIND])
+    if now[_MODE] != before[_MODE]:
+        return "has mode {:04o}, was installed with {:04o}".format(now[_MODE], before[_MODE])
+    owners = (now[_UID], now[_GID], before[_UID], before[_GID])
+    return "belongs to {}:{}, was installed for {}:{}".format(*owners)
+
+
+def _content(path: str, before: list[Any], same: bool) -> str:
+    try:
+        if _sum(path, before[_KIND]) == before[_SUM]:
+            return ""
+    except OSError as error:
+        return "cannot be read: {}".format(error.strerror)
+    # Only a disk or a memory changes a file of which no time moves.
+    return "has another content than was installed" + (", though its times are the same" if same else "")
+
+
+def folders(root: str) -> list[str]:
+    """Return the packed folders at most three folders below ``root``, links included."""
+    depths = ("*", "*/*", "*/*/*")
+    return sorted(
+        {os.path.dirname(path) for d in depths for path in glob.glob(os.path.join(root, d, MARKER))}
+    )
+
+
+def packs(root: str, record: bool = False) -> dict[str, Any]:
+    """Return ``{folder: {key, whole}}`` of the packs below ``root``; a link to one has its state."""
+    states: dict[str, Any] = {}
+    for folder in folders(root):
+        real = os.path.realpath(folder)
+        states[real] = states.get(real) or state(real, record=record)
+        states[folder] = states[real]
+    return {folder: {part: states[folder][part] for part in ("key", "whole")} for folder in folders(root)}
+
+
+def main(root: str, deep: bool) -> None:
+    """Print what is wrong, by folder."""
+    real = sorted({os.path.realpath(folder) for folder in folders(root)})
+    json.dump({folder: state(folder, deep)["wrong"] for folder in real}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], deep="--deep" in sys.argv[2:])

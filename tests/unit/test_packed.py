@@ -1,0 +1,142 @@
+"""Packs on a host: whole, damaged, and what may move without harm."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible.module_utils import hvlab_packed
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    """An installed pack with a library, a link to it, a folder and byte code."""
+    root = tmp_path / "opt/tool/1"
+    (root / "lib/__pycache__").mkdir(parents=True)
+    (root / "lib/lib.so").write_text("12345")
+    (root / "lib/lib.so.1").symlink_to("lib.so")
+    (root / "lib/__pycache__/x.pyc").write_text("code")
+    (root / hvlab_packed.MARKER).write_text(json.dumps({"key": "k", "files": 2, "bytes": 5}))
+    hvlab_packed.write_manifest(str(root), hvlab_packed.contents(str(root)))
+    return root
+
+
+def overwrite(root: Path, text: str = "54321") -> None:
+    """Write to a file in place, and give it its times back, as `touch -r` does."""
+    file = root / "lib/lib.so"
+    before = file.stat()
+    with file.open("r+") as opened:
+        opened.write(text)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_pack_is_whole_until_a_file_goes(tmp_path: Path) -> None:
+    root = tmp_path / "tool/1"
+    root.mkdir(parents=True)
+    (root / "file").write_text("12345")
+    (root / hvlab_packed.MARKER).write_text(json.dumps({"key": "k", "files": 1, "bytes": 5}))
+    (tmp_path / "tool/current").symlink_to("1")
+    whole = {"key": "k", "whole": True}
+    assert hvlab_packed.packs(str(tmp_path)) == {str(root): whole, str(tmp_path / "tool/current"): whole}
+    (root / "file").unlink()
+    assert [pack["whole"] for pack in hvlab_packed.packs(str(tmp_path)).values()] == [False, False]
+    shutil.rmtree(root)
+    assert hvlab_packed.packs(str(tmp_path)) == {}
+
+
+def test_the_manifest_is_roots_alone(pack: Path) -> None:
+    assert pack.with_name(".1.manifest").stat().st_mode & 0o777 == 0o600
+    assert hvlab_packed.state(str(pack)) == {"key": "k", "whole": True, "wrong": []}
+
+
+@pytest.mark.parametrize(
+    ("damage", "path", "seen"),
+    [
+        (overwrite, "lib/lib.so", "has another content than was installed"),
+        (lambda root: (root / "lib/lib.so").unlink(), "lib/lib.so", "is gone"),
+        (lambda root: (root / "lib/lib.so").chmod(0o600), "lib/lib.so", "has mode 0600, was installed with"),
+        (lambda root: (root / "lib").chmod(0o700), "lib", "has mode 0700, was installed with 0755"),
+        (
+            lambda root: (
+                (root / "lib/lib.so.1").unlink(),
+                (root / "lib/lib.so.1").symlink_to("/etc/passwd"),
+            ),
+            "lib/lib.so.1",
+            "has another content than was installed",
+        ),
+        (
+            lambda root: ((root / "lib/lib.so").unlink(), os.mkfifo(root / "lib/lib.so")),
+            "lib/lib.so",
+            "is no file",
+        ),
+    ],
+    ids=["same size and times", "gone", "mode", "folder's mode", "link", "kind"],
+)
+def test_damage_is_named(pack: Path, damage: Callable[[Path], object], path: str, seen: str) -> None:
+    damage(pack)
+    state = hvlab_packed.state(str(pack), record=True)
+    assert not state["whole"]
+    assert [where for where, _ in state["wrong"]] == [str(pack / path)]
+    assert state["wrong"][0][1].startswith(seen)
+    assert hvlab_packed.state(str(pack))["wrong"], "a damaged pack is not recorded as the right one"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "lib/__pycache__/y.pyc").write_text("more"),
+        lambda root: os.utime(root / "lib/lib.so"),
+        lambda root: (root / "lib/lib.so").write_text("12345"),
+        lambda root: (
+            shutil.copy2(root / "lib/lib.so", root / "new"),
+            (root / "new").replace(root / "lib/lib.so"),
+        ),
+    ],
+    ids=["byte code", "touched", "written anew", "another inode"],
+)
+def test_what_is_no_damage(
+    pack: Path, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(pack)
+    assert hvlab_packed.state(str(pack)) == {"key": "k", "whole": True, "wrong": []}
+    hvlab_packed.state(str(pack), record=True)
+    monkeypatch.setattr(hvlab_packed, "_sum", lambda *_: pytest.fail("summed again what has not moved"))
+    assert hvlab_packed.state(str(pack))["whole"]
+
+
+def test_a_deep_look_reads_what_has_not_moved(pack: Path) -> None:
+    file = pack.with_name(".1.manifest")
+    held = json.loads(file.read_text())
+    held["entries"]["lib/lib.so"][-1] = "0" * 64
+    file.write_text(json.dumps(held))
+    assert hvlab_packed.state(str(pack))["whole"]
+    wrong = hvlab_packed.state(str(pack), deep=True)["wrong"]
+    assert "though its times are the same" in wrong[0][1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"key": "k", "entries": {"lib": [1]}}', '{"key": "j", "entries": {}}']
+)
+def test_a_manifest_of_no_use_is_written_anew(pack: Path, text: str) -> None:
+    file = pack.with_name(".1.manifest")
+    file.write_text(text)
+    assert hvlab_packed.state(str(pack))["whole"]
+    assert file.read_text() == text
+    assert hvlab_packed.state(str(pack), record=True)["whole"]
+    overwrite(pack)
+    assert not hvlab_packed.state(str(pack))["whole"]
+
+
+def test_verify_runs_it_as_a_program(pack: Path) -> None:
+    overwrite(pack)
+    program = Path(hvlab_packed.__file__).read_text()
+    root = str(pack.parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", program, root], capture_output=True, text=True, check=True, timeout=20
+    )
+    said = {str(pack): [[str(pack / "lib/lib.so"), "has another content than was installed"]]}
+    assert json.loads(done.stdout) == said
