@@ -105,6 +105,7 @@ CAUSES = (
             r"Pack data mismatch",
             r"tcp_peer_recv_connect_ack: received different version",
             r"received unexpected process identifier",
+            r"(?:orted|prted): .{0,20}unknown option",
         ),
         why="What one daemon sends, the other cannot read: releases of Open MPI, PMIx or hwloc differ between hosts, "
         "or a distribution's hwloc got into one build.",
@@ -205,7 +206,6 @@ CAUSES = (
             r"can't open file '\S+': \[Errno 2\]",
             r'tried to fork a new process via the "execve" system call but failed',
             r'exec: "(?!ssh|mpirun|nvidia|horovodrun|/usr/sbin/sshd)\S+": executable file not found in \$PATH',
-            r"OCI runtime (?:create|exec) failed",
             r"mpirun was unable to (?:find|launch) the specified (?:executable|application)",
             r"prterun was unable to (?:find|launch) the specified (?:executable|application)",
             r"execve\(\): \S+: No such file or directory",

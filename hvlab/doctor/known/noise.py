@@ -385,7 +385,7 @@ CAUSES = (
         "python-warnings",
         "Python and frameworks warn of things to come",
         (
-            r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}not compatible with the current PyTorch)[^\n]{0,300}",
+            r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}not compatible with the current PyTorch)(?!.{0,120}nvcc was not found)[^\n]{0,300}",
             r"WARNING:tensorflow:From \S+[^\n]{0,300}",
             r"Could not initialize NNPACK[^\n]{0,80}",
             r"\[W[ \d][^\n]{0,120}(?:Profiler is not initialized|lazily initialize|hostname of the client socket cannot be retrieved)[^\n]{0,80}",

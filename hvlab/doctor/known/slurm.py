@@ -464,4 +464,18 @@ CAUSES = (
         source="https://slurm.schedmd.com/mpi_guide.html#pmix",
         weight=BREAKDOWN,
     ),
+    Cause(
+        id="slurm-plugin",
+        title="Slurm lacks a plugin that slurm.conf names",
+        signs=(
+            r"[Cc]ouldn't find the specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
+            r"cannot (?:find|create) (?:auth|cred|crypto|select|sched\w*|accounting_storage|jobacct_gather|hash|serializer|job_submit|task) "
+            r"(?:plugin|context) for",
+        ),
+        why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
+        "installed, or PluginDir names those of another release.",
+        remedy="ls PluginDir (scontrol show config | grep PluginDir); install the package, or the library's headers and build Slurm again.",
+        source="https://github.com/mknoxnv/ubuntu-slurm/issues/3",
+        weight=FACT,
+    ),
 )

@@ -206,4 +206,18 @@ CAUSES = (
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=FACT,
     ),
+    Cause(
+        id="psm-contexts",
+        title="an Omni-Path adapter has no context left for a rank",
+        signs=(
+            r"PSM[23] can't open (?:hfi|nic) unit: -?\d+",
+            r"assign_context command failed: Device or resource busy",
+            r"PSM2 was unable to open an endpoint",
+        ),
+        why="Each rank takes a hardware context (more with several endpoints), and there are about as many as cores; or the link is down.",
+        remedy="Fewer ranks a node, or PSM2_SHAREDCONTEXTS=1; modprobe hfi1 num_user_contexts=N; opainfo shows the link. Without Omni-Path: "
+        "-mca mtl ^psm2,ofi.",
+        source="https://github.com/pmodels/mpich/issues/4757",
+        weight=FACT,
+    ),
 )
