@@ -407,4 +407,14 @@ CAUSES = (
         source="https://github.com/PierreBeucher/cloudypad/issues/322",
         weight=FACT,
     ),
+    Cause(
+        id="iommu",
+        title="the IOMMU blocks transfers between GPUs",
+        signs=(r"AMD-Vi: Event logged \[\s*IO_PAGE_FAULT", r"DMAR: \[(?:DMA|INTR)[^\]\n]*\].{0,160}fault"),
+        needs=(r"nvidia|NVRM|mlx\d|GPU",),
+        why="GPUs (and adapters) write to one another's memory directly, and the IOMMU translates or refuses those addresses.",
+        remedy="Switch it off in the firmware, or iommu=pt on the kernel's command line; NCCL_P2P_DISABLE=1 shows whether it is this.",
+        source="https://github.com/NVIDIA/cuda-samples/issues/48",
+        weight=FACT,
+    ),
 )

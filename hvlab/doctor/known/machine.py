@@ -247,4 +247,16 @@ CAUSES = (
         source="https://docs.python.org/3/library/exceptions.html#FileNotFoundError",
         weight=SYMPTOM,
     ),
+    Cause(
+        id="service-unknown",
+        title="there is no such service on the host",
+        signs=(
+            r"Could not find the requested service \S+",
+            r"Failed to (?:re)?(?:start|enable) \S+: Unit \S+ not found",
+            r"Unit \S+\.service (?:could not be found|not found)",
+        ),
+        why="The package that brings it is not installed on that host, an earlier task that installs it was skipped, or the name is another.",
+        remedy="systemctl list-unit-files | grep NAME on that host; install the package, or leave the host out of that role.",
+        source="https://github.com/NVIDIA/deepops/issues/575",
+    ),
 )

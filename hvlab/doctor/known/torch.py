@@ -103,4 +103,13 @@ CAUSES = (
         source="https://docs.pytorch.org/docs/stable/elastic/errors.html",
         weight=END,
     ),
+    Cause(
+        id="local-rank-argument",
+        title="the script does not know --local-rank",
+        signs=(r"unrecognized arguments: --local[-_]rank",),
+        why="torch.distributed.launch hands --local-rank (from torch 2.0 on with a hyphen) to the script, whose parser has another name or none.",
+        remedy="Start with torchrun and read os.environ['LOCAL_RANK']; or parser.add_argument('--local-rank', '--local_rank', type=int).",
+        source="https://docs.pytorch.org/docs/stable/distributed.html#launch-utility",
+        weight=FACT,
+    ),
 )

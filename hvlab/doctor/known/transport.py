@@ -42,7 +42,8 @@ CAUSES = (
             r"Transport retry count exceeded",
             r"RETRY EXCEEDED ERROR",
             r"gid (?:index|table) .{0,60}? (?:invalid|empty|out of range)",
-            r"ibv_query_gid failed",
+            r"ibv_query_gid(?:\([^)\n]*\))? failed|Invalid gid\[\d+\] on \S+",
+            r"ibv_create_ah\([^)\n]*\) on \S+ failed",
         ),
         why="The connection of two adapters is set up but nothing comes through: they use a GID (RoCE version, VLAN) that "
         "the other end has not, the subnets are not routed, PFC or MTU differ, or the link is down.",
@@ -79,6 +80,7 @@ CAUSES = (
             r"UCX +WARN transports? '\S+' (?:is|are) not available",
             r"no remote registered memory access transport",
             r"ucp_ep_create\S* failed: Destination is unreachable",
+            r"Failed to create UCP worker",
             r"UCX +ERROR .{0,200} Destination is unreachable",
             r"Destination is unreachable",
         ),
