@@ -259,4 +259,17 @@ CAUSES = (
         remedy="systemctl list-unit-files | grep NAME on that host; install the package, or leave the host out of that role.",
         source="https://github.com/NVIDIA/deepops/issues/575",
     ),
+    Cause(
+        id="command-missing",
+        title="a command is not there, or not in PATH",
+        signs=(
+            r"^\S*(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+: command not found",
+            r"^\S*sh: \d+: [\w./+-]+: not found",
+            r"^\S+: line \d+: [\w./+-]+: command not found",
+        ),
+        why="It is not installed on that host, its module is not loaded, or the shell of a job or of ssh has a shorter PATH.",
+        remedy="type -a COMMAND on that host, in the same kind of shell; module load, install it, or give its full path.",
+        source="https://www.gnu.org/software/bash/manual/html_node/Command-Search-and-Execution.html",
+        weight=BREAKDOWN,
+    ),
 )

@@ -320,6 +320,7 @@ CAUSES = (
             r"srun: warning: can't run \d+ processes on \d+ nodes, setting nnodes to \d+",
             r"srun: cluster configuration lacks support for cpu binding",
             r"slurmstepd: error: (?:pam_open_session|couldn't chdir to `?\S+'?: No such file or directory: going to /tmp instead)",
+            r"slurmstepd: error: x?cgroup\w*: unable to (?:create|remove) cgroup[^\n]{0,200}",
             r"slurmd: (?:error|warning): (?:TaskPlugin\S*|If using PrologFlags=Contain)[^\n]{0,160}",
         ),
         "The step runs all the same.",

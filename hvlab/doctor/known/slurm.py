@@ -478,4 +478,14 @@ CAUSES = (
         source="https://github.com/mknoxnv/ubuntu-slurm/issues/3",
         weight=FACT,
     ),
+    Cause(
+        id="slurm-job-container",
+        title="the private /tmp of a job is not there",
+        signs=(r"container_[pg]_\w+(?::| failed)",),
+        why="job_container/tmpfs mounts a folder of its own for each job; BasePath is missing or full on that node, or was emptied, or the mount "
+        "went with a restart of slurmd.",
+        remedy="BasePath of job_container.conf must be there, local and writable for root on each node; end the job, restart slurmd.",
+        source="https://slurm.schedmd.com/job_container.conf.html",
+        weight=FACT,
+    ),
 )

@@ -22,10 +22,10 @@ CAUSES = (
         id="store-timeout",
         title="ranks do not reach the first one's store",
         signs=(
-            r"RuntimeError: (?:No route to host|Connection refused|Connection timed out)$",
+            r"RuntimeError: (?:No route to host|Connection refused|Connection timed out|Connection reset by peer|Broken pipe)$",
             r"The client socket has (?:timed out|failed) .{0,60}(?:while trying to connect|after) .{0,60}",
             r"[Ss]ocket [Tt]imeout",
-            r"DistStoreError",
+            r"DistStoreError|Stop_waiting response is expected",
             r"RendezvousConnectionError|RendezvousTimeoutError",
             r"TCPStore .{0,80}(?:timed out|timeout|failed|refused)",
             r"connect\(\) timed out\. Original timeout was",
