@@ -17,6 +17,7 @@ CAUSES = (
             r"no matching manifest for \S+",
             r"toomanyrequests: ",
             r"unauthorized: authentication required",
+            r"URL \S+/v2/\S+ returned error code: 40[134]",
         ),
         why="The name or tag does not exist, the registry asks for a login that the pod does not give, has a limit, or is not reached from "
         "the node.",
@@ -205,10 +206,42 @@ CAUSES = (
             r"container has runAsNonRoot and image will run as root",
             r"[Ff]ailed to create (?:containerd task|shim task|pod sandbox)",
             r"FailedCreatePodSandBox",
+            r"OCI runtime (?:create|exec) failed",
         ),
         why="The runtime refuses: a config map or secret is missing, the user is forbidden, the command is not in the image, or the network plugin fails.",
         remedy="kubectl describe pod, last events.",
         source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="enroot-import",
+        title="enroot cannot fetch the image",
+        signs=(r"pyxis: failed to import docker image", r"enroot import .{0,200}(?:failed|error)"),
+        why="The name leads to no image: without a # behind the registry it is looked for at Docker Hub, a file without ./ or / before it is "
+        "taken for a name; or credentials are missing.",
+        remedy="--container-image REGISTRY#PATH:TAG, or ./FILE.sqsh; credentials in ~/.config/enroot/.credentials; try enroot import docker://... "
+        "on that node.",
+        source="https://github.com/NVIDIA/pyxis/issues/127",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="http-for-https",
+        title="a registry or proxy answers in HTTP where HTTPS is spoken",
+        signs=(
+            r"server gave HTTP response to HTTPS client",
+            r"SSL routines:\S*:wrong version number|\[SSL: WRONG_VERSION_NUMBER\]",
+        ),
+        why="The port has no TLS: a local registry without a certificate, or https_proxy with an address of https:// for a proxy that has none.",
+        remedy="TLS for the registry; or allow it: insecure-registries (docker), ENROOT_ALLOW_HTTP=yes (enroot); http:// in the proxy's address.",
+        source="https://github.com/NVIDIA/pyxis/issues/112",
+        weight=FACT,
+    ),
+    Cause(
+        id="unknown-flag",
+        title="a program does not know an option that it is given",
+        signs=(r"flag provided but not defined: -\S+", r"unknown (?:shorthand )?flag: \S+"),
+        why="The program is of another release than the manifest, script or manual that starts it.",
+        remedy="Manifest and image (or script and program) of one release; PROGRAM --help lists what this one knows.",
+        source="https://github.com/kubeflow/mpi-operator/issues/469",
     ),
 )

@@ -8,6 +8,7 @@ CAUSES = (
         title="an interface that Gloo is told to use is not on this host",
         signs=(
             r"Unable to find address for: \S+",
+            r"interface or hostname can't be empty",
             r"[Uu]nable to resolve hostname to a \(local\) address",
             r"makeDeviceForInterface\S* .{0,80}(?:unsupported|not found|fail)",
             r"gloo .{0,80}(?:No such device|interface not found)",

@@ -105,6 +105,7 @@ CAUSES = (
             r"Pack data mismatch",
             r"tcp_peer_recv_connect_ack: received different version",
             r"received unexpected process identifier",
+            r"(?:orted|prted): .{0,20}unknown option",
         ),
         why="What one daemon sends, the other cannot read: releases of Open MPI, PMIx or hwloc differ between hosts, "
         "or a distribution's hwloc got into one build.",
@@ -205,7 +206,6 @@ CAUSES = (
             r"can't open file '\S+': \[Errno 2\]",
             r'tried to fork a new process via the "execve" system call but failed',
             r'exec: "(?!ssh|mpirun|nvidia|horovodrun|/usr/sbin/sshd)\S+": executable file not found in \$PATH',
-            r"OCI runtime (?:create|exec) failed",
             r"mpirun was unable to (?:find|launch) the specified (?:executable|application)",
             r"prterun was unable to (?:find|launch) the specified (?:executable|application)",
             r"execve\(\): \S+: No such file or directory",
@@ -249,6 +249,8 @@ CAUSES = (
         id="different-mpi",
         title="the launcher and the program have different MPIs",
         signs=(
+            r"Missing ifname or invalid host/port description in business card",
+            r"write_line error; fd=\d+ buf=:cmd=init|Unable to write to PMI_fd|invalid PMI1 init command",
             r"PMI version mismatch",
             r"[Uu]nrecogni[sz]ed argument (?:mca|allow-run-as-root|tag-output)",
             r"unrecognized argument \S+$",
@@ -317,6 +319,7 @@ CAUSES = (
         id="hostfile-missing",
         title="mpirun cannot read the list of hosts",
         signs=(
+            r"unable to open host file: \S+|Hostfile contains a bad entry|Hostfile is (?:empty or )?not formatted correctly",
             r"unable to open the hostfile",
             r"hostfile\S* .{0,80}(?:not found|does not exist|No such file)",
             r"No such file or directory: \S*host_?file",
@@ -364,5 +367,14 @@ CAUSES = (
         remedy="The same Open MPI and PMIx on all hosts and in the program; a clean TMPDIR; the first such line counts.",
         source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/required-support-libraries.html",
         weight=SYMPTOM,
+    ),
+    Cause(
+        id="open-mpi-moved",
+        title="Open MPI is not where it was built for",
+        signs=(r"But I couldn't open the help file: ",),
+        why="Its files are looked for below the prefix that it was built with: the folder was moved, copied (conda, container) or belongs to "
+        "another Open MPI.",
+        remedy="OPAL_PREFIX=/its/present/folder on all hosts (mpirun -x OPAL_PREFIX), or build or install it for that place; which -a mpirun.",
+        source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/installation-location.html",
     ),
 )

@@ -247,4 +247,29 @@ CAUSES = (
         source="https://docs.python.org/3/library/exceptions.html#FileNotFoundError",
         weight=SYMPTOM,
     ),
+    Cause(
+        id="service-unknown",
+        title="there is no such service on the host",
+        signs=(
+            r"Could not find the requested service \S+",
+            r"Failed to (?:re)?(?:start|enable) \S+: Unit \S+ not found",
+            r"Unit \S+\.service (?:could not be found|not found)",
+        ),
+        why="The package that brings it is not installed on that host, an earlier task that installs it was skipped, or the name is another.",
+        remedy="systemctl list-unit-files | grep NAME on that host; install the package, or leave the host out of that role.",
+        source="https://github.com/NVIDIA/deepops/issues/575",
+    ),
+    Cause(
+        id="command-missing",
+        title="a command is not there, or not in PATH",
+        signs=(
+            r"^\S*(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+: command not found",
+            r"^\S*sh: \d+: [\w./+-]+: not found",
+            r"^\S+: line \d+: [\w./+-]+: command not found",
+        ),
+        why="It is not installed on that host, its module is not loaded, or the shell of a job or of ssh has a shorter PATH.",
+        remedy="type -a COMMAND on that host, in the same kind of shell; module load, install it, or give its full path.",
+        source="https://www.gnu.org/software/bash/manual/html_node/Command-Search-and-Execution.html",
+        weight=BREAKDOWN,
+    ),
 )

@@ -123,7 +123,7 @@ CAUSES = (
         title="NCCL could not use CUDA",
         signs=(
             r"ncclCommInitRank failed: unhandled cuda error",
-            r"unhandled cuda error",
+            r"unhandled (?:cuda|CUDA) error",
             r"ncclUnhandledCudaError",
             r"NCCL WARN Cuda failure (?!\S* ?'?(?:out of memory|no CUDA|invalid device ordinal))",
         ),

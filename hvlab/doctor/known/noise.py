@@ -320,6 +320,7 @@ CAUSES = (
             r"srun: warning: can't run \d+ processes on \d+ nodes, setting nnodes to \d+",
             r"srun: cluster configuration lacks support for cpu binding",
             r"slurmstepd: error: (?:pam_open_session|couldn't chdir to `?\S+'?: No such file or directory: going to /tmp instead)",
+            r"slurmstepd: error: x?cgroup\w*: unable to (?:create|remove) cgroup[^\n]{0,200}",
             r"slurmd: (?:error|warning): (?:TaskPlugin\S*|If using PrologFlags=Contain)[^\n]{0,160}",
         ),
         "The step runs all the same.",
@@ -385,7 +386,7 @@ CAUSES = (
         "python-warnings",
         "Python and frameworks warn of things to come",
         (
-            r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}not compatible with the current PyTorch)[^\n]{0,300}",
+            r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}not compatible with the current PyTorch)(?!.{0,120}nvcc was not found)[^\n]{0,300}",
             r"WARNING:tensorflow:From \S+[^\n]{0,300}",
             r"Could not initialize NNPACK[^\n]{0,80}",
             r"\[W[ \d][^\n]{0,120}(?:Profiler is not initialized|lazily initialize|hostname of the client socket cannot be retrieved)[^\n]{0,80}",

@@ -45,7 +45,7 @@ CAUSES = (
         signs=(
             r"NO_PUBKEY A4B469963BF863CC",
             r"NO_PUBKEY F60F4B3D7FA2AF80",
-            r"developer\.download\.nvidia\.com.{0,200}(?:not signed|public key is not available|NO_PUBKEY)",
+            r"developer\.download\.nvidia\.com.{0,200}(?:public key is not available|NO_PUBKEY)",
         ),
         why="NVIDIA changed the key of its repositories in April 2022.",
         remedy="apt-key del 7fa2af80; install cuda-keyring 1.1 of the repository.",
@@ -140,6 +140,7 @@ CAUSES = (
             r"Could not connect to \S+:\d+ \(\S+\)",
             r"Could not resolve host: (?!mirrorlist\.centos)\S+",
             r"Curl error \(\d+\): ",
+            r"gpg: keyserver (?:timed out|receive failed)",
         ),
         why="No route, no DNS, or a proxy that is not set on that host.",
         remedy="curl -I the address from that host; Acquire::http::Proxy or proxy= in dnf.conf; a mirror or packs.",

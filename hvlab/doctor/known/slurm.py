@@ -464,4 +464,28 @@ CAUSES = (
         source="https://slurm.schedmd.com/mpi_guide.html#pmix",
         weight=BREAKDOWN,
     ),
+    Cause(
+        id="slurm-plugin",
+        title="Slurm lacks a plugin that slurm.conf names",
+        signs=(
+            r"[Cc]ouldn't find the specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
+            r"cannot (?:find|create) (?:auth|cred|crypto|select|sched\w*|accounting_storage|jobacct_gather|hash|serializer|job_submit|task) "
+            r"(?:plugin|context) for",
+        ),
+        why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
+        "installed, or PluginDir names those of another release.",
+        remedy="ls PluginDir (scontrol show config | grep PluginDir); install the package, or the library's headers and build Slurm again.",
+        source="https://github.com/mknoxnv/ubuntu-slurm/issues/3",
+        weight=FACT,
+    ),
+    Cause(
+        id="slurm-job-container",
+        title="the private /tmp of a job is not there",
+        signs=(r"container_[pg]_\w+(?::| failed)",),
+        why="job_container/tmpfs mounts a folder of its own for each job; BasePath is missing or full on that node, or was emptied, or the mount "
+        "went with a restart of slurmd.",
+        remedy="BasePath of job_container.conf must be there, local and writable for root on each node; end the job, restart slurmd.",
+        source="https://slurm.schedmd.com/job_container.conf.html",
+        weight=FACT,
+    ),
 )

@@ -159,13 +159,15 @@ CAUSES = (
     ),
     Cause(
         id="horovodrun-ssh",
-        title="horovodrun cannot log in to a host",
+        title="the launcher (horovodrun, deepspeed) cannot log in to a host",
         signs=(
+            r"was not reachable via ssh",
+            r"Command 'ssh [^\n]{0,200}' returned non-zero exit status 255",
             r"ssh not successful for host",
             r"could not connect to some hosts via ssh",
             r"SSH was not successful",
         ),
-        why="Before anything else horovodrun runs a command on each host by ssh, and that failed.",
+        why="Before anything else it runs a command on each host by ssh, and that failed.",
         remedy="ssh -o BatchMode=yes -p PORT HOST true has to work without a question from the host that starts; "
         "a port other than 22 is given with -p.",
         source="https://github.com/horovod/horovod/issues/2117",

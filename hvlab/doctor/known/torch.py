@@ -22,10 +22,10 @@ CAUSES = (
         id="store-timeout",
         title="ranks do not reach the first one's store",
         signs=(
-            r"RuntimeError: (?:No route to host|Connection refused|Connection timed out)$",
+            r"RuntimeError: (?:No route to host|Connection refused|Connection timed out|Connection reset by peer|Broken pipe)$",
             r"The client socket has (?:timed out|failed) .{0,60}(?:while trying to connect|after) .{0,60}",
             r"[Ss]ocket [Tt]imeout",
-            r"DistStoreError",
+            r"DistStoreError|Stop_waiting response is expected",
             r"RendezvousConnectionError|RendezvousTimeoutError",
             r"TCPStore .{0,80}(?:timed out|timeout|failed|refused)",
             r"connect\(\) timed out\. Original timeout was",
@@ -102,5 +102,14 @@ CAUSES = (
         remedy="Read that rank's traceback; @record on main() lets torchrun print it; dmesg for -9.",
         source="https://docs.pytorch.org/docs/stable/elastic/errors.html",
         weight=END,
+    ),
+    Cause(
+        id="local-rank-argument",
+        title="the script does not know --local-rank",
+        signs=(r"unrecognized arguments: --local[-_]rank",),
+        why="torch.distributed.launch hands --local-rank (from torch 2.0 on with a hyphen) to the script, whose parser has another name or none.",
+        remedy="Start with torchrun and read os.environ['LOCAL_RANK']; or parser.add_argument('--local-rank', '--local_rank', type=int).",
+        source="https://docs.pytorch.org/docs/stable/distributed.html#launch-utility",
+        weight=FACT,
     ),
 )

@@ -32,7 +32,7 @@ CAUSES = (
         title="RDMA packets do not arrive: GID index, VLAN or routes of RoCE",
         signs=(
             r"ibv_modify_qp failed \(errno \d+\)",
-            r"ibv_modify_qp failed(?: with error)?:? (?:Connection timed out|No data available|Invalid argument|Network is"
+            r"ibv_modify_qp failed(?: with error)?:? (?:Connection timed out|No such device|No data available|Invalid argument|Network is"
             r" unreachable|61|110|22|19|101)",
             r"ibv_modify_qp failed with \d+ (?:Connection timed out|No data available|Invalid argument|Network is"
             r" unreachable|No such device)",
@@ -42,7 +42,8 @@ CAUSES = (
             r"Transport retry count exceeded",
             r"RETRY EXCEEDED ERROR",
             r"gid (?:index|table) .{0,60}? (?:invalid|empty|out of range)",
-            r"ibv_query_gid failed",
+            r"ibv_query_gid(?:\([^)\n]*\))? failed|Invalid gid\[\d+\] on \S+",
+            r"ibv_create_ah\([^)\n]*\) on \S+ failed",
         ),
         why="The connection of two adapters is set up but nothing comes through: they use a GID (RoCE version, VLAN) that "
         "the other end has not, the subnets are not routed, PFC or MTU differ, or the link is down.",
@@ -79,6 +80,7 @@ CAUSES = (
             r"UCX +WARN transports? '\S+' (?:is|are) not available",
             r"no remote registered memory access transport",
             r"ucp_ep_create\S* failed: Destination is unreachable",
+            r"Failed to create UCP worker",
             r"UCX +ERROR .{0,200} Destination is unreachable",
             r"Destination is unreachable",
         ),
@@ -204,6 +206,20 @@ CAUSES = (
         why="The device files under /dev/infiniband are not in the container, or not open to this user.",
         remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="psm-contexts",
+        title="an Omni-Path adapter has no context left for a rank",
+        signs=(
+            r"PSM[23] can't open (?:hfi|nic) unit: -?\d+",
+            r"assign_context command failed: Device or resource busy",
+            r"PSM2 was unable to open an endpoint",
+        ),
+        why="Each rank takes a hardware context (more with several endpoints), and there are about as many as cores; or the link is down.",
+        remedy="Fewer ranks a node, or PSM2_SHAREDCONTEXTS=1; modprobe hfi1 num_user_contexts=N; opainfo shows the link. Without Omni-Path: "
+        "-mca mtl ^psm2,ofi.",
+        source="https://github.com/pmodels/mpich/issues/4757",
         weight=FACT,
     ),
 )
