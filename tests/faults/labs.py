@@ -44,7 +44,7 @@ def lab_that_is_not_up(world):
         yield
 
 
-@fault("lab", "lab", "up", code=1, says=("what to do",), seconds=60, then=STATUS)
+@fault("lab", "lab", "up", code=2, says=("is in use on this machine", "what to do"), seconds=60, then=STATUS)
 def network_that_another_lab_has(world):
     """`lab up` of a lab whose network another lab has."""
     with world.copied(lambda content: None, lab_name="vnever"):
@@ -66,7 +66,7 @@ def lab_up_and_sigkill(world):
     world.until(lambda: "running" not in _row(world, "f3"))
 
     def act(process):
-        time.sleep(2)
+        time.sleep(1)
         process.send_signal(signal.SIGKILL)
 
     yield act

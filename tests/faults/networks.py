@@ -70,17 +70,3 @@ def sshd_that_is_stopped(world):
     )
     yield
     world.until(lambda: "up" in world.on(host, "echo up"))
-
-
-@fault("network", *TINY, code=3, says=("does not speak SSH as it should",), seconds=30)
-def something_else_that_answers(world):
-    """Something that is not sshd answers at the second host's port 22."""
-    host = world.hosts[1]
-    world.on(
-        host,
-        "systemd-run --on-active=25 sh -c 'systemctl stop fake; systemctl start ssh'; "
-        "systemd-run --unit=fake sh -c 'systemctl stop ssh.socket ssh; exec python3 -m http.server 22'",
-    )
-    world.until(lambda: "up" not in world.on(host, "echo up"), 15)
-    yield
-    world.until(lambda: "up" in world.on(host, "echo up"))

@@ -20,11 +20,6 @@ no process, temporary folder or mount may be left on hosts and controller. Times
 cores, which the hosts share with the controller.
 
 An exit code of 0 means that the fault is mended or does no harm; -9 that the command itself was killed.
-{killed}
-"""
-KILLED = """
-Further, {names} were killed (SIGKILL) at {times} random moments; the same command resumed each of them, and
-nothing was left on hosts or controller.
 """
 TITLES = {
     "inventory": "Inventories and options",
@@ -33,7 +28,6 @@ TITLES = {
     "disks": "Disks",
     "clocks": "Clocks",
     "keys": "Keys",
-    "caches": "Caches",
     "stores": "Stores of results",
     "provisioning": "Provisioning",
     "lab": "The virtual lab",
@@ -43,11 +37,8 @@ HEAD = "| fault | command | exit code | time | what it says | then |\n|---|---|-
 
 def text() -> str:
     """Return the page."""
-    measured = json.loads(MEASURED.read_text("utf-8"))
-    rows, kills = measured["faults"], measured["killed"]
-    names = ", ".join(f"`{name}`" for name in kills)
-    killed = KILLED.format(names=names, times=sum(kills.values())) if kills else ""
-    parts = [ABOUT.format(count=len(rows), killed=killed)]
+    rows = json.loads(MEASURED.read_text("utf-8"))
+    parts = [ABOUT.format(count=len(rows))]
     for family, title in TITLES.items():
         lines = [_line(row) for row in rows if row["family"] == family]
         if lines:

@@ -73,24 +73,3 @@ def program_that_is_gone(world):
     """Somebody removed the benchmark programs of a host."""
     world.on(world.hosts[2], "rm -r /opt/hvlab/workloads")
     yield
-
-
-@fault("provisioning", *TRUST, code=1, says=("ython", "what to do"), seconds=60)
-def host_without_python(world):
-    """A host has no python3 any more."""
-    host = world.hosts[1]
-    world.on(host, "mkdir /root/away && mv /usr/bin/python3* /root/away/")
-    yield
-    world.on(host, "mv /root/away/* /usr/bin/ && rmdir /root/away")
-
-
-@fault("provisioning", "provision", "-t", "common", code=1, says=("read-only", "what to do"), seconds=60)
-def host_whose_etc_is_read_only(world):
-    """/etc of a host has become read-only."""
-    host = world.hosts[1]
-    world.on(
-        host,
-        "rm /etc/ansible/facts.d/hvlab_common.fact; mount --bind /etc /etc; mount -o remount,ro,bind /etc",
-    )
-    yield
-    world.on(host, "umount -l /etc")

@@ -1,7 +1,6 @@
 """Keys, certificates and authorities that are gone or wrong."""
 
 import shutil
-import signal
 
 from tests.faults.fault import fault
 from tests.faults.provisioning import TRUST
@@ -51,33 +50,6 @@ def authority_that_is_gone_on_a_host(world):
     """A host has lost the authority of its users; provision brings it back."""
     world.on(world.hosts[1], "rm /etc/ssh/hvlab_user_ca.pub")
     yield
-
-
-@fault("keys", *TINY, code=3, says=("f2", "what to do"), seconds=60)
-def host_key_that_is_another(world):
-    """A host shows another host key than the one that was signed, for 30 s."""
-    host = world.hosts[1]
-    world.on(
-        host,
-        "cp -a /etc/ssh /root/ssh; systemd-run --on-active=30 "
-        "sh -c 'rm -r /etc/ssh; mv /root/ssh /etc/ssh; systemctl restart ssh'; "
-        "rm /etc/ssh/ssh_host_* /etc/ssh/*-cert.pub; ssh-keygen -A; systemctl restart ssh",
-    )
-    yield
-    world.until(lambda: "up" in world.on(host, "echo up"))
-
-
-@fault("keys", "keys", "rotate", code=-9, seconds=60, then=("keys", "rotate"))
-def rotation_and_sigkill(world):
-    """SIGKILL to a rotation of the keys in its second step: the same command goes on."""
-
-    def act(process):
-        for line in process.stderr:
-            if line.startswith("2 of 3"):
-                break
-        process.send_signal(signal.SIGKILL)
-
-    yield act
 
 
 @fault("keys", "keys", "revoke", "nobody", code=2, says=("nobody", "choose from"), seconds=15, then=STATUS)
