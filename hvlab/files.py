@@ -1,7 +1,8 @@
-"""Write a file in one step: it is the old one or the new one, never half of either."""
+"""Write a file in one step: it is the old one or the new one, never half of either. Which keys are whole."""
 
 from __future__ import annotations
 
+import base64
 import os
 import tempfile
 from collections.abc import Iterator
@@ -31,3 +32,26 @@ def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Replace a file in one step. Raises OSError."""
     with replacing(path, mode=mode) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def key_whole(private: Path) -> bool:
+    """Return whether a private key of SSH is there, and no half of one; it asks no program."""
+    try:
+        lines = private.read_text("ascii").split()
+        if lines[:4] != ["-----BEGIN", "OPENSSH", "PRIVATE", "KEY-----"]:
+            # A key in another form, which somebody else made.
+            return lines[:1] == ["-----BEGIN"] and lines[-1].endswith("-----")
+        end = ["-----END", "OPENSSH", "PRIVATE", "KEY-----"]
+        return lines[-4:] == end and bool(base64.b64decode("".join(lines[4:-4]), validate=True))
+    except (FileNotFoundError, IndexError, ValueError):
+        return False
+
+
+def public_whole(private: Path, public: Path) -> bool:
+    """Return whether ``public`` is the public half of a whole private key."""
+    try:
+        blob = base64.b64decode(public.read_text("ascii").split()[1], validate=True)
+        body = private.read_text("ascii").split()[4:-4]
+        return bool(blob) and (not body or blob in base64.b64decode("".join(body)))
+    except (FileNotFoundError, IndexError, ValueError):
+        return False
