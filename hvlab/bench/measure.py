@@ -23,7 +23,7 @@ from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
 from hvlab.remote.playbook import Login, Play, reap
-from hvlab.remote.trust import USER_LIFE, lab_trust
+from hvlab.remote.trust import USER_LIFE, check_keys, lab_trust
 from hvlab.results import outcomes
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
@@ -334,6 +334,7 @@ def _login(lab: Lab) -> Login:
         probe.probe(lab.hosts)  # an unreachable host is the more likely reason
         problem = f"the hosts of lab {lab.name} do not trust this machine yet"
         raise CheckError(problem, remedy="run `hvlab provision` first")
+    check_keys(trust)
     days = lab.vars.get("ssh_trust_user_certificate_days", USER_LIFE.days)
     trust.renew_user_certificate(user, life=timedelta(days=int(days)))
     return Login(lab, trust, user)

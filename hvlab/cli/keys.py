@@ -12,7 +12,7 @@ from hvlab.errors import CheckError, UsageError, some
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote import probe, rotation
 from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
-from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust, revoke
+from hvlab.remote.trust import Trust, check_keys, damaged, ensure_lab_trust, lab_trust, revoke
 
 SOON = timedelta(weeks=1)
 _TAGS = ["--tags", "ssh_trust"]
@@ -35,11 +35,12 @@ def command() -> None:
 @command.command("init")
 @options.inventory
 def init(inventory: Path) -> None:
-    """Make the lab's authorities and its user's key, where they are missing."""
+    """Make the lab's authorities and its user's key, where they are missing or damaged."""
     lab = load(inventory)
     before = lab_trust(lab.name)
-    trust = ensure_lab_trust(lab.name, user=_user(lab))
-    click.echo(f"{'kept' if before else 'made'} in {trust.folder}; next: `hvlab keys issue`")
+    kept = before is not None and not damaged(before)
+    trust = ensure_lab_trust(lab.name, user=_user(lab), anew=True)
+    click.echo(f"{'kept' if kept else 'made'} in {trust.folder}; next: `hvlab keys issue`")
 
 
 @command.command("issue")
@@ -134,6 +135,7 @@ def _trust(lab: Lab) -> Trust:
     trust = lab_trust(lab.name)
     if trust is None:
         raise CheckError(f"lab {lab.name} has no keys on this machine", remedy="run `hvlab keys init`")
+    check_keys(trust)
     return trust
 
 

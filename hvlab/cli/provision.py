@@ -15,10 +15,10 @@ import click
 from hvlab import process
 from hvlab.cli import options
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.files import temporary_folder
 from hvlab.lab.inventory import Lab, load
 from hvlab.paths import project_dir
 from hvlab.remote import probe
+from hvlab.temporary import temporary_folder
 
 # ansible-playbook's own exit statuses; 4 also stands for a playbook that does not parse.
 # How long Ansible takes to end itself after Ctrl-C, in seconds.

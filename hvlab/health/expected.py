@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.errors import Problem, UsageError, report, unknown
-from hvlab.files import read_yaml
 from hvlab.health.node import machine, subjects
+from hvlab.yaml_files import read_yaml
 
 FOLDER = Path(__file__).parent / "machines"
 _KEYS = ("match", "expect", "source")

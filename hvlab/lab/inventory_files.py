@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from hvlab.errors import InventoryError, Problem
-from hvlab.files import written_out
+from hvlab.yaml_files import written_out
 
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")

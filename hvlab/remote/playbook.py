@@ -19,11 +19,11 @@ import ansible_runner
 from hvlab import process
 from hvlab.answers import clean
 from hvlab.errors import CheckError, HvlabError, UnreachableError
-from hvlab.files import temporary_folder
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
 from hvlab.remote.trust import Trust
+from hvlab.temporary import temporary_folder
 
 _SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import socket
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -83,10 +84,22 @@ def _judge(host: Host, link: socket.socket, known: KnownKeys, *, files: Iterable
     same_kind = [other for other in known.keys if other.get_name() == key.get_name()]
     names = ", ".join(map(str, files))
     shown = f"{key.get_name()} {key.fingerprint}"
+    entry, file = entry_name(host), shlex.quote(str(next(iter(files))))
+    compare = (
+        "compare that with the host's own, read on its console (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub)"
+    )
+    record = f"`echo {shlex.quote(f'{entry} {key.get_name()} {key.get_base64()}')} >> {file}`"
+    if host.virtual:
+        remedy = "`hvlab lab up` writes the virtual hosts' keys again"
+    elif same_kind:
+        remedy = (
+            f"somebody may be answering in its place: {compare}. Only if they are the same, as after a new "
+            f"installation: `ssh-keygen -R {shlex.quote(entry)} -f {file}`, then {record}"
+        )
+    else:
+        remedy = f"{compare}; if they are the same: {record}"
     if not same_kind:
-        remedy = f"compare it with the host's own (ssh-keygen -lf), then add it to {names}"
-        return Problem(host.name, f"its host key {shown} is unknown", remedy)
-    remedy = f"if the host was reinstalled, replace its line in {names}; else find out who answers there"
+        return Problem(host.name, f"its host key {shown} is unknown ({names})", remedy)
     return Problem(
         host.name, f"its host key has changed: known {same_kind[0].fingerprint}, shown {shown}", remedy
     )

@@ -33,7 +33,7 @@ def announce(trust: Trust) -> None:
     with locked(trust.folder):
         if not any(_pair(key, PREVIOUS)[0].exists() for key in _authorities(trust)):
             for key in _authorities(trust):
-                make_key(_pair(key, NEXT)[0], f"hvlab-{trust.lab}-{key.name}")
+                make_key(_pair(key, NEXT)[0], f"hvlab-{trust.lab}-{key.name}", anew=True)
 
 
 def replace_identity(trust: Trust) -> None:
@@ -43,7 +43,7 @@ def replace_identity(trust: Trust) -> None:
     """
     coming = _pair(trust.identity, NEXT)
     with locked(trust.folder):
-        make_key(coming[0], f"hvlab-{trust.lab}-{trust.identity.name}")
+        make_key(coming[0], f"hvlab-{trust.lab}-{trust.identity.name}", anew=True)
         trust.certificate.unlink(missing_ok=True)
         for path, new in zip(_pair(trust.identity), coming, strict=True):
             new.replace(path)

@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +17,14 @@ from pathlib import Path
 from hvlab import process
 from hvlab.errors import HvlabError
 from hvlab.files import write_file
+from hvlab.key_files import key_whole, public_whole
 
 BACKDATED = timedelta(minutes=5)
 _KEYGEN_SECONDS = 30.0
+KEY_REMEDY = (
+    "put it back from a backup; or `hvlab keys init` makes it anew (what it signed no longer counts), and "
+    "`hvlab keys issue` takes it to the hosts"
+)
 
 
 class TrustError(HvlabError):
@@ -87,10 +92,27 @@ def _workplace(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def make_key(path: Path, comment: str) -> None:
-    """Make a key pair; a private key without its public half gets that again."""
-    if path.is_file():
-        if not public_file(path).is_file():
+def keep_private(path: Path) -> None:
+    """Give a private key that others may read mode 0600 again; another's cannot be."""
+    if path.stat().st_mode & 0o077:
+        with suppress(PermissionError):
+            path.chmod(0o600)
+
+
+def make_key(path: Path, comment: str, *, anew: bool = False) -> None:
+    """Make a key pair, where there is none; a public half that is lost or another's is made again.
+
+    A private key that others may read gets mode 0600 again. Raises TrustError for a damaged one, unless
+    that is to be made ``anew``.
+    """
+    if path.is_file() and not key_whole(path) and not anew:
+        raise TrustError(
+            f"{path} is damaged ({path.stat().st_size} bytes): it is no private key",
+            remedy=KEY_REMEDY,
+        )
+    if key_whole(path):
+        keep_private(path)
+        if not public_whole(path, public_file(path)):
             write_file(public_file(path), _keygen("-y", "-f", str(path)), mode=0o644)
         return
     with _workplace(path.parent) as folder:

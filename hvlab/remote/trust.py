@@ -15,10 +15,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hvlab.files import write_file
+from hvlab.key_files import key_whole
 from hvlab.paths import trust_dir
 from hvlab.remote.ssh_keys import (
+    KEY_REMEDY,
     TrustError,
     fingerprint,
+    keep_private,
     make_key,
     public,
     public_file,
@@ -173,21 +176,36 @@ class Trust:
 
 
 def lab_trust(lab: str) -> Trust | None:
-    """Return the trust of a lab as it is on disk; None where it does not exist yet."""
+    """Return the trust of a lab as it is on disk; None where it does not exist yet.
+
+    A private key that others may read gets mode 0600 again: ssh refuses it otherwise.
+    """
     trust = Trust(lab, trust_dir(lab))
     keys = (trust.host_ca, trust.user_ca, trust.identity)
-    return trust if all(key.is_file() and public_file(key).is_file() for key in keys) else None
+    if not all(key.is_file() and public_file(key).is_file() for key in keys):
+        return None
+    for key in keys:
+        keep_private(key)
+    return trust
 
 
-def ensure_lab_trust(lab: str, *, user: str = "hvlab", life: timedelta = USER_LIFE) -> Trust:
-    """Make what is missing of a lab's trust, renew the user certificate where due, and return it."""
+def ensure_lab_trust(
+    lab: str, *, user: str = "hvlab", life: timedelta = USER_LIFE, anew: bool = False
+) -> Trust:
+    """Make what is missing of a lab's trust, renew the user certificate where due, and return it.
+
+    With ``anew`` also what is damaged; else that raises TrustError.
+    """
     trust = Trust(lab, trust_dir(lab))
     try:
-        trust.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # mkdir gives a mode to the last folder alone; its parents would be as open as the umask lets them.
+        for folder in [*reversed(trust.folder.parents), trust.folder]:
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, exist_ok=True)
         trust.folder.chmod(0o700)
         with locked(trust.folder):
             for key in (trust.host_ca, trust.user_ca, trust.identity):
-                make_key(key, f"hvlab-{lab}-{key.name}")
+                make_key(key, f"hvlab-{lab}-{key.name}", anew=anew)
         trust.renew_user_certificate(user, life=life)
     except OSError as error:
         raise TrustError(
@@ -195,6 +213,18 @@ def ensure_lab_trust(lab: str, *, user: str = "hvlab", life: timedelta = USER_LI
             remedy="make that folder writable, or choose another with HVLAB_DATA",
         ) from error
     return trust
+
+
+def damaged(trust: Trust) -> list[Path]:
+    """Return the private keys that are there, but of no use."""
+    keys = (trust.host_ca, trust.user_ca, trust.identity)
+    return [key for key in keys if key.is_file() and not key_whole(key)]
+
+
+def check_keys(trust: Trust) -> None:
+    """Raise TrustError where a private key is damaged."""
+    if bad := damaged(trust):
+        raise TrustError(f"damaged, and no private key: {', '.join(map(str, bad))}", remedy=KEY_REMEDY)
 
 
 def revoke(trust: Trust, keys: Iterable[str]) -> list[str]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from hvlab import answers, process
 from hvlab.answers.shapes import HostAnswer
 from hvlab.errors import CheckError, HvlabError, UnreachableError, some
-from hvlab.files import temporary_folder
 from hvlab.paths import project_dir
 from hvlab.remote.check_outcome import CheckOutcome
+from hvlab.temporary import temporary_folder
 
 _CHECKS_RAN = (0, 1)
 

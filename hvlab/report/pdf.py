@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hvlab import process
 from hvlab.errors import HvlabError, UsageError
-from hvlab.files import temporary_folder
+from hvlab.temporary import temporary_folder
 
 BROWSERS = (
     "chromium",

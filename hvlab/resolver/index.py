@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from hvlab import process
 from hvlab.errors import HvlabError
-from hvlab.files import temporary_folder
 from hvlab.resolver import versions
+from hvlab.temporary import temporary_folder
 
 _SECONDS = 300.0
 # Wheels of this Python for Linux hosts are asked for, whatever hvlab itself runs on.

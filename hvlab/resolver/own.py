@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.errors import UsageError
-from hvlab.files import read_yaml
 from hvlab.resolver import versions
+from hvlab.yaml_files import read_yaml
 
 # Where a file of the catalogue has its entries: by version, or in a list under a name of their own.
 _BY_VERSION = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from hvlab.errors import HvlabError
-from hvlab.files import temporary_folder
+from hvlab.temporary import temporary_folder
 
 # SQLite's words for a file that holds something else than it should.
 _DAMAGE = ("no such table", "no such column", "could not decode", "malformed", "not a database")

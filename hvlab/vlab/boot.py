@@ -60,6 +60,12 @@ class Boot:
         running = reality.supervisors(self.plan.runtime / "nodes")
         self._attach(running)
         current = [node for node in self.plan.nodes if node.name in running and self._has_its_address(node)]
+        for node in current:
+            machines.recover_host_key(node)
+            keys.ensure(node.host_key, comment=node.name)
+            machines.admit(node, self.login)
+        if current:
+            known_hosts.write_known_hosts(self.ssh, self._known())
         up = self._each(current, lambda node: self._answers(node, running[node.name][0]))
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
@@ -92,6 +98,7 @@ class Boot:
         config = controller.node_config(release)
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
+            machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
         known_hosts.write_known_hosts(self.ssh, self._known())
         self._each(nodes, lambda node: self._start_one(node, bases[node.name], config))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hvlab.key_files import key_whole, public_whole
 from hvlab.sudo import hand_over
 from hvlab.vlab.command import run
+from hvlab.vlab.files import write
 
 LOGIN_KEY = "id_ed25519"
 
 
 def ensure(path: Path, *, comment: str) -> str:
-    """Make an ed25519 key pair unless it is there; return the line of its public key."""
+    """Make an ed25519 key pair unless it is there and whole; return the line of its public key."""
     public = path.with_name(f"{path.name}.pub")
-    if not path.is_file():
+    if key_whole(path):
+        path.chmod(0o600)
+        if not public_whole(path, public):
+            write(public, run(["ssh-keygen", "-y", "-f", path]))
+    else:
         part = path.with_name(f"{path.name}.part")
         part.unlink(missing_ok=True)
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", part])

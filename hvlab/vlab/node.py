@@ -13,6 +13,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from hvlab.errors import HvlabError
+from hvlab.key_files import key_whole
 from hvlab.vlab import enter_cgroup, image, keys, names, reality
 from hvlab.vlab.command import environment, run, succeeds
 from hvlab.vlab.controller import NodeConfig
@@ -107,15 +108,35 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
     write(etc / "systemd/network/10-host0.network", address)
     (etc / "resolv.conf").unlink(missing_ok=True)
     write(etc / "resolv.conf", config.resolv_conf)
+    admit(node, login)
     if not (etc / "machine-id").exists():
-        ssh = node.root / "root/.ssh"
-        ssh.mkdir(exist_ok=True)
-        ssh.chmod(0o700)
-        write(ssh / "authorized_keys", login + "\n", mode=0o600)
         write(etc / "hosts", _HOSTS)
         write(etc / "pip.conf", config.pip_conf)
         write(etc / "environment", config.environment)
         write(etc / "machine-id", uuid.uuid4().hex + "\n", mode=0o444)
+
+
+def admit(node: Node, login: str) -> None:
+    """Let the lab's login key in; a former one, with the same comment, no longer."""
+    ssh = node.root / "root/.ssh"
+    ssh.mkdir(exist_ok=True)
+    # What a link there points to is a path of the node, not of this machine.
+    file = ssh / "authorized_keys"
+    if ssh.is_symlink() or file.is_symlink():
+        return
+    comment = login.split(maxsplit=2)[2]
+    before = file.read_text("utf-8", errors="replace").splitlines() if file.is_file() else []
+    lines = [line for line in before if not line.endswith(comment)] + [login]
+    if before[-1:] != [login] or len(lines) != len(before):
+        ssh.chmod(0o700)
+        write(file, "".join(line + "\n" for line in lines), mode=0o600)
+
+
+def recover_host_key(node: Node) -> None:
+    """Take a host key that was lost here back from the node, which goes on with it."""
+    kept = node.root / "etc/ssh/ssh_host_ed25519_key"
+    if not key_whole(node.host_key) and not kept.is_symlink() and key_whole(kept):
+        write(node.host_key, kept.read_bytes(), mode=0o600)
 
 
 def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.errors import UsageError
-from hvlab.files import read_yaml
 from hvlab.vlab import names
+from hvlab.yaml_files import read_yaml
 
 _TIME = re.compile(r"\d+(?:\.\d+)?(?:us|ms|s)")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")

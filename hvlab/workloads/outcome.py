@@ -233,7 +233,9 @@ def last_words(folder: Path) -> str:
         if matches:
             match = matches[which]
             return str(match.group(match.lastindex or 0))[:_LIMIT]
-    return " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+    # What a launcher says at the end may be a list of all that it can think of.
+    cause = reading.nearest(text.splitlines())
+    return cause.lines[0][1].strip() if cause else " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 
 
 def output(folder: Path) -> str:

@@ -13,7 +13,7 @@ from tests.contract import tree
 LEVELS = [
     {"errors"},
     {"answers", "process", "sudo"},
-    {"doctor", "files", "paths", "statistics"},
+    {"doctor", "files", "key_files", "paths", "statistics", "temporary", "yaml_files"},
     {"lab", "datasets"},
     {"workloads"},
     {"launchers", "results"},

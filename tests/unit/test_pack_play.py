@@ -129,6 +129,15 @@ def test_a_damaged_pack_is_built_again(hosts: Hosts) -> None:
     assert CHANGED.findall(hosts.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
 
 
+def test_a_file_overwritten_with_the_same_size_is_mended_and_named(hosts: Hosts) -> None:
+    hosts.play("--limit", "n1,n2")
+    (hosts.folder / "n2/tool/builder").write_text("xx")
+    printed = " ".join(hosts.play("--limit", "n1,n2", "-v").split())
+    assert "n2/tool/builder - has another content than was installed" in printed
+    assert hosts.builders() == {"n1": "n1", "n2": "n1"}
+    assert CHANGED.findall(hosts.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
+
+
 def test_a_mirror_is_asked_first_and_its_sum_checked(hosts: Hosts) -> None:
     hosts.play("--limit", "n1")
     mirror = hosts.folder / "mirror"
@@ -141,4 +150,4 @@ def test_a_mirror_is_asked_first_and_its_sum_checked(hosts: Hosts) -> None:
     assert "source: controller" in printed
     assert f"n2: {copy} cannot be used: its sha256 is" in printed
     assert hosts.builders() == {"n1": "n1", "n2": "n1"}
-    assert [path.name for path in (hosts.folder / "n2").iterdir()] == ["tool"]
+    assert sorted(path.name for path in (hosts.folder / "n2").iterdir()) == [".tool.manifest", "tool"]

@@ -63,7 +63,9 @@ def test_a_known_key_is_fine(known):
 def test_another_key_is_refused(known, key, told):
     with server() as port, pytest.raises(UnreachableError, match=told) as caught:
         probe([host(port)], known_hosts=known(port, key))
-    assert "known_hosts" in str(caught.value)
+    remedy = str(caught.value)
+    assert f">> {known(port, key)}`" in remedy, "the very command that records the key"
+    assert (f"ssh-keygen -R '[127.0.0.1]:{port}' -f" in remedy) == (told == "has changed")
     assert caught.value.exit_code == 3
 
 

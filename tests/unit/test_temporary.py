@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 from hvlab import process
-from hvlab.files import temporary_folder
 from hvlab.remote.playbook import _end_workers
+from hvlab.temporary import temporary_folder
 
 HOLDER = """
 import time
-from hvlab.files import temporary_folder
+from hvlab.temporary import temporary_folder
 with temporary_folder() as folder:
     (folder / "secret").write_text("x")
     print(folder, flush=True)
@@ -40,7 +40,7 @@ def test_a_killed_process_leaves_it_until_the_next_call():
 
 def test_what_looks_like_one_is_left_alone(monkeypatch, tmp_path):
     """A link, a file, and the folder of another user."""
-    monkeypatch.setattr("hvlab.files.tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("hvlab.temporary.tempfile.tempdir", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "hvlab-tmp-link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "hvlab-tmp-file").write_text("x")

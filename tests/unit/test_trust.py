@@ -1,5 +1,6 @@
 """The lab's certificate authorities, with the real ssh-keygen."""
 
+import os
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -124,3 +125,48 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
     with pytest.raises(HvlabError, match="cannot be kept") as caught:
         trust.ensure_lab_trust("lab1")
     assert "HVLAB_DATA" in caught.value.remedy
+
+
+def test_a_key_that_others_may_read_is_ours_alone_again(lab):
+    for key in (lab.host_ca, lab.user_ca, lab.identity):
+        key.chmod(0o644)
+    trust.ensure_lab_trust("lab1", user="ranks")
+    assert {mode(path) for path in (lab.host_ca, lab.user_ca, lab.identity)} == {0o600}
+    lab.identity.chmod(0o644)
+    assert trust.lab_trust("lab1") == lab
+    assert mode(lab.identity) == 0o600
+
+
+@pytest.mark.parametrize("name", ["host_ca", "user_ca", "id_ed25519"])
+@pytest.mark.parametrize("harm", ["emptied", "cut", "other text"])
+def test_a_damaged_key_is_named_and_made_anew_only_on_request(lab, name, harm):
+    key = lab.folder / name
+    public = ssh_keys.public(key)
+    text = key.read_text()
+    key.write_text({"emptied": "", "cut": text[: len(text) // 2], "other text": "no key\n"}[harm])
+    for act in (lambda: trust.ensure_lab_trust("lab1", user="ranks"), lambda: trust.check_keys(lab)):
+        with pytest.raises(HvlabError, match="damaged") as raised:
+            act()
+        assert str(key) in str(raised.value)
+        assert "hvlab keys init" in raised.value.remedy
+    trust.ensure_lab_trust("lab1", user="ranks", anew=True)
+    assert ssh_keys.public(key) != public
+    assert trust.damaged(lab) == []
+    assert lab.user_certificate_good("ranks")
+
+
+def test_a_public_half_of_another_key_is_made_again(lab):
+    key = ssh_keys.public(lab.host_ca).split()[:2]
+    (lab.folder / "host_ca.pub").write_text(ssh_keys.public(lab.user_ca) + "\n")
+    trust.ensure_lab_trust("lab1", user="ranks")
+    assert ssh_keys.public(lab.host_ca).split()[:2] == key
+
+
+def test_folders_of_keys_are_private_whatever_the_umask(tmp_path, monkeypatch):
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "new/deep"))
+    before = os.umask(0)
+    try:
+        made = trust.ensure_lab_trust("lab1", user="ranks")
+    finally:
+        os.umask(before)
+    assert {mode(folder) for folder in (made.folder, *made.folder.parents[:3])} == {0o700}

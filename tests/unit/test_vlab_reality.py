@@ -96,6 +96,40 @@ def test_keys_are_made_once_and_the_private_one_is_ours_alone(tmp_path):
     assert known_hosts.known_hosts_line(other).startswith("[198.18.0.11]:2222,[n1]:2222 ssh-ed25519 ")
 
 
+def test_keys_that_are_lost_or_damaged_are_made_again(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    line = keys.ensure(machine.host_key, comment="n1")
+    machine.host_key.with_suffix(".pub").unlink()
+    machine.host_key.chmod(0o644)
+    assert keys.ensure(machine.host_key, comment="n1").split()[:2] == line.split()[:2]
+    assert machine.host_key.stat().st_mode & 0o777 == 0o600
+    machine.host_key.write_text("")
+    assert keys.ensure(machine.host_key, comment="n1") != line
+
+
+def test_a_lost_host_key_is_taken_back_from_the_node(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    line = keys.ensure(machine.host_key, comment="n1")
+    files.write(machine.root / "etc/ssh/ssh_host_ed25519_key", machine.host_key.read_bytes())
+    machine.host_key.unlink()
+    machine.host_key.with_suffix(".pub").unlink()
+    node.recover_host_key(machine)
+    assert keys.ensure(machine.host_key, comment="n1").split()[:2] == line.split()[:2]
+
+
+def test_a_new_login_key_replaces_the_former_one_alone(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    file = machine.root / "root/.ssh/authorized_keys"
+    files.write(file, "ssh-ed25519 AAAA me@home\nssh-ed25519 BBBB hvlab lab\n")
+    for _ in range(2):
+        node.admit(machine, "ssh-ed25519 CCCC hvlab lab")
+        assert file.read_text() == "ssh-ed25519 AAAA me@home\nssh-ed25519 CCCC hvlab lab\n"
+    file.unlink()
+    file.symlink_to(tmp_path / "elsewhere")
+    node.admit(machine, "ssh-ed25519 DDDD hvlab lab")
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_a_console_is_shown_without_control_characters(tmp_path):
     machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
     assert node.tail(machine) == "(it wrote nothing)"

@@ -11,7 +11,7 @@ from hvlab.doctor import known
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL
 from hvlab.workloads import WORKLOADS, argv, data, outcome
 from hvlab.workloads.metrics import METRICS, busbw_factor
-from hvlab.workloads.outcome import last_words
+from hvlab.workloads.outcome import last_words, launcher_error
 from tests.unit.labs import case
 
 HOST_KEY = next(cause for cause in known.CAUSES if cause.id == "host-key")
@@ -281,7 +281,7 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             {"rc": 1},
             None,
             {"stderr": "mpirun was unable to start\n[1,0]<stderr>:Host key verification failed.\n"},
-            "mpirun ended with exit status 1: mpirun was unable to start | [1,0]<stderr>:Host key "
+            "mpirun ended with exit status 1: Host key "
             f"verification failed; known: {HOST_KEY.title}; what to do: {HOST_KEY.remedy}",
         ),
         ({}, None, {}, "the program wrote no result"),
@@ -531,3 +531,40 @@ def test_the_data_a_case_needs():
     assert data(case(workload="mnist")) == ("digits",)
     assert data(case(workload="mnist", data="synthetic")) == ()
     assert data(case(workload="mnist", data="/data/mine")) == ("/data/mine",)
+
+
+ORTE = """--------------------------------------------------------------------------
+ORTE was unable to reliably start one or more daemons.
+This usually is caused by:
+
+* not finding the required libraries and/or binaries on
+  one or more nodes. Please check your PATH and LD_LIBRARY_PATH
+
+* lack of common network interfaces and/or no route found between
+  them. Please check network connectivity (including firewalls
+  and network routing requirements).
+--------------------------------------------------------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("Host key verification failed.", "the host key is unknown"),
+        ("hvlab@n2: Permission denied (publickey).", "the host refuses the login"),
+        ("ssh: connect to host n2 port 22: No route to host", "a host does not answer"),
+        (
+            "orted: error while loading shared libraries: libopen-rte.so.40: cannot open shared object file: "
+            "No such file or directory",
+            "the loader does not find Open MPI's libraries",
+        ),
+    ],
+)
+def test_the_cause_is_told_and_not_all_that_mpirun_can_think_of(
+    tmp_path: Path, line: str, known: str
+) -> None:
+    (tmp_path / "stderr").write_text(f"{line}\n{ORTE}")
+    words = launcher_error(case(), {"rc": 1}, tmp_path)
+    assert words.partition(" ")[2].startswith(f"ended with exit status 1: {line.rstrip('.')}")
+    assert f"known: {known}" in words
+    assert "network connectivity" not in words

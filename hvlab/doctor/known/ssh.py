@@ -28,7 +28,7 @@ CAUSES = (
         ),
         why="A launcher has no terminal to ask on, so a host whose key is not in known_hosts is refused.",
         remedy="Record every host's key on every host that starts ranks (ssh-keyscan, compare, known_hosts), "
-        "or trust a host CA; each host must reach the others, not only the first.",
+        "or trust a host CA (in a lab of hvlab: `hvlab keys issue`); each host must reach the others, not only the first.",
         source="https://github.com/horovod/horovod/blob/master/docs/docker.rst",
         weight=FACT,
         unless=(r"REMOTE HOST IDENTIFICATION HAS CHANGED",),

@@ -1,0 +1,49 @@
+"""YAML files of people: what would take for ever to read is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# Bytes, and values once its aliases are written out.
+_BYTES, _VALUES = 2**20, 100_000
+
+
+def read_yaml(path: Path) -> Any:
+    """Return what a YAML file of a person holds. Raises OSError, or ValueError with what is wrong.
+
+    Refused is also what would take for ever: a file of over 1 MiB, deep nesting, aliases of aliases.
+    """
+    with path.open("rb") as file:
+        content = file.read(_BYTES + 1)
+    if len(content) > _BYTES:
+        raise ValueError("it is larger than 1 MiB")
+    try:
+        return written_out(lambda: yaml.safe_load(content.decode("utf-8")))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+def written_out(load: Callable[[], Any]) -> Any:
+    """Return what ``load`` reads from YAML. Raises ValueError where its aliases or its depth have no end."""
+    try:
+        value = load()
+        size = _values(value, {})
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply, or an alias stands in what it names") from error
+    if size > _VALUES:
+        raise ValueError(f"its aliases stand for more than {_VALUES} values")
+    return value
+
+
+def _values(value: Any, known: dict[int, int]) -> int:
+    """Return how many values there are once each alias is written out."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_values(part, known) for part in parts)
+    return known[id(value)]
