@@ -48,6 +48,7 @@ CAUSES = (
         id="no-python",
         title="the host has no Python, or one that this Ansible does not take",
         signs=(
+            r"module_stderr\W{1,5}/bin/sh: (?:line )?(?:\d+: )?\S+: (?:not found|No such file or directory)",
             r"/usr/bin/(?:env: .?)?python\S*: (?:not found|No such file or directory)",
             r"python\d?: (?:command )?not found",
             r"interpreter_discovery_error|No python interpreters found for host",

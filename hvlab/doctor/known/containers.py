@@ -244,4 +244,12 @@ CAUSES = (
         remedy="Manifest and image (or script and program) of one release; PROGRAM --help lists what this one knows.",
         source="https://github.com/kubeflow/mpi-operator/issues/469",
     ),
+    Cause(
+        id="docker-clone3",
+        title="the container may not start threads: docker is older than the image's C library",
+        signs=(r"pmix_progress_thread_start failed", r"pthread_create\S* .{0,60}Operation not permitted"),
+        why="glibc 2.34 and later call clone3, which the rules of docker before 20.10.10 (or of an old libseccomp) forbid with a wrong error.",
+        remedy="A newer docker and libseccomp on the host; to try it: --security-opt seccomp=unconfined.",
+        source="https://github.com/moby/moby/issues/42680",
+    ),
 )

@@ -24,6 +24,7 @@ CAUSES = (
         id="driver-too-old",
         title="the driver is too old for this CUDA",
         signs=(
+            r"API call is not supported in the installed CUDA driver",
             r"CUDA driver version is insufficient for CUDA runtime version",
             r"The NVIDIA driver on your system is too old",
             r"cudaErrorInsufficientDriver|CUDA_ERROR_(?:COMPAT_NOT_SUPPORTED_ON_DEVICE|SYSTEM_DRIVER_MISMATCH)",
@@ -43,6 +44,7 @@ CAUSES = (
         id="driver-not-loaded",
         title="NVIDIA's driver is not loaded",
         signs=(
+            r"Unable to load the (?:kernel module 'nvidia\S*'|'nvidia\S*' kernel module)",
             r"couldn't communicate with the NVIDIA driver",
             r"modprobe: FATAL: Module nvidia(?!.peermem)\S* not found",
             r"modprobe: ERROR: could not insert 'nvidia",
@@ -138,6 +140,9 @@ CAUSES = (
         id="container-without-gpu",
         title="the container was started without GPUs",
         signs=(
+            r"stat nvidia\.com/gpu=\S+ no such file|failed to stat CDI host device",
+            r"nvidia-(?:cdi-hook|ctk|container-runtime\S*): no such file",
+            r"no runtime for \W{0,8}nvidia\W{0,8} is configured",
             r"[Uu]nknown (?:or invalid )?runtime (?:specified|name):? nvidia",
             r"could not select device driver \S* ?with capabilities: \[\[gpu\]\]",
             r"The NVIDIA Driver was not detected\. GPU functionality will not be available",

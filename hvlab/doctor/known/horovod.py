@@ -55,6 +55,7 @@ CAUSES = (
         id="horovod-no-nccl",
         title="Horovod was built without NCCL or without GPU operations",
         signs=(
+            r"Requested ReadyEvent with GPU device but not compiled with CUDA",
             r"HOROVOD_GPU_OPERATIONS.{0,60}(?:NCCL|MPI).{0,60}(?:not|invalid|required)",
             r"NCCL (?:support|operations) .{0,40}not been (?:built|compiled)",
             r"You should not specify both HOROVOD_GPU_OPERATIONS and HOROVOD_GPU_",

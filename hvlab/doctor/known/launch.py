@@ -305,6 +305,7 @@ CAUSES = (
         id="rank-ended",
         title="a rank ended, and mpirun ended the others",
         signs=(
+            r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
             r"(?:mpirun|prterun|mpiexec)\S{0,60} (?:noticed|detected) that (?:process rank|one or more processes)",
             r"Primary job terminated normally, but",
             r"exited on signal \d+",
@@ -376,5 +377,18 @@ CAUSES = (
         "another Open MPI.",
         remedy="OPAL_PREFIX=/its/present/folder on all hosts (mpirun -x OPAL_PREFIX), or build or install it for that place; which -a mpirun.",
         source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/installation-location.html",
+    ),
+    Cause(
+        id="ofi-provider",
+        title="MPICH or Intel MPI finds no network provider that works",
+        signs=(
+            r"MPIDI_OFI_mpi_init_hook",
+            r"OFI (?:addrinfo|get address vector|endpoint open|domain open)\S* failed|fi_getinfo\S* failed",
+        ),
+        why="libfabric offers nothing here that this MPI can use: the adapter named is not there (container, virtual machine), or the interface "
+        "chosen is wrong.",
+        remedy="fi_info shows what there is; FI_PROVIDER=tcp, FI_TCP_IFACE=NIC (I_MPI_OFI_PROVIDER=tcp); or start with the MPI that the host "
+        "has been set up for.",
+        source="https://github.com/open-mpi/ompi/issues/12786",
     ),
 )

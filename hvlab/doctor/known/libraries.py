@@ -49,7 +49,10 @@ CAUSES = (
     Cause(
         id="libnccl-missing",
         title="the loader does not find NCCL",
-        signs=(r"libnccl\.so\S*: cannot open shared object file",),
+        signs=(
+            r"Unable to load NCCL library",
+            r"libnccl\.so\S*: cannot open shared object file",
+        ),
         why="NCCL is not installed on this host, or lies in a Python package's folder that is not searched.",
         remedy="Install libnccl2 for this CUDA, or add the folder of nvidia/nccl/lib to LD_LIBRARY_PATH.",
         source="https://docs.nvidia.com/deeplearning/nccl/install-guide/",
@@ -165,6 +168,7 @@ CAUSES = (
         id="python-module-missing",
         title="a Python module is missing on the host where it is imported",
         signs=(
+            r"import \w+ failed, is it installed\?",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
             r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
         ),

@@ -27,7 +27,10 @@ CAUSES = (
     Cause(
         id="task-killed",
         title="a task of Slurm was killed, most likely because memory was used up",
-        signs=(r"tasks? [\d,-]+: Killed$",),
+        signs=(
+            r"Signal 9 \(SIGKILL\) received|exitcode +: -9\b",
+            r"tasks? [\d,-]+: Killed$",
+        ),
         # Where a task ended in another way before, Slurm killed the others.
         unless=(
             r"\A(?:(?!.*tasks? [\d,-]+: Killed$).*\n)*?.*(?:Segmentation fault|Aborted|Terminated|Exited with exit code"
@@ -149,6 +152,7 @@ CAUSES = (
         id="rank-segfault",
         title="a rank crashed",
         signs=(
+            r"Signal 11 \(SIGSEGV\) received|exitcode +: -11\b",
             r"Signal: Segmentation fault",
             r"Caught signal 11 \(Segmentation fault",
             r"exited on signal 11",
@@ -170,6 +174,7 @@ CAUSES = (
         id="bus-error",
         title="a rank ended with a bus error",
         signs=(
+            r"Signal 7 \(SIGBUS\) received|exitcode +: -7\b",
             r"failed \(exitcode: -7\)",
             r"Signal: Bus error",
             r"exited on signal 7",
@@ -263,8 +268,10 @@ CAUSES = (
         id="command-missing",
         title="a command is not there, or not in PATH",
         signs=(
-            r"^\S*(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+: command not found",
-            r"^\S*sh: \d+: [\w./+-]+: not found",
+            r"No such command: \S+ Please use \S*(?:dnf|yum)",
+            r"\b(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+ ?: (?:command not found|commande introuvable|Kommando nicht gefunden"
+            r"|Befehl nicht gefunden|orden no encontrada|comando non trovato|未找到命令)",
+            r"\bsh: \d+: [\w./+-]+: not found",
             r"^\S+: line \d+: [\w./+-]+: command not found",
         ),
         why="It is not installed on that host, its module is not loaded, or the shell of a job or of ssh has a shorter PATH.",

@@ -187,4 +187,12 @@ CAUSES = (
         source="https://github.com/tier4/AutowareArchitectureProposal.proj/issues/55",
         weight=BREAKDOWN,
     ),
+    Cause(
+        id="download-gone",
+        title="a file is not at its address any more",
+        signs=(r"HTTP Error 404: Not Found", r"ERROR 404: Not Found", r"curl: \(22\) [^\n]{0,80}404"),
+        why="The address names one release of a file, and the server keeps newer ones only, or has moved it.",
+        remedy="Look into the folder of that address and correct the release; take it from a repository by name, or keep a copy of your own.",
+        source="https://github.com/adoptium/infrastructure/issues/467",
+    ),
 )

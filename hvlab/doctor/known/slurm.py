@@ -23,6 +23,7 @@ CAUSES = (
         id="srun-without-pmi",
         title="Open MPI under srun has no PMI in common with Slurm",
         signs=(
+            r"No PMIx server was reachable, but a PMI1/2 was detected",
             r"appears to have been direct launched using \"srun\"",
             r"OMPI was not built with SLURM's PMI support",
             r"PMI2_Init failed to intialize",
@@ -127,6 +128,7 @@ CAUSES = (
         id="slurm-no-config",
         title="Slurm finds no slurm.conf",
         signs=(
+            r"unable to status file \S*slurm\.conf",
             r"failed to fetch remote configs",
             r"_establish_configuration: failed to load configs",
             r"Could not establish a configuration source",
@@ -318,6 +320,7 @@ CAUSES = (
         id="slurm-controller",
         title="slurmctld does not answer",
         signs=(
+            r"submission failed: Socket timed out on send/recv operation",
             r"Unable to contact slurm controller",
             r"slurm_load_(?:partitions|jobs|node): (?:Unable to contact|Zero Bytes)",
             r"Batch job submission failed: (?:Unable to contact|Zero Bytes|Connection refused)",
@@ -486,6 +489,19 @@ CAUSES = (
         "went with a restart of slurmd.",
         remedy="BasePath of job_container.conf must be there, local and writable for root on each node; end the job, restart slurmd.",
         source="https://slurm.schedmd.com/job_container.conf.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="slurm-state-full",
+        title="slurmctld cannot keep a job: its state folder is full or not writable",
+        signs=(
+            r"I/O error writing script/environment to file",
+            r"fatal: .{0,80}StateSaveLocation.{0,80}(?:No space|full)",
+        ),
+        why="Each job's script and environment are written below StateSaveLocation; the file system has no space or no inodes left, or is not "
+        "there.",
+        remedy="On the head: df -h and df -i of StateSaveLocation (scontrol show config | grep StateSave); make room, then submit again.",
+        source="https://github.com/ArjunaCluster/ArjunaUsers/issues/253",
         weight=FACT,
     ),
 )
