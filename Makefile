@@ -20,7 +20,7 @@ TESTS_AS_ROOT = $(if $(SUDO),trap '$(SUDO) find "$(CURDIR)" "$$HOME/.ansible" "$
 # On two cores, two of the three hosts have one each.
 DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,2
 
-TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm packs keys faults)
+TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm packs keys faults doctor)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 

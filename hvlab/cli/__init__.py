@@ -22,7 +22,7 @@ VERBS = {
     "keys": "issue, replace and revoke the keys by which hosts trust one another",
     "verify": "check the state of every host",
     "health": "find out whether each host is fit for work",
-    "doctor": "find out from a log what went wrong",
+    "doctor": "find out from the hosts, or from a log, what is wrong",
     "find-slow": "find out which host is slow, and which link",
     "bench": "run benchmarks on the hosts",
     "results": "list, show, export and import results",

@@ -9,24 +9,47 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import options
+from hvlab.cli import doctor_live, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 from hvlab.errors import UsageError
 
 
 @click.command()
-@click.option("--log", "path", metavar="FILE", required=True, help="The log to read; - for standard input.")
+@options.inventory
+@options.limit
+@click.option("--log", "path", metavar="FILE", help="A log to read instead; - for standard input.")
 @options.table_or_json
+@click.option("--fix", is_flag=True, help="Have roles mend what they can, after showing it and asking.")
+@click.option("--yes", is_flag=True, help="With --fix: do not ask.")
 @click.pass_context
-def command(context: click.Context, *, path: str, output_format: str) -> None:
-    """Find out from a log what went wrong.
+def command(
+    context: click.Context,
+    *,
+    inventory: Path,
+    limit: str | None,
+    path: str | None,
+    output_format: str,
+    fix: bool,
+    yes: bool,
+) -> None:
+    """Find out what is wrong with the hosts, or from a log what went wrong.
 
-    Reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm's
-    daemons, pods and kernels, as they come: ranks among one another, prefixes, colours, wrapped lines. The
-    cause nearest to the root comes first. What it does not know it does not mention, and what only looks
-    like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
+    Asks each host once, and lets hosts reach one another as ranks do: names, logins, ports, MTU, Open MPI,
+    compilers, temporary folders, shared memory, clocks, drivers and GPUs. Each finding says on which hosts,
+    what was seen, why it breaks and what to do. Nothing is changed without --fix, which runs the roles that
+    mend it and asks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
+
+    With --log, it reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package
+    managers, Slurm's daemons, pods and kernels, as they come: ranks among one another, prefixes, colours,
+    wrapped lines. The cause nearest to the root comes first. What it does not know it does not mention, and
+    what only looks like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
     """
+    if path is None:
+        doctor_live.examine(inventory, limit, output_format=output_format, fix=fix, yes=yes)
+        return
+    if fix or limit:
+        raise UsageError("--log reads a file only", remedy="leave out --log, or --fix and --limit")
     diagnosis = reading.diagnose(_lines(path))
     if output_format == "json":
         causes, harmless = (

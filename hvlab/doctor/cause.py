@@ -21,7 +21,8 @@ HARMLESS = 0
 class Cause:
     """One thing that goes wrong, or noise that looks like it (``weight`` is ``HARMLESS``).
 
-    ``signs`` are patterns; one of them in a log is enough. A blank in a pattern stands for any blanks, the
+    ``signs`` are patterns; one of them in a log is enough; what has
+    none is seen only when hosts are asked (``live``). A blank in a pattern stands for any blanks, the
     end of a wrapped line among them. All of ``needs`` have to be somewhere in the log as well, and none of
     ``unless``.
     """

@@ -1,4 +1,4 @@
-"""Put the questions of some subjects to every host of a lab, in one round trip each."""
+"""Put questions to every host of a lab, in one round trip each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -37,25 +37,35 @@ class Answered:
 
 
 def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
-    """Ask all hosts at the same time; a host that does not answer keeps none of the others.
+    """Ask all hosts of the subjects at the same time, and read what they answer.
 
     Raises CheckError where Ansible itself fails.
     """
-    questions = subjects.questions(chosen)
+    answered = put(lab, subjects.questions(chosen))
+    readings = {host: subjects.readings(chosen, each) for host, each in answered.readings.items()}
+    return replace(answered, readings=readings)
+
+
+def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 0) -> Answered:
+    """Put questions to all hosts; ``readings`` are what the probe answers, by question.
+
+    A host that does not answer keeps none of the others; at least ``at_once`` are asked at the same time.
+    Raises CheckError where Ansible itself fails.
+    """
     variables = {
         "hvlab_probe": probe.__file__,
         "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
         "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
     }
     began = time.time()
-    gathered, failures = collect(lab, "ask.yml", variables, shape=str)
+    gathered, failures = collect(lab, "ask.yml", variables, at_once=at_once, shape=str)
     asked = (began, time.time())
     silent = {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
     broken = {failure.host: failure.message.strip() for failure in failures if not failure.unreachable}
     readings = {}
     for host, answer in gathered.items():
         try:
-            readings[host] = subjects.readings(chosen, answers.load(answer, host, _Answers))
+            readings[host] = answers.load(answer, host, _Answers)
         except AnswerError as error:
             broken[host] = f"its answer cannot be read: {error.seen}"
     return Answered(readings, silent, broken, asked)

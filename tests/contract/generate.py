@@ -102,6 +102,35 @@ DOCTOR = """\
 
 Written by `make docs` from `hvlab/doctor/known`.
 
+## Hosts
+
+    hvlab doctor
+    hvlab doctor --fix
+
+It asks every host once, all at the same time, and lets them reach one another as ranks do: each logs in
+to the three that follow it as the lab user, and sends each of them 256 KiB over one TCP port between
+20000 and 29999. It looks at
+
+- names: what they resolve to on each host, each host's own, two hosts with one name;
+- logins: the host key, the user's key and its mode, sshd, routes;
+- the network: the interface of `lab_interface`, its MTU on all hosts, ports that a firewall closes (which
+  way), large packets that are lost;
+- Open MPI: its release and hwloc on all hosts, the `mpirun` of a login shell, its daemon, its libraries,
+  releases with known faults;
+- /tmp, TMPDIR, / and /dev/shm, clocks, compilers of hosts with the same system, NCCL's wheels;
+- the user's number on hosts that share its home, locked memory on hosts with RDMA;
+- hosts of the group `gpu`: driver and library, headers for DKMS, compute mode, libcuda, GPUs for all
+  slots.
+
+Each finding says on which hosts, what was seen, why it breaks, what to do, and where that is from; what
+is nearest to the root comes first. What a host does not answer is no finding. Nothing is changed, unless
+with `--fix`: it shows which roles it would run on which hosts, asks (or `--yes`), runs them as `hvlab
+provision` does, asks the hosts again and says what is gone and what is left. It names the findings that
+no role mends. The exit code is 0 if nothing is found, 1 if something is, 2 for wrong options, 3 if a host
+does not answer.
+
+## Logs
+
     hvlab doctor --log job.log
     kubectl logs my-job-launcher | hvlab doctor --log - --format json
 

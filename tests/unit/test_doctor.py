@@ -150,7 +150,7 @@ def test_exit_code_0_where_nothing_is_known_or_all_is_harmless(log, capsys, cont
 def test_exit_code_2_where_there_is_no_such_file(tmp_path, capsys):
     assert run(["doctor", "--log", str(tmp_path / "none")]) == 2
     assert "No such file" in capsys.readouterr().err
-    assert run(["doctor"]) == 2
+    assert run(["doctor", "--log", str(tmp_path / "none"), "--fix"]) == 2
 
 
 def test_escapes_of_the_log_do_not_reach_the_terminal(log, capsys):

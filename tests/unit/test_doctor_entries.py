@@ -15,6 +15,8 @@ CASES = {
     for id_, case in yaml.safe_load(path.read_text("utf-8")).items()
 }
 ENTRIES = {entry.id: entry for entry in known.CAUSES}
+# Others are seen only when hosts are asked: test_doctor_live.
+IN_LOGS = {id_: entry for id_, entry in ENTRIES.items() if entry.signs}
 
 
 def shown(text):
@@ -22,7 +24,7 @@ def shown(text):
     return {each.cause.id for each in (*found.causes, *found.harmless)}
 
 
-@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", IN_LOGS.values(), ids=lambda entry: entry.id)
 def test_entry_is_seen_in_its_log_and_not_in_its_near_miss(entry):
     case = CASES[entry.id]
     assert entry.id in shown(case["log"])
@@ -31,7 +33,7 @@ def test_entry_is_seen_in_its_log_and_not_in_its_near_miss(entry):
 
 
 def test_cases_and_entries_are_the_same():
-    assert set(CASES) == set(ENTRIES)
+    assert set(CASES) == set(IN_LOGS)
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)

@@ -8,6 +8,7 @@ from hvlab.doctor.known import (
     cuda,
     gloo,
     horovod,
+    hosts,
     launch,
     libraries,
     machine,
@@ -22,6 +23,7 @@ from hvlab.doctor.known import (
 
 FAMILIES = {
     "Reaching hosts": ssh.CAUSES,
+    "Hosts that are asked": hosts.CAUSES,
     "Open MPI's launchers": launch.CAUSES,
     "MPI's transports": transport.CAUSES,
     "Slurm": slurm.CAUSES,

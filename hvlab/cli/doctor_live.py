@@ -1,0 +1,149 @@
+"""``hvlab doctor`` without a log: asks the hosts, prints what is wrong, and has roles mend it."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from hvlab.cli import provision
+from hvlab.doctor import live
+from hvlab.doctor.live.fault import HostFault
+from hvlab.doctor.live.site import Member, Site
+from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError, some
+from hvlab.health.ask import put
+from hvlab.lab import inventory as inventories
+from hvlab.lab.inventory import Host, Lab
+
+# Below the ports that systems give to clients, and those of Kubernetes' services.
+_PORTS = (20_000, 29_999)
+# With these, role preflight refuses to change a host.
+_REFUSED = (
+    "name-wrong-address",
+    "gloo-loopback",
+    "hostname-invalid",
+    "hostname-twice",
+    "session-dir",
+    "clock",
+)
+
+
+def examine(inventory: Path, limit: str | None, *, output_format: str, fix: bool, yes: bool) -> None:
+    """Ask the hosts and print what is wrong. Raises HvlabError for faults and for hosts that are silent."""
+    if fix and output_format == "json":
+        raise UsageError("--fix shows what it does as text", remedy="leave out --format json or --fix")
+    if fix and not yes and not sys.stdin.isatty():
+        raise UsageError(
+            "--fix asks before it changes anything, and there is no terminal", remedy="add --yes"
+        )
+    lab = inventories.load(inventory, limit=limit)
+    found, silent = _ask(lab)
+    if output_format == "json":
+        click.echo(json.dumps(_document(lab, found, silent), indent=1))
+    else:
+        click.echo(_table(lab, found))
+        if fix and found:
+            found, silent = _fix(lab, found, yes=yes)
+    error = _verdict(found, silent)
+    if error:
+        raise error
+
+
+def site(lab: Lab) -> Site:
+    """Return what the detectors need of a lab."""
+    members = tuple(_member(lab, host) for host in lab.hosts)
+    port = random.randint(*_PORTS)  # noqa: S311 - only not the one of another run
+    managed = lab.text("common_hosts_managed", "true").lower() in ("true", "yes")
+    return Site(members, lab.text("lab_user_name", "hvlab"), port, names_managed=managed)
+
+
+def _member(lab: Lab, host: Host) -> Member:
+    addresses = tuple(dict.fromkeys([lab.rank_address(host), host.address]))
+    interface = host.text("lab_interface") or lab.interface
+    return Member(host.name, addresses, host.port, host.slots, host.gpu, interface, host.local)
+
+
+def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
+    """Return what is wrong, and the hosts that could not be asked, with the reason."""
+    asked = site(lab)
+    with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
+        answered = put(lab, live.questions(asked), at_once=len(lab.hosts))
+    silent = {**answered.silent, **answered.broken}
+    messages = [fault for host, said in silent.items() if (fault := live.of_message(host, said))]
+    return live.ranked([*messages, *live.faults(asked, answered.readings)]), silent
+
+
+def _groups(found: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
+    """Return faults of several hosts that were seen alike as one, with the hosts."""
+    hosts: dict[tuple[str, str], list[HostFault]] = {}
+    for fault in found:
+        hosts.setdefault((fault.id, fault.seen), []).append(fault)
+    return [(alike[0], [fault.host for fault in alike]) for alike in hosts.values()]
+
+
+def _document(lab: Lab, found: Sequence[HostFault], silent: Mapping[str, str]) -> dict[str, Any]:
+    findings = []
+    for fault, hosts in _groups(found):
+        entry = live.ENTRIES[fault.id]
+        own = {key: getattr(entry, key) for key in ("id", "title", "why", "remedy", "source")}
+        findings.append({**own, "hosts": hosts, "seen": fault.seen, "role": fault.role or None})
+    return {"lab": lab.name, "findings": findings, "silent": dict(silent)}
+
+
+def _table(lab: Lab, found: Sequence[HostFault]) -> str:
+    parts = []
+    for number, (fault, hosts) in enumerate(_groups(found), 1):
+        entry = live.ENTRIES[fault.id]
+        mends = [f"  --fix runs: role {fault.role}"] if fault.role else []
+        lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  seen: {fault.seen}"]
+        lines += [f"  why: {entry.why}", f"  what to do: {entry.remedy}", *mends]
+        parts.append("\n".join([*lines, f"  source: {entry.source}"]))
+    return "\n\n".join(parts) or f"nothing known is wrong on {some(host.name for host in lab.hosts)}"
+
+
+def _fix(lab: Lab, found: list[HostFault], *, yes: bool) -> tuple[list[HostFault], dict[str, str]]:
+    """Show which roles would run where, run them, and ask again."""
+    for fault, hosts in _groups([fault for fault in found if not fault.role]):
+        click.echo(f"\nno role mends: {', '.join(hosts)}: {live.ENTRIES[fault.id].title}")
+    refused = list(dict.fromkeys(fault.host for fault in found if fault.id in _REFUSED))
+    mended = [fault for fault in found if fault.role and fault.host not in refused]
+    if any(fault.role and fault.host in refused for fault in found):
+        click.echo(
+            f"\nnot changed: {', '.join(refused)}: mend by hand what no role does, then run this again"
+        )
+    if not mended:
+        return found, {}
+    # Roles stand upon one another: all of them run on every host that needs one.
+    hosts = list(dict.fromkeys(fault.host for fault in mended))
+    roles = ",".join(dict.fromkeys(fault.role for fault in mended))
+    click.echo(f"\n--fix runs: hvlab provision -l {','.join(hosts)} -t {roles}")
+    if not yes and not click.confirm("Change these hosts?"):
+        return found, {}
+    try:
+        provision.site(lab, ["--tags", roles], limit=",".join(hosts))
+    except CheckError as error:
+        click.echo(f"\n{error}")
+    again, silent = _ask(lab)
+    gone = [
+        fault for fault in found if (fault.id, fault.host) not in {(each.id, each.host) for each in again}
+    ]
+    click.echo("\n".join(["", *(f"gone: {fault.host}: {live.ENTRIES[fault.id].title}" for fault in gone)]))
+    click.echo("\n".join(["", "left:", _table(lab, again)] if again else ["", "nothing is left"]))
+    return again, silent
+
+
+def _verdict(found: Sequence[HostFault], silent: Mapping[str, str]) -> HvlabError | None:
+    if silent:
+        told = "; ".join(f"{host}: {' '.join(said.split())[:200]}" for host, said in silent.items())
+        return UnreachableError(
+            f"no answer from {some(silent)} ({told})",
+            remedy="see above; then look at their power and network; `hvlab lab status` shows virtual hosts",
+        )
+    hosts = dict.fromkeys(fault.host for fault in found)
+    return CheckError(f"something is wrong on {some(hosts)}", remedy="see above") if found else None

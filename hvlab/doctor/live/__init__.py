@@ -1,0 +1,43 @@
+"""What hosts themselves show of what is known: questions, and detectors over the answers of all. Pure.
+
+Each subject has ``questions``, in the form that ``hvlab/health/node/probe.py`` answers, and ``faults``. A
+fault names an entry of ``hvlab/doctor/known``. What a host did not answer is no fault of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvlab.doctor import known, reading
+from hvlab.doctor.cause import Cause
+from hvlab.doctor.live import folders, gpu, machine, names, network, open_mpi, python, ssh
+from hvlab.doctor.live.fault import HostFault
+from hvlab.doctor.live.replies import HostReplies
+from hvlab.doctor.live.site import Site
+
+_SUBJECTS = (names, ssh, network, machine, folders, open_mpi, python, gpu)
+ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in known.CAUSES}
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Return what every host is asked, by name; its own name stands for ``@HOST@`` in it."""
+    return {name: question for subject in _SUBJECTS for name, question in subject.questions(site).items()}
+
+
+def faults(site: Site, answered: Mapping[str, Mapping[str, Any]]) -> list[HostFault]:
+    """Return what the answers show, what is nearest to the root first."""
+    replies = {host.name: HostReplies(answered[host.name]) for host in site.hosts if host.name in answered}
+    every = [fault for subject in _SUBJECTS for fault in subject.faults(site, replies)]
+    return ranked(every)
+
+
+def ranked(every: Sequence[HostFault]) -> list[HostFault]:
+    """Return faults once each, what is nearest to the root first."""
+    return sorted(dict.fromkeys(every), key=lambda fault: ENTRIES[fault.id].weight)
+
+
+def of_message(host: str, message: str) -> HostFault | None:
+    """Return the fault that Ansible's message about a host shows; None where nothing is known of it."""
+    cause = reading.root(message.splitlines())
+    return HostFault(cause.id, host, " ".join(message.split())[:300]) if cause else None

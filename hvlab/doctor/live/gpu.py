@@ -1,0 +1,74 @@
+"""NVIDIA: driver, its library, kernel headers, compute mode, and GPUs for all slots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.doctor import reading
+from hvlab.doctor.live.fault import HostFault
+from hvlab.doctor.live.replies import HostReplies
+from hvlab.doctor.live.site import Site
+
+_GPUS = "gpus"
+_MODES = "gpu modes"
+_LOADER = "loader"
+_KERNEL = "kernel"
+_HEADERS = "kernel headers"
+_DKMS = "dkms"
+_RELEASE = re.compile(r"[0-9]{1,3}\.[0-9]{1,4}[\w.+~-]{0,80}")
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask hosts about their GPUs where any host of the lab should have some."""
+    if not any(host.gpu for host in site.hosts):
+        return {}
+    asked: dict[str, dict[str, Any]] = {
+        _GPUS: {"run": ["nvidia-smi", "-L"], "timeout": 30, "queue": "nvidia"},
+        _MODES: {
+            "run": ["nvidia-smi", "--query-gpu=index,compute_mode", "--format=csv,noheader"],
+            "timeout": 30,
+            "queue": "nvidia",
+        },
+        _LOADER: {"run": ["ldconfig", "-p"], "timeout": 10},
+        _KERNEL: {"run": ["uname", "-r"], "timeout": 5},
+        _HEADERS: {"stat": "/lib/modules/*/build/Makefile"},
+        _DKMS: {"stat": "/var/lib/dkms/nvidia*"},
+    }
+    return asked
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Judge the hosts that the inventory says have GPUs."""
+    for host in site.hosts:
+        if host.gpu and host.name in every:
+            yield from _one(host.name, host.slots, every[host.name])
+
+
+def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
+    failed = replies.failed(_GPUS)
+    cause = reading.root(failed.splitlines()) if failed else None
+    if failed and cause:
+        yield HostFault(cause.id, name, " ".join(failed.split())[:200])
+    kernel, headers = replies.output(_KERNEL).strip(), replies.paths(_HEADERS)
+    if (
+        _RELEASE.fullmatch(kernel)
+        and replies.paths(_DKMS)
+        and f"/lib/modules/{kernel}/build/Makefile" not in headers
+    ):
+        others = (
+            ", ".join(path.split("/")[-3] for path in headers if path.startswith("/lib/modules/")) or "none"
+        )
+        seen = f"the kernel is {kernel}, headers are there of {others}, and DKMS builds the driver"
+        yield HostFault("kernel-headers", name, seen)
+    gpus = re.findall(r"^GPU \d+:", replies.output(_GPUS), re.M)
+    if not gpus:
+        return
+    if len(gpus) < slots and "MIG" not in replies.output(_GPUS):
+        yield HostFault("invalid-ordinal", name, f"{len(gpus)} GPUs for {slots} slots (lab_slots)")
+    if replies.output(_LOADER) and "libcuda.so.1 " not in replies.output(_LOADER):
+        yield HostFault("libcuda-missing", name, "nvidia-smi works, but ldconfig -p has no libcuda.so.1")
+    exclusive = [row for row in replies.output(_MODES).splitlines() if re.search("Exclusive|Prohibited", row)]
+    if exclusive:
+        yield HostFault("gpu-busy", name, f"compute mode of GPU {'; '.join(exclusive)}")

@@ -1,0 +1,76 @@
+"""The machine: its clock, the user's number, memory that may be locked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.doctor.live import ssh
+from hvlab.doctor.live.fault import HostFault
+from hvlab.doctor.live.replies import HostReplies
+from hvlab.doctor.live.site import Site
+
+_NOW = "now"
+_RDMA = "rdma"
+_HOME = "home"
+# Answers of one round trip come at different times.
+_APART_S = 60.0
+_SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "cifs", "glusterfs", "fuse.glusterfs")
+_MEMLOCK_KIB = 1024 * 1024
+_NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask for the time, for RDMA adapters, and for who has the home folder where."""
+    script = f'echo "id $(id -u {site.user})"; echo "type $(stat -fc %T ~{site.user})"; '
+    script += f'echo "mount $(df -PT ~{site.user} | tail -n 1 | tr -s " " | cut -d " " -f 2)"'
+    return {
+        _NOW: {"run": ["date", "+%s"], "timeout": 5},
+        _RDMA: {"stat": "/sys/class/infiniband/*"},
+        _HOME: {"run": ["bash", "-c", script], "timeout": 10},
+    }
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Compare clocks and numbers, and judge limits where RDMA needs them."""
+    yield from _clocks(every)
+    yield from _numbers(site, every)
+    for name, (_, seen) in ssh.reached(every).items():
+        limit = seen.get("memlock", "")
+        small = _NUMBER.fullmatch(limit) and int(limit) < _MEMLOCK_KIB
+        if small and name in every and every[name].paths(_RDMA):
+            adapters = ", ".join(path.rpartition("/")[2] for path in every[name].paths(_RDMA))
+            yield HostFault(
+                "memlock", name, f"ulimit -l is {limit} KiB after ssh; it has {adapters}", "common"
+            )
+
+
+def _clocks(every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    clocks = {
+        name: int(said) for name, own in every.items() if _NUMBER.fullmatch(said := own.output(_NOW).strip())
+    }
+    if len(clocks) < 2:  # noqa: PLR2004 - nothing to compare with
+        return
+    middle = sorted(clocks.values())[(len(clocks) - 1) // 2]
+    for name, now in clocks.items():
+        if abs(now - middle) > _APART_S:
+            seen = (
+                f"its clock is {abs(now - middle)} s {'ahead of' if now > middle else 'behind'} other hosts'"
+            )
+            yield HostFault("clock", name, seen)
+
+
+def _numbers(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Files on a shared home belong to a number, not to a name."""
+    tables = {name: replies.table(_HOME) for name, replies in every.items()}
+    numbers = {
+        name: table["id"]
+        for name, table in tables.items()
+        if _NUMBER.fullmatch(table.get("id", "")) and table.get("mount") in _SHARED
+    }
+    if len(set(numbers.values())) > 1:
+        listing = ", ".join(f"{name} {number}" for name, number in numbers.items())
+        yield from (
+            HostFault("user-id-differs", name, f"{site.user} on a shared home: {listing}") for name in numbers
+        )

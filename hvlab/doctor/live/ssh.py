@@ -1,0 +1,84 @@
+"""Logins among the hosts, by the user who runs the ranks and as a launcher does them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.answers.shapes import Answer
+from hvlab.doctor import reading
+from hvlab.doctor.live.fault import HostFault
+from hvlab.doctor.live.programs import source
+from hvlab.doctor.live.replies import HostReplies
+from hvlab.doctor.live.site import TRIED, Site
+
+_LOGINS = "logins"
+_USER = "user"
+# What a login finds there; its limits are those of ranks.
+_SCRIPT = (
+    "echo hostname $(hostname); echo memlock $(ulimit -l); echo orted $(command -v orted || command -v prted)"
+)
+# What the roles write: keys, certificates, modes.
+_MENDED = ("host-key", "host-key-changed", "ssh-key-modes", "ssh-denied")
+
+
+class PeerLogin(Answer):
+    """How one login ended."""
+
+    rc: int
+    out: str
+    err: str
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask whether the user is there and gets to the next hosts."""
+    asked: dict[str, dict[str, Any]] = {_USER: {"run": ["id", "-u", site.user], "timeout": 5}}
+    if len(site.hosts) > 1 and not any(host.local for host in site.hosts):
+        given = {
+            "hosts": [
+                {"name": host.name, "address": host.addresses[0], "port": host.port} for host in site.hosts
+            ],
+            "tried": TRIED,
+            "script": _SCRIPT,
+        }
+        argv = ["python3", "-c", source("log_in"), "@HOST@", json.dumps(given)]
+        asked[_LOGINS] = {"run": argv, "user": site.user, "timeout": 60}
+    return asked
+
+
+def logins(replies: HostReplies) -> dict[str, PeerLogin]:
+    """Return how a host's logins to others ended, by the other's name."""
+    document = replies.document(_LOGINS, dict[str, PeerLogin]) or {}
+    return {name: PeerLogin.model_validate(each) for name, each in document.items()}
+
+
+def reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return host -> the host that logged in to it, and the words that the login found there."""
+    seen: dict[str, tuple[str, dict[str, str]]] = {}
+    for name, replies in every.items():
+        for other, login in logins(replies).items():
+            if login.rc == 0:
+                rows = (line.partition(" ") for line in login.out.splitlines())
+                seen.setdefault(other, (name, {key: value.strip() for key, _, value in rows}))
+    return seen
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Say why a login failed, by what ssh says of it."""
+    for name, replies in every.items():
+        if "no such user" in replies.error(_USER):
+            yield HostFault("user-missing", name, f"there is no user {site.user}", "lab_user")
+            continue
+        for other, login in logins(replies).items():
+            if login.rc == 0:
+                continue
+            if not login.err.strip():
+                continue
+            causes = reading.diagnose(login.err.splitlines()).causes
+            cause = reading.root(login.err.splitlines())
+            lines = [text for _, text in causes[0].lines] if cause else login.err.splitlines()
+            said = " ".join(" ".join(lines).split())[:200]
+            seen = f"{site.user} cannot log in to {other}: {said}"
+            id_ = cause.id if cause else "horovodrun-ssh"
+            yield HostFault(id_, name, seen, "ssh_trust" if id_ in _MENDED else "")
