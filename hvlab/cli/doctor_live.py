@@ -43,14 +43,14 @@ def examine(inventory: Path, limit: str | None, *, output_format: str, fix: bool
             "--fix asks before it changes anything, and there is no terminal", remedy="add --yes"
         )
     lab = inventories.load(inventory, limit=limit)
-    found, silent = _ask(lab)
+    faults, silent = _ask(lab)
     if output_format == "json":
-        click.echo(json.dumps(_document(lab, found, silent), indent=1))
+        click.echo(json.dumps(_document(lab, faults, silent), indent=1))
     else:
-        click.echo(_table(lab, found))
-        if fix and found:
-            found, silent = _fix(lab, found, yes=yes)
-    error = _verdict(found, silent)
+        click.echo(_table(lab, faults))
+        if fix and faults:
+            faults, silent = _fix(lab, faults, yes=yes)
+    error = _verdict(faults, silent)
     if error:
         raise error
 
@@ -75,30 +75,30 @@ def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
         answered = put(lab, live.questions(asked), at_once=len(lab.hosts))
     silent = {**answered.silent, **answered.broken}
-    messages = [fault for host, said in silent.items() if (fault := live.of_message(host, said))]
+    messages = [fault for host, words in silent.items() if (fault := live.of_message(host, words))]
     return live.ranked([*messages, *live.faults(asked, answered.readings)]), silent
 
 
-def _groups(found: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
+def _groups(faults: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
     """Return faults of several hosts that were seen alike as one, with the hosts."""
     hosts: dict[tuple[str, str], list[HostFault]] = {}
-    for fault in found:
+    for fault in faults:
         hosts.setdefault((fault.id, fault.seen), []).append(fault)
     return [(alike[0], [fault.host for fault in alike]) for alike in hosts.values()]
 
 
-def _document(lab: Lab, found: Sequence[HostFault], silent: Mapping[str, str]) -> dict[str, Any]:
+def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) -> dict[str, Any]:
     findings = []
-    for fault, hosts in _groups(found):
+    for fault, hosts in _groups(faults):
         entry = live.ENTRIES[fault.id]
         own = {key: getattr(entry, key) for key in ("id", "title", "why", "remedy", "source")}
         findings.append({**own, "hosts": hosts, "seen": fault.seen, "role": fault.role or None})
     return {"lab": lab.name, "findings": findings, "silent": dict(silent)}
 
 
-def _table(lab: Lab, found: Sequence[HostFault]) -> str:
+def _table(lab: Lab, faults: Sequence[HostFault]) -> str:
     parts = []
-    for number, (fault, hosts) in enumerate(_groups(found), 1):
+    for number, (fault, hosts) in enumerate(_groups(faults), 1):
         entry = live.ENTRIES[fault.id]
         mends = [f"  --fix runs: role {fault.role}"] if fault.role else []
         lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  seen: {fault.seen}"]
@@ -107,43 +107,43 @@ def _table(lab: Lab, found: Sequence[HostFault]) -> str:
     return "\n\n".join(parts) or f"nothing known is wrong on {some(host.name for host in lab.hosts)}"
 
 
-def _fix(lab: Lab, found: list[HostFault], *, yes: bool) -> tuple[list[HostFault], dict[str, str]]:
+def _fix(lab: Lab, faults: list[HostFault], *, yes: bool) -> tuple[list[HostFault], dict[str, str]]:
     """Show which roles would run where, run them, and ask again."""
-    for fault, hosts in _groups([fault for fault in found if not fault.role]):
+    for fault, hosts in _groups([fault for fault in faults if not fault.role]):
         click.echo(f"\nno role mends: {', '.join(hosts)}: {live.ENTRIES[fault.id].title}")
-    refused = list(dict.fromkeys(fault.host for fault in found if fault.id in _REFUSED))
-    mended = [fault for fault in found if fault.role and fault.host not in refused]
-    if any(fault.role and fault.host in refused for fault in found):
+    refused = list(dict.fromkeys(fault.host for fault in faults if fault.id in _REFUSED))
+    mended = [fault for fault in faults if fault.role and fault.host not in refused]
+    if any(fault.role and fault.host in refused for fault in faults):
         click.echo(
             f"\nnot changed: {', '.join(refused)}: mend by hand what no role does, then run this again"
         )
     if not mended:
-        return found, {}
+        return faults, {}
     # Roles stand upon one another: all of them run on every host that needs one.
     hosts = list(dict.fromkeys(fault.host for fault in mended))
     roles = ",".join(dict.fromkeys(fault.role for fault in mended))
     click.echo(f"\n--fix runs: hvlab provision -l {','.join(hosts)} -t {roles}")
     if not yes and not click.confirm("Change these hosts?"):
-        return found, {}
+        return faults, {}
     try:
         provision.site(lab, ["--tags", roles], limit=",".join(hosts))
     except CheckError as error:
         click.echo(f"\n{error}")
     again, silent = _ask(lab)
     gone = [
-        fault for fault in found if (fault.id, fault.host) not in {(each.id, each.host) for each in again}
+        fault for fault in faults if (fault.id, fault.host) not in {(each.id, each.host) for each in again}
     ]
     click.echo("\n".join(["", *(f"gone: {fault.host}: {live.ENTRIES[fault.id].title}" for fault in gone)]))
     click.echo("\n".join(["", "left:", _table(lab, again)] if again else ["", "nothing is left"]))
     return again, silent
 
 
-def _verdict(found: Sequence[HostFault], silent: Mapping[str, str]) -> HvlabError | None:
+def _verdict(faults: Sequence[HostFault], silent: Mapping[str, str]) -> HvlabError | None:
     if silent:
-        told = "; ".join(f"{host}: {' '.join(said.split())[:200]}" for host, said in silent.items())
+        reasons = "; ".join(f"{host}: {' '.join(words.split())[:200]}" for host, words in silent.items())
         return UnreachableError(
-            f"no answer from {some(silent)} ({told})",
+            f"no answer from {some(silent)} ({reasons})",
             remedy="see above; then look at their power and network; `hvlab lab status` shows virtual hosts",
         )
-    hosts = dict.fromkeys(fault.host for fault in found)
-    return CheckError(f"something is wrong on {some(hosts)}", remedy="see above") if found else None
+    hosts = dict.fromkeys(fault.host for fault in faults)
+    return CheckError(f"something is wrong on {some(hosts)}", remedy="see above") if faults else None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.answers.shapes import Answer, Number
+from hvlab.answers.shapes import HostAnswer, Number
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies
@@ -19,14 +19,14 @@ _MEETING = "meeting"
 _ADDRESSES = "addresses"
 
 
-class Resolved(Answer):
+class Resolved(HostAnswer):
     """What a name resolved to."""
 
     addresses: list[str]
     error: str
 
 
-class Attempt(Answer):
+class Attempt(HostAnswer):
     """How an attempt to reach another host ended, and from when to when, by this host's clock."""
 
     outcome: str
@@ -35,7 +35,7 @@ class Attempt(Answer):
     ended: Number
 
 
-class Listening(Answer):
+class Listening(HostAnswer):
     """Why a host could not listen, or from when to when it did."""
 
     error: str
@@ -43,7 +43,7 @@ class Listening(Answer):
     ended: Number
 
 
-class Meeting(Answer):
+class Meeting(HostAnswer):
     """What ``programs/meet.py`` prints."""
 
     hostname: str

@@ -31,14 +31,14 @@ def _interfaces(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFa
     sizes: dict[str, str] = {}
     for host in site.hosts:
         files = every[host.name].files(_MTU) if host.name in every else {}
-        found = {
+        there = {
             path.split("/")[-2]: mtu for path, mtu in files.items() if path.startswith("/sys/class/net/")
         }
-        if found and host.interface not in found:
-            seen = f"there is no interface {host.interface} (lab_interface); there are {', '.join(found)}"
+        if there and host.interface not in there:
+            seen = f"there is no interface {host.interface} (lab_interface); there are {', '.join(there)}"
             yield HostFault("interface-missing", host.name, seen)
-        elif found and host.interface != "lo":
-            sizes[host.name] = found[host.interface]
+        elif there and host.interface != "lo":
+            sizes[host.name] = there[host.interface]
     if len(set(sizes.values())) > 1:
         ((usual, _),) = Counter(sizes.values()).most_common(1)
         listing = ", ".join(f"{name} {mtu}" for name, mtu in sizes.items())

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.answers.shapes import Answer
+from hvlab.answers.shapes import HostAnswer
 from hvlab.doctor import reading
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
@@ -23,7 +23,7 @@ _SCRIPT = (
 _MENDED = ("host-key", "host-key-changed", "ssh-key-modes", "ssh-denied")
 
 
-class PeerLogin(Answer):
+class PeerLogin(HostAnswer):
     """How one login ended."""
 
     rc: int
