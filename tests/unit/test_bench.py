@@ -22,6 +22,8 @@ class FakeTrust:
     def __init__(self, folder: Path) -> None:
         self.known_hosts = folder / "known_hosts"
         self.certificate = folder / "cert"
+        # What is not there is not damaged.
+        self.host_ca = self.user_ca = self.identity = folder / "absent"
         self.known_hosts.write_text("")
         self.certificate.write_text("cert\n")
 
