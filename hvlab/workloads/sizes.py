@@ -40,9 +40,9 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 def parse_size(text: str) -> int:
     """Return one size in bytes, such as 4096, 4K or 64MiB. Raises UsageError."""
-    match = re.fullmatch(r"(\d+)\s*([KMG]?)(?:I?B)?", text.strip().upper())
+    match = re.fullmatch(r"([0-9]{1,18})\s*([KMG]?)(?:I?B)?", text.strip().upper())
     if match is None:
-        raise UsageError(f"{text!r} is no size", remedy="write 4096, 4K, 16M or 1G")
+        raise UsageError(f"{text[:40]!r} is no size", remedy="write 4096, 4K, 16M or 1G")
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -62,8 +62,8 @@ def shown(size: int) -> str:
 def _bounds(text: str) -> tuple[int, int, int]:
     low_text, _, rest = text.partition(":")
     high_text, _, factor_text = rest.partition(":")
-    if not factor_text.isdigit():
-        raise UsageError(f"sizes {text!r}: not min:max:factor", remedy=_REMEDY)
+    if not re.fullmatch("[0-9]{1,18}", factor_text):
+        raise UsageError(f"sizes {text[:40]!r}: not min:max:factor", remedy=_REMEDY)
     low, high, factor = parse_size(low_text), parse_size(high_text), int(factor_text)
     if factor < 2 or not 0 < low <= high:  # noqa: PLR2004 - a smaller factor does not grow
         raise UsageError(f"sizes {text!r}: min must be from 1 to max and factor 2 or more", remedy=_REMEDY)

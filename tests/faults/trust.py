@@ -45,7 +45,7 @@ def login_key_that_is_gone_on_the_head(world):
     world.on(head, f"mv /root/id_ed25519 {LOGIN}/")
 
 
-@fault("keys", "verify", "-l", "f2", code=1, says=("ssh_trust", "hvlab provision"), seconds=90, then=TRUST)
+@fault("keys", "verify", code=1, says=("ssh_trust", "hvlab provision"), seconds=90, then=TRUST)
 def authority_that_is_gone_on_a_host(world):
     """A host has lost the authority of its users; provision brings it back."""
     world.on(world.hosts[1], "rm /etc/ssh/hvlab_user_ca.pub")

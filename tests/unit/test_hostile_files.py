@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hvlab.baseline import keeping
 from hvlab.bench import suite
 from hvlab.doctor import reading
-from hvlab.errors import HvlabError
+from hvlab.errors import HvlabError, UsageError
 from hvlab.formats import READERS, detect, pods, sheet_tasks
 from hvlab.health import expected
 from hvlab.lab import inventory
@@ -206,3 +206,9 @@ def test_a_baseline(tmp_path, content):
         keeping.load(tmp_path, "t")
     except HvlabError as error:
         assert str(error)  # noqa: PT017 - most end without one
+
+
+@pytest.mark.parametrize("size", ["9" * 5000, f"1K:{'9' * 5000}:2", f"1K:1M:{'9' * 5000}", "1:2:\u00b2"])
+def test_a_size_of_too_many_digits(size):
+    with pytest.raises(UsageError, match=r"is no size|not min:max:factor"):
+        sizes.parse_sizes(size)
