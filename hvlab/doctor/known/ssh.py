@@ -119,6 +119,7 @@ CAUSES = (
             r"ssh: connect to host \S+ port \d+: (?:Connection timed out|No route to host|Network is unreachable"
             r"|Operation timed out)",
             r"Connection timed out during banner exchange",
+            r"Connection to \S+ port \d+ timed out",
             r"connect to host \S+ port \d+: (?:Connection timed out|No route to host)",
             r"Timeout, server \S+ not responding",
         ),
