@@ -47,16 +47,10 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Dia
     return Diagnosis(*(tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless)))
 
 
-def nearest(raw: Iterable[str]) -> Recognised | None:
-    """Return the cause nearest to the root with its lines; None where nothing is known but symptoms."""
-    first = next(iter(diagnose(raw).causes), None)
-    return first if first and first.cause.weight < SYMPTOM else None
-
-
-def root(raw: Iterable[str]) -> Cause | None:
+def root(raw: Iterable[str]) -> Recognised | None:
     """Return the cause nearest to the root; None where nothing is known but symptoms."""
-    first = nearest(raw)
-    return first.cause if first else None
+    nearest = next(iter(diagnose(raw).causes), None)
+    return nearest if nearest and nearest.cause.weight < SYMPTOM else None
 
 
 def _lines(entry: Cause, log: LogText) -> list[WrittenLine]:

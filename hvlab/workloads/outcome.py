@@ -47,6 +47,14 @@ _TELLING = (
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)")),
     (_LAST, re.compile(r"srun: (First task exited \d+s ago)")),
 )
+# What a launch that hung without a word says nothing of: packets that are lost on their way.
+_SILENT = (
+    "; what to do: `hvlab find-slow` tries each pair of hosts (a firewall, packets too large for a link); a "
+    "case that was only slow needs a longer --timeout"
+)
+# What mends it in a lab whose hosts trust one another by hvlab's authorities; other labs do it by hand.
+_ISSUE = "run `hvlab keys issue`: it signs every host anew, and writes what each trusts"
+_LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
 _MISSING = re.compile(r"Missing ranks:\s*(.*)")
 
 
@@ -205,37 +213,59 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
         return str(ended["error"])
     if ended.get("timed_out"):
         missing = _MISSING.search(read_text(folder / "stderr"))
-        stalled = f": Horovod waited for ranks {missing.group(1)}" if missing else ""
         over = f"ran over its {case.timeout} s and was ended"
-        return over + stalled if stalled else _known(over, folder)
+        if missing:
+            return f"{over}: Horovod waited for ranks {missing.group(1)}"
+        return _caused(over, folder) or over + _SILENT * (len(case.hosts) > 1)
     if ended.get("rc") == 0:
         return None
-    words = last_words(folder)
-    lost = [host for host, answer in (ended.get("reaped") or {}).items() if isinstance(answer, str)]
-    reasons = [words] * bool(words) + [f"{', '.join(lost)} is unreachable"] * bool(lost)
     how = f"{case.launcher} ended with exit status {ended.get('rc')}"
-    return _known(": ".join([how, *reasons]), folder)
+    # What ssh said of a host on which the case's ranks could not be ended.
+    lost = {host: answer for host, answer in (ended.get("reaped") or {}).items() if isinstance(answer, str)}
+    known = _caused(how, folder, *lost.values())
+    if known:
+        return known
+    silent = [f"{host} is unreachable ({answers.clean(said)})" for host, said in lost.items()]
+    return ": ".join(filter(None, [how, last_words(folder), *silent]))
 
 
-def _known(error: str, folder: Path) -> str:
-    """Return the error, ended with what `hvlab doctor` knows of its cause."""
-    cause = reading.root(output(folder).splitlines())
-    return f"{error.rstrip('.')}; known: {cause.title}; what to do: {cause.remedy}" if cause else error
+def _caused(how: str, folder: Path, *messages: str) -> str:
+    """Return the cause that the output shows, the line it rests on and the remedy; empty where none is known.
+
+    ``messages`` count only where the output shows none. A launcher's general advice is left out: it is the same
+    whatever was wrong.
+    """
+    root = reading.root(output(folder).splitlines()) or reading.root(_lines(messages))
+    if not root:
+        return ""
+    line, words = root.lines[0][1][:_LIMIT], _telling(_last_lines(folder))
+    remedy = _LAB_REMEDIES.get(root.cause.id, root.cause.remedy).rstrip(".")
+    ended = f"{how}: {words}" if words and words not in line else how
+    return f"{root.cause.title} ({line}); what to do: {remedy}; {ended}"
+
+
+def _lines(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in answers.clean(text).splitlines()]
 
 
 def last_words(folder: Path) -> str:
     """Return why the launcher ended, from what it and the ranks printed."""
-    text = output(folder)
-    lines = [_RANK.sub("", line).strip() for line in text.splitlines()]
-    lines = [line for line in lines if not _FRAME.match(line) and not line.startswith(CORES)]
+    lines = _last_lines(folder)
+    return _telling(lines) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+
+
+def _last_lines(folder: Path) -> list[str]:
+    lines = [_RANK.sub("", line).strip() for line in output(folder).splitlines()]
+    return [line for line in lines if not _FRAME.match(line) and not line.startswith(CORES)]
+
+
+def _telling(lines: Sequence[str]) -> str:
     for which, pattern in _TELLING:
         matches = [match for line in lines if (match := pattern.match(line))]
         if matches:
             match = matches[which]
             return str(match.group(match.lastindex or 0))[:_LIMIT]
-    # What a launcher says at the end may be a list of all that it can think of.
-    cause = reading.nearest(text.splitlines())
-    return cause.lines[0][1].strip() if cause else " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+    return ""
 
 
 def output(folder: Path) -> str:

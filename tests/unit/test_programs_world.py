@@ -52,7 +52,9 @@ class Several:
         (
             [("a", 0), ("a", 1), ("a", 2), ("a", 3)],
             4,
-            "placement: asked for 2 ranks on each of 2 hosts, but there are {'a': 4}",
+            "placement: asked for 2 ranks on each of 2 hosts, but there are {'a': 4}: a host's name leads to "
+            "another host; what to do: `getent hosts` with each name on the first host has to give the "
+            "host's own address, else correct /etc/hosts or DNS there",
         ),
     ],
 )

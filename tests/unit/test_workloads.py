@@ -14,6 +14,14 @@ from hvlab.workloads.metrics import METRICS, busbw_factor
 from hvlab.workloads.outcome import last_words, launcher_error
 from tests.unit.labs import case
 
+# What mpirun adds whatever kept its daemons from starting.
+NO_DAEMONS = """ORTE was unable to reliably start one or more daemons.
+This usually is caused by:
+* an inability to create a connection back to mpirun due to a
+  lack of common network interfaces and/or no route found between
+  them. Please check network connectivity (including firewalls
+  and network routing requirements).
+"""
 HOST_KEY = next(cause for cause in known.CAUSES if cause.id == "host-key")
 ENDED = {"started_at": 100.0, "ended_at": 103.5, "rc": 0, "timed_out": False, "error": None, "reaped": {}}
 RESULT = {
@@ -275,18 +283,32 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             {"rc": 255, "reaped": {"n1": [], "n2": "ssh: No route to host"}},
             None,
             {"stderr": "lost\n"},
-            "mpirun ended with exit status 255: lost: n2 is unreachable",
+            "mpirun ended with exit status 255: lost: n2 is unreachable (ssh: No route to host)",
         ),
         (
             {"rc": 1},
             None,
-            {"stderr": "mpirun was unable to start\n[1,0]<stderr>:Host key verification failed.\n"},
-            "mpirun ended with exit status 1: Host key "
-            f"verification failed; known: {HOST_KEY.title}; what to do: {HOST_KEY.remedy}",
+            {"stderr": f"Host key verification failed.\n{NO_DAEMONS}"},
+            f"{HOST_KEY.title} (Host key verification failed.); what to do: run `hvlab keys issue`: it signs "
+            "every host anew, and writes what each trusts; mpirun ended with exit status 1",
+        ),
+        (
+            {"rc": 1, "reaped": {"n1": [], "n2": "Host key verification failed."}},
+            None,
+            {"stderr": "ValueError: No interface is found for address 127.0.0.1.\n"},
+            f"{HOST_KEY.title} (Host key verification failed.); what to do: run `hvlab keys issue`: it signs "
+            "every host anew, and writes what each trusts; mpirun ended with exit status 1: "
+            "ValueError: No interface is found for address 127.0.0.1.",
         ),
         ({}, None, {}, "the program wrote no result"),
         ({"error": "mpirun: No such file"}, None, {}, "mpirun: No such file"),
-        ({"rc": 1, "timed_out": True}, None, {}, "ran over its 900 s and was ended"),
+        (
+            {"rc": 1, "timed_out": True},
+            None,
+            {},
+            "ran over its 900 s and was ended; what to do: `hvlab find-slow` tries each pair of hosts (a "
+            "firewall, packets too large for a link); a case that was only slow needs a longer --timeout",
+        ),
         (
             {"rc": 1, "timed_out": True},
             None,

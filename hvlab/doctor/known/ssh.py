@@ -19,6 +19,17 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="host-certificate-name",
+        title="another host answers under that name, or its certificate does not have the name",
+        signs=(r"Certificate invalid: name is not a listed principal",),
+        why="ssh trusts a host's certificate for the names in it only. Mostly the name leads to another host's "
+        "address: a wrong line in /etc/hosts or DNS on the host that starts.",
+        remedy="On the host that starts, getent hosts NAME has to give NAME's own address: correct /etc/hosts or "
+        "DNS. Where it does, sign the host's key again with that name.",
+        source="https://man.openbsd.org/ssh-keygen#CERTIFICATES",
+        weight=FACT,
+    ),
+    Cause(
         id="host-key",
         title="the host key is unknown, so ssh refuses the host",
         signs=(
@@ -31,7 +42,7 @@ CAUSES = (
         "or trust a host CA (in a lab of hvlab: `hvlab keys issue`); each host must reach the others, not only the first.",
         source="https://github.com/horovod/horovod/blob/master/docs/docker.rst",
         weight=FACT,
-        unless=(r"REMOTE HOST IDENTIFICATION HAS CHANGED",),
+        unless=(r"REMOTE HOST IDENTIFICATION HAS CHANGED", r"Certificate invalid: name is not"),
     ),
     Cause(
         id="ssh-key-modes",

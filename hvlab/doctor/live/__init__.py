@@ -39,5 +39,5 @@ def ranked(every: Sequence[HostFault]) -> list[HostFault]:
 
 def of_message(host: str, message: str) -> HostFault | None:
     """Return the fault that Ansible's message about a host shows; None where nothing is known of it."""
-    cause = reading.root(message.splitlines())
-    return HostFault(cause.id, host, " ".join(message.split())[:300]) if cause else None
+    root = reading.root(message.splitlines())
+    return HostFault(root.cause.id, host, " ".join(message.split())[:300]) if root else None

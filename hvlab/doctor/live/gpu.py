@@ -48,9 +48,9 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
 
 def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
     failed = replies.failed(_GPUS)
-    cause = reading.root(failed.splitlines()) if failed else None
-    if failed and cause:
-        yield HostFault(cause.id, name, " ".join(failed.split())[:200])
+    root = reading.root(failed.splitlines()) if failed else None
+    if failed and root:
+        yield HostFault(root.cause.id, name, " ".join(failed.split())[:200])
     kernel, headers = replies.output(_KERNEL).strip(), replies.paths(_HEADERS)
     if (
         _RELEASE.fullmatch(kernel)

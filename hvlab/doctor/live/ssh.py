@@ -75,10 +75,9 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
                 continue
             if not login.err.strip():
                 continue
-            causes = reading.diagnose(login.err.splitlines()).causes
-            cause = reading.root(login.err.splitlines())
-            lines = [text for _, text in causes[0].lines] if cause else login.err.splitlines()
-            said = " ".join(" ".join(lines).split())[:200]
-            seen = f"{site.user} cannot log in to {other}: {said}"
-            id_ = cause.id if cause else "horovodrun-ssh"
+            root = reading.root(login.err.splitlines())
+            lines = [text for _, text in root.lines] if root else login.err.splitlines()
+            words = " ".join(" ".join(lines).split())[:200]
+            seen = f"{site.user} cannot log in to {other}: {words}"
+            id_ = root.cause.id if root else "horovodrun-ssh"
             yield HostFault(id_, name, seen, "ssh_trust" if id_ in _MENDED else "")

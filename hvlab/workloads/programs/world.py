@@ -27,6 +27,10 @@ with contextlib.suppress(ImportError):  # TensorFlow's environment has none
 # The process groups of torch.distributed.
 GROUPS = ("gloo", "mpi", "nccl")
 PROOF_CALLS = 3
+ANOTHER_HOST = (
+    ": a host's name leads to another host; what to do: `getent hosts` with each name on the first host has "
+    "to give the host's own address, else correct /etc/hosts or DNS there"
+)
 
 
 class UnavailableError(Exception):
@@ -186,8 +190,11 @@ def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) ->
         )
     elif len(hosts) != options.hosts or any(sorted(ranks) != expected for ranks in hosts.values()):
         checks.append(
-            "placement: asked for {} ranks on each of {} hosts, but there are {}".format(
-                len(expected), options.hosts, {host: len(ranks) for host, ranks in hosts.items()}
+            "placement: asked for {} ranks on each of {} hosts, but there are {}{}".format(
+                len(expected),
+                options.hosts,
+                {host: len(ranks) for host, ranks in hosts.items()},
+                ANOTHER_HOST if len(hosts) < options.hosts else "",
             )
         )
     return {"size": counted, "placement": [list(rank) for rank in sorted(ranks)]}
