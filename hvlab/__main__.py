@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from hvlab import sudo
@@ -10,8 +9,6 @@ from hvlab import sudo
 
 def main() -> None:
     """Run the command line; say what to do when hvlab's own packages are missing."""
-    # No folder of ours is writable for others, whatever the caller's umask; one that is stricter stays so.
-    os.umask(os.umask(0o022) | 0o022)
     sudo.spare_home()
     try:
         from hvlab.cli import run  # noqa: PLC0415 - the import is what is being tried

@@ -65,6 +65,8 @@ def run(arguments: list[str]) -> int:
     0 fine, 1 something measured or checked failed, 2 usage or configuration, 3 hosts unreachable,
     130 interrupted.
     """
+    # Whatever the user's umask, others can write into nothing that is made here.
+    os.umask(os.umask(0o077) | 0o022)
     try:
         with interruption.handled():
             result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)

@@ -32,6 +32,8 @@ _FRAME = re.compile(
     # Ranks that srun ended because of another one.
     r"|srun: error: \S+: tasks? [\d,-]+: (?:Terminated|Exited with exit code 1(?:37|43))$"
 )
+# What mpirun guesses, always the same, where a daemon of it could not be started.
+_ADVICE = re.compile(r"^This usually is caused by:\n.*?(?:^-{20,}\n|\Z)", re.MULTILINE | re.DOTALL)
 _FIRST, _LAST = 0, -1
 # What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
 # a rank that horovodrun or srun lost. Of exceptions the last line counts, it may name the one before as its
@@ -255,7 +257,8 @@ def last_words(folder: Path) -> str:
 
 
 def _last_lines(folder: Path) -> list[str]:
-    lines = [_RANK.sub("", line).strip() for line in output(folder).splitlines()]
+    text = _ADVICE.sub("", output(folder))
+    lines = [_RANK.sub("", line).strip() for line in text.splitlines()]
     return [line for line in lines if not _FRAME.match(line) and not line.startswith(CORES)]
 
 

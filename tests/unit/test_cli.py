@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shlex
 from dataclasses import asdict, replace
 from functools import cache
@@ -369,3 +370,16 @@ def test_in_a_lab_of_slurm_it_starts_the_ranks_unless_another_launcher_is_asked_
     for other in (["--launcher", "mpirun"], ["--container", "lab:1"]):
         assert run([*words, *other]) == 0
         assert "salloc" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("umask", "made"), [(0o000, 0o755), (0o002, 0o755), (0o022, 0o755), (0o077, 0o700)])
+def test_others_write_into_nothing_whatever_the_umask(inventory, tmp_path, monkeypatch, umask, made):
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "parent/data"))
+    before = os.umask(umask)
+    try:
+        assert run(["keys", "init", "-i", str(inventory)]) == 0
+    finally:
+        os.umask(before)
+    (folder,) = (tmp_path / "parent/data/trust").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (folder.parent, tmp_path / "parent")} == {made}

@@ -293,6 +293,13 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             "every host anew, and writes what each trusts; mpirun ended with exit status 1",
         ),
         (
+            {"rc": 255, "reaped": {"n1": [], "n2": "Connection to n2 port 22 timed out"}},
+            None,
+            {"stderr": NO_DAEMONS},
+            "mpirun ended with exit status 255: ORTE was unable to reliably start one or more daemons.: "
+            "n2 is unreachable (Connection to n2 port 22 timed out)",
+        ),
+        (
             {"rc": 1, "reaped": {"n1": [], "n2": "Host key verification failed."}},
             None,
             {"stderr": "ValueError: No interface is found for address 127.0.0.1.\n"},
