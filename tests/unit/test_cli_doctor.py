@@ -1,0 +1,122 @@
+"""`hvlab doctor` about hosts: what is printed, exit codes, and what --fix runs."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from hvlab.cli import doctor_live, run
+from hvlab.errors import CheckError
+from hvlab.health.ask import Answered
+
+ROOT = Path(__file__).parents[2]
+LAB = str(ROOT / "tests/vlab/doctor")
+RECORDED = json.loads((ROOT / "tests/data/doctor/hosts.json").read_text("utf-8"))
+FULL = "space/dev/shm 32768 32768"
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """What the hosts answer, one round trip after another; the last one stays."""
+    given = []
+
+    def put(lab, questions, *, at_once=0):
+        return given.pop(0) if len(given) > 1 else given[0]
+
+    monkeypatch.setattr(doctor_live, "put", put)
+    return given
+
+
+def answered(hosts=RECORDED, silent=(), broken=()):
+    return Answered(hosts, dict(silent), dict(broken), (0.0, 1.0))
+
+
+def sick():
+    """A key that others may read, which a role mends, and a small /dev/shm, which none does."""
+    hosts = copy.deepcopy(RECORDED)
+    said = "Permissions 0644 for '/home/hvlab/.ssh/id_ed25519' are too open."
+    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 255, "out": "", "err": said}})
+    rows = hosts["p2"]["folders"]["out"].splitlines()
+    shm = [FULL if row.startswith("space/dev/shm") else row for row in rows]
+    hosts["p2"]["folders"]["out"] = "\n".join(shm)
+    return hosts
+
+
+def test_healthy_hosts(rounds, capsys):
+    rounds.append(answered())
+    assert run(["doctor", "-i", LAB]) == 0
+    assert capsys.readouterr().out == "nothing known is wrong on p1, p2\n"
+
+
+def test_faults_as_table_and_json(rounds, capsys):
+    rounds.append(answered(sick()))
+    assert run(["doctor", "-i", LAB]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("1. p1: ssh ignores a key")
+    assert "\n2. p2: /dev/shm is too small\n  seen: /dev/shm has 32 MiB in all\n  why: " in out
+    assert out.count("  --fix runs: role ssh_trust\n") == 1
+    assert run(["doctor", "-i", LAB, "--format", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["id"], each["hosts"], each["role"]) for each in told["findings"]] == [
+        ("ssh-key-modes", ["p1"], "ssh_trust"),
+        ("shm-too-small", ["p2"], None),
+    ]
+
+
+def test_a_silent_host_is_exit_code_3_and_its_cause_is_named(rounds, capsys):
+    said = "ssh: connect to host 198.18.61.12 port 22: Connection refused"
+    rounds.append(answered({"p1": RECORDED["p1"]}, silent={"p2": said}))
+    assert run(["doctor", "-i", LAB]) == 3
+    out, err = capsys.readouterr()
+    assert "1. p2: no sshd answers on that port" in out
+    assert "no answer from p2" in err
+
+
+@pytest.mark.parametrize(
+    "words", [["--fix"], ["--fix", "--yes", "--format", "json"], ["--fix", "--log", "x"]]
+)
+def test_fix_is_refused_before_any_host_is_asked(monkeypatch, words):
+    monkeypatch.setattr(doctor_live, "put", lambda *_, **__: pytest.fail("a host was asked"))
+    assert run(["doctor", "-i", LAB, *words]) == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_fix_runs_roles_asks_again_and_says_what_is_left(rounds, capsys, monkeypatch, fails):
+    calls = []
+
+    def site(lab, words, *, limit):
+        calls.append((words, limit))
+        if fails:
+            raise CheckError("provisioning failed")
+
+    monkeypatch.setattr(doctor_live.provision, "site", site)
+    again = copy.deepcopy(RECORDED)
+    again["p2"]["folders"] = sick()["p2"]["folders"]
+    rounds += [answered(sick()), answered(again)]
+    assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 1
+    assert calls == [(["--tags", "ssh_trust"], "p1")]
+    out = capsys.readouterr().out
+    assert "no role mends: p2: /dev/shm is too small" in out
+    assert "gone: p1: ssh ignores a key" in out
+    assert "\nleft:\n1. p2: /dev/shm is too small" in out
+    assert ("provisioning failed" in out) is fails
+
+
+def test_fix_leaves_a_host_that_preflight_would_refuse(rounds, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_live.provision, "site", lambda *_, **__: pytest.fail("a host was changed"))
+    hosts = sick()
+    hosts["p1"]["folders"]["out"] = hosts["p1"]["folders"]["out"].replace(
+        "mode 1777\nwritable yes", "mode 755"
+    )
+    rounds.append(answered(hosts))
+    assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 1
+    assert "not changed: p1: mend by hand" in capsys.readouterr().out
+
+
+def test_nothing_is_changed_where_a_person_says_no(rounds, monkeypatch):
+    monkeypatch.setattr(doctor_live.provision, "site", lambda *_, **__: pytest.fail("a host was changed"))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(doctor_live.click, "confirm", lambda *_: False)
+    rounds.append(answered(sick()))
+    assert run(["doctor", "-i", LAB, "--fix"]) == 1
