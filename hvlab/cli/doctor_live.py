@@ -44,13 +44,14 @@ def examine(inventory: Path, limit: str | None, *, output_format: str, fix: bool
         )
     lab = inventories.load(inventory, limit=limit)
     faults, silent = _ask(lab)
+    failed: CheckError | None = None
     if output_format == "json":
         click.echo(json.dumps(_document(lab, faults, silent), indent=1))
     else:
         click.echo(_table(lab, faults))
         if fix and faults:
-            faults, silent = _fix(lab, faults, yes=yes)
-    error = _verdict(faults, silent)
+            faults, silent, failed = _fix(lab, faults, yes=yes)
+    error = _verdict(faults, silent) or failed
     if error:
         raise error
 
@@ -107,8 +108,10 @@ def _table(lab: Lab, faults: Sequence[HostFault]) -> str:
     return "\n\n".join(parts) or f"nothing known is wrong on {some(host.name for host in lab.hosts)}"
 
 
-def _fix(lab: Lab, faults: list[HostFault], *, yes: bool) -> tuple[list[HostFault], dict[str, str]]:
-    """Show which roles would run where, run them, and ask again."""
+def _fix(
+    lab: Lab, faults: list[HostFault], *, yes: bool
+) -> tuple[list[HostFault], dict[str, str], CheckError | None]:
+    """Show which roles would run where, run them, and ask again; the error is that of a role that failed."""
     for fault, hosts in _groups([fault for fault in faults if not fault.role]):
         click.echo(f"\nno role mends: {', '.join(hosts)}: {live.ENTRIES[fault.id].title}")
     refused = list(dict.fromkeys(fault.host for fault in faults if fault.id in _REFUSED))
@@ -118,24 +121,32 @@ def _fix(lab: Lab, faults: list[HostFault], *, yes: bool) -> tuple[list[HostFaul
             f"\nnot changed: {', '.join(refused)}: mend by hand what no role does, then run this again"
         )
     if not mended:
-        return faults, {}
+        return faults, {}, None
     # Roles stand upon one another: all of them run on every host that needs one.
     hosts = list(dict.fromkeys(fault.host for fault in mended))
     roles = ",".join(dict.fromkeys(fault.role for fault in mended))
     click.echo(f"\n--fix runs: hvlab provision -l {','.join(hosts)} -t {roles}")
     if not yes and not click.confirm("Change these hosts?"):
-        return faults, {}
+        return faults, {}, None
+    failed = None
     try:
         provision.site(lab, ["--tags", roles], limit=",".join(hosts))
     except CheckError as error:
+        failed = error
         click.echo(f"\n{error}")
     again, silent = _ask(lab)
-    gone = [
-        fault for fault in faults if (fault.id, fault.host) not in {(each.id, each.host) for each in again}
-    ]
-    click.echo("\n".join(["", *(f"gone: {fault.host}: {live.ENTRIES[fault.id].title}" for fault in gone)]))
-    click.echo("\n".join(["", "left:", _table(lab, again)] if again else ["", "nothing is left"]))
-    return again, silent
+    click.echo()
+    shown = {(each.id, each.host) for each in again}
+    for fault in faults:
+        if fault.host in silent:
+            click.echo(f"not known: {fault.host}, which does not answer: {live.ENTRIES[fault.id].title}")
+        elif (fault.id, fault.host) not in shown:
+            click.echo(f"gone: {fault.host}: {live.ENTRIES[fault.id].title}")
+    if again:
+        click.echo(f"\nleft:\n{_table(lab, again)}")
+    elif not silent:
+        click.echo("\nnothing is left")
+    return again, silent, failed
 
 
 def _verdict(faults: Sequence[HostFault], silent: Mapping[str, str]) -> HvlabError | None:

@@ -7,6 +7,7 @@ line of rank 0's output that matches a pattern.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,8 @@ def throughput(text: str, pattern: str = "") -> float | None:
 def check_pattern(pattern: str | None) -> None:
     """Raise UsageError for a pattern that cannot find a value."""
     try:
-        groups = re.compile(pattern or "(?P<value>)").groupindex
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            groups = re.compile(pattern or "(?P<value>)").groupindex
     except re.error as error:
         raise UsageError(f"--pattern {pattern}: {error}", remedy=_EXAMPLE) from error
     if "value" not in groups:

@@ -234,8 +234,8 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
 def _caused(how: str, folder: Path, *messages: str) -> str:
     """Return the cause that the output shows, the line it rests on and the remedy; empty where none is known.
 
-    ``messages`` count only where the output shows none. A launcher's general advice is left out: it is the same
-    whatever was wrong.
+    ``messages`` count only where the output shows none. A launcher's general advice is left out: it is the
+    same whatever was wrong.
     """
     root = reading.root(output(folder).splitlines()) or reading.root(_lines(messages))
     if not root:

@@ -103,6 +103,26 @@ def test_fix_runs_roles_asks_again_and_says_what_is_left(rounds, capsys, monkeyp
     assert ("provisioning failed" in out) is fails
 
 
+def test_of_a_host_that_is_silent_after_fix_nothing_is_said_to_be_gone(rounds, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_live.provision, "site", lambda *_, **__: None)
+    rounds += [answered(sick()), answered({"p2": RECORDED["p2"]}, silent={"p1": "no route"})]
+    assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 3
+    out = capsys.readouterr().out
+    assert "not known: p1, which does not answer: ssh ignores a key" in out
+    assert "gone: p1" not in out
+    assert "nothing is left" not in out
+
+
+def test_a_role_that_failed_is_the_error_even_if_nothing_is_left(rounds, capsys, monkeypatch):
+    def site(*_, **__):
+        raise CheckError("provisioning failed")
+
+    monkeypatch.setattr(doctor_live.provision, "site", site)
+    rounds += [answered(sick()), answered()]
+    assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 1
+    assert "provisioning failed" in capsys.readouterr().err
+
+
 def test_fix_leaves_a_host_that_preflight_would_refuse(rounds, capsys, monkeypatch):
     monkeypatch.setattr(doctor_live.provision, "site", lambda *_, **__: pytest.fail("a host was changed"))
     hosts = sick()
