@@ -372,8 +372,8 @@ def test_in_a_lab_of_slurm_it_starts_the_ranks_unless_another_launcher_is_asked_
         assert "salloc" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("umask", "made"), [(0o000, 0o755), (0o002, 0o755), (0o022, 0o755), (0o077, 0o700)])
-def test_others_write_into_nothing_whatever_the_umask(inventory, tmp_path, monkeypatch, umask, made):
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+def test_folders_of_keys_are_their_users_alone_whatever_the_umask(inventory, tmp_path, monkeypatch, umask):
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "parent/data"))
     before = os.umask(umask)
     try:
@@ -382,4 +382,16 @@ def test_others_write_into_nothing_whatever_the_umask(inventory, tmp_path, monke
         os.umask(before)
     (folder,) = (tmp_path / "parent/data/trust").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in (folder.parent, tmp_path / "parent")} == {made}
+    assert {path.stat().st_mode & 0o777 for path in (folder.parent, tmp_path / "parent")} == {0o700}
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o000, 0o644), (0o022, 0o644), (0o077, 0o600)])
+def test_others_write_into_nothing_whatever_the_umask(tmp_path, monkeypatch, umask, mode):
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(umask)
+    try:
+        assert run(["results", "list"]) == 0
+        (tmp_path / "file").touch()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode

@@ -57,8 +57,10 @@ def test_it_ends_in_order_when_its_terminal_is_closed(tmp_path):
     controller, terminal = pty.openpty()
     with start(tmp_path / "mark", stdout=terminal, stderr=terminal, start_new_session=True) as process:
         os.close(terminal)
-        while b"begun" not in os.read(controller, 100):
-            pass
+        # With its end: until then, it may still be writing.
+        printed = b""
+        while not printed.endswith(b"begun\r\n"):
+            printed += os.read(controller, 100)
         os.close(controller)
         process.send_signal(signal.SIGHUP)
         assert process.wait(20) == 130
