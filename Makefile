@@ -145,7 +145,7 @@ test-find-slow: install  ## a slow link, pair and host among four virtual hosts,
 test-slurm: install  ## Slurm on three virtual hosts: benchmarks by srun and inside jobs, sick and drained nodes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py tests/vlab/test_9_here.py -m vlab -v
 
-test-faults: install  ## faults put into three virtual hosts and the controller; writes docs/reliability.md: 30 minutes (root)
+test-faults: install  ## faults put into three virtual hosts and the controller; writes docs/reliability.md (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 HVLAB_TEST_KEEP=tests/data/faults.json pytest tests/vlab/test_8_faults.py -m vlab -v \
 		-k every
 	@python -m tests.contract.generate >/dev/null

@@ -12,12 +12,12 @@ MEASURED = tree.ROOT / "tests/data/faults.json"
 ABOUT = """\
 # What hvlab survives
 
-Written by `make docs` from `tests/data/faults.json`, which `make test-faults` writes: {count} faults, put one
-after another into a virtual lab of three hosts and into the controller beside it. For each: what is put in,
-the command that meets it, its exit code, how long that took and may take, what it says, and the command that
-then goes on by itself. In every run the words that matter (host, cause, remedy) must be in the message, and
-no process, temporary folder or mount may be left on hosts and controller. Times are of a machine of two
-cores, which the hosts share with the controller.
+Written by `make docs` from `tests/data/faults.json`, as it was measured last: {count} faults, put one after
+another into a virtual lab of three hosts and into the controller beside it. For each: what is put in, the
+command that meets it, its exit code, how long that took and may take, what it said, and the command that
+then goes on by itself. `make test-faults` measures them anew: the words that matter (host, cause, remedy)
+must be in the message, and no process, temporary folder or mount may be left on hosts and controller. Times
+are of a machine of two cores, which the hosts share with the controller.
 
 An exit code of 0 means that the fault is mended or does no harm; -9 that the command itself was killed.
 """
