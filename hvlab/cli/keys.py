@@ -57,8 +57,9 @@ def issue(inventory: Path, limit: str | None) -> None:
 def rotate(inventory: Path) -> None:
     """Replace the authorities and the lab user's key, on all hosts.
 
-    At no time does a host refuse another. If it is interrupted, or a host cannot be reached, the same command
-    goes on from there. Let no benchmark run meanwhile.
+    Hosts go on accepting one another; only a login that begins in the instant in which its host's key is
+    replaced may fail. If it is interrupted, or a host cannot be reached, the same command goes on from
+    there. Let no benchmark run meanwhile.
     """
     lab = load(inventory)
     trust = _trust(lab)

@@ -1,4 +1,4 @@
-"""New authorities and a new key of the lab user, without a moment in which a host refuses another.
+"""New authorities and a new key of the lab user, while hosts go on accepting one another.
 
 Three steps, each on all hosts before the next begins. ANNOUNCED: hosts trust the next authorities, too.
 REPLACED: those are in use, and sign every host and a new key of the lab user; the former ones still count.

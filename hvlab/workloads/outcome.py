@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ _TELLING = (
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)")),
     (_LAST, re.compile(r"srun: (First task exited \d+s ago)")),
 )
+# A shell's and a launcher's exit status for a signal is that much more than its number.
+_SIGNALLED = 128
 # What a launch that hung without a word says nothing of: packets that are lost on their way.
 _SILENT = (
     "; what to do: `hvlab find-slow` tries each pair of hosts (a firewall, packets too large for a link); a "
@@ -228,7 +231,20 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
     if known:
         return known
     silent = [f"{host} is unreachable ({answers.clean(said)})" for host, said in lost.items()]
-    return ": ".join(filter(None, [how, last_words(folder), *silent]))
+    words = last_words(folder) or ("" if silent else _signalled(ended.get("rc")))
+    return ": ".join(filter(None, [how, words, *silent]))
+
+
+def _signalled(status: object) -> str:
+    """Return which signal ended a rank where the launcher gives that as its exit status, and says nothing."""
+    try:
+        name = signal.Signals(int(str(status)) - _SIGNALLED).name
+    except ValueError:
+        return ""
+    return (
+        f"a rank was ended by {name}; what to do: `dmesg` on its host tells whether memory was used up "
+        "(SIGKILL) or the program crashed (SIGSEGV, SIGBUS)"
+    )
 
 
 def _caused(how: str, folder: Path, *messages: str) -> str:

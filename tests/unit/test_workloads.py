@@ -279,7 +279,6 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             {},
             "sums: 3 wrong elements at 1024 bytes",
         ),
-        ({"rc": 1}, None, {}, "mpirun ended with exit status 1"),
         (
             {"rc": 255, "reaped": {"n1": [], "n2": "ssh: No route to host"}},
             None,
@@ -309,6 +308,13 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             "ValueError: No interface is found for address 127.0.0.1.",
         ),
         ({}, None, {}, "the program wrote no result"),
+        (
+            {"rc": 137},
+            None,
+            {},
+            "mpirun ended with exit status 137: a rank was ended by SIGKILL; what to do: `dmesg` on its host "
+            "tells whether memory was used up (SIGKILL) or the program crashed (SIGSEGV, SIGBUS)",
+        ),
         ({"error": "mpirun: No such file"}, None, {}, "mpirun: No such file"),
         (
             {"rc": 1, "timed_out": True},
