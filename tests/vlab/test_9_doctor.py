@@ -40,8 +40,8 @@ def lab(tmp_path_factory):
 
 
 def findings(lab, expect):
-    told = json.loads(lab.hvlab("doctor", "--format", "json", expect=expect).stdout)
-    return {(each["id"], ",".join(each["hosts"]), each["role"]): each["seen"] for each in told["findings"]}
+    printed = json.loads(lab.hvlab("doctor", "--format", "json", expect=expect).stdout)
+    return {(each["id"], ",".join(each["hosts"]), each["role"]): each["seen"] for each in printed["findings"]}
 
 
 def test_faults_are_named_mended_and_gone(lab):
@@ -54,10 +54,10 @@ def test_faults_are_named_mended_and_gone(lab):
     assert "from p2 to p1 it passes" in seen["tcp-firewall", "p1", None]
 
     assert "add --yes" in lab.hvlab("doctor", "--fix", expect=2).stderr
-    told = lab.hvlab("doctor", "--fix", "--yes", expect=1).stdout
-    assert "--fix runs: hvlab provision -l p2 -t ssh_trust,openmpi" in told
-    assert "no role mends: p2: /dev/shm is too small" in told
-    gone = [line for line in told.splitlines() if line.startswith("gone: ")]
+    printed = lab.hvlab("doctor", "--fix", "--yes", expect=1).stdout
+    assert "--fix runs: hvlab provision -l p2 -t ssh_trust,openmpi" in printed
+    assert "no role mends: p2: /dev/shm is too small" in printed
+    gone = [line for line in printed.splitlines() if line.startswith("gone: ")]
     assert len(gone) == 2
     assert all(line.startswith("gone: p2: ") for line in gone)
     left = told.partition("\nleft:\n")[2]
