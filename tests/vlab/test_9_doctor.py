@@ -60,7 +60,7 @@ def test_faults_are_named_mended_and_gone(lab):
     gone = [line for line in printed.splitlines() if line.startswith("gone: ")]
     assert len(gone) == 2
     assert all(line.startswith("gone: p2: ") for line in gone)
-    left = told.partition("\nleft:\n")[2]
+    left = printed.partition("\nleft:\n")[2]
     assert left.count("\n  seen: ") == len([each for each in SEEN if each[2] is None])
     assert "--fix runs" not in left
 
