@@ -3,7 +3,8 @@
 For each number of nodes, boots a lab of its own, runs site.yml twice and `hvlab verify`, measures a tiny case
 of `hvlab bench` on all of them beside the launcher's own command, and takes the lab down again.
 ``--cold`` gives every lab an empty cache, so that all is compiled; without it the cache of the user is used,
-and nothing is compiled if it has the packs. Prints a table as Markdown; --json keeps the figures, --show
+and nothing is compiled if it has the packs. ``--shared`` has the packs unpacked once, in a folder that all
+hosts of a lab share. Prints a table as Markdown; --json keeps the figures, --show
 prints the table of such a file, --figure draws it. Needs root, and 1 GB of disk for each node.
 
     python -m benchmarks.bench_provision --nodes 1,3,8,16,32 --json scale.json --figure docs/scale.svg
@@ -34,20 +35,21 @@ LAB = {"lab_name": "bench", "lab_network": "198.18.199.0/24", "lab_interface": "
 Row = dict[str, Any]
 
 
-def inventory(folder: Path, nodes: int) -> Path:
+def inventory(folder: Path, nodes: int, *, shared: bool) -> Path:
     """Write an inventory of this many nodes, by a range, on a network of its own."""
     target = folder / "inventory"
     (target / "group_vars").mkdir(parents=True)
     hosts = {f"b[01:{nodes:02}]": {"ansible_host": "198.18.199.{{ 10 + inventory_hostname[1:] | int }}"}}
     (target / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"virtual": {"hosts": hosts}}}}))
-    (target / "group_vars/all.yml").write_text(yaml.safe_dump(LAB))
+    variables = LAB | ({"lab_shared_packs": "/srv/hvlab"} if shared else {})
+    (target / "group_vars/all.yml").write_text(yaml.safe_dump(variables))
     return target
 
 
-def measure_lab(nodes: int, *, cold: bool, rounds: int, say: Callable[[str], None]) -> Row:
+def measure_lab(nodes: int, *, cold: bool, shared: bool, rounds: int, say: Callable[[str], None]) -> Row:
     """Boot, provision twice, verify, measure a case over each backend, take down."""
     with tempfile.TemporaryDirectory(prefix="hvlab-bench-") as name:
-        lab = inventory(Path(name), nodes)
+        lab = inventory(Path(name), nodes, shared=shared)
         env = os.environ | (
             {"HVLAB_CACHE": f"{name}/cache", "HVLAB_IMAGES": f"{name}/images"} if cold else {}
         )
@@ -55,7 +57,7 @@ def measure_lab(nodes: int, *, cold: bool, rounds: int, say: Callable[[str], Non
         site = [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml", "-i", str(lab)]
         up = [*hvlab, "lab", "up", "-i", str(lab)]
         commands = dict(zip(STEPS, (up, site, site, [*hvlab, "verify", "-i", str(lab)]), strict=True))
-        row: Row = {"nodes": nodes, "cold": cold}
+        row: Row = {"nodes": nodes, "cold": cold, "shared": shared}
         try:
             for step, argv in commands.items():
                 usage, output = measure(argv, env=env, cwd=project_dir(), adopt=step != "boot")
@@ -138,6 +140,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 @click.command(help=__doc__)
 @click.option("--nodes", callback=_numbers, default="1,3", show_default=True, help="Sizes of labs: 1,3,8.")
 @click.option("--cold", is_flag=True, help="Give each lab an empty cache: everything is compiled.")
+@click.option("--shared", is_flag=True, help="Unpack each pack once, for all hosts of a lab.")
 @click.option(
     "--rounds", default=1, show_default=True, help="How often each case is measured; 0: not at all."
 )
@@ -148,6 +151,7 @@ def main(
     *,
     nodes: list[int],
     cold: bool,
+    shared: bool,
     rounds: int,
     json_file: Path | None,
     show: Path | None,
@@ -155,7 +159,10 @@ def main(
 ) -> None:
     rows: list[Row] = json.loads(show.read_text()) if show else []
     for count in [] if show else nodes:
-        rows.append(measure_lab(count, cold=cold, rounds=rounds, say=lambda text: click.echo(text, err=True)))
+        row = measure_lab(
+            count, cold=cold, shared=shared, rounds=rounds, say=lambda text: click.echo(text, err=True)
+        )
+        rows.append(row)
         if json_file:
             json_file.write_text(json.dumps(rows, indent=1) + "\n")
     click.echo(table(rows))

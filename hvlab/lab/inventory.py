@@ -95,6 +95,11 @@ class Lab:
         """Whether virtual hosts have one /home, as those of clusters do."""
         return _true(self.vars.get("lab_shared_home"))
 
+    @property
+    def shared_packs(self) -> str:
+        """The folder of packs that is the same on all hosts; empty where there is none."""
+        return str(self.vars.get("lab_shared_packs") or "")
+
     def host(self, name: str) -> Host:
         """Return the host of that name; KeyError where there is none."""
         for host in self.hosts:

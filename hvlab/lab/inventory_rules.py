@@ -18,11 +18,11 @@ LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
     *("lab_rank_env", "lab_driver_serial", "lab_driver_max_fail_percentage", "lab_pack_mirror"),
     *("lab_machine_type", "lab_node_health", "lab_cpus", "lab_memory", "lab_topology"),
-    "lab_shared_home",
+    *("lab_shared_home", "lab_shared_packs"),
     *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_slurm_mpi", "lab_pod_resources"),
 }
 _SAME_EVERYWHERE = (
-    *("lab_name", "lab_network", "lab_interface", "lab_rank_env"),
+    *("lab_name", "lab_network", "lab_interface", "lab_rank_env", "lab_shared_packs"),
     *("lab_slurm", "lab_slurm_partition", "lab_slurm_options", "lab_slurm_mpi", "lab_pod_resources"),
 )
 _REQUIRED = {
@@ -46,6 +46,7 @@ _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 }
 # A folder, or an address without a password: both are printed.
 _MIRROR = re.compile(r"/.*|https?://[^/@\s]+(/\S*)?")
+_FOLDER = re.compile(r"(/(?!\.{0,2}(/|$))[^/:\s]+)+")
 _NAME_LENGTH = 253
 
 
@@ -143,6 +144,10 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
     if not _template(mirror) and not _MIRROR.fullmatch(str(mirror)):
         remedy = "write a folder's absolute path, or a http or https address without user and password"
         problems.append(Problem(host, f"lab_pack_mirror is {mirror!r}", remedy))
+    shared = variables.get("lab_shared_packs") or "/folder"
+    if not _template(shared) and not _FOLDER.fullmatch(str(shared)):
+        remedy = "write the absolute path of a folder that is the same on all hosts"
+        problems.append(Problem(host, f"lab_shared_packs is {shared!r}", remedy))
     problems += _mapping_problems(host, variables)
     return problems + _network_problems(host, variables, virtual=virtual)
 

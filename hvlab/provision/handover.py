@@ -140,3 +140,17 @@ def _lock(file: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def first_of_the_run(folder: Path) -> Iterator[bool]:
+    """Yield whether no process of this run has come through this block, one at a time, before.
+
+    A block that fails does not count: the next process is the first then.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    done = folder / "done"
+    with (folder / "first").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield not done.exists()
+        done.touch()

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -39,7 +40,7 @@ _NSPAWN_STATE = Path("/run/systemd/nspawn")
 class Node:
     """A node and the directory it lives in (``<runtime>/nodes/<name>``).
 
-    ``home`` is this machine's directory that is /home on all nodes; None where each has its own.
+    ``shared`` has the folders that are the same on all nodes, each with its directory on this machine.
     """
 
     lab: str
@@ -47,7 +48,7 @@ class Node:
     address: str
     port: int
     directory: Path
-    home: Path | None = None
+    shared: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
@@ -150,9 +151,9 @@ def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:
     argv += ["--register=no", "--console=read-only", "--settings=no", "--resolv-conf=off", "--timezone=off"]
     argv += ["--link-journal=no"]
     argv += [f"--bind-ro={str(path).replace(':', chr(92) + ':')}" for path in config.shared]
-    if node.home:
-        node.home.mkdir(mode=0o755, exist_ok=True)
-        argv.append(f"--bind={node.home}:/home")
+    for folder, directory in node.shared.items():
+        directory.mkdir(mode=0o755, exist_ok=True)
+        argv.append(f"--bind={directory}:{folder}")
     if not SYSTEMD_RUNS.is_dir():
         argv = [sys.executable, "-I", "-S", enter_cgroup.__file__, node.group, *argv, "--keep-unit"]
     argv += ["--", "systemd.show_status=yes", "systemd.log_color=no"]

@@ -107,12 +107,12 @@ def translate(sources: Iterable[PackageSource], *, own: str, release: str) -> li
     return list(dict.fromkeys(translated))
 
 
-def render(sources: Iterable[PackageSource], *, types: str) -> str:
-    """Return the entries as the text of a .sources file; ``types`` is ``deb`` or ``deb deb-src``."""
+def render(sources: Iterable[PackageSource]) -> str:
+    """Return the entries as the text of a .sources file."""
     stanzas = []
     for source in sources:
         fields = [
-            ("Types", types),
+            ("Types", "deb"),
             ("URIs", " ".join(source.uris)),
             ("Suites", " ".join(source.suites)),
             ("Components", " ".join(source.components)),

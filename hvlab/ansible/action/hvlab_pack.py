@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.action.hvlab_files import outdated
-from hvlab.provision.handover import Handover, PackSource, worthwhile
+from hvlab.provision.handover import Handover, PackSource, first_of_the_run, worthwhile
 from hvlab.provision.packs import Archive, elect, file_sha256, pack_key
 
 MIB = 1 << 20
@@ -41,6 +41,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     "options": {"user": {}, "address": {}, "port": {"type": "int"}},
                 },
                 "mirror": {"default": ""},
+                "shared": {"default": ""},
             },
             required_if=[
                 ("state", "present", ("name", "path", "inputs")),
@@ -57,6 +58,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.inputs = {**self.args["inputs"], "needs": self._needs(state["needs"])}
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
+        self.place = self.args["path"]
         result = self._save() if self.args["state"] == "saved" else self._present(state)
         cores = self.vars.get("ansible_facts", {}).get("processor_vcpus")
         known = {"host": self.host, "key": self.key, "cached": self.archive.cached(), "cores": cores}
@@ -103,9 +105,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result = self._try(step, **more)
         if result.get("failed"):
             problem = str(result.get("msg"))
-            remedy = "free space there" if "No space left" in problem else f"rm -r {self.args['path']} there"
+            place = more.get("path") or more.get("shared") or self.args["path"]
+            remedy = f"rm -r {place} there"
+            if "No space left" in problem:
+                remedy = "free space there"
+            elif self.args["shared"] and place == self.place:
+                remedy = f"let root of one host write to {self.args['shared']}, name that host with --limit,"
             raise AnsibleActionFail(
-                f"{self.host}: {step} {self.args['path']}: {problem}.\nWhat to do: {remedy} and run again.",
+                f"{self.host}: {step} {place}: {problem}.\nWhat to do: {remedy} and run again.",
                 result=result,
             )
         return result
@@ -126,9 +133,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"changed": False, "status": "installed"}
         marker = self._cached()
         if marker is None:
-            return self._missing()
-        self._room(state["free"], marker.get("bytes", 0))
-        brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
+            return self._missing(linked=state["linked"])
+        unpacked = marker.get("bytes", 0)
+        if self.args["shared"]:
+            brought = {} if self._task.check_mode else self._link(unpacked)
+        else:
+            self._room(state["free"], unpacked)
+            brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
         if state["key"] == self.key and state["wrong"]:
             brought["wrong"] = state["wrong"]
         return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
@@ -142,11 +153,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self.archive.discard()
         return marker
 
-    def _missing(self) -> dict[str, Any]:
-        builder = self.args["builder"]
+    def _missing(self, *, linked: bool) -> dict[str, Any]:
+        builder, check = self.args["builder"], self._task.check_mode
+        if linked and not check:
+            # Nothing is built in the folder that all hosts share.
+            self._step("unlink")
         if not builder:
-            return {"changed": False, "status": "missing"}
-        if self._task.check_mode:
+            return {"changed": linked, "status": "missing"}
+        if check:
             return {"changed": True, "status": "unpacked"}
         raise AnsibleActionFail(
             f"{self.host}: there is no pack of {self.args['name']}, because {builder} failed to build it.\n"
@@ -157,9 +171,27 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         need = unpacked + self.archive.path.stat().st_size
         if free < need:
             raise AnsibleActionFail(
-                f"{self.host}: {self.args['path']} needs {need // MIB} MiB, its file system has "
+                f"{self.host}: {self.place} needs {need // MIB} MiB, its file system has "
                 f"{free // MIB} MiB free.\nWhat to do: free space there and run again."
             )
+
+    def _link(self, unpacked: int) -> dict[str, Any]:
+        """Link to the pack in the folder that all hosts share; the first that misses it there unpacks it."""
+        shared, archive = self.args["shared"], self.archive.path.name
+        self.place = str(Path(shared, f"{self.args['name']}-{self.key}"))
+        link, brought = self._step("link", shared=self.place), {"source": "shared folder"}
+        if not link["linked"]:
+            with first_of_the_run(_run_folder(archive)) as first:
+                if first:
+                    self._room(link["free"], unpacked)
+                    brought = self._bring(trusted=False)
+            link = self._step("link", shared=self.place)
+        if not link["linked"]:
+            raise AnsibleActionFail(
+                f"{self.host}: {self.place}, which another host unpacked, is not there.\n"
+                f"What to do: see that {shared} is the same folder on all hosts (lab_shared_packs)."
+            )
+        return brought
 
     def _bring(self, *, trusted: bool) -> dict[str, Any]:
         """Get the archive to the host and unpack it there; return where it came from."""
@@ -173,13 +205,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             source = self._handed_on()
         else:
             with self._copied() as copy:
-                self._step("unpack", archive=copy)
+                self._step("unpack", path=self.place, archive=copy)
             source = "controller"
         return {"source": source, "warnings": self.warnings}
 
     def _unpack(self, place: str) -> None:
         try:
-            self._step("unpack", archive=place)
+            self._step("unpack", path=self.place, archive=place)
         finally:
             self._step("forget", archive=place)
 
@@ -198,8 +230,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _handed_on(self) -> str:
         """Get the archive from another host, or as the first one from the controller; then serve others."""
-        shared = Path(constants.DEFAULT_LOCAL_TMP, "hvlab-packs", self.archive.path.name)
-        handover = Handover(shared, self.host)
+        handover = Handover(_run_folder(self.archive.path.name), self.host)
         place = ""
         try:
             with handover.source() as source:
@@ -290,3 +321,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self.archive.take(file, sha256)
         self._step("forget", archive=packed["archive"])
         return {"changed": True, "status": "saved"}
+
+
+def _run_folder(archive: str) -> Path:
+    """Return the folder in which the processes of this run agree about an archive."""
+    return Path(constants.DEFAULT_LOCAL_TMP, "hvlab-packs", archive)

@@ -1,7 +1,7 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
 """The packs on this host: what is in them, and whether that is what was installed. Needs no other module.
 
-Beside each pack lies its manifest, which root alone reads: of each file what ``lstat`` says, and its sha256.
+Beside each pack lies its manifest, which root alone writes: of each file what ``lstat`` says, and its sha256.
 A file of which that has not moved since counts as right; of any other the content is summed.
 As a program it prints ``{folder: [[path, what is wrong]]}`` of the packs below a folder, and changes nothing.
 """
@@ -113,6 +113,8 @@ def write_manifest(root: str, entries: dict[str, list[Any]]) -> None:
     path = manifest(root)
     handle, part = tempfile.mkstemp(prefix=os.path.basename(path) + "-", dir=os.path.dirname(path))
     try:
+        # Also for a root who is nobody on a shared folder.
+        os.fchmod(handle, 0o644)
         with open(handle, "w") as file:
             json.dump({"key": read_marker(root).get("key"), "entries": entries}, file, separators=(",", ":"))
         os.replace(part, path)

@@ -43,6 +43,12 @@ options:
       user: {description: The user that may log in from host to host., type: str}
       address: {description: The host's address in the lab., type: str}
       port: {description: The port of its sshd., type: int}
+  shared:
+    description:
+      - Folder that is the same on all hosts, below which root alone writes. The first host that misses a pack
+        there unpacks it there; C(path) is a link to it, on all hosts.
+    type: str
+    default: ""
   mirror:
     description:
       - Folder that the host sees, or the http or https address of one, with a copy of the controller's packs.
@@ -81,9 +87,10 @@ wrong:
   type: list
   returned: when an archive was unpacked over a damaged pack
 source:
-  description: Where an unpacked archive came from, as C(controller), C(mirror) or the name of another host.
+  description:
+    - Where the pack came from, as C(controller), C(mirror), C(shared folder) or the name of another host.
   type: str
-  returned: when an archive was unpacked
+  returned: when it came
 key: {description: 16 hex digits that stand for name and inputs., type: str, returned: with present and saved}
 cached: {description: Whether the cache has the pack., type: bool, returned: with present and saved}
 builder: {description: The host elected; empty when no host misses it., type: str, returned: with elected}
@@ -99,11 +106,12 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_archive import received
+from ansible.module_utils.hvlab_folders import writer
 from ansible.module_utils.hvlab_packed import (
     MARKER,
     contents,
@@ -132,6 +140,7 @@ def describe(root: str, needs: list[str], user: str = "", record: bool = False) 
         "wrong": held["wrong"][:SHOWN],
         "needs": keys,
         "free": free_bytes(root),
+        "linked": os.path.islink(root),
         "trusted": bool(user) and os.path.exists(certificate(user)),
     }
 
@@ -215,6 +224,32 @@ def extract(archive: str, folder: str) -> None:
 
 def unpack(archive: str, root: str, key: str) -> None:
     """Unpack beside ``root`` and put it in its place; what was there goes."""
+    with beside(root, archive) as new:
+        extract(archive, new)
+        os.chmod(new, 0o755)  # noqa: S103
+        check(new, key)
+        entries = contents(new)
+        put_in_place(new, root)
+        write_manifest(root, entries)
+
+
+def link(shared: str, root: str, key: str) -> bool:
+    """Make ``root`` a link to a folder that all hosts share, if that holds the whole pack; return whether.
+
+    Raises PermissionError where others than root may write there.
+    """
+    writer(os.path.join(shared, "file"), 0)
+    if read_marker(shared).get("key") != key or not state(shared)["whole"]:
+        return False
+    with beside(root) as new:
+        os.symlink(shared, os.path.join(new, "link"))
+        put_in_place(os.path.join(new, "link"), root)
+    return True
+
+
+@contextmanager
+def beside(root: str, archive: str = "") -> Iterator[str]:
+    """Yield an empty folder beside ``root``, gone after the block; what a broken run left there goes, too."""
     parent, name = os.path.split(root)
     os.makedirs(parent, mode=0o755, exist_ok=True)
     for left in os.listdir(parent):
@@ -224,21 +259,22 @@ def unpack(archive: str, root: str, key: str) -> None:
             shutil.rmtree(place)
     new = tempfile.mkdtemp(prefix=".{}.new-".format(name), dir=parent)
     try:
-        extract(archive, new)
-        os.chmod(new, 0o755)  # noqa: S103
-        check(new, key)
-        entries = contents(new)
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def put_in_place(new: str, root: str) -> None:
+    """Give ``new``, a folder or a link, the name ``root``; what had that name goes."""
+    parent, name = os.path.split(root)
+    if not os.path.islink(root):
         with suppress(FileNotFoundError):
             os.unlink(manifest(root))
-        old = tempfile.mkdtemp(prefix=".{}.old-".format(name), dir=parent)
-        if os.path.lexists(root):
-            os.rename(root, os.path.join(old, name))
-        os.rename(new, root)
-        write_manifest(root, entries)
-        shutil.rmtree(old)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
+    old = tempfile.mkdtemp(prefix=".{}.old-".format(name), dir=parent)
+    if os.path.lexists(root):
+        os.rename(root, os.path.join(old, name))
+    os.rename(new, root)
+    shutil.rmtree(old)
 
 
 def main() -> None:
@@ -247,13 +283,14 @@ def main() -> None:
         argument_spec={
             "step": {
                 "type": "str",
-                "choices": ["check", "receive", "unpack", "save", "forget"],
+                "choices": ["check", "receive", "unpack", "link", "unlink", "save", "forget"],
                 "required": True,
             },
             "path": {"type": "path", "required": True},
             "key": {"type": "str", "default": "", "no_log": False},
             "needs": {"type": "list", "elements": "path", "default": []},
             "archive": {"type": "path"},
+            "shared": {"type": "path"},
             "url": {"type": "str", "default": ""},
             "peer": {"type": "dict", "default": {}},
             "size": {"type": "int", "default": 0},
@@ -275,6 +312,11 @@ def main() -> None:
             result["archive"] = received(path, **{name: module.params[name] for name in names})
         elif step == "unpack":
             unpack(archive, path, module.params["key"])
+        elif step == "link":
+            result["linked"] = link(module.params["shared"], path, module.params["key"])
+            result["free"] = free_bytes(module.params["shared"])
+        elif step == "unlink":
+            os.unlink(path)
         elif step == "save":
             result["archive"], result["sha256"] = save(path, module.params["marker"], module.params["reader"])
         else:
