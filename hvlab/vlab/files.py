@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hvlab.files import write_file
@@ -29,7 +29,7 @@ def link(path: Path, target: str) -> None:
 def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a directory for oneself, making it when it is missing; ``waiting`` is called when it is held.
 
-    The holder may remove the directory: who waits for it then makes a new one.
+    If it is empty in the end, it goes. The holder may remove it, too: who waits for it then makes a new one.
     """
     while True:
         try:
@@ -49,7 +49,11 @@ def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> It
                 waiting()
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_at(descriptor, directory):
-                yield
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):
+                        directory.rmdir()
                 return
         finally:
             os.close(descriptor)

@@ -4,6 +4,7 @@ from tests.faults import (  # noqa: F401 - they enter their faults
     clocks,
     disks,
     inventories,
+    kills,
     labs,
     networks,
     processes,

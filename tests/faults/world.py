@@ -44,6 +44,9 @@ class World:
         self._logins: dict[str, list[str]] = {}
         self.results = self.folder / "results"
         self.tmp = self.folder / "tmp"
+        # A copy of the cache, for faults in it; and how long commands take that are not hindered.
+        self.cache = self.folder / "cache"
+        self.durations: dict[str, float] = {}
         for folder in (self.results, self.tmp):
             folder.mkdir(parents=True, exist_ok=True)
         lab = load(self.inventory)

@@ -1,0 +1,80 @@
+"""SIGKILL at random points of a provisioning, a small build and a bench: the next call completes each."""
+
+import random
+import shutil
+import signal
+import time
+from contextlib import nullcontext
+
+from hvlab.paths import cache_dir
+from tests.faults.fault import fault
+
+PROVISION = ("provision",)
+# The same words resume it.
+SIX = ("bench", "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", "--sizes", "1K", "--repeats", "3")
+WHAT = {
+    "provision": "SIGKILL to a provision that has much to do",
+    "build": "SIGKILL to a provision whose first host makes a pack",
+    "bench": "SIGKILL to a bench of six cases",
+}
+ROUNDS = {"provision": 7, "build": 6, "bench": 7}
+
+
+def undo(world):
+    """Take away from the hosts what a provision has to bring back."""
+    first, second, third = world.hosts
+    world.on(first, "rm -rf /opt/hvlab/workloads")
+    world.on(second, "rm -rf /opt/hvlab/openmpi /etc/security/limits.d/*hvlab*")
+    world.on(third, "rm -rf /opt/hvlab/horovod /opt/hvlab/workloads")
+
+
+def undo_pack(world):
+    """Take a pack away, from the hosts and from the cache."""
+    for path in world.cache.glob("packs/oneccl-*"):
+        path.unlink()
+    for host in world.hosts:
+        world.on(host, "rm -rf /opt/hvlab/oneccl*")
+
+
+def own_cache(world):
+    """Have hvlab use a copy of the cache."""
+    if not world.cache.exists():
+        for name in ("packs", "sources", "wheels"):
+            shutil.copytree(cache_dir() / name, world.cache / name)
+    return world.changed(HVLAB_CACHE=str(world.cache))
+
+
+def killed(kind, number):
+    command, prepare, then = {
+        "provision": (PROVISION, undo, ("verify",)),
+        "build": (PROVISION, undo_pack, ("verify",)),
+        "bench": ((*SIX, "--iterations", str(20 + number)), lambda _: None, None),
+    }[kind]
+
+    def put_in(world):
+        with own_cache(world) if kind == "build" else nullcontext():
+            if kind not in world.durations:
+                prepare(world)
+                begun = time.monotonic()
+                done = world.hvlab(*command, *(["--restart"] if kind == "bench" else []))
+                assert done.returncode == 0, done.stderr[-2000:]
+                world.durations[kind] = time.monotonic() - begun
+            prepare(world)
+            share = random.Random(f"{kind}{number}").uniform(0.05, 0.8)  # noqa: S311 - the same points each time
+
+            def act(process):
+                time.sleep(share * world.durations[kind])
+                process.send_signal(signal.SIGKILL)
+
+            yield act
+            if kind != "bench":
+                again = world.hvlab(*PROVISION)
+                assert again.returncode == 0, again.stderr[-2000:]
+
+    put_in.__name__, put_in.__doc__ = f"{kind}_killed_{number}", f"{WHAT[kind]}, {number}."
+    fault("kills", *command, code=-9, seconds=180, then=then)(put_in)
+
+
+for _kind, _rounds in ROUNDS.items():
+    for _number in range(1, _rounds + 1):
+        killed(_kind, _number)
