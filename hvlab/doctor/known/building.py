@@ -1,6 +1,6 @@
 """Builds of Horovod, Open MPI and Python packages: CMake, compilers, headers."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SETTING, Cause
 
 _HOROVOD = "https://horovod.readthedocs.io/en/stable/install_include.html"
 
@@ -461,5 +461,29 @@ CAUSES = (
         remedy="Remove or hide the other protobuf (libprotobuf-dev, conda), or install the framework's release; see the -I order of the failing line.",
         source="https://github.com/horovod/horovod/issues/1603",
         weight=FACT,
+    ),
+    Cause(
+        id="nccl-too-old",
+        title="the NCCL that the build finds is not of the release that the sources want",
+        signs=(
+            r"\Wnccl\w+\W (?:was not declared|has not been declared|undeclared|does not name a type)",
+            r'identifier "nccl\w+" is undefined',
+        ),
+        why="nccl.h of an older (or much newer) NCCL comes first: one of the system, of conda, or of another CUDA.",
+        remedy="HOROVOD_NCCL_HOME=/path of the NCCL that is meant (NCCL_HOME for others); NCCL 2.7 or later for Horovod 0.28.",
+        source="https://github.com/horovod/horovod/issues/3791",
+        weight=FACT,
+    ),
+    Cause(
+        id="compile-error",
+        title="the sources do not compile",
+        signs=(
+            r"\.(?:cc|cpp|cu|cxx|c|h|hh|hpp|cuh)(?:[:(]\d+){1,2}\)?: (?:fatal )?error: ",
+            r"\.(?:cc|cpp|cu|cxx|c|h|hh|hpp|cuh)\(\d+\): error",
+        ),
+        why="The compiler stopped in a source file: as a rule a library or framework is of a release that these sources were not written for.",
+        remedy="The first line with error: names what is missing or different; take the release of the sources that goes with the library, or the other way round.",
+        source="https://gcc.gnu.org/onlinedocs/gcc/Diagnostic-Message-Formatting-Options.html",
+        weight=CRASH,
     ),
 )

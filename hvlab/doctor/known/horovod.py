@@ -14,6 +14,7 @@ CAUSES = (
             r"Horovod was (?:not )?(?:built|installed) without \w+",
             r"[Nn]o module named '?horovod\.(?:torch|tensorflow|mxnet)\.?mpi_lib",
             r"cannot import name '?mpi_lib",
+            r"[Nn]o module named '?horovod\.\w+",
         ),
         why="The framework was not there (or not found) when pip built Horovod, or Python takes the source folder it stands in "
         "for the package.",
@@ -31,6 +32,7 @@ CAUSES = (
             r"built with (?:neither|MPI|Gloo).{0,60}(?:disabled|not)",
             r"Horovod has not been built with (?:MPI|Gloo)",
             r"If this is not expected, please reinstall Horovod with HOROVOD_WITH_(?:MPI|GLOO)=1",
+            r"Failed to determine if (?:Gloo|MPI) support has been built",
         ),
         why="horovodrun asks the extension what it can do; the answer is nothing, or not the one asked for, because it was built so "
         "or because it does not load.",

@@ -13,6 +13,7 @@ CAUSES = (
             r"(?:orted|prted): No such file or directory",
             r"(?:bash|sh|zsh): \S*(?:orted|prted): ",
             r"exec: \"\S*(?:orted|prted)\": ",
+            r"A system-required executable either could not be found or was not executable",
         ),
         why="ssh gives a short PATH, without what .bashrc or modules add, and Open MPI is not in it, "
         "or it is not installed there at the same place.",
@@ -106,6 +107,7 @@ CAUSES = (
             r"tcp_peer_recv_connect_ack: received different version",
             r"received unexpected process identifier",
             r"(?:orted|prted): .{0,20}unknown option",
+            r"Symbol `(?:orte|opal|ompi|mca|pmix|prte)_?\w*' has different size in shared object",
         ),
         why="What one daemon sends, the other cannot read: releases of Open MPI, PMIx or hwloc differ between hosts, "
         "or a distribution's hwloc got into one build.",
@@ -151,8 +153,8 @@ CAUSES = (
             r"WARNING: Open MPI failed to TCP connect to a peer MPI process",
             r"mca_btl_tcp_endpoint_complete_connect\S* connect\(\) to \S+ failed: "
             r"(?:Connection (?:timed out|refused)|No route)",
-            r"ORTE has lost communication with a remote daemon",
             r"usually caused by a firewall",
+            r"UCX +ERROR \S*connect\(.{0,120}\) failed: (?:Connection (?:timed out|refused)|No route)",
         ),
         why="Ranks and daemons talk over ports that are chosen as they start; a firewall between the hosts drops "
         "them, though port 22 is open.",
@@ -229,6 +231,7 @@ CAUSES = (
         remedy="ompi_info | grep COMPONENT on every host; drop the parameter, or build Open MPI with it.",
         source="https://docs.open-mpi.org/en/v5.0.x/mca.html",
         weight=SETTING,
+        unless=(r"Framework: +psec",),
     ),
     Cause(
         id="mpi-init-unreachable",
@@ -384,11 +387,32 @@ CAUSES = (
         signs=(
             r"MPIDI_OFI_mpi_init_hook",
             r"OFI (?:addrinfo|get address vector|endpoint open|domain open)\S* failed|fi_getinfo\S* failed",
+            r"can.t (?:find suitable|init) provider",
+            r"can ?not open network providers",
+            r"CCL_ERROR\W{1,3}atl_ofi\S*",
         ),
         why="libfabric offers nothing here that this MPI can use: the adapter named is not there (container, virtual machine), or the interface "
         "chosen is wrong.",
         remedy="fi_info shows what there is; FI_PROVIDER=tcp, FI_TCP_IFACE=NIC (I_MPI_OFI_PROVIDER=tcp); or start with the MPI that the host "
         "has been set up for.",
         source="https://github.com/open-mpi/ompi/issues/12786",
+    ),
+    Cause(
+        id="pml-differs",
+        title="ranks choose different ways to send",
+        signs=(r"selected pml \w+, but peer \S+ (?:on \S+ )?selected pml \w+",),
+        why="Each rank takes the best component that works where it runs, and on some hosts (or for some ranks) another one works: an adapter, a library or a limit differs.",
+        remedy="Name one for all: -mca pml ucx, or -mca pml ob1 -mca btl tcp,self,vader; ucx_info -d and ulimit -l alike on every host.",
+        source="https://github.com/openucx/ucx/issues/4224",
+        weight=FACT,
+    ),
+    Cause(
+        id="daemon-lost",
+        title="mpirun lost the connection to its daemon on a host",
+        signs=(r"(?:ORTE|PRTE) has lost communication with a remote daemon",),
+        why="The daemon or its host died (memory, time limit, a pod that was deleted), or the network between them broke; mpirun cannot tell which.",
+        remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
+        source="https://github.com/kubeflow/mpi-operator/issues/152",
+        weight=BREAKDOWN,
     ),
 )

@@ -221,4 +221,17 @@ CAUSES = (
         source="https://github.com/pytorch/pytorch/issues/37377",
         weight=FACT,
     ),
+    Cause(
+        id="python-release",
+        title="a Python package is of another release than the program expects",
+        signs=(
+            r"AttributeError: '?module'?(?: '[\w.]+'| object) has no attribute",
+            r"ImportError: cannot import name",
+            r"TypeError: \S+\(\) got an unexpected keyword argument",
+        ),
+        why="The name is not there in the installed release (or the program imports the plain package where a part of it is meant, as horovod for horovod.torch, or a file of the same name lies in the working folder).",
+        remedy="pip show NAME on that host, and the release that the program asks for; import horovod.torch or horovod.tensorflow as hvd.",
+        source="https://github.com/horovod/horovod/issues/2488",
+        weight=BREAKDOWN,
+    ),
 )
