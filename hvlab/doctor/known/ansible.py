@@ -100,6 +100,7 @@ CAUSES = (
             r"'\S+' is undefined",
             r"AnsibleUndefinedVariable",
             r"object has no attribute '\w+'\. .{0,60}(?:undefined|VARIABLE)",
+            r"The conditional check .{0,200} failed",
         ),
         why="The inventory does not give it, it is misspelt, or the play that sets it did not run for this host.",
         remedy="ansible-inventory --host NAME shows what is set; set it, or run without the limit or tags that left it out.",
@@ -191,6 +192,20 @@ CAUSES = (
         why="The role or collection (or that version) is no longer there, has another name now, or Galaxy is not reached from the controller.",
         remedy="ansible-galaxy info or search NAME; correct requirements.yml, pin a version that is there, or take it from its repository by git.",
         source="https://github.com/NVIDIA/deepops/issues/491",
+        weight=FACT,
+    ),
+    Cause(
+        id="ansible-task-wrong",
+        title="a task asks for what its module does not do",
+        signs=(
+            r"Running reboot with local connection would reboot the control node",
+            r"Unsupported parameters for \(\S+\) module",
+            r'"msg": "missing required arguments',
+            r"value of \S+ must be one of: ",
+        ),
+        why="The task was written for another release of the module or for hosts that are reached by ssh; reboot refuses to reboot the controller itself.",
+        remedy="ansible-doc MODULE for what this release takes; run against the host by ssh, or leave the step out with its variable or tag.",
+        source="https://github.com/NVIDIA/ansible-role-nvidia-driver/issues/20",
         weight=FACT,
     ),
 )

@@ -13,6 +13,7 @@ CAUSES = (
             r"Driver/library version mismatch",
             r"NVRM: API mismatch: ",
             r"kernel version \S+ does not match DSO version",
+            r"[Vv]ersion mismatch: nvidia\.ko",
         ),
         why="The driver was updated while the old kernel module stayed loaded.",
         remedy="Reboot, or stop all that uses the GPUs and reload the modules (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia); hold "

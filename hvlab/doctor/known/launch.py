@@ -176,6 +176,7 @@ CAUSES = (
             r"WARNING: An invalid value was given for (?:btl|oob)_tcp_if_(?:include|exclude)",
             r"specified (?:interface|network) .{0,80}? (?:does not exist|could not be found)",
             r"no usable interfaces|no network interfaces were found for out-of-band communications",
+            r"Match incoming connection from .{0,120} failed",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
         "command line is not there, so that the ranks knock at the wrong door.",
@@ -231,7 +232,10 @@ CAUSES = (
         remedy="ompi_info | grep COMPONENT on every host; drop the parameter, or build Open MPI with it.",
         source="https://docs.open-mpi.org/en/v5.0.x/mca.html",
         weight=SETTING,
-        unless=(r"Framework: +psec",),
+        unless=(
+            r"Framework: +psec",
+            r"Framework: +psec",
+        ),
     ),
     Cause(
         id="mpi-init-unreachable",
@@ -264,7 +268,10 @@ CAUSES = (
         remedy="which -a mpirun; ldd on Horovod's mpi_lib: use one MPI, or uninstall the other (conda remove mpich).",
         source="https://github.com/horovod/horovod/issues/1646",
         weight=SETTING,
-        unless=(r"error while loading shared libraries",),
+        unless=(
+            r"execvp error on file \S*hydra_\w*proxy",
+            r"error while loading shared libraries",
+        ),
     ),
     Cause(
         id="hwloc-free-topology",
@@ -414,5 +421,26 @@ CAUSES = (
         remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
         source="https://github.com/kubeflow/mpi-operator/issues/152",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hostfile-wrong",
+        title="the list of hosts contradicts itself",
+        signs=(r"A hostfile was provided that contains multiple definitions of the slot count",),
+        why="A host stands in it more than once with slots, or two names are one for Open MPI, which leaves out what follows the first dot.",
+        remedy="One line for each host (h1 slots=4); with names that differ after the dot only, -mca orte_keep_fqdn_hostnames 1.",
+        source="https://github.com/open-mpi/ompi/issues/11136",
+        weight=FACT,
+    ),
+    Cause(
+        id="hydra-proxy",
+        title="Intel MPI's or MPICH's launcher does not start on a host",
+        signs=(
+            r"[Uu]nable to run (?:hydra_)?bstrap_proxy on \S+",
+            r"execvp error on file \S*hydra_\w*proxy",
+        ),
+        why="ssh to that host fails, or hydra_bstrap_proxy and its libraries are not at the same place there.",
+        remedy="ssh HOST /the/same/path/hydra_pmi_proxy -h; I_MPI_HYDRA_BOOTSTRAP=ssh or slurm as it is there; the same installation on all hosts.",
+        source="https://github.com/volcano-sh/volcano/issues/2398",
+        weight=SETTING,
     ),
 )

@@ -66,6 +66,7 @@ CAUSES = (
             r"You don't have enough free space in",
             r"[Dd]isk (?:is )?full\b",
             r"not enough (?:free )?(?:disk )?space|insufficient (?:disk )?space",
+            r"no space left on device",
         ),
         why="The file system that is written to has no free blocks (or no free inodes).",
         remedy="df -h and df -i on that host; remove old builds, caches and images (pip cache purge, apt clean, docker system prune), or TMPDIR "
@@ -243,6 +244,7 @@ CAUSES = (
             r"^Killed$|: line \d+: +\d+ Killed",
             r"KILLED BY SIGNAL: 9\b",
             r"^= +EXIT (?:CODE|STRING): (?:9|137)\b",
+            r"exitCode\W{1,3}137\b",
         ),
         why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
         remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory or fewer ranks.",

@@ -244,4 +244,13 @@ CAUSES = (
         source="https://github.com/NVIDIA/nccl/issues/1589",
         weight=SETTING,
     ),
+    Cause(
+        id="nccl-nvls",
+        title="NCCL cannot use the multicast of NVSwitch",
+        signs=(r"Failed to (?:bind|create|map|import) NVLink SHARP \(NVLS\) [Mm]ulticast",),
+        why="NVLink SHARP needs a running fabric manager of the same release as the driver, and all GPUs of the machine in one partition.",
+        remedy="systemctl status nvidia-fabricmanager and nvidia-smi -q | grep -A3 Fabric; NCCL_NVLS_ENABLE=0 goes on without it.",
+        source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-nvls-enable",
+        weight=SETTING,
+    ),
 )

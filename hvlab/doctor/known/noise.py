@@ -155,6 +155,8 @@ CAUSES = (
         "nccl-info",
         "NCCL tells what this machine does not have",
         (
+            r"ras/\S+ NCCL WARN Call to bind failed: Address already in use",
+            r"RAS failed to establish a client listening socket[^\n]{0,60}",
             r"NVLS multicast support is not available[^\n]{0,60}",
             r"NCCL INFO (?:P2P is disabled|MNNVL|Could not enable P2P|GPU Direct RDMA Disabled)[^\n]{0,160}",
             r"NCCL INFO Could not (?:find real path|get speed from|detect)[^\n]{0,160}",

@@ -167,6 +167,7 @@ CAUSES = (
             r"Node configuration differs from hardware",
             r"gres/gpu count (?:reported lower than configured|too low|changed)",
             r"(?:Setting|setting) node \S+ state to (?:INVAL|DRAIN)",
+            r"has low real_memory size",
         ),
         why="The node registers with fewer cores, memory or GPUs than NodeName promises, and is drained.",
         remedy="slurmd -C on the node prints its true line; correct slurm.conf (or mend the node: lost GPU or DIMM), then scontrol "
@@ -394,6 +395,7 @@ CAUSES = (
             r"Parse error in file \S+ line \d+",
             r"Unable to process configuration file",
             r"Invalid (?:node|partition|parameter) \S+ in (?:slurm\.conf|configuration)",
+            r"CLUSTER NAME MISMATCH",
         ),
         why="The daemons read slurm.conf as they start, and stop at what they do not understand or what stands there twice.",
         remedy="The line is named: correct it on all hosts; slurmctld -D -vvv shows how far it reads.",
@@ -539,5 +541,29 @@ CAUSES = (
         remedy="sacctmgr -i add cluster NAME with ClusterName of slurm.conf; then restart slurmctld.",
         source="https://github.com/giovtorres/slurm-docker-cluster/issues/9",
         weight=FACT,
+    ),
+    Cause(
+        id="slurm-prolog",
+        title="a node's prolog or epilog failed",
+        signs=(
+            r"(?:Prolog|Epilog|prolog|epilog) (?:hung|error|failed)\b",
+            r"launch failed requeued held",
+        ),
+        why="Slurm runs these scripts as root around each job; one of them ended with an error or did not end, and the node is drained.",
+        remedy="slurmd's log on that node has the script's output; mend it, then scontrol update NodeName=NAME State=RESUME (scontrol release JOB for a held job).",
+        source="https://github.com/nebius/nebius-solutions-library/pull/265",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="slurm-kill-failed",
+        title="a process of a job could not be ended, and its node is drained",
+        signs=(
+            r"Kill task failed",
+            r"JOB NOT ENDING WITH SIGNALS",
+        ),
+        why="Its processes wait in the kernel: as a rule for a shared file system or a GPU that does not answer, or an epilog hangs.",
+        remedy='On that node ps -eo pid,stat,wchan,cmd | grep " D" and dmesg; mend the file system, then State=RESUME; UnkillableStepTimeout for slow ones.',
+        source="https://github.com/ai4d-iasc/trixie/issues/45",
+        weight=BREAKDOWN,
     ),
 )

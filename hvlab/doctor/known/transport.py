@@ -186,6 +186,7 @@ CAUSES = (
             r"NET/IB ?: .{0,120}(?:Local|Remote) (?:protection|access|operation|invalid)",
             r"async (?:fatal )?event.{0,80}(?:local (?:QP )?|QP |device |port )?(?:error|fatal)",
             r"IB Async event",
+            r"The InfiniBand retry count between two MPI processes has been exceeded",
         ),
         why="The adapter reports an error of the transfer: the peer went away (12, 13), memory was not registered as used (4, 10), or the link failed.",
         remedy="Look first for a rank that ended; ibstat and perfquery; NCCL_IB_GID_INDEX and equal MTU; nvidia-peermem where GPU memory is sent.",
