@@ -83,9 +83,9 @@ CAUSES = (
         title="Ansible cannot write its temporary folder on the host",
         signs=(
             r"Failed to (?:create|set permissions on the) temporary (?:directory|files)",
-            r"Authentication or permission failure.{0,200}(?:temporary directory|remote tmp)",
             r"unable to set (?:permissions|acl) .{0,40}(?:temporary files|become)",
             r"chmod: invalid mode: .A\+user",
+            r"Authentication or permission failure",
         ),
         why="The user's home is missing, full or not his, or becoming another user needs ACLs.",
         remedy="Owner, space and mode of the home and of ~/.ansible/tmp; install acl for becoming a plain user.",

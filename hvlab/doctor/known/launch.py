@@ -177,6 +177,7 @@ CAUSES = (
             r"specified (?:interface|network) .{0,80}? (?:does not exist|could not be found)",
             r"no usable interfaces|no network interfaces were found for out-of-band communications",
             r"Match incoming connection from .{0,120} failed",
+            r"no endpoint matches the netmask",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
         "command line is not there, so that the ranks knock at the wrong door.",

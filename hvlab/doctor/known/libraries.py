@@ -193,7 +193,12 @@ CAUSES = (
     Cause(
         id="illegal-instruction",
         title="the program was built for another processor",
-        signs=(r"Illegal instruction", r"signal 4\b|SIGILL", r"Exited with exit code 132"),
+        signs=(
+            r"Illegal instruction",
+            r"signal 4\b|SIGILL",
+            r"Exited with exit code 132",
+            r"failed with error code -4\b|exited? with (?:code|status):? -4\b|killed by signal 4\b",
+        ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",
         source="https://horovod.readthedocs.io/en/stable/install_include.html",

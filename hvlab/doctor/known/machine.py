@@ -245,6 +245,7 @@ CAUSES = (
             r"KILLED BY SIGNAL: 9\b",
             r"^= +EXIT (?:CODE|STRING): (?:9|137)\b",
             r"exitCode\W{1,3}137\b",
+            r"exit status of rank \d+: killed by signal 9",
         ),
         why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
         remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory or fewer ranks.",

@@ -223,4 +223,13 @@ CAUSES = (
         source="https://github.com/pytorch/pytorch/issues/78420",
         weight=FACT,
     ),
+    Cause(
+        id="apt-signed-by",
+        title="one repository stands twice in the lists, with two keys",
+        signs=(r"Conflicting values set for option Signed-By regarding source",),
+        why="Two files of /etc/apt/sources.list.d name the same repository, one with signed-by and one without or with another key; apt then reads none.",
+        remedy="grep -r the address in /etc/apt/sources.list*; remove the older file (an earlier cuda.list beside the one of cuda-keyring), then apt-get update.",
+        source="https://github.com/NVIDIA/nvidia-docker/issues/1631",
+        weight=FACT,
+    ),
 )
