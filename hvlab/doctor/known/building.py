@@ -1,6 +1,6 @@
 """Builds of Horovod, Open MPI and Python packages: CMake, compilers, headers."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SETTING, Cause
 
 _HOROVOD = "https://horovod.readthedocs.io/en/stable/install_include.html"
 
@@ -201,6 +201,7 @@ CAUSES = (
             r"No CUDA (?:toolset|runtime) (?:is )?found",
             r"Failed to detect a default CUDA architecture",
             r"CUDA library was not found \(see error above\)",
+            r"No such file or directory: '\S*/nvcc'",
         ),
         why="nvcc and the headers belong to the toolkit, not to the driver and not to the framework's wheels.",
         remedy="Install the toolkit of the CUDA that the framework was built with; HOROVOD_CUDA_HOME (CUDA_HOME) names it, its bin "
@@ -246,6 +247,7 @@ CAUSES = (
             r"(?:PyTorch|TensorFlow|MXNet) (?:is )?not (?:found|installed|detected).{0,80}HOROVOD",
             r"None of TensorFlow, PyTorch, or MXNet plugins were built",
             r"ModuleNotFoundError: No module named 'torch'(?=[\s\S]{0,3000}(?:[Gg]etting requirements to build|setup\.py|build_wheel|egg_info))",
+            r"pip-build-env-[^\n]{1,200}(?:\n[^\n]{0,200}){1,8}\n[^\n]{0,80}No module named '(?:torch|tensorflow|mxnet|numpy|mpi4py)'",
         ),
         why="With build isolation, the build sees only what pyproject.toml or setup_requires name: no torch, no TensorFlow.",
         remedy="Install the framework first, then pip install --no-build-isolation --no-cache-dir horovod.",
@@ -417,6 +419,7 @@ CAUSES = (
             r"/ld: cannot find -l(?!cuda|cudart|nccl)\S+|bin/ld: cannot find ",
             r"relocation R_X86_64_\w+ against .{0,120}recompile with -fPIC",
             r"collect2: error: ld returned \d+ exit status",
+            r"libtool: +error: ",
         ),
         why="A library is missing, of another release, or was built without -fPIC (static).",
         remedy="Install the package with lib*.so (-dev, -devel), name its folder (LDFLAGS=-L), or build that library shared.",
@@ -461,5 +464,32 @@ CAUSES = (
         remedy="Remove or hide the other protobuf (libprotobuf-dev, conda), or install the framework's release; see the -I order of the failing line.",
         source="https://github.com/horovod/horovod/issues/1603",
         weight=FACT,
+    ),
+    Cause(
+        id="nccl-too-old",
+        title="the NCCL that the build finds is not of the release that the sources want",
+        signs=(
+            r"\Wnccl\w+\W (?:was not declared|has not been declared|undeclared|does not name a type)",
+            r'identifier "nccl\w+" is undefined',
+        ),
+        why="nccl.h of an older (or much newer) NCCL comes first: one of the system, of conda, or of another CUDA.",
+        remedy="HOROVOD_NCCL_HOME=/path of the NCCL that is meant (NCCL_HOME for others); NCCL 2.7 or later for Horovod 0.28.",
+        source="https://github.com/horovod/horovod/issues/3791",
+        weight=FACT,
+    ),
+    Cause(
+        id="compile-error",
+        title="the sources do not compile",
+        signs=(
+            r"\.(?:cc|cpp|cu|cxx|c|h|hh|hpp|cuh)(?:[:(]\d+){1,2}\)?: (?:fatal )?error: ",
+            r"\.(?:cc|cpp|cu|cxx|c|h|hh|hpp|cuh)\(\d+\): error",
+            r": catastrophic error: ",
+            r"compilation aborted for \S+",
+            r"No rule to make target",
+        ),
+        why="The compiler stopped in a source file: as a rule a library or framework is of a release that these sources were not written for.",
+        remedy="The first line with error: names what is missing or different; take the release of the sources that goes with the library, or the other way round.",
+        source="https://gcc.gnu.org/onlinedocs/gcc/Diagnostic-Message-Formatting-Options.html",
+        weight=CRASH,
     ),
 )

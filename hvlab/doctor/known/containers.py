@@ -18,6 +18,7 @@ CAUSES = (
             r"toomanyrequests: ",
             r"unauthorized: authentication required",
             r"URL \S+/v2/\S+ returned error code: 40[134]",
+            r"net/http: (?:request canceled|TLS handshake timeout)",
         ),
         why="The name or tag does not exist, the registry asks for a login that the pod does not give, has a limit, or is not reached from "
         "the node.",
@@ -251,5 +252,17 @@ CAUSES = (
         why="glibc 2.34 and later call clone3, which the rules of docker before 20.10.10 (or of an old libseccomp) forbid with a wrong error.",
         remedy="A newer docker and libseccomp on the host; to try it: --security-opt seccomp=unconfined.",
         source="https://github.com/moby/moby/issues/42680",
+    ),
+    Cause(
+        id="user-namespace",
+        title="a container without root needs user namespaces, which this host refuses",
+        signs=(
+            r"failed to create user namespace",
+            r"(?:newuidmap|unshare|user namespace\S*)[^\n]{0,80}(?:Operation not permitted|No space left on device)",
+        ),
+        why="enroot, apptainer and rootless docker or podman make a user namespace; the kernel allows none to users (user.max_user_namespaces, AppArmor) on this host.",
+        remedy="sysctl -w user.max_user_namespaces=31390 (and kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0 where they exist), in sysctl.d to stay.",
+        source="https://github.com/NVIDIA/enroot/issues/61",
+        weight=SETTING,
     ),
 )

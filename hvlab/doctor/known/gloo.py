@@ -26,6 +26,7 @@ CAUSES = (
             r"(?:connectFullMesh|connect)[^\n]{0,200}remote=\[?(?:127\.0\.\d+\.\d+|::1|localhost)\]?",
             r"\[127\.0\.[01]\.1\]:\d+[^\n]{0,120}(?:Connection refused|Connection reset|no error)",
             r"(?:Connection refused|timed out)[^\n]{0,60}remote=\[127\.0",
+            r"tcp_peer_try_connect: 127\.\d+\.\d+\.\d+:\d+ retries exceeded",
         ),
         why="Its own name resolves to 127.0.1.1 in /etc/hosts, so the others look for it on themselves.",
         remedy="Its name to its true address in /etc/hosts; or GLOO_SOCKET_IFNAME (HOROVOD_GLOO_IFACE) with the interface between the hosts.",

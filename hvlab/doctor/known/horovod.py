@@ -14,6 +14,7 @@ CAUSES = (
             r"Horovod was (?:not )?(?:built|installed) without \w+",
             r"[Nn]o module named '?horovod\.(?:torch|tensorflow|mxnet)\.?mpi_lib",
             r"cannot import name '?mpi_lib",
+            r"[Nn]o module named '?horovod\.\w+",
         ),
         why="The framework was not there (or not found) when pip built Horovod, or Python takes the source folder it stands in "
         "for the package.",
@@ -31,6 +32,7 @@ CAUSES = (
             r"built with (?:neither|MPI|Gloo).{0,60}(?:disabled|not)",
             r"Horovod has not been built with (?:MPI|Gloo)",
             r"If this is not expected, please reinstall Horovod with HOROVOD_WITH_(?:MPI|GLOO)=1",
+            r"Failed to determine if (?:Gloo|MPI) support has been built",
         ),
         why="horovodrun asks the extension what it can do; the answer is nothing, or not the one asked for, because it was built so "
         "or because it does not load.",
@@ -73,6 +75,7 @@ CAUSES = (
             r"task(?:s|-to-task)? .{0,60}did not (?:register|complete)",
             r"Failed to (?:start|launch) horovod (?:task|driver) (?:service|server)",
             r"Launching horovod task function was not successful",
+            r"Timed out waiting for tasks to \w+",
         ),
         why="Each host gets a small server that answers on a free port; a firewall or a slow start (imports over NFS) keeps it silent, "
         "or ssh to it did not work.",
@@ -216,6 +219,15 @@ CAUSES = (
         why="TensorFlow 2 moved or dropped what it calls.",
         remedy="import tensorflow.compat.v1 as tf with tf.disable_v2_behavior(), the example for TensorFlow 2, or TensorFlow 1.15.",
         source="https://www.tensorflow.org/guide/migrate",
+        weight=FACT,
+    ),
+    Cause(
+        id="horovod-nat",
+        title="hosts are seen under another address than their own",
+        signs=(r"declared addresses .{0,400}but has connected from a different address",),
+        why="Horovod compares the address that a host tells with the one that it comes from; NAT between the hosts (of a pod network, docker or a cloud) changes it.",
+        remedy="The host's network for the containers (hostNetwork: true, --network=host), or a pod network without NAT between pods; or mpirun.",
+        source="https://github.com/volcano-sh/volcano/issues/859",
         weight=FACT,
     ),
 )

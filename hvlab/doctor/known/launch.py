@@ -13,6 +13,7 @@ CAUSES = (
             r"(?:orted|prted): No such file or directory",
             r"(?:bash|sh|zsh): \S*(?:orted|prted): ",
             r"exec: \"\S*(?:orted|prted)\": ",
+            r"A system-required executable either could not be found or was not executable",
         ),
         why="ssh gives a short PATH, without what .bashrc or modules add, and Open MPI is not in it, "
         "or it is not installed there at the same place.",
@@ -106,6 +107,7 @@ CAUSES = (
             r"tcp_peer_recv_connect_ack: received different version",
             r"received unexpected process identifier",
             r"(?:orted|prted): .{0,20}unknown option",
+            r"Symbol `(?:orte|opal|ompi|mca|pmix|prte)_?\w*' has different size in shared object",
         ),
         why="What one daemon sends, the other cannot read: releases of Open MPI, PMIx or hwloc differ between hosts, "
         "or a distribution's hwloc got into one build.",
@@ -151,8 +153,8 @@ CAUSES = (
             r"WARNING: Open MPI failed to TCP connect to a peer MPI process",
             r"mca_btl_tcp_endpoint_complete_connect\S* connect\(\) to \S+ failed: "
             r"(?:Connection (?:timed out|refused)|No route)",
-            r"ORTE has lost communication with a remote daemon",
             r"usually caused by a firewall",
+            r"UCX +ERROR \S*connect\(.{0,120}\) failed: (?:Connection (?:timed out|refused)|No route)",
         ),
         why="Ranks and daemons talk over ports that are chosen as they start; a firewall between the hosts drops "
         "them, though port 22 is open.",
@@ -174,6 +176,8 @@ CAUSES = (
             r"WARNING: An invalid value was given for (?:btl|oob)_tcp_if_(?:include|exclude)",
             r"specified (?:interface|network) .{0,80}? (?:does not exist|could not be found)",
             r"no usable interfaces|no network interfaces were found for out-of-band communications",
+            r"Match incoming connection from .{0,120} failed",
+            r"no endpoint matches the netmask",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
         "command line is not there, so that the ranks knock at the wrong door.",
@@ -229,6 +233,10 @@ CAUSES = (
         remedy="ompi_info | grep COMPONENT on every host; drop the parameter, or build Open MPI with it.",
         source="https://docs.open-mpi.org/en/v5.0.x/mca.html",
         weight=SETTING,
+        unless=(
+            r"Framework: +psec",
+            r"Framework: +psec",
+        ),
     ),
     Cause(
         id="mpi-init-unreachable",
@@ -261,7 +269,10 @@ CAUSES = (
         remedy="which -a mpirun; ldd on Horovod's mpi_lib: use one MPI, or uninstall the other (conda remove mpich).",
         source="https://github.com/horovod/horovod/issues/1646",
         weight=SETTING,
-        unless=(r"error while loading shared libraries",),
+        unless=(
+            r"execvp error on file \S*hydra_\w*proxy",
+            r"error while loading shared libraries",
+        ),
     ),
     Cause(
         id="hwloc-free-topology",
@@ -384,11 +395,53 @@ CAUSES = (
         signs=(
             r"MPIDI_OFI_mpi_init_hook",
             r"OFI (?:addrinfo|get address vector|endpoint open|domain open)\S* failed|fi_getinfo\S* failed",
+            r"can.t (?:find suitable|init) provider",
+            r"can ?not open network providers",
+            r"CCL_ERROR\W{1,3}atl_ofi\S*",
         ),
         why="libfabric offers nothing here that this MPI can use: the adapter named is not there (container, virtual machine), or the interface "
         "chosen is wrong.",
         remedy="fi_info shows what there is; FI_PROVIDER=tcp, FI_TCP_IFACE=NIC (I_MPI_OFI_PROVIDER=tcp); or start with the MPI that the host "
         "has been set up for.",
         source="https://github.com/open-mpi/ompi/issues/12786",
+    ),
+    Cause(
+        id="pml-differs",
+        title="ranks choose different ways to send",
+        signs=(r"selected pml \w+, but peer \S+ (?:on \S+ )?selected pml \w+",),
+        why="Each rank takes the best component that works where it runs, and on some hosts (or for some ranks) another one works: an adapter, a library or a limit differs.",
+        remedy="Name one for all: -mca pml ucx, or -mca pml ob1 -mca btl tcp,self,vader; ucx_info -d and ulimit -l alike on every host.",
+        source="https://github.com/openucx/ucx/issues/4224",
+        weight=FACT,
+    ),
+    Cause(
+        id="daemon-lost",
+        title="mpirun lost the connection to its daemon on a host",
+        signs=(r"(?:ORTE|PRTE) has lost communication with a remote daemon",),
+        why="The daemon or its host died (memory, time limit, a pod that was deleted), or the network between them broke; mpirun cannot tell which.",
+        remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
+        source="https://github.com/kubeflow/mpi-operator/issues/152",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hostfile-wrong",
+        title="the list of hosts contradicts itself",
+        signs=(r"A hostfile was provided that contains multiple definitions of the slot count",),
+        why="A host stands in it more than once with slots, or two names are one for Open MPI, which leaves out what follows the first dot.",
+        remedy="One line for each host (h1 slots=4); with names that differ after the dot only, -mca orte_keep_fqdn_hostnames 1.",
+        source="https://github.com/open-mpi/ompi/issues/11136",
+        weight=FACT,
+    ),
+    Cause(
+        id="hydra-proxy",
+        title="Intel MPI's or MPICH's launcher does not start on a host",
+        signs=(
+            r"[Uu]nable to run (?:hydra_)?bstrap_proxy on \S+",
+            r"execvp error on file \S*hydra_\w*proxy",
+        ),
+        why="ssh to that host fails, or hydra_bstrap_proxy and its libraries are not at the same place there.",
+        remedy="ssh HOST /the/same/path/hydra_pmi_proxy -h; I_MPI_HYDRA_BOOTSTRAP=ssh or slurm as it is there; the same installation on all hosts.",
+        source="https://github.com/volcano-sh/volcano/issues/2398",
+        weight=SETTING,
     ),
 )

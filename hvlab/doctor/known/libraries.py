@@ -193,7 +193,12 @@ CAUSES = (
     Cause(
         id="illegal-instruction",
         title="the program was built for another processor",
-        signs=(r"Illegal instruction", r"signal 4\b|SIGILL", r"Exited with exit code 132"),
+        signs=(
+            r"Illegal instruction",
+            r"signal 4\b|SIGILL",
+            r"Exited with exit code 132",
+            r"failed with error code -4\b|exited? with (?:code|status):? -4\b|killed by signal 4\b",
+        ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",
         source="https://horovod.readthedocs.io/en/stable/install_include.html",
@@ -220,5 +225,18 @@ CAUSES = (
         remedy="import numpy first, or MKL_THREADING_LAYER=GNU; one source (conda or pip) for both.",
         source="https://github.com/pytorch/pytorch/issues/37377",
         weight=FACT,
+    ),
+    Cause(
+        id="python-release",
+        title="a Python package is of another release than the program expects",
+        signs=(
+            r"AttributeError: '?module'?(?: '[\w.]+'| object) has no attribute",
+            r"ImportError: cannot import name",
+            r"TypeError: \S+\(\) got an unexpected keyword argument",
+        ),
+        why="The name is not there in the installed release (or the program imports the plain package where a part of it is meant, as horovod for horovod.torch, or a file of the same name lies in the working folder).",
+        remedy="pip show NAME on that host, and the release that the program asks for; import horovod.torch or horovod.tensorflow as hvd.",
+        source="https://github.com/horovod/horovod/issues/2488",
+        weight=BREAKDOWN,
     ),
 )

@@ -1,6 +1,6 @@
 """The machine: memory, disks, limits, clocks, crashes."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, FACT, SETTING, SYMPTOM, Cause
 
 CAUSES = (
     Cause(
@@ -66,6 +66,7 @@ CAUSES = (
             r"You don't have enough free space in",
             r"[Dd]isk (?:is )?full\b",
             r"not enough (?:free )?(?:disk )?space|insufficient (?:disk )?space",
+            r"no space left on device",
         ),
         why="The file system that is written to has no free blocks (or no free inodes).",
         remedy="df -h and df -i on that host; remove old builds, caches and images (pip cache purge, apt clean, docker system prune), or TMPDIR "
@@ -162,6 +163,8 @@ CAUSES = (
             r"tasks? [\d,-]+: Segmentation fault",
             r"Fatal Python error: Segmentation fault",
             r"(?:free|malloc|realloc)\(\): (?:invalid|corrupted|memory corruption)|double free or corruption|corrupted size vs",
+            r"KILLED BY SIGNAL: 11\b",
+            r"^= +EXIT CODE: (?:11|139)\b",
         ),
         why="A library used memory that is not its own; the frames under the signal name it. Mixed MPIs, CUDA or NCCL releases are the usual "
         "reason, RDMA with threads another.",
@@ -180,6 +183,8 @@ CAUSES = (
             r"exited on signal 7",
             r"Caught signal 7 \(Bus error",
             r"^Bus error",
+            r"KILLED BY SIGNAL: 7\b",
+            r"^= +EXIT CODE: (?:7|135)\b",
         ),
         why="Memory that is backed by a file could not be had: as a rule /dev/shm or the disk of a mapped file is full.",
         remedy="df -h /dev/shm; --shm-size or --ipc=host; remove left-over files there.",
@@ -195,6 +200,8 @@ CAUSES = (
             r"(?:bash|sh|line \d+): \S+: Permission denied",
             r"(?:open|mkdir|create|write|touch|cp|rm|mv|exec\w*)\b[^\n:]{0,40}[:'\"] ?\S*/\S+'?:? Permission denied",
             r"Operation not permitted.{0,40}(?:mlock|setrlimit|sched|ptrace)",
+            r"failed to open[^\n]{0,40}\(Permission denied\)",
+            r"(?:Unable|Failed|failed|unable|[Cc]annot|[Cc]ould not|couldn.t|can.t)[^\n]{0,160}:? ?\(?Permission denied\)?$",
         ),
         why="Owner or mode do not allow it: a folder that root made, /tmp without mode 1777, a program without +x, a device without group.",
         remedy="ls -ld of the path on that host; chown or chmod; /tmp has mode 1777.",
@@ -226,7 +233,7 @@ CAUSES = (
         why="systemd only tells that it ended; its own log says why.",
         remedy="systemctl status NAME and journalctl -u NAME -b on that host.",
         source="https://www.freedesktop.org/software/systemd/man/latest/journalctl.html",
-        weight=END,
+        weight=ECHO,
     ),
     Cause(
         id="killed-137",
@@ -235,6 +242,10 @@ CAUSES = (
             r"(?:exit(?:ed)?|terminated|ended|returned) (?:with )?(?:non-zero )?(?:exit )?(?:code|status):? ?137\b",
             r"exitCode: 137|Exit Code: +137",
             r"^Killed$|: line \d+: +\d+ Killed",
+            r"KILLED BY SIGNAL: 9\b",
+            r"^= +EXIT (?:CODE|STRING): (?:9|137)\b",
+            r"exitCode\W{1,3}137\b",
+            r"exit status of rank \d+: killed by signal 9",
         ),
         why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
         remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory or fewer ranks.",
@@ -246,6 +257,7 @@ CAUSES = (
         title="a file that the program wants is not on this host",
         signs=(
             r"FileNotFoundError: \[Errno 2\] No such file or directory: .(?!cmake|mpirun|ssh|gcc|g\+\+|nvcc|make|\S*/mpirun)",
+            r"(?:cannot|can't|could not|failed to|unable to) (?:access|open|stat|read|find|run command|execute|load|cd)\b[^\n]{0,200}: No such file or directory",
         ),
         why="Paths of data and settings have to exist on every host, not only on the one that starts.",
         remedy="ls of the path on the host named; a shared file system, or copy it there.",
@@ -278,5 +290,17 @@ CAUSES = (
         remedy="type -a COMMAND on that host, in the same kind of shell; module load, install it, or give its full path.",
         source="https://www.gnu.org/software/bash/manual/html_node/Command-Search-and-Execution.html",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="no-listener",
+        title="nothing answers at an address",
+        signs=(
+            r"(?:[Cc]onnect\w*|[Cc]onnection|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection refused|ECONNREFUSED)",
+            r"(?:[Cc]onnect\w*|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection timed out|i/o timeout|No route to host|Network is unreachable)",
+        ),
+        why="Refused: no program listens on that port there (not started, ended, another port or interface). Timed out or no route: the host is off, or a firewall or route is in the way.",
+        remedy="On that host ss -ltn shows what listens; from here ping and nc -vz HOST PORT.",
+        source="https://man7.org/linux/man-pages/man2/connect.2.html",
+        weight=SYMPTOM,
     ),
 )

@@ -1,6 +1,6 @@
 """NCCL: setting up communicators, and losing them."""
 
-from hvlab.doctor.cause import BREAKDOWN, ECHO, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, SYMPTOM, Cause
 
 _TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 _ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
@@ -54,6 +54,7 @@ CAUSES = (
             r"socketPollConnect\S* .{0,100}(?:failed|timed out|refused)",
             r"NCCL WARN Connect to \S+ failed",
             r"connect to \S+<\d+> (?:failed|returned) ?:? ?(?:Connection refused|Connection timed out|No route to host|Software caused)",
+            r"(?:socketPollConnect|Connect to) \S*[^\n]{0,120}(?:No route to host|Network is unreachable)",
         ),
         why="NCCL opens TCP connections between all hosts on ports that are chosen at the start; a firewall drops them, the address belongs "
         "to an interface that leads nowhere, or the other rank has gone.",
@@ -194,7 +195,7 @@ CAUSES = (
         why="The other end closed the connection, because that rank ended or its host went away.",
         remedy="Find the rank that ended first and read its lines; on its host dmesg.",
         source=_TROUBLE,
-        weight=ECHO,
+        weight=SYMPTOM,
     ),
     Cause(
         id="nccl-invalid-usage",
@@ -220,6 +221,36 @@ CAUSES = (
         why="PCIe is hidden or odd (virtual machine, container without /sys, MIG), hosts see different adapters, or a topology file is wrong.",
         remedy="nvidia-smi topo -m on each host; the same NCCL_IB_HCA everywhere; NCCL_TOPO_FILE of the cloud, or unset it; a newer NCCL.",
         source="https://github.com/NVIDIA-NeMo/Run/issues/266",
+        weight=SETTING,
+    ),
+    Cause(
+        id="nccl-same-rank",
+        title="two processes have the same rank",
+        signs=(
+            r"rank \d+ of \d+ ranks has already checked in",
+            r"rank \d+ (?:is )?already (?:registered|checked in|in use)",
+        ),
+        why="Each process has to have a number of its own: the launcher started more processes than the framework was told of, or two runs share an address and port.",
+        remedy="Give the launcher and the framework the same numbers (in Slurm --ntasks-per-node is the number of GPUs that each node uses); another MASTER_PORT for a second run.",
+        source="https://github.com/Lightning-AI/pytorch-lightning/issues/14986",
+        weight=FACT,
+    ),
+    Cause(
+        id="nccl-shm-attach",
+        title="NCCL cannot open another rank's shared memory",
+        signs=(r"Error while attaching to shared memory segment",),
+        why="The ranks of one host do not share /dev/shm (containers with own IPC namespaces that have the same host name), or some take memory from CUDA and some from /dev/shm (NCCL 2.24 and later).",
+        remedy="The same IPC namespace for all (--ipc=host, or one container a host), or else NCCL_SHM_DISABLE=1; NCCL_CUMEM_HOST_ENABLE=0 for the second.",
+        source="https://github.com/NVIDIA/nccl/issues/1589",
+        weight=SETTING,
+    ),
+    Cause(
+        id="nccl-nvls",
+        title="NCCL cannot use the multicast of NVSwitch",
+        signs=(r"Failed to (?:bind|create|map|import) NVLink SHARP \(NVLS\) [Mm]ulticast",),
+        why="NVLink SHARP needs a running fabric manager of the same release as the driver, and all GPUs of the machine in one partition.",
+        remedy="systemctl status nvidia-fabricmanager and nvidia-smi -q | grep -A3 Fabric; NCCL_NVLS_ENABLE=0 goes on without it.",
+        source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-nvls-enable",
         weight=SETTING,
     ),
 )

@@ -21,7 +21,7 @@ CAUSES = (
             r"The (?:OpenFabrics|openib) (?:\(openib\) )?BTL failed to initialize while trying to allocate some locked memory",
             r"No OpenFabrics connection schemes reported that they were able to be used",
             r"(?:btl_openib_allow_ib|btl_openib_warn_no_device_params_found|btl_openib_receive_queues)",
-            r"WARNING: There (?:is|are) \S+ (?:non-excluded )?OpenFabrics device\S* .{0,60}but there are no active ports",
+            r"WARNING: There is at least (?:non-excluded one|one non-excluded) OpenFabrics device found, but there are no active ports",
             r"mca_btl_openib\S*: .{0,80}(?:ignored|unable to open|file not found)",
             r"help-mpi-btl-openib\S*\.txt",
         ),
@@ -155,6 +155,8 @@ CAUSES = (
         "nccl-info",
         "NCCL tells what this machine does not have",
         (
+            r"ras/\S+ NCCL WARN Call to bind failed: Address already in use",
+            r"RAS failed to establish a client listening socket[^\n]{0,60}",
             r"NVLS multicast support is not available[^\n]{0,60}",
             r"NCCL INFO (?:P2P is disabled|MNNVL|Could not enable P2P|GPU Direct RDMA Disabled)[^\n]{0,160}",
             r"NCCL INFO Could not (?:find real path|get speed from|detect)[^\n]{0,160}",
@@ -332,6 +334,7 @@ CAUSES = (
         "PMIx leaves out what it cannot use",
         (
             r"PMIX ERROR: (?:ERROR|PMIX_ERROR) in file gds_ds12_lock_pthread\.c at line \d+",
+            r"PMIX ERROR: PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER in file base/gds_base_fns\.c at line \d+",
             r"PMIX ERROR: NO-PERMISSIONS in file (?:dstore_base|gds_dstore|ptl_base_listener)\S* at line \d+",
             r"PMIX ERROR: (?:ERROR|OUT-OF-RESOURCE|NOT-FOUND|PMIX_ERR_NOT_FOUND) in file gds\S* at line \d+",
             r"\[\S+?:\d+\] mca: base: components_\w+: [^\n]{0,160}",

@@ -100,6 +100,7 @@ CAUSES = (
             r"lookup \S+ on \S+: no such host",
             r"unknown host\b",
             r"server can't find \S+: (?:NXDOMAIN|SERVFAIL)",
+            r"error: Node \S+ not resolvable",
         ),
         why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "
         "In Kubernetes a worker's name is known only after its pod and the headless service are there.",

@@ -9,7 +9,7 @@ CAUSES = (
         signs=(
             r"Please set max locked memory \(ulimit -l\)",
             r"[Mm]ax locked memory .{0,60}? (?:too low|is limited)",
-            r"Call to ibv_(?:reg_mr|create_qp|create_cq|reg_dmabuf_mr)\S* failed(?: with error (?:Cannot allocate memory|12))?",
+            r"Call to ibv_(?:reg_mr|create_qp|create_cq|reg_dmabuf_mr)\S* failed(?! with error (?!Cannot allocate memory|12\b))",
             r"ibv_(?:reg_mr|create_[cq][qp]|create_srq|exp_create_qp)\S{0,40} failed: Cannot allocate memory",
             r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)",
             r"Your (?:MPI job|system) .{0,80}?registered memory|can register (?:only )?\S* ?of physical memory",
@@ -56,8 +56,6 @@ CAUSES = (
         id="ib-port-down",
         title="an InfiniBand port is down",
         signs=(
-            r"no active ports? (?:found|detected)",
-            r"There is at least non-excluded one OpenFabrics device found, but there are no active ports detected",
             r"state:? (?:PORT_DOWN|1: DOWN)",
             r"(?:Physical state|phys_state):? (?:2: )?(?:Polling|POLLING|Disabled)",
             r"mlx5_core \S+ \S+: Link down|Port module event.{0,80} (?:Cable unplugged|error)",
@@ -188,6 +186,7 @@ CAUSES = (
             r"NET/IB ?: .{0,120}(?:Local|Remote) (?:protection|access|operation|invalid)",
             r"async (?:fatal )?event.{0,80}(?:local (?:QP )?|QP |device |port )?(?:error|fatal)",
             r"IB Async event",
+            r"The InfiniBand retry count between two MPI processes has been exceeded",
         ),
         why="The adapter reports an error of the transfer: the peer went away (12, 13), memory was not registered as used (4, 10), or the link failed.",
         remedy="Look first for a rank that ended; ibstat and perfquery; NCCL_IB_GID_INDEX and equal MTU; nvidia-peermem where GPU memory is sent.",
