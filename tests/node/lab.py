@@ -203,6 +203,12 @@ class Node:
         )
         return dict(recorded)
 
+    def packed(self, path: str, pack: str = "") -> bool:
+        """Return whether a file is in a pack, on the host or in the folder that all hosts share."""
+        shared = self.variables.get("lab_shared_packs") or "/opt/hvlab"
+        places = (f"/opt/hvlab/{pack}/", f"{shared}/{pack}-") if pack else ("/opt/hvlab/", f"{shared}/")
+        return path.startswith(places)
+
     def expect(self, condition: object, seen: str, remedy: str) -> None:
         """Fail the check unless ``condition`` holds, naming the host, what was ``seen`` and a ``remedy``."""
         __tracebackhide__ = True

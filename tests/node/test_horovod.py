@@ -175,7 +175,7 @@ def test_libraries_are_found(node: Node) -> None:
         if options.get("mpi"):
             mpi = re.search(r"libmpi\.so\S* => (\S+)", output)
             node.expect(
-                mpi and mpi[1].startswith("/opt/hvlab/openmpi/"),
+                mpi and node.packed(mpi[1], "openmpi"),
                 f"variant {variant} loads MPI from {mpi[1] if mpi else 'nowhere'}",
                 "remove the other MPI from the loader's path, and run role horovod",
             )
