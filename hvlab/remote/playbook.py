@@ -18,6 +18,7 @@ import ansible_runner
 
 from hvlab import process
 from hvlab.answers import clean
+from hvlab.doctor import reading
 from hvlab.errors import CheckError, HvlabError, UnreachableError
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
@@ -35,6 +36,8 @@ _STOP_S = 10.0
 _TICK_S = 0.2
 # Of what a host says of a failure, the end.
 _MESSAGE = 10_000
+# Of what ssh says, that either side refused the other: such a host is there.
+_REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "ssh-denied")
 RESUMES = "bring it back; the same command resumes from there"
 
 
@@ -152,6 +155,9 @@ class Play:
         """
         text = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in self.failures)
         if any(failure.unreachable for failure in self.failures):
+            cause = reading.root(text.splitlines())
+            if cause and cause.cause.id in _REFUSED:
+                raise UnreachableError(f"{cause.cause.title}:\n{text}", remedy=cause.cause.remedy)
             raise UnreachableError(f"a host was lost:\n{text}", remedy=lost)
         if self.failures:
             raise CheckError(f"{failed}:\n{text}", remedy=remedy)

@@ -68,7 +68,7 @@ def orted_that_is_killed(world):
     yield on_host(world, 1, "pkill -9 -x orted || pkill -9 -x prted")
 
 
-@fault("processes", *LONG, code=3, says=("the connection to", "broke", "what to do"), then=TINY, seconds=90)
+@fault("processes", *LONG, code=1, says=("case.py was ended", "f1 itself answers"), then=TINY, seconds=90)
 def case_program_that_is_killed(world):
     """The program that runs the case is killed on the head."""
     yield on_host(world, 0, "pkill -9 -f [c]ase.py")

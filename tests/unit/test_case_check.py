@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from hvlab.ansible.action.hvlab_case import ActionModule, _gone, _silent
+from hvlab.ansible.action.hvlab_case import ActionModule, _broke, _gone, _silent
 from tests.unit.test_capability import gpus
 from tests.unit.test_variants import facts
 
@@ -88,3 +88,11 @@ def test_a_host_is_lost_where_neither_the_head_nor_this_machine_reaches_it():
         }
         gone = _gone(["n2", "n3"], 0, hostvars)
     assert gone == {"n3": f"127.0.0.1:{ports[1]}: Connection refused"}
+
+
+def test_a_program_that_a_signal_ended_is_no_lost_host():
+    error = "Data could not be sent to remote host"
+    assert _broke("n1", "/opt/case.py", error, lost=True).startswith("the connection to n1 broke")
+    ended = _broke("n1", "/opt/case.py", error, lost=False)
+    assert ended.startswith("/opt/case.py was ended there")
+    assert "n1 itself answers" in ended

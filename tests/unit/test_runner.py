@@ -7,6 +7,7 @@ from pathlib import Path
 import ansible_runner
 import pytest
 
+from hvlab.errors import UnreachableError
 from hvlab.remote.playbook import HostFailure, Login, Play
 from hvlab.remote.trust import Trust
 from tests.unit.labs import lab
@@ -78,3 +79,33 @@ def test_an_ignored_failure_is_none(play):
     play._enqueue({"event": "runner_on_failed", "event_data": {"res": {"msg": "x"}, "ignore_errors": True}})
     play._drain()
     assert play.failures == []
+
+
+CHANGED = """\
+Failed to connect to the host via ssh: @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
+Host key for 198.18.62.11 has changed and you have requested strict checking.
+Host key verification failed."""
+DENIED = "Failed to connect to the host via ssh: hvlab@198.18.62.11: Permission denied (publickey)."
+GONE = "Failed to connect to the host via ssh: ssh: connect to host 198.18.62.11 port 22: No route to host"
+
+
+@pytest.mark.parametrize(
+    ("seen", "first"),
+    [
+        (CHANGED, "the host key is not the one that is known:"),
+        (DENIED, "the host refuses the login:"),
+        (GONE, "a host was lost:"),
+    ],
+    ids=["key", "login", "gone"],
+)
+def test_a_host_that_refuses_is_not_called_lost(seen, first):
+    play = object.__new__(Play)
+    play.failures = [HostFailure("f1", seen, unreachable=True)]
+    with pytest.raises(UnreachableError) as raised:
+        play.check("the playbook failed", remedy="")
+    assert str(raised.value).splitlines()[0] == first
+    assert "f1: Failed to connect" in str(raised.value)
+    assert raised.value.remedy

@@ -99,12 +99,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 command, in_data=json.dumps(job).encode(), sudoable=False
             )
         except AnsibleConnectionFailure as error:
-            return {
-                "failed": True,
-                "stop": True,
-                "lost": True,
-                "msg": f"the connection to {host} broke: {error}",
-            }
+            lost = bool(_gone([host], case["ssh_port"], task_vars["hostvars"]))
+            return {"failed": True, "stop": True, "lost": lost, "msg": _broke(host, program, error, lost)}
         if status:
             lines = answers.clean(err.decode(errors="replace")).strip().splitlines()
             msg = lines[-1] if lines else f"{program} ended with exit status {status} and no output"
@@ -126,6 +122,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             _write(folder / "lost.json", {"case": case["id"], "hosts": gone, **step})
         _keep(files, folder / (f".{case['id']}.lost" if lost else case["id"]))
         return {"changed": True, "stop": lost}
+
+
+def _broke(host: str, program: str, error: object, lost: bool) -> str:
+    """Return why a case ended without its files. ssh says the same of a program that a signal ended."""
+    if lost:
+        return f"the connection to {host} broke: {error}"
+    return (
+        f"{program} was ended there, or its connection was cut: {host} itself answers.\n"
+        f"What to do: `dmesg -T | grep -i -e killed -e oom` on {host} shows what the kernel ended for "
+        f"want of memory; ssh said: {error}"
+    )
 
 
 def _head(plan: Mapping[str, Any], case: Mapping[str, Any]) -> str:
