@@ -22,6 +22,7 @@ from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 from testinfra.utils.ansible_runner import AnsibleRunner
 
+from hvlab.doctor import reading
 from hvlab.health.node import probe
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -219,8 +220,13 @@ class Node:
         """Return the output of a command that has to succeed."""
         __tracebackhide__ = True
         answer = self.answers[question]
-        text = (answer["err"] or answer["out"]).strip()[-600:]
-        self.expect(answer["rc"] == 0, f"{question} ended with code {answer['rc']}: {text}", remedy)
+        if answer["rc"] != 0:
+            printed = f"{answer['out']}\n{answer['err']}"
+            root = reading.root(printed.splitlines())
+            text = (answer["err"] or answer["out"]).strip()[-600:]
+            if root:
+                text, remedy = f"{root.cause.title} ({root.lines[0][1]})", root.cause.remedy
+            self.expect(False, f"{question} ended with code {answer['rc']}: {text}", remedy)
         return str(answer["out"])
 
 

@@ -157,3 +157,12 @@ def test_a_host_that_falls_silent_is_left_out_of_the_launches():
         lambda name, question: printed(("n01", "n02", "n03"), 1),
     )
     assert rounds == [{"n01": {"cpu mpi together n03"}}]
+
+
+def test_a_failed_launch_names_the_cause_that_doctor_knows():
+    refused = "ssh: connect to host n03 port 22: Connection refused\nRuntimeError: Horovod detected that one"
+    (node, *_) = hosts_of(1).values()
+    node.answers["cpu gloo together n03"] = {"rc": 1, "out": "", "err": refused}
+    with pytest.raises(WrongNodeError, match=r"ended with code 1: .*connect to host n03 port 22") as raised:
+        node.output("cpu gloo together n03", "run `hvlab find-slow`")
+    assert "sshd" in str(raised.value)
