@@ -211,3 +211,12 @@ def test_a_shared_folder_that_others_may_write_to_is_refused(hosts: Hosts) -> No
     printed = " ".join(hosts.play("--limit", "n2", expect=2, lab_shared_packs=str(shared)).split())
     assert f"everybody may write to {shared}" in printed
     assert not (hosts.folder / "n2/tool").exists()
+
+
+def test_what_is_built_on_a_shared_pack_is_no_pack_for_labs_without_one(hosts: Hosts) -> None:
+    text = (hosts.folder / "site.yml").read_text()
+    (hosts.folder / "site.yml").write_text(text + "        pack_needs: ['{{ folder }}/base']\n")
+    (hosts.folder / "base").mkdir()
+    hosts.play("--limit", "n1", lab_shared_packs=str(hosts.folder / "shared"))
+    hosts.play("--limit", "n2")
+    assert hosts.builders() == {"n1": "n1", "n2": "n2"}

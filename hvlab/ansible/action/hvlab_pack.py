@@ -56,6 +56,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.peer = self.args["peer"] or {}
         state = self._known() or self._look()
         self.inputs = {**self.args["inputs"], "needs": self._needs(state["needs"])}
+        if self.args["shared"] and self.args["needs"]:
+            # Linkers write down where the links to those packs lead.
+            self.inputs["shared"] = self.args["shared"]
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
         self.place = self.args["path"]
