@@ -39,9 +39,14 @@ class Confirmation:
     failed: int = 0
 
     @property
+    def cut_off(self) -> bool:
+        """Return whether time ended before there were enough repeats for a verdict."""
+        return not (self.failed or self.worse) and self.decisions.count("too_few") > 0
+
+    @property
     def holds(self) -> bool:
         """Return whether the new settings may replace today's."""
-        return self.better > 0 and not (self.worse or self.loss or self.failed)
+        return self.better > 0 and not (self.worse or self.loss or self.failed or self.cut_off)
 
 
 def confirm(

@@ -41,16 +41,26 @@ class TuneResult:
         words, proof = self.space.words(best), self.proof
         if proof.holds:
             return f"Better, and proved in run {proof.run_id}: {words}. {self.gains}"
-        if proof.loss:
-            return f"Not accepted: {words} changes the training: {proof.loss} (run {proof.run_id})."
-        if proof.failed:
-            return f"Not accepted: {proof.failed} cases of the proof failed (run {proof.run_id}): {words}."
-        if proof.worse:
-            return f"Not accepted: {words} is worse in {proof.worse} comparisons of run {proof.run_id}."
+        if proof.cut_off:
+            return (
+                f"Open: time ended before run {proof.run_id} had enough repeats to prove {words}; the same "
+                "command again goes on with it."
+            )
+        if reason := self._against(proof):
+            return f"Not accepted: {words}: {reason} (run {proof.run_id})."
         return (
             f"{self._today} as good: the best of what was tried, {words}, is not significantly better when "
             f"it is measured again (run {proof.run_id}). {self.gains}"
         )
+
+    @staticmethod
+    def _against(proof: Confirmation) -> str:
+        """Return what speaks against settings that were measured again; empty where nothing does."""
+        if proof.failed:
+            return f"{proof.failed} cases of the proof failed"
+        if proof.worse:
+            return f"worse in {proof.worse} comparisons, better in {proof.better}"
+        return proof.loss
 
     @property
     def gains(self) -> str:

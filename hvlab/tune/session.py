@@ -24,8 +24,8 @@ from hvlab.tune.trials import Trials
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
 RESULT, REPORT = "result.json", "tuning.md"
-# The least that the proof may take, in seconds, when the search has used its budget.
-_PROOF_S = 60
+# The proof needs 12 launches; it has time for so many, and so many seconds, whatever the search took.
+_PROOF_LAUNCHES, _PROOF_S = 20, 60
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,14 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
     best, proof = found.best, None
     if best is not None:
         note(f"to prove: {request.space.words(best)}")
-        seconds = max(_PROOF_S, round(request.budget - trials.spent))
+        least = _PROOF_LAUNCHES * trials.spent / trials.launches
+        seconds = round(max(_PROOF_S, least, request.budget - trials.spent))
         settings: SettingsFile = request.space.settings(best)
         proof = confirm(request.spec, request.lab, store, request.space.today, settings, seconds=seconds)
     shares = importance(request.space, found.board, seed=request.seed)
     result = TuneResult(request.space, found, shares, proof, trials.spent)
     write_file(folder / REPORT, result.markdown())
+    if proof and proof.cut_off:  # without a result, the same command goes on
+        return result
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
