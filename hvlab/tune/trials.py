@@ -59,9 +59,12 @@ class Trials:
         key = schedule.spec.key(self.lab)
         run_id = self._finished(key)
         if run_id is None:
+            before = self._done(key)
             begun = time.monotonic()
             run_id = measure(schedule, self.store)
-            self.seconds[key] = time.monotonic() - begun
+            # What an interrupted round had measured before counts as the rest of it.
+            whole = len(schedule.cases) / max(1, len(schedule.cases) - before)
+            self.seconds[key] = (time.monotonic() - begun) * whole
             write_file(self._file, json.dumps(self.seconds, indent=1))
         taken = self.seconds.get(key, 0.0)
         self.spent += taken
@@ -94,6 +97,10 @@ class Trials:
             if item := find(name, known):
                 axes[name] = item.several(text)
         return replace(block, axes=axes, side=str(number))
+
+    def _done(self, key: str) -> int:
+        run = self.store.unfinished(key)
+        return len({record.case_id for record in self.store.records(run.run_id)}) if run else 0
 
     def _finished(self, key: str) -> str | None:
         for run in reversed(self.store.runs()):

@@ -188,3 +188,30 @@ def test_a_finished_search_is_not_resumed(tmp_path: Path, monkeypatch: pytest.Mo
     _, first = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
     _, second = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
     assert second.name == f"{first.name}-2"
+
+
+def test_a_round_that_was_interrupted_counts_as_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, left = [0.0], [3]
+
+    def cost(_: Case) -> float:
+        if not left[0]:
+            left[0] = 9
+            raise KeyboardInterrupt
+        left[0] -= 1
+        now[0] += 100
+        return 1.0
+
+    monkeypatch.setattr(trials, "measure", Hosts(cost))
+    monkeypatch.setattr(trials.time, "monotonic", lambda: now[0])
+    space = spaces.space(SPACE, SettingsFile())
+    batch = [space.start, (0, 0), (3, 0), (2, 2)]
+    for attempt in range(2):
+        measured = trials.Trials(labs.spec("mpi", sizes=(1024,)), labs.lab(2), Store(tmp_path), space, 9000)
+        if not attempt:
+            with pytest.raises(KeyboardInterrupt):
+                measured(batch)
+    assert len(measured(batch)) == 4
+    # Three launches of 100 s had been measured before, and one now.
+    assert measured.spent == pytest.approx(400)
