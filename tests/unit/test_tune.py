@@ -11,6 +11,9 @@ import pytest
 
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import CheckError, UsageError
+from hvlab.statistics.looks import LOOKS
+from hvlab.statistics.sequential import compare_in_looks
+from hvlab.statistics.verdict import Pair
 from hvlab.tune import confirmation
 from hvlab.tune import space as spaces
 from hvlab.tune.importance import importance
@@ -198,3 +201,17 @@ def test_loss_is_unchanged_within_the_spread_of_repeats() -> None:
     assert "moved" in confirmation.changed({1: 0.3, 2: 0.3}, {1: 0.31, 2: 0.31})
     assert confirmation.changed({}, {}) == ""
     assert "no loss" in confirmation.changed(today, {})
+
+
+def test_where_nothing_acts_hardly_any_search_ends_with_proved_settings() -> None:
+    accepted = 0
+    for seed in range(40):
+        space, found, lab = _found("coordinate", seed, flat=True)
+        if found.best is None:
+            continue
+        rounds = range(1, LOOKS[-1].repeats + 1)
+        a, b = (
+            {number: math.exp(lab([one])[0] or 0.0) for number in rounds} for one in (space.start, found.best)
+        )
+        accepted += compare_in_looks([Pair(a, b)])[0].kind == "slower"
+    assert accepted <= 2
