@@ -17,10 +17,10 @@ from hvlab.errors import unknown
 from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import srun
+from hvlab.launchers import mpirun, srun
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
-from hvlab.workloads.parameters import DEVICE, ENV, Parameter, Value
+from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, Parameter, Value
 
 _ALONE = "its counterpart on the other side is infeasible"
 _TOO_SMALL = "one of the sizes is too small for whole elements of both A and B"
@@ -206,8 +206,9 @@ def _case(
     launcher = chosen if chosen and BACKENDS[backend].parallel else own[0]
     known = parameters(block.workload)
     params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
-    if not params[ENV.name]:
-        del params[ENV.name]
+    for item in OPTIONAL:
+        if not params[item.name]:
+            del params[item.name]
     if block.side:
         params["side"] = block.side
     collective = WORKLOADS[block.workload].collective
@@ -277,7 +278,16 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
         return f"{case.launcher} cannot start ranks in the containers of --container: name another launcher"
     if variants.unavailable(case.backend, machines, case.framework):
         return variants.unavailable(case.backend, lab.hosts, case.framework)
-    return limits.reason(case, WORKLOADS[case.workload].collective, machines)
+    return _unused(case) or limits.reason(case, WORKLOADS[case.workload].collective, machines)
+
+
+def _unused(case: Case) -> str | None:
+    """Return which of a case's settings would have no effect; None where all have."""
+    if MPIRUN.name in case.params and case.launcher != mpirun.NAME:
+        return f"{case.launcher} takes no options of mpirun (--set mpirun=)"
+    if RULES.name in case.params and not BACKENDS[case.backend].mpi:
+        return f"{case.backend} sends nothing through Open MPI, whose rules file is set (--set rules=)"
+    return None
 
 
 def _hash(value: object, length: int = 8) -> str:

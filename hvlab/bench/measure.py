@@ -18,7 +18,7 @@ from hvlab.bench.estimate import estimate, shown
 from hvlab.bench.losses import Losses
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
-from hvlab.datasets import Dataset, own_files, prepare
+from hvlab.datasets import Dataset, own_files, prepare, rules
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.remote import probe
@@ -28,6 +28,7 @@ from hvlab.results import outcomes
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
 from hvlab.workloads.case import Case
+from hvlab.workloads.parameters import RULES
 
 _TICK_S = 0.1
 # The name that stores already contain.
@@ -112,8 +113,10 @@ def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
     cases = list(cases)
     names = dict.fromkeys(name for case in cases for name in workloads.data(case))
     lines = dict.fromkeys(line for case in cases for line in workloads.files(case))
+    tables = dict.fromkeys(case.params[RULES.name] for case in cases if RULES.name in case.params)
     return {
         **{name: prepare(name) for name in names},
+        **{text: Dataset(text, folder, key) for text in tables for key, folder in [rules.placed(text)]},
         **{line: Dataset(line, folder, key) for line in lines for key, folder in [own_files.packed(line)]},
     }
 

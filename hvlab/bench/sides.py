@@ -6,9 +6,11 @@ import dataclasses
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hvlab.bench.matrix import Block
+from hvlab.bench.settings import load
 from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
@@ -40,6 +42,10 @@ def read(text: str) -> dict[str, str]:
             raise UsageError(f"{item!r} sets nothing", remedy=_REMEDY)
         if _VARIABLE.fullmatch(name):
             variables.append(item)
+        elif name == "settings":
+            chosen = load(Path(value)).parameters
+            variables += shlex.split(chosen.pop(ENV.name, ""))
+            settings |= chosen
         else:
             settings[name.replace("-", "_")] = value
     return settings | ({ENV.name: shlex.join(variables)} if variables else {})

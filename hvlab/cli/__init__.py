@@ -25,6 +25,7 @@ VERBS = {
     "doctor": "find out from the hosts, or from a log, what is wrong",
     "find-slow": "find out which host is slow, and which link",
     "bench": "run benchmarks on the hosts",
+    "tune": "find settings that are faster, and prove it",
     "results": "list, show, export and import results",
     "compare": "compare two runs, or the settings of one",
     "baseline": "keep a run as the baseline, and check later runs against it",

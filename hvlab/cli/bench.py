@@ -35,7 +35,7 @@ _WITH_RESUME = ("inventory", "limit", "here", "python", "resume", "folder", "out
 _WITH_AGAINST = (
     *("inventory", "limit", "here", "python", "against", "folder", "output_format", "dry_run", "restart"),
     "queue_limit",
-    *("sets", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
+    *("sets", "settings", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,7 +46,7 @@ class _Bench(GroupedCommand):
         "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
         "What": ("workload", "backend", "framework", "suite", "ab", "against", "resume"),
         "Your own training": ("copy", "pattern", "unit"),
-        "Parameters": ("sets", *SHORT, "no_cuda"),
+        "Parameters": ("sets", "settings", *SHORT, "no_cuda"),
         "How": (
             *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
             *("container", "ssh_port", "container_options", "dry_run", "export", "output", "restart"),
@@ -125,6 +125,13 @@ def _short(name: str) -> Callable[[F], F]:
     multiple=True,
     metavar="NAME=VALUE,...",
     help="Set a parameter; each of several values makes its own cases. May be repeated.",
+)
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Set what a settings file holds: environment, options of mpirun, Open MPI's rules (docs/tune.md). "
+    "--set overrides it. In --ab: settings=FILE.",
 )
 @_short("sizes")
 @_short("iterations")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hvlab.bench import sides, suite
+from hvlab.bench import settings, sides, suite
 from hvlab.bench.against import against
 from hvlab.bench.matrix import Spec
 from hvlab.cli import bench_own
@@ -130,7 +130,10 @@ def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ..
 
 def _sets(values: Mapping[str, Any]) -> dict[str, object]:
     """Return what was set, by parameter."""
-    parameters: dict[str, object] = {name: values[name] for name in SHORT if values[name] is not None}
+    parameters: dict[str, object] = {}
+    if values["settings"]:
+        parameters |= settings.load(values["settings"]).parameters
+    parameters |= {name: values[name] for name in SHORT if values[name] is not None}
     for text in values["sets"]:
         name, equals, value = text.partition("=")
         if not equals:

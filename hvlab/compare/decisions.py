@@ -18,7 +18,7 @@ from hvlab.statistics.sequential import answered, compare_in_looks
 from hvlab.statistics.verdict import Pair
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.metrics import METRICS
-from hvlab.workloads.parameters import DEVICE, ENV, SAMPLES, TUNING, find
+from hvlab.workloads.parameters import DEVICE, ENV, OPTIONAL, SAMPLES, TUNING, find
 
 # A run with a fixed number of repeats is judged once.
 _ONCE = (Look(2**31, verdict.ALPHA),)
@@ -30,7 +30,7 @@ _SETTINGS = (
     "compression",
     "form",
     "in_place",
-    ENV.name,
+    *(one.name for one in OPTIONAL),
     DEVICE.name,
     *(one.name for one in TUNING),
 )

@@ -50,6 +50,8 @@ class Backend:
     """Collectives that Horovod hands to MPI instead, and those that torch makes of others."""
     unsupported_dtypes: tuple[str, ...] = ()
     adasum: bool = False
+    mpi: bool = False
+    """Whether it sends tensors through MPI's collectives, which Open MPI's rules choose."""
     hierarchical: str = ""
     """Who carries a hierarchical allreduce between hosts; empty where Horovod has none."""
 
@@ -64,6 +66,7 @@ BACKENDS: Mapping[str, Backend] = {
             proof="MPI_",
             env={"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
             adasum=True,
+            mpi=True,
         ),
         Backend(
             "gloo",
@@ -109,6 +112,7 @@ BACKENDS: Mapping[str, Backend] = {
             framework=DDP,
             group="mpi",
             counterpart="mpi",
+            mpi=True,
             wheel=False,
             unsupported_dtypes=("float16",),
         ),

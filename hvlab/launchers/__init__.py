@@ -11,12 +11,14 @@ import importlib
 import pkgutil
 from collections.abc import Sequence
 
+from hvlab.datasets import rules
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Host, Lab
 from hvlab.launchers.command import LAUNCHERS, Command, Job, deadline
+from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
-from hvlab.workloads.parameters import environment, variables
+from hvlab.workloads.parameters import RULES, environment, variables
 
 # Each module registers its launcher beside it: a new one is a new module.
 for _module in pkgutil.iter_modules(__path__):
@@ -28,6 +30,10 @@ _HOROVOD = {
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
     "HOROVOD_TIMELINE": "DYNAMIC",
 }
+# Open MPI replaces ~/ in it by each rank's home.
+_USE_RULES, _RULES_FILE = (
+    f"OMPI_MCA_coll_tuned_{name}" for name in ("use_dynamic_rules", "dynamic_rules_filename")
+)
 # Where the ranks of DDP meet: torch's own port, and those above it.
 _FIRST_PORT, _PORTS = 29500, 500
 
@@ -55,6 +61,9 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         env["HVLAB_DEVICE"] = "cuda"
     env |= {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
     env |= variables(case.params)
+    if RULES.name in case.params:
+        key = rules.key(case.params[RULES.name])
+        env |= {_USE_RULES: "1", _RULES_FILE: f"{DATA_FOLDER}/{key}/{rules.FILE}"}
     argv = (
         *deadline(case),
         *(python, f"{where.workloads}/{program[0]}", *program[1:]),

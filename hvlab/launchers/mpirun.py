@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+
 from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher
+from hvlab.workloads.parameters import MPIRUN
+
+NAME = "mpirun"
+_PLACING = ("--bind-to", "none", "--map-by", "slot")
 
 
-@launcher("mpirun")
+@launcher(NAME)
 def command(job: Job) -> Command:
     """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
     parameters = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
@@ -13,7 +19,7 @@ def command(job: Job) -> Command:
         parameters["plm_rsh_args"] = f"-p {job.port}"
     parameters |= transport(job)
     argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots]
-    argv += ["--bind-to", "none", "--map-by", "slot"]
+    argv += shlex.split(str(job.case.params.get(MPIRUN.name, ""))) or _PLACING
     for name, value in parameters.items():
         if f"OMPI_MCA_{name}" not in job.env:
             argv += ["-mca", name, value]

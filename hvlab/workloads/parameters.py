@@ -149,9 +149,19 @@ TUNING = (
     Parameter("hierarchical_allreduce", "flag", False, "NCCL within a host, MPI between hosts."),
     Parameter("threads", "int", 1, "Threads per rank (OMP_NUM_THREADS)."),
 )
-# A case without has no such parameter, so that its figures match those of earlier runs.
 ENV = Parameter("env", "env", "", "Environment variables of the ranks: NAME=VALUE, separated by spaces.")
-COMMON = (DEVICE, *TUNING, ENV)
+MPIRUN = Parameter(
+    "mpirun",
+    "line",
+    "",
+    "Options of mpirun in place of --bind-to none --map-by slot, such as --bind-to core.",
+)
+RULES = Parameter(
+    "rules", "line", "", "The numbers of a dynamic rules file of Open MPI's coll_tuned, separated by spaces."
+)
+# A case without any of these has no such parameter.
+OPTIONAL = (ENV, MPIRUN, RULES)
+COMMON = (DEVICE, *TUNING, *OPTIONAL)
 # What a step does: with another model, neither setting is faster.
 WORK = ("model", "image", "hidden", "layers", "length")
 # How many samples it takes: throughput compares settings that differ in these.

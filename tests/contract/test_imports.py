@@ -20,6 +20,7 @@ LEVELS = [
     {"compare", "formats", "model", "remote", "resolver", "vlab"},
     {"baseline", "health", "provision", "scaling", "slow"},
     {"bench", "report"},
+    {"tune"},
     {"ansible"},
     {"cli"},
 ]

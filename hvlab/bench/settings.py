@@ -1,0 +1,124 @@
+"""Settings files: how a job is started, for `hvlab bench --settings` and for jobs that hvlab does not start.
+
+A file holds environment variables of the ranks, options of mpirun, and a rules file of Open MPI. Here these
+become the parameters of cases, so that results and comparisons know them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from hvlab.datasets import rules
+from hvlab.errors import UsageError
+from hvlab.files import write_file
+from hvlab.workloads.parameters import ENV, MPIRUN, RULES, TUNING
+from hvlab.yaml_files import read_yaml
+
+_REMEDY = (
+    "write env: {NAME: value}, mpirun: '--bind-to core', rules: the text of a rules file, or some of them"
+)
+# Parameters that hvlab has of its own, by their variable.
+_OWN = {
+    "OMP_NUM_THREADS" if item.name == "threads" else f"HOROVOD_{item.name.upper()}": item for item in TUNING
+}
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+_PLACES = re.compile(r"(-H|--?host|--?hostfile|--?machinefile|-np?|-c|-x|--?m?ca|--?rankfile|-rf)(=.*)?")
+
+
+class SettingsFile(BaseModel):
+    """What a settings file holds. ``about`` is for who reads it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    about: str = ""
+    env: dict[_Name, str | int | float] = Field(default_factory=dict)
+    mpirun: str = ""
+    rules: str = ""
+
+    @field_validator("mpirun")
+    @classmethod
+    def _options(cls, text: str) -> str:
+        words = shlex.split(text)
+        if words and not words[0].startswith("-"):
+            raise ValueError(f"{words[0]} is no option of mpirun")
+        for word in words:
+            if _PLACES.fullmatch(word):
+                raise ValueError(f"{word} is hvlab's own; environment variables stand under env")
+        return shlex.join(words)
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, env: dict[str, str | int | float]) -> dict[str, str | int | float]:
+        for name, value in env.items():
+            if name.startswith("HVLAB_"):
+                raise ValueError(f"{name} is hvlab's own")
+            if "\0" in str(value) or "\n" in str(value):
+                raise ValueError(f"{name} has a line break or a zero byte")
+        return env
+
+    @field_validator("rules")
+    @classmethod
+    def _numbers(cls, text: str) -> str:
+        try:
+            return rules.read(text) if text.strip() else ""
+        except UsageError as error:
+            raise ValueError(f"{error}; {error.remedy}") from error
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Return the parameters of cases that this sets. Raises UsageError for a wrong value."""
+        given = {_OWN[name].name: str(value) for name, value in self.env.items() if name in _OWN}
+        for item in TUNING:
+            if item.name in given:
+                item.read(given[item.name])
+        left = [f"{name}={value}" for name, value in sorted(self.env.items()) if name not in _OWN]
+        words = {ENV.name: shlex.join(left), MPIRUN.name: self.mpirun, RULES.name: self.rules}
+        return given | {name: text for name, text in words.items() if text}
+
+    def shell(self, rules_file: str = "RULES") -> list[str]:
+        """Return the lines that start a job of one's own so; its hosts have ``rules_file``."""
+        env = {name: str(value) for name, value in self.env.items()}
+        if self.rules:
+            env["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"
+            env["OMPI_MCA_coll_tuned_dynamic_rules_filename"] = rules_file
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+        passed = " ".join(f"-x {name}" for name in env)
+        return [*lines, f"mpirun {' '.join(part for part in (self.mpirun, passed) if part)} ..."]
+
+
+def load(path: Path) -> SettingsFile:
+    """Return the settings of a file. Raises UsageError that names the mistake."""
+    try:
+        content = read_yaml(path)
+        settings = SettingsFile.model_validate({} if content is None else content, strict=True)
+        _ = settings.parameters
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(f"the settings {path}: {where}: {first['msg']}", remedy=_REMEDY) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the settings {path} cannot be read: {error}", remedy=_REMEDY) from error
+    except UsageError as error:
+        raise UsageError(f"the settings {path}: {error}", remedy=error.remedy) from error
+    return settings
+
+
+def save(settings: SettingsFile, path: Path) -> Path:
+    """Write a settings file, with the lines for a job of one's own; the rules also as a file of their own."""
+    rules_file = path.with_suffix(".rules")
+    lines = [
+        f"# `hvlab bench --settings {path.name}` measures with these settings. In a job of your own:",
+        *(f"#   {line}" for line in settings.shell(rules_file.name)),
+    ]
+    if settings.rules:
+        lines.append(f"# ({rules_file.name}: a copy on every host, by its absolute path)")
+        write_file(rules_file, f"{settings.rules}\n")
+    content = {name: value for name, value in settings.model_dump().items() if value}
+    write_file(path, "\n".join(lines) + "\n" + yaml.safe_dump(content, sort_keys=False, width=100))
+    return path

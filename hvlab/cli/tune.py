@@ -1,0 +1,181 @@
+"""``hvlab tune``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hvlab.cli import options
+from hvlab.cli.bench_request import SHORT, TimeType, requested
+from hvlab.cli.groups import GroupedCommand
+from hvlab.errors import UsageError
+from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.inventory import Lab, load
+from hvlab.lab.variants import available
+from hvlab.launchers import srun
+from hvlab.paths import results_dir
+from hvlab.results.store import Store
+
+_LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
+# What `hvlab bench` can be asked besides.
+_UNASKED: dict[str, Any] = {
+    **dict.fromkeys(("against", "ab", "suite", "framework", "container", "settings", "unit")),
+    **dict.fromkeys(SHORT),
+    **{
+        "ssh_port": 0,
+        "container_options": (),
+        "no_cuda": False,
+        "repeats": 1,
+        "time_limit": 0,
+        "queue_limit": 0,
+    },
+}
+
+
+class _Tune(GroupedCommand):
+    groups = {
+        "Where": ("inventory", "limit", "hosts", "slots"),
+        "What": ("workload", "backend", "sets", "copy", "pattern"),
+        "Search": ("settings", "space_file", "kind", "budget", "seed", "timeout", "launcher", "restart"),
+        "Results": ("output", "folder", "output_format"),
+    }
+
+
+@click.command("tune", cls=_Tune)
+@options.inventory
+@options.limit
+@click.option("--hosts", type=click.IntRange(1), help="Number of hosts. Default: all.")
+@click.option(
+    "--slots", type=click.IntRange(1), default=1, show_default=True, help="Number of ranks per host."
+)
+@click.option("--workload", help="What to make faster. Default: allreduce.")
+@click.option(
+    "--backend",
+    type=click.Choice(list(BACKENDS)),
+    help="Over what. Default: the first that can run, with GPUs before others.",
+)
+@click.option(
+    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the workload, as in bench."
+)
+@click.option("--copy", multiple=True, metavar="PATH", help="A file that COMMAND needs, as in bench.")
+@click.option("--pattern", metavar="REGEX", help="The line with COMMAND's throughput, as in bench.")
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The settings of today, which others have to beat. Default: hvlab's defaults.",
+)
+@click.option(
+    "--space",
+    "space_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What may be changed, and to which values. Default: what hvlab knows of the backend.",
+)
+@click.option(
+    "--search",
+    "kind",
+    type=click.Choice(["tpe", "coordinate"]),
+    default="tpe",
+    show_default=True,
+    help="tpe: Optuna's estimator. coordinate: one setting after another.",
+)
+@click.option(
+    "--budget", type=TimeType(), metavar="TIME", default=1200, help="Time for all: 20m (default), 2h."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    default=900,
+    show_default=True,
+    help="Time limit of a case, in seconds.",
+)
+@click.option("--launcher", type=click.Choice(_LAUNCHERS), help="What starts the ranks, as in bench.")
+@click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="tuned.yml",
+    show_default=True,
+    help="The settings file, written where the new settings are proved.",
+)
+@options.results
+@options.table_or_json
+@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+def command(
+    *,
+    inventory: Path,
+    limit: str | None,
+    settings: Path | None,
+    space_file: Path | None,
+    kind: str,
+    budget: int,
+    seed: int,
+    restart: bool,
+    output: Path,
+    folder: Path | None,
+    output_format: str,
+    **values: Any,
+) -> int:
+    """Find settings that make one configuration faster, and prove it.
+
+    Settings are proposed and measured in rounds, in turn with those of today; what is clearly worse is
+    dropped. The best counts only if it is significantly better when it is measured again in turn with those
+    of today, and a training's loss stays as it was. Otherwise the answer is that today's are as good; the
+    exit code is 0 for either answer. To resume an interrupted search, run the same command again.
+    """
+    lab = load(inventory, limit=limit)
+    store = Store(folder.absolute() if folder else results_dir())
+    # These load slowly, and --help needs none of them.
+    from hvlab.bench import settings as files  # noqa: PLC0415
+    from hvlab.report.write import write_page  # noqa: PLC0415
+    from hvlab.tune import space as spaces  # noqa: PLC0415
+    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune  # noqa: PLC0415
+
+    today = files.load(settings) if settings else files.SettingsFile()
+    values["backend"] = values["backend"] or _backend(lab)
+    values |= {"hosts": str(values["hosts"] or len(lab.hosts)), "slots": str(values["slots"])}
+    spec = requested(lab, _UNASKED | values, {"repeats", "timeout"}, store)
+    request = TuneRequest(spec, lab, spaces.space(_space(space_file, values, lab), today), kind, seed, budget)
+    check(request)
+    place = folder_of(request, store.folder, restart=restart)
+    if (place / "hvlab.db").exists():
+        click.echo(f"resuming the search in {place}", err=True)
+    result = tune(request, store, place, note=lambda text: click.echo(text, err=True))
+    if output_format == "json":
+        click.echo(json.dumps(result.as_json(), indent=1))
+    else:
+        click.echo(result.markdown())
+    if result.proof:
+        click.echo(f"proof: {write_page(store, result.proof.run_id)}", err=True)
+    click.echo(f"report: {place / REPORT}", err=True)
+    if result.proved and result.found.best:
+        best = request.space.settings(result.found.best)
+        files.save(best.model_copy(update={"about": result.answer}), output)
+        click.echo(f"settings: {output}; `hvlab bench --settings {output}` measures with them", err=True)
+    return 0
+
+
+def _backend(lab: Lab) -> str:
+    """Return the backend that is meant where none is named."""
+    return sorted(available(lab.hosts) or PARALLEL, key=lambda name: not BACKENDS[name].gpu)[0]
+
+
+def _space(file: Path | None, values: dict[str, Any], lab: Lab) -> Any:
+    """Return the parameters to search. Raises UsageError where there are none."""
+    from hvlab.tune import space as spaces  # noqa: PLC0415 - it loads slowly
+
+    if file is not None:
+        return spaces.load(file)
+    backend = BACKENDS[values["backend"]]
+    if not backend.parallel:
+        raise UsageError(
+            f"{backend.name} is one process alone, of which hvlab knows no settings",
+            remedy="write --space FILE",
+        )
+    launcher = values["launcher"] or (srun.NAME if lab.slurm else backend.launchers[0])
+    return spaces.of_backend(backend.name, launcher)

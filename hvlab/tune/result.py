@@ -1,0 +1,141 @@
+"""How a search ended, for people (Markdown) and for machines (JSON). Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.compare import decision_rows
+from hvlab.statistics import ratio
+from hvlab.statistics.interval import Interval
+from hvlab.tune.confirmation import Confirmation
+from hvlab.tune.search import Found
+from hvlab.tune.space import Candidate, Space
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """A search, which took ``seconds``, with its proof; None where there was nothing to prove."""
+
+    space: Space
+    found: Found
+    shares: Mapping[str, Interval]
+    proof: Confirmation | None
+    seconds: float
+
+    @property
+    def proved(self) -> bool:
+        """Return whether something better than today's settings was found, and holds."""
+        return self.proof is not None and self.proof.holds
+
+    @property
+    def answer(self) -> str:
+        """Return the answer in a sentence."""
+        best = self.found.best
+        if best is None or self.proof is None:
+            return f"{self._today} as good as anything tried: {self._tried}."
+        words, proof = self.space.words(best), self.proof
+        if proof.holds:
+            return f"Better, and proved in run {proof.run_id}: {words}. {self.gains}"
+        if proof.cut_off:
+            return (
+                f"Open: time ended before run {proof.run_id} had enough repeats to prove {words}; the same "
+                "command again goes on with it."
+            )
+        if reason := self._against(proof):
+            return f"Not accepted: {words}: {reason} (run {proof.run_id})."
+        return (
+            f"{self._today} as good: the best of what was tried, {words}, is not significantly better when "
+            f"it is measured again (run {proof.run_id}). {self.gains}"
+        )
+
+    @staticmethod
+    def _against(proof: Confirmation) -> str:
+        """Return what speaks against settings that were measured again; empty where nothing does."""
+        if proof.failed:
+            return f"{proof.failed} cases of the proof failed"
+        if proof.worse:
+            return f"worse in {proof.worse} comparisons, better in {proof.better}"
+        return proof.loss
+
+    @property
+    def gains(self) -> str:
+        """Return what the new settings bring, for each comparison of the proof."""
+        parts = []
+        for each in self.proof.decisions.rows if self.proof else ():
+            if (quotient := each.row.verdict.ratio) is None:
+                continue
+            size = each.a.get("size_bytes")
+            turned = Interval(1 / quotient.high, 1 / quotient.mid, 1 / quotient.low)
+            at = f" at {size} bytes" if size is not None else ""
+            parts.append(f"{each.row.metric}{at} {ratio.words(turned)}, {decision_rows.word(each)}")
+        return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + "." if parts else ""
+
+    @property
+    def _today(self) -> str:
+        today = self.space.today
+        return "Today's settings are" if today.env or today.mpirun or today.rules else "The default is"
+
+    @property
+    def _tried(self) -> str:
+        board = self.found.board
+        tried = len(board.values.keys() | board.failed)
+        how = "all that the search proposes" if self.found.exhausted else "until the budget was spent"
+        return f"{tried} settings in {board.launches} launches, {how}"
+
+    def markdown(self) -> str:
+        """Return the section of a report: the answer, what was tried, what mattered."""
+        board = self.found.board
+        order = sorted(board.values, key=board.mean)
+        lines = ["# Tuning", "", self.answer, ""]
+        lines += [f"Tried: {self._tried}, {self.seconds / 60:.1f} minutes of measuring.", ""]
+        lines += ["| settings | time against today's | rounds |", "|---|--:|--:|"]
+        lines += [
+            f"| {self.space.words(one)} | {_percent(board.mean(one))} | {len(board.values[one])} |"
+            for one in order[:_SHOWN]
+        ]
+        if len(order) > _SHOWN:
+            lines.append(f"| {len(order) - _SHOWN} more, up to | {_percent(board.mean(order[-1]))} | |")
+        lines += [f"| {self.space.words(one)} | failed | |" for one in sorted(board.failed)]
+        lines += ["", "These figures chose the settings; only those of the proof say what they bring.", ""]
+        if self.shares:
+            lines += ["| setting | share of the differences | 95 % |", "|---|--:|--:|"]
+            lines += [
+                f"| {name} | {100 * share.mid:.0f} % | {100 * share.low:.0f} to {100 * share.high:.0f} % |"
+                for name, share in self.shares.items()
+            ]
+            lines += ["", "Shares by fANOVA (Optuna); the intervals from bootstrap samples of the settings."]
+        else:
+            lines.append("Too few settings were tried to say which setting mattered.")
+        return "\n".join(lines) + "\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, JSON-ready."""
+        board = self.found.board
+        return {
+            "proved": self.proved,
+            "answer": self.answer,
+            "settings": self._settings(self.found.best) if self.found.best else None,
+            "run": self.proof.run_id if self.proof else None,
+            "seconds": round(self.seconds, 1),
+            "launches": board.launches,
+            "rounds": board.rounds,
+            "tried": [
+                {"changes": self.space.changes(one), "log_ratios": board.values.get(one, []),
+                 "failed": one in board.failed}
+                for one in [*board.values, *sorted(board.failed - board.values.keys())]
+            ],
+            "importance": {name: [one.low, one.mid, one.high] for name, one in self.shares.items()},
+            "proof": decision_rows.as_json(self.proof.decisions) if self.proof else None,
+        }  # fmt: skip
+
+    def _settings(self, best: Candidate) -> dict[str, Any]:
+        return {name: value for name, value in self.space.settings(best).model_dump().items() if value}
+
+
+def _percent(logarithm: float) -> str:
+    return f"{100 * math.expm1(logarithm):+.1f} %"

@@ -1,0 +1,102 @@
+"""One search with its folder, from the first trial to the proof."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.settings import SettingsFile
+from hvlab.errors import UsageError
+from hvlab.files import write_file
+from hvlab.lab.inventory import Lab
+from hvlab.results.lock import measuring
+from hvlab.results.store import Store
+from hvlab.tune.confirmation import confirm
+from hvlab.tune.importance import importance
+from hvlab.tune.result import TuneResult
+from hvlab.tune.search import search
+from hvlab.tune.space import Space
+from hvlab.tune.trials import Trials
+from hvlab.workloads.parameters import OPTIONAL, TUNING
+
+RESULT, REPORT = "result.json", "tuning.md"
+# The proof needs 12 launches; it has time for so many, and so many seconds, whatever the search took.
+_PROOF_LAUNCHES, _PROOF_S = 20, 60
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What is asked: a configuration, what may be changed, how long to search, in seconds."""
+
+    spec: Spec
+    lab: Lab
+    space: Space
+    kind: str
+    seed: int
+    budget: int
+
+    def key(self) -> str:
+        """Return a hash of all that makes this search another one; more time does not."""
+        parameters = [item.model_dump() for item in self.space.parameters]
+        asked = [self.spec.key(self.lab), parameters, self.space.today.model_dump(), self.kind, self.seed]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def check(request: TuneRequest) -> None:
+    """Raise UsageError where what is asked is not one configuration that settings can be changed of."""
+    cases, infeasible = expand(request.spec, request.lab)
+    if len(cases) != 1:
+        seen = (
+            infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
+        )
+        raise UsageError(
+            f"tune finds the settings of one configuration: {seen}",
+            remedy="name one --workload, --backend, --hosts and --slots, and one value of each parameter",
+        )
+    own = {item.name for item in (*TUNING, *OPTIONAL)}
+    if given := sorted(own & {name for block in request.spec.blocks for name in block.axes}):
+        raise UsageError(
+            f"--set {given[0]}: settings that are searched or kept stand in a file",
+            remedy="write them to a settings file, and name it with --settings",
+        )
+
+
+def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
+    """Return the folder of the search: that of an unfinished one, unless ``restart`` says otherwise."""
+    tunes = results / "tune"
+    key = request.key()
+    earlier = sorted(tunes.glob(f"{key}*"), key=lambda path: path.stat().st_mtime)
+    if earlier and not restart and not (earlier[-1] / RESULT).exists():
+        return earlier[-1]
+    return tunes / (f"{key}-{len(earlier) + 1}" if earlier else key)
+
+
+def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[str], None]) -> TuneResult:
+    """Search, prove, and write the result into ``folder``. The proof is a run of ``store``."""
+    check(request)
+    folder.mkdir(parents=True, exist_ok=True)
+    trials = Trials(request.spec, request.lab, Store(folder), request.space, float(request.budget))
+
+    def say(text: str) -> None:
+        note(f"{text} ({trials.spent / 60:.1f} of {request.budget / 60:g} min)")
+
+    with measuring(store.folder, request.lab.name):
+        found = search(request.space, trials, trials.left, kind=request.kind, seed=request.seed, note=say)
+    best, proof = found.best, None
+    if best is not None:
+        note(f"to prove: {request.space.words(best)}")
+        least = _PROOF_LAUNCHES * trials.spent / trials.launches
+        seconds = round(max(_PROOF_S, least, request.budget - trials.spent))
+        settings: SettingsFile = request.space.settings(best)
+        proof = confirm(request.spec, request.lab, store, request.space.today, settings, seconds=seconds)
+    shares = importance(request.space, found.board, seed=request.seed)
+    result = TuneResult(request.space, found, shares, proof, trials.spent)
+    write_file(folder / REPORT, result.markdown())
+    if proof and proof.cut_off:  # without a result, the same command goes on
+        return result
+    write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+    return result

@@ -1,0 +1,218 @@
+"""The settings that a search may change, as data. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from hvlab.bench.settings import SettingsFile
+from hvlab.errors import UsageError
+from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
+from hvlab.launchers import mpirun
+from hvlab.yaml_files import read_yaml
+
+FOLDER = Path(__file__).parent / "spaces"
+# From so few ranks on Open MPI's rules hold.
+_RANKS = 2
+# For each parameter of a space, which of its values.
+Candidate = tuple[int, ...]
+_Word = str | int | float
+
+
+class SpaceParameter(BaseModel):
+    """A setting. An empty value leaves it unset. ``to`` is where it goes.
+
+    ``collective`` is Open MPI's number of the collective whose algorithm it is, from messages of
+    ``from_bytes`` on.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    about: str = ""
+    to: Literal["env", "mpirun", "rules"]
+    variable: str = ""
+    collective: Annotated[int, Field(ge=0, le=100)] | None = None
+    from_bytes: Annotated[int, Field(ge=0)] = 0
+    values: Annotated[list[_Word], Field(min_length=2, max_length=100)]
+    default: _Word
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.default not in self.values:
+            raise ValueError(f"{self.name}: the default {self.default!r} is not among its values")
+        if len({str(value) for value in self.values}) < len(self.values):
+            raise ValueError(f"{self.name}: a value stands there twice")
+        if (self.to == "env") != bool(self.variable) or (self.to == "rules") != (self.collective is not None):
+            raise ValueError(
+                f"{self.name}: env needs a variable, rules a collective, and nothing else has one"
+            )
+        return self
+
+    @property
+    def ordered(self) -> bool:
+        """Return whether values near one another act alike."""
+        return all(isinstance(value, int | float) for value in self.values)
+
+
+class _SpaceFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    parameters: Annotated[list[SpaceParameter], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The parameters of a search, and the settings that it starts from.
+
+    ``today`` is what is set without a search; what no parameter of the space sets stays in every candidate.
+    """
+
+    parameters: tuple[SpaceParameter, ...]
+    today: SettingsFile
+
+    @property
+    def start(self) -> Candidate:
+        """Return the candidate that stands for today's settings."""
+        algorithms = _algorithms(self.today.rules, self.parameters)
+        return tuple(_index(item, self.today, algorithms) for item in self.parameters)
+
+    def settings(self, candidate: Candidate) -> SettingsFile:
+        """Return what a candidate sets: what differs from the defaults, over today's settings."""
+        if candidate == self.start:
+            return self.today
+        env, options = dict(self.today.env), self.today.mpirun
+        for item, value in self._chosen(candidate):
+            if item.to == "env":
+                env.pop(item.variable, None)
+                if str(value) != str(item.default):
+                    env[item.variable] = value
+            elif item.to == "mpirun":
+                options = str(value) if value != item.default else ""
+        return SettingsFile(
+            env={name: value for name, value in env.items() if value != ""},
+            mpirun=options,
+            rules=self._rules(candidate),
+        )
+
+    def words(self, candidate: Candidate) -> str:
+        """Return how a candidate differs from today's settings."""
+        return ", ".join(f"{name}={value}" for name, value in self.changes(candidate).items()) or "as today"
+
+    def changes(self, candidate: Candidate) -> dict[str, _Word]:
+        """Return the values that a candidate has and today's settings have not."""
+        pairs = zip(self._chosen(candidate), candidate, self.start, strict=True)
+        return {item.name: value for (item, value), one, other in pairs if one != other}
+
+    def _chosen(self, candidate: Candidate) -> list[tuple[SpaceParameter, _Word]]:
+        return [(item, item.values[index]) for item, index in zip(self.parameters, candidate, strict=True)]
+
+    def _rules(self, candidate: Candidate) -> str:
+        tables: dict[int, dict[int, int]] = {}
+        for item, value in self._chosen(candidate):
+            if item.collective is not None:
+                tables.setdefault(item.collective, {})[item.from_bytes] = int(value)
+        tables = {collective: table for collective, table in tables.items() if any(table.values())}
+        if not tables:
+            return self.today.rules if not any(item.to == "rules" for item in self.parameters) else ""
+        words = [len(tables)]
+        for collective, table in sorted(tables.items()):
+            sizes = {0: 0} | table
+            words += [collective, 1, _RANKS, len(sizes)]
+            words += [word for size in sorted(sizes) for word in (size, sizes[size], 0, 0)]
+        return " ".join(map(str, words))
+
+
+def load(path: Path) -> tuple[SpaceParameter, ...]:
+    """Return the parameters of a file. Raises UsageError that names the mistake."""
+    try:
+        parameters = tuple(_SpaceFile.model_validate(read_yaml(path)).parameters)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(f"the space {path}: {where}: {first['msg']}", remedy=_REMEDY) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the space {path} cannot be read: {error}", remedy=_REMEDY) from error
+    names = [item.name for item in parameters]
+    if len(set(names)) < len(names):
+        raise UsageError(f"the space {path}: two parameters have one name", remedy=_REMEDY)
+    return parameters
+
+
+_REMEDY = (
+    "write parameters: a list of {name, to: env, mpirun or rules, variable, values, default}, as in "
+    "hvlab/tune/spaces"
+)
+
+
+def of_backend(name: str, launcher: str) -> tuple[SpaceParameter, ...]:
+    """Return what can be set of a backend that ``launcher`` starts."""
+    backend = BACKENDS[name]
+    files = ["ranks"] + ["horovod"] * (backend.framework == HOROVOD)
+    files += ["hierarchical"] * bool(backend.hierarchical) + ["mpirun"] * (launcher == mpirun.NAME)
+    own = backend.counterpart if backend.framework == DDP else name
+    files += [own] * (FOLDER / f"{own}.yml").is_file()
+    return tuple(item for file in files for item in load(FOLDER / f"{file}.yml"))
+
+
+def space(parameters: Sequence[SpaceParameter], today: SettingsFile) -> Space:
+    """Return a space with today's values among those of its parameters. Raises UsageError."""
+    if today.rules and any(item.to == "rules" for item in parameters):
+        made = Space(tuple(parameters), today)
+        again = replace(made, today=today.model_copy(update={"rules": ""}))
+        if again._rules(made.start) != today.rules:
+            raise UsageError(
+                "today's rules file is not one that this space can write",
+                remedy="leave the algorithms out of the space (--space FILE), or the rules out of --settings",
+            )
+    return Space(tuple(_with_today(item, today) for item in parameters), today)
+
+
+def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
+    value = _today(item, today)
+    if value is None or str(value) in map(str, item.values):
+        return item
+    values = [*item.values, value]
+    if item.ordered and isinstance(value, int | float):
+        values.sort(key=float)
+    return item.model_copy(update={"values": values})
+
+
+def _today(item: SpaceParameter, today: SettingsFile) -> _Word | None:
+    if item.to == "env":
+        return today.env.get(item.variable)
+    return today.mpirun or None if item.to == "mpirun" else None
+
+
+def _index(item: SpaceParameter, today: SettingsFile, algorithms: Mapping[str, int]) -> int:
+    value = algorithms.get(item.name) if item.to == "rules" else _today(item, today)
+    texts = [str(each) for each in item.values]
+    return texts.index(str(item.default if value is None else value))
+
+
+def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, int]:
+    """Return the algorithm that a rules file gives each parameter, where it has one number of ranks."""
+    numbers = list(map(int, text.split()))
+    if not numbers:
+        return {}
+    found: dict[tuple[int, int], int] = {}
+    place = 1
+    for _ in range(numbers[0]):
+        collective, ranks = numbers[place : place + 2]
+        place += 2
+        for _ in range(ranks):
+            sizes = numbers[place + 1]
+            rows = numbers[place + 2 : place + 2 + 4 * sizes]
+            found |= {(collective, rows[at]): rows[at + 1] for at in range(0, len(rows), 4)}
+            place += 2 + 4 * sizes
+    return {
+        item.name: found[key]
+        for item in parameters
+        if item.collective is not None and (key := (item.collective, item.from_bytes)) in found
+        if str(found[key]) in map(str, item.values)
+    }

@@ -1,0 +1,129 @@
+"""Trials on the hosts: settings measured in turn, each round a run in a store of the search's own.
+
+A search draws the same settings from the same figures, so one that was interrupted goes on by being run
+again: what its store has is not measured a second time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hvlab.bench.matrix import Block, Spec
+from hvlab.bench.measure import measure
+from hvlab.bench.schedule import Schedule
+from hvlab.compare.measurements import primary
+from hvlab.files import write_file
+from hvlab.lab.inventory import Lab
+from hvlab.results.configurations import gather
+from hvlab.results.store import Record, Store
+from hvlab.tune.space import Candidate, Space
+from hvlab.workloads import parameters
+from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.parameters import find
+
+# The proof takes some 12 launches, and the last race as many.
+_KEPT_LAUNCHES = 24
+# A setting may take so many times as long as a launch of the first round, and at least so many seconds.
+_LONGER, _LEAST_S = 6, 60
+
+
+@dataclass
+class Trials:
+    """Measures candidates. ``spec`` asks for one configuration; ``budget`` is in seconds."""
+
+    spec: Spec
+    lab: Lab
+    store: Store
+    space: Space
+    budget: float
+    seconds: dict[str, float] = field(default_factory=dict)
+    spent: float = 0.0
+    launches: int = 0
+    rounds: int = 0
+    _launch: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._file = self.store.folder / "seconds.json"
+        if self._file.is_file():
+            self.seconds = json.loads(self._file.read_text("utf-8"))
+
+    def __call__(self, batch: Sequence[Candidate]) -> list[float | None]:
+        """Return the logarithm of the time that each candidate takes; None where it failed."""
+        self.rounds += 1
+        schedule = Schedule.of(self._spec(batch), self.lab)
+        key = schedule.spec.key(self.lab)
+        run_id = self._finished(key)
+        if run_id is None:
+            before = self._done(key)
+            begun = time.monotonic()
+            run_id = measure(schedule, self.store)
+            # What an interrupted round had measured before counts as the rest of it.
+            whole = len(schedule.cases) / max(1, len(schedule.cases) - before)
+            self.seconds[key] = (time.monotonic() - begun) * whole
+            write_file(self._file, json.dumps(self.seconds, indent=1))
+        taken = self.seconds.get(key, 0.0)
+        self.spent += taken
+        self.launches += len(schedule.cases)
+        if self.rounds == 1:
+            self._launch = taken / max(1, len(schedule.cases))
+        costs = figures(self.store.records(run_id))
+        return [costs.get(str(number)) for number in range(len(batch))]
+
+    def left(self) -> bool:
+        """Return whether there is time for another round, the last race and the proof."""
+        if not self.launches:
+            return True
+        launch = self.spent / self.launches
+        kept = min(_KEPT_LAUNCHES * launch, self.budget / 2)
+        return self.spent + self.spent / self.rounds + kept < self.budget
+
+    def _spec(self, batch: Sequence[Candidate]) -> Spec:
+        timeout = self.spec.timeout
+        if self._launch:
+            timeout = min(timeout, max(_LEAST_S, math.ceil(_LONGER * self._launch)))
+        blocks = tuple(self._block(number, one) for number, one in enumerate(batch))
+        return replace(self.spec, blocks=blocks, suite=f"tune-{self.rounds}", timeout=timeout)
+
+    def _block(self, number: int, candidate: Candidate) -> Block:
+        [block] = self.spec.blocks
+        known = parameters(block.workload)
+        axes = dict(block.axes)
+        for name, text in self.space.settings(candidate).parameters.items():
+            if item := find(name, known):
+                axes[name] = item.several(text)
+        return replace(block, axes=axes, side=str(number))
+
+    def _done(self, key: str) -> int:
+        run = self.store.unfinished(key)
+        return len({record.case_id for record in self.store.records(run.run_id)}) if run else 0
+
+    def _finished(self, key: str) -> str | None:
+        for run in reversed(self.store.runs()):
+            if run.state == "finished" and self.store.spec(run.run_id)[0] == key:
+                return run.run_id
+        return None
+
+
+def figures(records: Sequence[Record]) -> Mapping[str, float]:
+    """Return the logarithm of the time of each candidate of a run that succeeded, by its number.
+
+    Of several sizes, it is the mean of the logarithms; a throughput counts as its reciprocal.
+    """
+    values: dict[str, list[float]] = {}
+    failed = set()
+    for configuration, repeats in gather(records).items():
+        side = str(configuration.get("side"))
+        if repeats.errors or repeats.skipped:
+            failed.add(side)
+            continue
+        metric = primary(configuration, repeats)
+        sign = -1 if METRICS[metric].better == "high" else 1
+        values.setdefault(side, []).extend(
+            sign * math.log(value) for value in repeats.of(metric) if value > 0
+        )
+    return {side: statistics.fmean(logs) for side, logs in values.items() if logs and side not in failed}

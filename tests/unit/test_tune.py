@@ -1,0 +1,217 @@
+"""The search for settings, on figures with a known optimum."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hvlab.bench.settings import SettingsFile
+from hvlab.errors import CheckError, UsageError
+from hvlab.statistics.looks import LOOKS
+from hvlab.statistics.sequential import compare_in_looks
+from hvlab.statistics.verdict import Pair
+from hvlab.tune import confirmation
+from hvlab.tune import space as spaces
+from hvlab.tune.importance import importance
+from hvlab.tune.search import Found, search
+from hvlab.tune.space import Candidate, Space, SpaceParameter
+
+
+def _number(name: str, values: Sequence[float], default: float) -> SpaceParameter:
+    return SpaceParameter(name=name, to="env", variable=name.upper(), values=list(values), default=default)
+
+
+THRESHOLD = _number("threshold", [0, 1, 4, 16, 32, 64, 128], 128)
+CYCLE = _number("cycle", [0.1, 0.5, 1, 2.5, 5, 10, 25], 1)
+IDLE = _number("idle", [1, 2, 3], 2)
+
+
+def _space(**env: float) -> Space:
+    return spaces.space((THRESHOLD, CYCLE, IDLE), SettingsFile(env=dict(env)))
+
+
+def _cost(space: Space, candidate: Candidate) -> float:
+    """The logarithm of a time: best at threshold 32 and cycle 0.5; idle does nothing."""
+    threshold, cycle, _ = (
+        item.values[index] for item, index in zip(space.parameters, candidate, strict=True)
+    )
+    away = abs(space.parameters[0].values.index(threshold) - space.parameters[0].values.index(32))
+    slow = abs(math.log(float(cycle) / 0.5))
+    return 0.12 * away + 0.15 * slow
+
+
+class Lab:
+    """Measures with noise, and with drift that all of a round share; ends after so many launches."""
+
+    def __init__(
+        self, space: Space, *, seed: int, launches: int, noise: float = 0.03, flat: bool = False
+    ) -> None:
+        self.space, self.random, self.noise, self.flat = space, random.Random(seed), noise, flat  # noqa: S311
+        self.budget, self.launches = launches, 0
+        self.seen: list[list[Candidate]] = []
+
+    def __call__(self, batch: Sequence[Candidate]) -> list[float | None]:
+        drift = self.random.gauss(0, 0.1)
+        self.launches += len(batch)
+        self.seen.append(list(batch))
+        return [
+            drift + self.random.gauss(0, self.noise) + (0 if self.flat else _cost(self.space, one))
+            for one in batch
+        ]
+
+    def left(self) -> bool:
+        return self.launches + 7 < self.budget
+
+
+def _found(kind: str, seed: int, *, launches: int = 90, flat: bool = False) -> tuple[Space, Found, Lab]:
+    space = _space(THRESHOLD=0, CYCLE=25)
+    lab = Lab(space, seed=seed, launches=launches, flat=flat)
+    return space, search(space, lab, lab.left, kind=kind, seed=seed), lab
+
+
+@pytest.mark.parametrize("kind", ["tpe", "coordinate"])
+def test_a_planted_bad_setting_is_undone_to_95_percent_of_the_best(kind: str) -> None:
+    reached = []
+    for seed in range(8):
+        space, found, lab = _found(kind, seed)
+        assert found.best is not None
+        assert lab.launches <= 90 + 12
+        reached.append(math.exp(-_cost(space, found.best)))
+    assert sum(share >= 0.95 for share in reached) >= 7, reached
+
+
+def test_what_is_clearly_worse_leaves_the_race() -> None:
+    _, found, lab = _found("tpe", 1)
+    once = [one for one, values in found.board.values.items() if len(values) == 1]
+    more = [one for one, values in found.board.values.items() if len(values) >= 3]
+    assert once
+    assert more
+    assert max(map(found.board.mean, more)) < max(map(found.board.mean, once))
+    assert all(batch[0] == lab.space.start for batch in lab.seen)
+
+
+def test_a_search_is_the_same_again_from_the_same_figures() -> None:
+    one, other = (_found("tpe", 3)[2].seen for _ in range(2))
+    assert one == other
+
+
+def test_coordinate_descent_ends_where_no_parameter_helps() -> None:
+    space, found, lab = _found("coordinate", 2, launches=10_000)
+    assert found.exhausted
+    assert lab.launches < 400
+    assert found.best is not None
+    assert math.exp(-_cost(space, found.best)) >= 0.95
+
+
+def test_settings_that_fail_are_tried_once_and_never_chosen() -> None:
+    space = _space()
+
+    def measure(batch: Sequence[Candidate]) -> list[float | None]:
+        return [None if one[0] < 3 else _cost(space, one) for one in batch]
+
+    rounds = iter(range(12))
+    found = search(space, measure, lambda: next(rounds, None) is not None, seed=1)
+    assert found.board.failed
+    assert found.best not in found.board.failed
+    assert not any(one in found.board.values for one in found.board.failed)
+
+
+def test_nothing_is_compared_with_settings_of_today_that_fail() -> None:
+    with pytest.raises(CheckError, match="today's settings fail"):
+        search(_space(), lambda batch: [None] * len(batch), lambda: True)
+
+
+def test_importance_names_what_acts_and_not_what_is_idle() -> None:
+    space, found, _ = _found("tpe", 4, launches=140)
+    shares = importance(space, found.board)
+    assert list(shares)[-1] == "idle"
+    assert shares["idle"].high < 0.2
+    assert all(share.low <= share.mid <= share.high for share in shares.values())
+    assert importance(space, _found("tpe", 4, launches=8)[1].board) == {}
+
+
+def test_a_candidate_is_settings_over_those_of_today() -> None:
+    rules = SpaceParameter(
+        name="alg", to="rules", collective=2, from_bytes=65536, values=["0", "4"], default="0"
+    )
+    bind = SpaceParameter(
+        name="bind", to="mpirun", values=["--bind-to none", "--bind-to core"], default="--bind-to none"
+    )
+    space = spaces.space((THRESHOLD, rules, bind), SettingsFile(env={"OTHER": "x", "THRESHOLD": 7}))
+    assert space.parameters[0].values == [0, 1, 4, 7, 16, 32, 64, 128]
+    assert space.start == (3, 0, 0)
+    assert space.settings(space.start) == space.today
+    chosen = space.settings((5, 1, 1))
+    assert chosen.env == {"OTHER": "x", "THRESHOLD": 32}
+    assert chosen.rules == "1 2 1 2 2 0 0 0 0 65536 4 0 0"
+    assert chosen.mpirun == "--bind-to core"
+    assert space.words((5, 1, 0)) == "threshold=32, alg=4"
+    assert space.settings((7, 0, 0)).env == {"OTHER": "x"}
+    again = spaces.space((rules,), chosen)
+    assert again.start == (1,)
+    with pytest.raises(UsageError, match="not one that this space can write"):
+        spaces.space((rules,), chosen.model_copy(update={"rules": "1 2 1 8 1 0 4 0 0"}))
+
+
+def test_every_space_of_the_package_can_be_read() -> None:
+    for name, launcher in (
+        ("mpi", "mpirun"),
+        ("gloo", "horovodrun"),
+        ("ccl", "mpirun"),
+        ("nccl", "mpirun"),
+        ("ddp-gloo", "mpirun"),
+    ):
+        parameters = spaces.of_backend(name, launcher)
+        space = spaces.space(parameters, SettingsFile())
+        assert all(item.source and item.about for item in parameters)
+        for place, item in enumerate(parameters):
+            for value in range(len(item.values)):
+                candidate = (*space.start[:place], value, *space.start[place + 1 :])
+                assert isinstance(space.settings(candidate).parameters, dict)
+    assert "binding" not in {item.name for item in spaces.of_backend("gloo", "horovodrun")}
+    assert "fusion_threshold" not in {item.name for item in spaces.of_backend("ddp-gloo", "mpirun")}
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("parameters: []", "at least 1 item"),
+        ("other: 1", "Field required"),
+        ("parameters: [{name: a, to: env, variable: A, values: [1, 2], default: 3}]", "not among its values"),
+        ("parameters: [{name: a, to: env, values: [1, 2], default: 1}]", "needs a variable"),
+        ("parameters: [{name: a, to: disk, values: [1, 2], default: 1}]", "'env', 'mpirun' or 'rules'"),
+        ("parameters: [1", "cannot be read"),
+    ],
+)
+def test_a_bad_space_is_refused_with_what_is_wrong(tmp_path: Path, text: str, seen: str) -> None:
+    (tmp_path / "space.yml").write_text(text)
+    with pytest.raises(UsageError, match=seen):
+        spaces.load(tmp_path / "space.yml")
+
+
+def test_loss_is_unchanged_within_the_spread_of_repeats() -> None:
+    today = {1: 0.30, 2: 0.34, 3: 0.31}
+    assert confirmation.changed(today, {1: 0.31, 2: 0.33, 3: 0.30}) == ""
+    assert "moved by 0.1" in confirmation.changed(today, {1: 0.40, 2: 0.44, 3: 0.41})
+    assert confirmation.changed({1: 0.3, 2: 0.3}, {1: 0.3, 2: 0.3}) == ""
+    assert "moved" in confirmation.changed({1: 0.3, 2: 0.3}, {1: 0.31, 2: 0.31})
+    assert confirmation.changed({}, {}) == ""
+    assert "no loss" in confirmation.changed(today, {})
+
+
+def test_where_nothing_acts_hardly_any_search_ends_with_proved_settings() -> None:
+    accepted = 0
+    for seed in range(40):
+        space, found, lab = _found("coordinate", seed, flat=True)
+        if found.best is None:
+            continue
+        rounds = range(1, LOOKS[-1].repeats + 1)
+        a, b = (
+            {number: math.exp(lab([one])[0] or 0.0) for number in rounds} for one in (space.start, found.best)
+        )
+        accepted += compare_in_looks([Pair(a, b)])[0].kind == "slower"
+    assert accepted <= 2

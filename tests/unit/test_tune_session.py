@@ -1,0 +1,217 @@
+"""A whole search with its proof, on hosts whose times are known; only the launches are replaced."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvlab.bench import looks
+from hvlab.bench.schedule import Schedule
+from hvlab.bench.settings import SettingsFile
+from hvlab.errors import CheckError, UsageError
+from hvlab.results.store import Record, Run, Store, new_run_id
+from hvlab.tune import confirmation, session, trials
+from hvlab.tune import space as spaces
+from hvlab.tune.result import TuneResult
+from hvlab.tune.session import RESULT, TuneRequest
+from hvlab.tune.space import SpaceParameter
+from hvlab.workloads.case import Case
+from tests.unit import labs
+
+SPACE = (
+    SpaceParameter(
+        name="cycle_time", to="env", variable="HOROVOD_CYCLE_TIME", values=[0.5, 1, 5, 25], default=1
+    ),
+    SpaceParameter(name="idle", to="env", variable="IDLE", values=["", "a", "b"], default=""),
+)
+Cost = Callable[[Case], float | None]
+
+
+class Hosts:
+    """Takes the place of ``measure``; ``dies_after`` so many runs it is killed in the middle of the next."""
+
+    def __init__(self, cost: Cost, *, loss: Callable[[Case], float] | None = None, seed: int = 1) -> None:
+        self.cost, self.loss, self.random = cost, loss, random.Random(seed)  # noqa: S311 - noise
+        self.runs: list[str] = []
+        self.dies_after: int | None = None
+
+    def __call__(self, schedule: Schedule, store: Store) -> str:
+        key = schedule.spec.key(schedule.lab)
+        run: Run | None = store.unfinished(key)
+        run_id = run.run_id if run else new_run_id()
+        if run is None:
+            first = looks.first(schedule.cases, schedule.spec)
+            store.create(
+                run_id, lab="t", spec_key=key, spec=asdict(schedule.spec), cases=[case.id for case in first]
+            )
+        while True:
+            records = store.records(run_id)
+            done = {record.case_id for record in records}
+            pending = [
+                case for case in looks.due(schedule.cases, schedule.spec, records) if case.id not in done
+            ]
+            if not pending:
+                break
+            for case in pending:
+                if self.dies_after == len(self.runs):
+                    self.dies_after = None
+                    raise KeyboardInterrupt
+                store.add(self._records(run_id, case))
+        store.enter(run_id, "finished")
+        self.runs.append(schedule.spec.suite)
+        return run_id
+
+    def _records(self, run_id: str, case: Case) -> list[Record]:
+        value = self.cost(case)
+        figures: dict[str, float | None] = {"time": None if value is None else self._near(value)}
+        if case.workload == "mnist":
+            figures = {"step_time": figures["time"], "loss": self.loss(case) if self.loss else 0.1}
+        own: dict[str, Any] = {name: part for name, part in case.params.items() if name != "sizes"}
+        return [
+            Record(
+                run_id, case.id, "2026-11-20T15:53:01.000Z", case.workload, case.launcher, case.backend,
+                case.backend, case.hosts, case.slots, 2, own, case.repeat, None if value is None else name,
+                figure, None, "failed" if value is None else "ok", None if value else "it broke", {}, "",
+            )
+            for name, figure in figures.items()
+        ]  # fmt: skip
+
+    def _near(self, value: float) -> float:
+        return value * math.exp(self.random.gauss(0, 0.03))
+
+
+def _tune(
+    hosts: Hosts, folder: Path, monkeypatch: pytest.MonkeyPatch, /, *, today: SettingsFile, **changes: Any
+) -> tuple[TuneResult, Path]:
+    monkeypatch.setattr(trials, "measure", hosts)
+    monkeypatch.setattr(confirmation, "measure", hosts)
+    # Each look at the clock is a second later, so a run takes one.
+    clock = iter(range(10**6))
+    monkeypatch.setattr(trials.time, "monotonic", lambda: float(next(clock)))
+    asked = {"workload": "allreduce", "sizes": (1024,)} | changes
+    spec = labs.spec("mpi", **{name: value for name, value in asked.items() if value is not None})
+    request = TuneRequest(spec, labs.lab(2), spaces.space(SPACE, today), "tpe", 0, 30)
+    store = Store(folder)
+    place = session.folder_of(request, folder, restart=False)
+    return session.tune(request, store, place, note=lambda _: None), place
+
+
+def _slow(case: Case) -> float:
+    return 1.0 + 0.02 * float(case.params["cycle_time"])
+
+
+BAD = SettingsFile(env={"HOROVOD_CYCLE_TIME": 25})
+
+
+def test_a_planted_setting_is_found_proved_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
+    assert result.proved
+    assert result.answer.startswith("Better, and proved in run ")
+    assert "lower" in result.gains
+    best = result.space.settings(result.found.best)
+    assert best.env.get("HOROVOD_CYCLE_TIME", 1) in (0.5, 1)
+    stored = json.loads((place / RESULT).read_text())
+    assert stored["proved"]
+    assert stored["run"] == result.proof.run_id
+    assert "cycle_time" in (place / session.REPORT).read_text()
+    # The proof is a run of the user's own results, the trials are not.
+    assert [run.run_id for run in Store(tmp_path).runs()] == [result.proof.run_id]
+
+
+def test_where_nothing_helps_the_default_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = _tune(Hosts(lambda _: 1.0), tmp_path, monkeypatch, today=SettingsFile())
+    assert not result.proved
+    assert result.answer.startswith("The default is as good")
+
+
+def test_a_killed_search_goes_on_and_measures_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Hosts(_slow)
+    wanted, _ = _tune(whole, tmp_path / "whole", monkeypatch, today=BAD)
+    for runs in (0, 2, len(whole.runs) - 1):
+        hosts = Hosts(_slow)
+        hosts.dies_after = runs
+        with pytest.raises(KeyboardInterrupt):
+            _tune(hosts, tmp_path / str(runs), monkeypatch, today=BAD)
+        result, _ = _tune(hosts, tmp_path / str(runs), monkeypatch, today=BAD)
+        assert hosts.runs == whole.runs
+        assert list(result.found.board.values) == list(wanted.found.board.values)
+        assert result.answer.partition("run")[0] == wanted.answer.partition("run")[0]
+
+
+def test_settings_that_change_the_training_are_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(case: Case) -> float:
+        return 0.3 + 0.001 * case.repeat + (0.2 if case.params["cycle_time"] != 25 else 0)
+
+    changed = {"workload": "mnist", "sizes": None}
+    result, _ = _tune(Hosts(_slow, loss=loss), tmp_path / "a", monkeypatch, today=BAD, **changed)
+    assert result.proof.better
+    assert not result.proved
+    assert "the loss moved by 0.2" in result.answer
+    result, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD, **changed)
+    assert result.proved
+
+
+def test_settings_of_today_that_fail_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CheckError, match="today's settings fail"):
+        _tune(Hosts(lambda _: None), tmp_path, monkeypatch, today=SettingsFile())
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ({"hosts": (1, 2)}, "2 configurations are asked for"),
+        ({"hosts": (5,)}, "5 hosts requested"),
+        ({"cycle_time": 3.0}, "--set cycle_time"),
+    ],
+)
+def test_what_is_not_one_configuration_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], seen: str
+) -> None:
+    with pytest.raises(UsageError, match=seen):
+        _tune(Hosts(_slow), tmp_path, monkeypatch, today=SettingsFile(), **changes)
+
+
+def test_a_finished_search_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, first = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
+    _, second = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
+    assert second.name == f"{first.name}-2"
+
+
+def test_a_round_that_was_interrupted_counts_as_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, left = [0.0], [3]
+
+    def cost(_: Case) -> float:
+        if not left[0]:
+            left[0] = 9
+            raise KeyboardInterrupt
+        left[0] -= 1
+        now[0] += 100
+        return 1.0
+
+    monkeypatch.setattr(trials, "measure", Hosts(cost))
+    monkeypatch.setattr(trials.time, "monotonic", lambda: now[0])
+    space = spaces.space(SPACE, SettingsFile())
+    batch = [space.start, (0, 0), (3, 0), (2, 2)]
+    for attempt in range(2):
+        measured = trials.Trials(labs.spec("mpi", sizes=(1024,)), labs.lab(2), Store(tmp_path), space, 9000)
+        if not attempt:
+            with pytest.raises(KeyboardInterrupt):
+                measured(batch)
+    assert len(measured(batch)) == 4
+    # Three launches of 100 s had been measured before, and one now.
+    assert measured.spent == pytest.approx(400)
