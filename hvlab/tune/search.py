@@ -153,5 +153,5 @@ def _standing(space: Space, board: Board) -> str:
         return f"{tried} settings tried: none of them runs"
     percent = 100 * math.expm1(board.mean(best))
     return (
-        f"{tried} settings tried in {board.rounds} rounds; best so far {percent:+.1f} %: {space.words(best)}"
+        f"{tried} settings tried (rounds: {board.rounds}); best so far {percent:+.1f} %: {space.words(best)}"
     )
