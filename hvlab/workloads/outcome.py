@@ -29,6 +29,8 @@ _FRAME = re.compile(
     r"|Primary job  terminated normally|a non-zero exit code\. Per user-direction"
     r"|mpirun detected that one or more processes exited|the job to be terminated\. The first process"
     r"|RuntimeError: Horovod detected that one or more processes exited"
+    # libevent in mpirun, of the connections of ranks that are gone.
+    r"|\[warn\] Epoll (?:ADD|MOD|DEL)\(\d+\) on fd \d+ failed\."
     r"|srun: (?:launch/slurm|cluster configuration lacks|Force Terminated|Job step aborted)"
     # Ranks that srun ended because of another one.
     r"|srun: error: \S+: tasks? [\d,-]+: (?:Terminated|Exited with exit code 1(?:37|43))$"
@@ -231,7 +233,7 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
     if known:
         return known
     silent = [f"{host} is unreachable ({answers.clean(said)})" for host, said in lost.items()]
-    words = last_words(folder) or ("" if silent else _signalled(ended.get("rc")))
+    words = last_words(folder, None if silent else ended.get("rc"))
     return ": ".join(filter(None, [how, words, *silent]))
 
 
@@ -266,10 +268,10 @@ def _lines(texts: Sequence[str]) -> list[str]:
     return [line for text in texts for line in answers.clean(text).splitlines()]
 
 
-def last_words(folder: Path) -> str:
-    """Return why the launcher ended, from what it and the ranks printed."""
+def last_words(folder: Path, status: object = None) -> str:
+    """Return why the launcher ended, from what it and the ranks printed, and its exit status."""
     lines = _last_lines(folder)
-    return _telling(lines) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+    return _telling(lines) or _signalled(status) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 
 
 def _last_lines(folder: Path) -> list[str]:

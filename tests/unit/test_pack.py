@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def saved(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(pack.tempfile, "mkdtemp", lambda **_: str(tmp_path))
+    monkeypatch.setattr(pack, "folder_beside", lambda _: str(tmp_path))
     monkeypatch.setattr(pack.shutil, "chown", lambda *_: None)
     archive, digest = pack.save(str(folder), {"name": "tool", "key": "k"}, "root")
     monkeypatch.undo()

@@ -138,6 +138,18 @@ def test_a_file_overwritten_with_the_same_size_is_mended_and_named(hosts: Hosts)
     assert CHANGED.findall(hosts.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
 
 
+def test_what_a_killed_run_left_beside_an_installed_pack_goes(hosts: Hosts) -> None:
+    hosts.play("--limit", "n1")
+    archive = hosts.folder / "n1/.tool.pack-killed"
+    archive.mkdir()
+    (archive / "pack.tar.gz").touch()
+    assert CHANGED.findall(hosts.play("--limit", "n1", "--check")) == [("n1", "1")]
+    assert archive.exists()
+    assert CHANGED.findall(hosts.play("--limit", "n1")) == [("n1", "1")]
+    assert not archive.exists()
+    assert CHANGED.findall(hosts.play("--limit", "n1")) == [("n1", "0")]
+
+
 def test_a_mirror_is_asked_first_and_its_sum_checked(hosts: Hosts) -> None:
     hosts.play("--limit", "n1")
     mirror = hosts.folder / "mirror"

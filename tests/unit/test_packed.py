@@ -40,7 +40,7 @@ def test_a_pack_is_whole_until_a_file_goes(tmp_path: Path) -> None:
     (root / "file").write_text("12345")
     (root / hvlab_packed.MARKER).write_text(json.dumps({"key": "k", "files": 1, "bytes": 5}))
     (tmp_path / "tool/current").symlink_to("1")
-    whole = {"key": "k", "whole": True}
+    whole = {"key": "k", "whole": True, "leftovers": []}
     assert hvlab_packed.packs(str(tmp_path)) == {str(root): whole, str(tmp_path / "tool/current"): whole}
     (root / "file").unlink()
     assert [pack["whole"] for pack in hvlab_packed.packs(str(tmp_path)).values()] == [False, False]

@@ -14,6 +14,14 @@ from hvlab.workloads.metrics import METRICS, busbw_factor
 from hvlab.workloads.outcome import last_words, launcher_error
 from tests.unit.labs import case
 
+# What libevent in mpirun adds where a rank was killed.
+EPOLL = "".join(
+    f"[warn] Epoll MOD({number}) on fd 19 failed.  Old events were 6; {change}: Bad file descriptor\n"
+    for number, change in (
+        (1, "read change was 0 (none); write change was 2 (del)"),
+        (4, "read change was 2 (del); write change was 0 (none)"),
+    )
+)
 # What mpirun adds whatever kept its daemons from starting.
 NO_DAEMONS = """ORTE was unable to reliably start one or more daemons.
 This usually is caused by:
@@ -315,6 +323,14 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             "mpirun ended with exit status 137: a rank was ended by SIGKILL; what to do: `dmesg` on its host "
             "tells whether memory was used up (SIGKILL) or the program crashed (SIGSEGV, SIGBUS)",
         ),
+        (
+            {"rc": 137},
+            None,
+            {"stderr": EPOLL + "hvlab: something else\n"},
+            "mpirun ended with exit status 137: a rank was ended by SIGKILL; what to do: `dmesg` on its host "
+            "tells whether memory was used up (SIGKILL) or the program crashed (SIGSEGV, SIGBUS)",
+        ),
+        ({"rc": 1}, None, {"stderr": EPOLL}, "mpirun ended with exit status 1"),
         ({"error": "mpirun: No such file"}, None, {}, "mpirun: No such file"),
         (
             {"rc": 1, "timed_out": True},

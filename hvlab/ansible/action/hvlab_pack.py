@@ -98,7 +98,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         own, needs = packs.get(self.args["path"]), self.args["needs"]
         if self.args["state"] != "present" or not own or not own["whole"] or not set(needs) <= set(packs):
             return None
-        return {"known": own["key"], "needs": {path: packs[path]["key"] for path in needs}}
+        return {
+            "known": own["key"],
+            "leftovers": own["leftovers"],
+            "needs": {path: packs[path]["key"] for path in needs},
+        }
 
     def _look(self) -> dict[str, Any]:
         """Return what the host says of the folder and of what it is built on."""
@@ -130,10 +134,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _present(self, state: dict[str, Any]) -> dict[str, Any]:
         if state.get("known"):
             if state["known"] == self.key:
-                return {"changed": False, "status": "installed"}
+                return self._installed(state)
             state = self._look()
         if state["key"] == self.key and state["whole"]:
-            return {"changed": False, "status": "installed"}
+            return self._installed(state)
         marker = self._cached()
         if marker is None:
             return self._missing(linked=state["linked"])
@@ -146,6 +150,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if state["key"] == self.key and state["wrong"]:
             brought["wrong"] = state["wrong"]
         return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
+
+    def _installed(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Leave a pack alone; what a run that was killed left beside it goes."""
+        left = bool(state["leftovers"])
+        if left and not self._task.check_mode:
+            self._step("clear")
+        return {"changed": left, "status": "installed"}
 
     def _cached(self) -> dict[str, Any] | None:
         """Return the marker of the pack in the cache; None without one. A damaged pack is thrown away."""
@@ -312,18 +323,24 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
         reader = self._get_remote_user() or "root"
         packed = self._step("save", marker=marker, reader=reader)
+        try:
+            self._fetch(packed["archive"], packed["sha256"])
+        finally:
+            self._step("forget", archive=packed["archive"])
+        return {"changed": True, "status": "saved"}
+
+    def _fetch(self, archive: str, sha256: str) -> None:
+        """Take a host's archive into the cache."""
         with self.archive.incoming() as file:
-            self._connection.fetch_file(packed["archive"], str(file))
-            sha256 = file_sha256(file)
-            if sha256 != packed["sha256"]:
+            self._connection.fetch_file(archive, str(file))
+            arrived = file_sha256(file)
+            if arrived != sha256:
                 raise AnsibleActionFail(
-                    f"{self.host}: {packed['archive']} arrived damaged on the controller "
-                    f"(sha256 {sha256}, there {packed['sha256']}).\n"
+                    f"{self.host}: {archive} arrived damaged on the controller "
+                    f"(sha256 {arrived}, there {sha256}).\n"
                     f"What to do: check the space in {file.parent}, and run again."
                 )
-            self.archive.take(file, sha256)
-        self._step("forget", archive=packed["archive"])
-        return {"changed": True, "status": "saved"}
+            self.archive.take(file, arrived)
 
 
 def _run_folder(archive: str) -> Path:

@@ -104,15 +104,20 @@ def peer_stream(user: str, address: str, port: int, path: str) -> Iterator[Binar
                     os.killpg(ssh.pid, signal.SIGKILL)
 
 
+def folder_beside(root: str) -> str:
+    """Make a folder of root's own for a pack's archive; a later run knows it as a leftover."""
+    parent, name = os.path.split(root)
+    os.makedirs(parent, mode=0o755, exist_ok=True)
+    return tempfile.mkdtemp(prefix=".{}.pack-".format(name), dir=parent)
+
+
 def receive(stream: BinaryIO, root: str, size: int, sha256: str, reader: str) -> str:
     """Write an archive beside ``root``, to a folder of root's own; return its path.
 
     What is written is what is summed. Only an archive that is right may be read by ``reader``, to hand it on.
     Raises ValueError where it is not.
     """
-    parent, name = os.path.split(root)
-    os.makedirs(parent, mode=0o755, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix=".{}.pack-".format(name), dir=parent)
+    folder = folder_beside(root)
     archive = os.path.join(folder, "pack.tar.gz")
     try:
         with open(archive, "xb") as file:

@@ -68,6 +68,15 @@ def manifest(root: str) -> str:
     return os.path.join(parent, ".{}.manifest".format(name))
 
 
+def leftovers(root: str) -> list[str]:
+    """Return what a run that was killed left beside a pack: archives, folders half filled or half removed."""
+    parent, name = os.path.split(root)
+    kinds = tuple(".{}.{}-".format(name, kind) for kind in ("new", "old", "pack"))
+    with suppress(OSError):
+        return sorted(os.path.join(parent, entry) for entry in os.listdir(parent) if entry.startswith(kinds))
+    return []
+
+
 def _read(path: str) -> dict[str, Any]:
     try:
         with open(path) as file:
@@ -206,13 +215,16 @@ def folders(root: str) -> list[str]:
 
 
 def packs(root: str, record: bool = False) -> dict[str, Any]:
-    """Return ``{folder: {key, whole}}`` of the packs below ``root``; a link to one has its state."""
+    """Return ``{folder: {key, whole, leftovers}}`` of the packs below ``root``; links included."""
     states: dict[str, Any] = {}
     for folder in folders(root):
         real = os.path.realpath(folder)
         states[real] = states.get(real) or state(real, record=record)
         states[folder] = states[real]
-    return {folder: {part: states[folder][part] for part in ("key", "whole")} for folder in folders(root)}
+    return {
+        folder: {**{part: states[folder][part] for part in ("key", "whole")}, "leftovers": leftovers(folder)}
+        for folder in folders(root)
+    }
 
 
 def main(root: str, deep: bool) -> None:

@@ -110,11 +110,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_archive import received
+from ansible.module_utils.hvlab_archive import folder_beside, received
 from ansible.module_utils.hvlab_folders import writer
 from ansible.module_utils.hvlab_packed import (
     MARKER,
     contents,
+    leftovers,
     manifest,
     measure,
     read_marker,
@@ -138,6 +139,7 @@ def describe(root: str, needs: list[str], user: str = "", record: bool = False) 
     return {
         **held,
         "wrong": held["wrong"][:SHOWN],
+        "leftovers": leftovers(root),
         "needs": keys,
         "free": free_bytes(root),
         "linked": os.path.islink(root),
@@ -181,7 +183,7 @@ def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
     with open(os.path.join(root, MARKER), "w") as file:
         json.dump(marker, file, indent=2, sort_keys=True)
     write_manifest(root, contents(root))
-    folder = tempfile.mkdtemp(prefix="hvlab-pack-", dir="/var/tmp")
+    folder = folder_beside(root)
     archive = os.path.join(folder, "pack.tar.gz")
     try:
         with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
@@ -247,16 +249,19 @@ def link(shared: str, root: str, key: str) -> bool:
     return True
 
 
+def clear(root: str, archive: str = "") -> None:
+    """Remove what a run that was killed left beside a pack, but not the folder of ``archive``."""
+    for place in leftovers(root):
+        if place != os.path.dirname(archive):
+            shutil.rmtree(place)
+
+
 @contextmanager
 def beside(root: str, archive: str = "") -> Iterator[str]:
     """Yield an empty folder beside ``root``, gone after the block; what a broken run left there goes, too."""
     parent, name = os.path.split(root)
     os.makedirs(parent, mode=0o755, exist_ok=True)
-    for left in os.listdir(parent):
-        place = os.path.join(parent, left)
-        leftover = left.startswith(tuple(".{}.{}-".format(name, kind) for kind in ("new", "old", "pack")))
-        if leftover and place != os.path.dirname(archive):
-            shutil.rmtree(place)
+    clear(root, archive)
     new = tempfile.mkdtemp(prefix=".{}.new-".format(name), dir=parent)
     try:
         yield new
@@ -283,7 +288,7 @@ def main() -> None:
         argument_spec={
             "step": {
                 "type": "str",
-                "choices": ["check", "receive", "unpack", "link", "unlink", "save", "forget"],
+                "choices": ["check", "receive", "unpack", "link", "unlink", "save", "forget", "clear"],
                 "required": True,
             },
             "path": {"type": "path", "required": True},
@@ -319,6 +324,8 @@ def main() -> None:
             os.unlink(path)
         elif step == "save":
             result["archive"], result["sha256"] = save(path, module.params["marker"], module.params["reader"])
+        elif step == "clear":
+            clear(path)
         else:
             shutil.rmtree(os.path.dirname(archive))
     except (OSError, ValueError, tarfile.TarError) as error:

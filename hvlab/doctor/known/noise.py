@@ -44,6 +44,16 @@ CAUSES = (
         "https://github.com/open-mpi/ompi/issues/4948",
     ),
     _noise(
+        "libevent-descriptor",
+        "mpirun drops the connection of a process that is gone",
+        (
+            r"\[warn\] Epoll (?:ADD|MOD|DEL)\(\d+\) on fd \d+ failed\..{0,200}(?:Bad file descriptor|not permitted)",
+        ),
+        "libevent warns of a descriptor that was closed before; what ended the process stands elsewhere.",
+        _NONE,
+        "https://github.com/open-mpi/ompi/issues/2004",
+    ),
+    _noise(
         "component-ignored",
         "Open MPI leaves out a component whose library is not there",
         (
