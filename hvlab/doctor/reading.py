@@ -13,6 +13,8 @@ from hvlab.doctor.text import LogText, WrittenLine
 # So many lines of an entry are kept, each cut to so many characters.
 _SHOWN = 4
 _WIDTH = 300
+# What hvlab's own messages put before a remedy.
+_REMEDY = "what to do:"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ def root(raw: Iterable[str]) -> Recognised | None:
     """Return the cause nearest to the root; None where nothing is known but symptoms."""
     nearest = next(iter(diagnose(raw).causes), None)
     return nearest if nearest and nearest.cause.weight < SYMPTOM else None
+
+
+def cause_of(failure: str) -> Recognised | None:
+    """Return the cause of a failure; None where its message says itself what to do, or nothing is known."""
+    return None if _REMEDY in failure.lower() else root(failure.splitlines())
 
 
 def _lines(entry: Cause, log: LogText) -> list[WrittenLine]:

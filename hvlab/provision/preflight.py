@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,6 +17,8 @@ from hvlab.resolver import catalogue
 from hvlab.resolver.facts import HostFacts, supported_systems, system_of
 
 TMP = "/tmp"  # noqa: S108
+# What Debian's installer and cloud-init give a host's own name.
+OWN_NAME = "127.0.1.1"
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,13 @@ def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
 
 
 def check_resolution(
-    hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Problem]:
-    """Yield names that resolve to an address other than the lab's; unknown names are written later."""
+    hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]], managed: bool
+) -> Iterator[tuple[Problem, bool]]:
+    """Yield names that resolve to an address other than the lab's, and whether the role common mends that.
+
+    Where names are ``managed``, it writes them on a host that is new, and drops what Debian's installer and
+    cloud-init write of a host's own name.
+    """
     for host in hosts:
         if host.alone:
             continue
@@ -119,9 +125,11 @@ def check_resolution(
             expected = inventory.get(peer, inventory.get(host.name, {})).get("address")
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
             if addresses and expected and (local or expected not in addresses):
+                mends = managed and (not host.recorded or set(addresses) <= {OWN_NAME, expected})
                 seen = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
                 remedy = "remove that line from /etc/hosts there, or correct its name server"
-                yield Problem(host.name, seen, remedy)
+                written = "nothing: the role common writes the lab's names in this run"
+                yield Problem(host.name, seen, written if mends else remedy), mends
 
 
 def check_clocks(hosts: list[PreflightHost], offset_max: float, *, received: float) -> Iterator[Problem]:
@@ -226,19 +234,18 @@ def check(
     hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]], limits: HostLimits
 ) -> tuple[list[Problem], list[Problem]]:
     """Return what stops a run, and what only deserves a warning."""
-    new = [host for host in hosts if limits.names_managed and not host.recorded]
+    names = list(check_resolution(hosts, inventory, limits.names_managed))
     errors = [
         *check_system(hosts, limits),
         *check_names(hosts),
-        *check_resolution([host for host in hosts if host not in new], inventory),
+        *(problem for problem, mends in names if not mends),
         *check_clocks(hosts, limits.clock_offset_max, received=time.time()),
         *check_tmp(hosts),
         *check_disk(hosts, limits),
         *check_interface(hosts),
         *check_host_key(hosts),
     ]
-    written = "nothing: the role common writes the lab's names in this run"
-    warnings = [replace(problem, remedy=written) for problem in check_resolution(new, inventory)]
+    warnings = [problem for problem, mends in names if mends]
     skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(hosts))
     return (errors + skew, warnings) if limits.gcc_skew == "error" else (errors, warnings + skew)
 

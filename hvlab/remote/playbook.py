@@ -160,6 +160,9 @@ class Play:
                 raise UnreachableError(f"{cause.cause.title}:\n{text}", remedy=cause.cause.remedy)
             raise UnreachableError(f"a host was lost:\n{text}", remedy=lost)
         if self.failures:
+            known = reading.cause_of(text)
+            if known:
+                raise CheckError(f"{failed}: {known.cause.title}:\n{text}", remedy=known.cause.remedy)
             raise CheckError(f"{failed}:\n{text}", remedy=remedy)
         if self.rc:
             raise HvlabError(f"{failed}:\n{self.last_words()}")

@@ -59,7 +59,7 @@ def test_check_mode_only_tells(tmp_path: Path) -> None:
     [
         ("cc1: error: write error: No space left on device", "free space on the file system of"),
         ("g++: fatal error: Killed signal terminated program cc1plus", "fewer jobs"),
-        ("configure: error: no acceptable C compiler found", "read the log"),
+        ("configure: error: no acceptable C compiler found", "Correct that, then run again"),
     ],
 )
 def test_a_failure_shows_log_and_remedy(tmp_path: Path, line: str, remedy: str) -> None:
@@ -86,3 +86,16 @@ def test_a_second_build_waits_for_the_first(tmp_path: Path) -> None:
         with run:
             ran.append(json.loads(run.stdout.read())["ran"])
     assert sorted(ran) == [[], ["slow"]]
+
+
+def test_an_error_far_from_the_end_is_shown(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('first.c:1: fatal error: zlib.h: No such file or directory')\n"
+        "for line in range(50): print('CC', line)\n"
+        "raise SystemExit(2)"
+    )
+    message = build(tmp_path / "work", ("compile", sys.executable, str(script)))["msg"]
+    lines = [line.strip() for line in message.splitlines()]
+    assert lines[1:3] == ["first.c:1: fatal error: zlib.h: No such file or directory", "CC 38"]
+    assert "CC 37" not in message

@@ -142,11 +142,19 @@ def test_system_and_names(facts, seen):
     assert found(with_facts(make(1), **facts), make(2)) == [("n1", seen)]
 
 
-@pytest.mark.parametrize("addresses", [["127.0.1.1"], ["198.18.0.12"], ["127.0.1.1", "198.18.0.11"]])
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["198.18.0.12"], ["127.0.1.1", "198.18.0.12"]])
 def test_a_name_that_resolves_wrongly(addresses):
     bad = recorded(make(1, resolves=json.dumps({"n1": addresses, "n2": []})))
     problem = ("n1", f"n1 resolves to {', '.join(addresses)}, not to 198.18.0.11")
     assert found(bad, make(2)) == [problem]
+
+
+@pytest.mark.parametrize("addresses", [["127.0.1.1"], ["127.0.1.1", "198.18.0.11"]])
+def test_what_an_installer_writes_of_a_hosts_own_name_is_mended_by_the_role(addresses):
+    bad = recorded(make(1, resolves=json.dumps({"n1": addresses})))
+    assert found(bad) == []
+    problem = ("n1", f"n1 resolves to {', '.join(addresses)}, not to 198.18.0.11")
+    assert found(bad, limits=replace(LIMITS, names_managed=False)) == [problem]
 
 
 def test_names_only_warn_where_they_will_be_written():

@@ -58,6 +58,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
@@ -75,23 +76,37 @@ REMEDIES = (
     ),
     ("Connection timed out|Temporary failure resolving", "check that the host reaches its package source"),
 )
-LAST_LINES = 12
+# Of a stage's output: so many lines that name an error, and so many at the end. Of parallel jobs, one that
+# failed is far from the end.
+ERROR_LINES, LAST_LINES = 6, 12
+ERROR = re.compile(
+    r"\berror\b|\bfatal\b|\bkilled\b|undefined reference|cannot |could not|no such file|no space",
+    re.IGNORECASE,
+)
 
 
-def tail(path: str, count: int) -> list[str]:
-    """Return the last lines of a text file that are not empty."""
+def telling(path: str, start: int) -> list[str]:
+    """Return the lines of a log, from byte ``start`` on, that name an error, then the last ones."""
+    errors: list[str] = []
+    last: deque[str] = deque(maxlen=LAST_LINES)
     with open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - 32768))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    return [line[:300] for line in lines if line.strip()][-count:]
+        file.seek(start)
+        for raw in file:
+            line = raw.decode("utf-8", "replace").rstrip()[:300]
+            if not line.strip():
+                continue
+            if len(last) == LAST_LINES and len(errors) < ERROR_LINES and ERROR.search(last[0]):
+                errors.append(last[0])
+            last.append(line)
+    return [*errors, *last]
 
 
 def remedy(text: str, path: str) -> str:
-    """Return what to do about the failure that ``text`` shows."""
+    """Return what to do about the failure that ``text`` shows; empty where that is not known."""
     for pattern, advice in REMEDIES:
         if re.search(pattern, text):
             return advice.format(path=path)
-    return "read the log"
+    return ""
 
 
 def read(path: str) -> str:
@@ -115,9 +130,11 @@ class Build:
     def fail(self, message: str, last: Sequence[str] = ()) -> None:
         """End the module; the next run takes the finished stages as they are."""
         lines = "".join("\n  " + line for line in last)
+        advice = remedy(message + lines, self.path)
+        again = "What to do: {}, then run again".format(advice) if advice else "Correct that, then run again"
         self.module.fail_json(
-            msg="{}: {}{}\nLog: {}\nWhat to do: {}, then run again; finished stages are not repeated.".format(
-                socket.gethostname(), message, lines, self.log, remedy(message + lines, self.path)
+            msg="{}: {}{}\nLog: {}\n{}; finished stages are not repeated.".format(
+                socket.gethostname(), message, lines, self.log, again
             ),
             log=self.log,
         )
@@ -141,6 +158,7 @@ class Build:
         with open(self.log, "ab") as log:
             log.write("== {}: {}\n".format(stage["name"], " ".join(stage["argv"])).encode())
             log.flush()
+            start = log.tell()
             process = subprocess.Popen(
                 stage["argv"],
                 cwd=os.path.join(self.path, stage["chdir"]),
@@ -157,11 +175,11 @@ class Build:
             os.killpg(process.pid, signal.SIGKILL)
             self.fail(
                 "stage {} ran for more than {} s".format(stage["name"], self.timeout),
-                tail(self.log, LAST_LINES),
+                telling(self.log, start),
             )
         if status:
             how = "signal {} (Killed)".format(-status) if status < 0 else "status {}".format(status)
-            self.fail("stage {} ended with {}:".format(stage["name"], how), tail(self.log, LAST_LINES))
+            self.fail("stage {} ended with {}:".format(stage["name"], how), telling(self.log, start))
 
     def pending(self) -> list[tuple[dict[str, Any], str, str]]:
         """Return the stages still to run, each with the path and the text of its stamp."""
