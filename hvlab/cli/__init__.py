@@ -30,6 +30,7 @@ VERBS = {
     "compare": "compare two runs, or the settings of one",
     "baseline": "keep a run as the baseline, and check later runs against it",
     "report": "write a report on a run: tables, plots and findings",
+    "clean": "show what takes space on this machine, and remove what is old",
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from hvlab import cache
 from hvlab.errors import CheckError
 from hvlab.files import replacing
 
@@ -42,13 +43,16 @@ def key_in(folder: Path) -> str | None:
 class Shelf:
     """The data sets in a cache folder."""
 
-    def __init__(self, cache: Path) -> None:
-        self.folder = cache / "datasets"
+    def __init__(self, parent: Path) -> None:
+        self.folder = parent / "datasets"
 
     def find(self, key: str) -> Path | None:
         """Return the folder of a set; None where it is not there, or is damaged."""
         folder = self.folder / key
-        return folder if key_in(folder) == key else None
+        if key_in(folder) != key:
+            return None
+        cache.use(folder)
+        return folder
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from hvlab import cache
 from hvlab.errors import HvlabError
 from hvlab.paths import images_dir
 from hvlab.vlab import names, packages, redhat
@@ -58,12 +59,14 @@ def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
     images.mkdir(parents=True, exist_ok=True)
     image = images / key(config)
     if image.is_dir():
+        cache.use(image)
         return image
     with locked(images, waiting=lambda: say("another call builds the image")):
         if not image.is_dir():
             for half in images.glob(".building-*"):
                 discard(half)
             _build(config, images / f".building-{image.name}", image, say)
+            cache.use(image)
     return image
 
 
@@ -89,7 +92,8 @@ def _build(config: ImageConfig, work: Path, image: Path, say: Callable[[str], No
 def _argv(config: ImageConfig, work: Path, tree: Path) -> list[str]:
     """Return the command that builds; it and all it starts end when hvlab ends, however that happens."""
     contained = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--pid", "--fork"]
-    contained += ["--kill-child=KILL", "--mount-proc", "--"]
+    # What mmdebstrap keeps for a while goes with the half of an image, too.
+    contained += ["--kill-child=KILL", "--mount-proc", "--", "env", f"TMPDIR={work}"]
     top = " ".join(shlex.quote(str(entry)) for entry in sorted((work / "config").iterdir()))
     hooks = [f"--setup-hook=copy-in {top} /"]
     if packages.source_paths(config.sources):

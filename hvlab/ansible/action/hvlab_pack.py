@@ -12,6 +12,7 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
+from hvlab import cache
 from hvlab.ansible.action.hvlab_files import outdated
 from hvlab.provision.handover import Handover, PackSource, first_of_the_run, worthwhile
 from hvlab.provision.packs import Archive, elect, file_sha256, pack_key
@@ -63,6 +64,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.archive = Archive(self.args["name"], self.key)
         self.place = self.args["path"]
         result = self._save() if self.args["state"] == "saved" else self._present(state)
+        if self.archive.cached():
+            cache.use(self.archive.sum_path)
         cores = self.vars.get("ansible_facts", {}).get("processor_vcpus")
         known = {"host": self.host, "key": self.key, "cached": self.archive.cached(), "cores": cores}
         return {**known, **result}
@@ -341,6 +344,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     f"What to do: check the space in {file.parent}, and run again."
                 )
             self.archive.take(file, arrived)
+        cache.keep_limit(self._display.display)
 
 
 def _run_folder(archive: str) -> Path:

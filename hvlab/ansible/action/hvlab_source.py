@@ -15,6 +15,7 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from packaging.version import Version
 
+from hvlab import cache
 from hvlab.ansible.action.hvlab_wheels import pip_download
 from hvlab.paths import cache_dir
 from hvlab.provision.packs import file_sha256, pack_key
@@ -95,6 +96,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.memory = self.cache / f"{self.name}-{pack_key(self.name, choice)}.json"
         self.tried: list[str] = []
         source = self._find()
+        if source.path.is_relative_to(self.cache):
+            cache.use(source.path)
         return {"changed": False, **source._asdict(), "path": str(source.path), "tried": self.tried}
 
     def _find(self) -> SourceArchive:

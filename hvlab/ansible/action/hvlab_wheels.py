@@ -14,7 +14,7 @@ from typing import IO, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from hvlab import process
+from hvlab import cache, process
 from hvlab.paths import cache_dir
 from hvlab.provision.packs import file_sha256, pack_key, save_sum, saved_sum
 
@@ -105,7 +105,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         # Hosts with the same packages: the first gets them, and none looks at a file that is being replaced.
         with path.with_name(f".{path.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return {"changed": False, "path": str(path), "sha256": whole(path) or self._fill(path)}
+            sha256 = whole(path) or self._fill(path)
+            cache.use(sum_path(path))
+        return {"changed": False, "path": str(path), "sha256": sha256}
 
     def _fill(self, path: Path) -> str:
         """Download the packages to one tar file; return its sha256."""
@@ -121,6 +123,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             sha256 = file_sha256(beside)
             beside.replace(path)
         save_sum(sum_path(path), sha256)
+        cache.keep_limit(self._display.display)
         return sha256
 
     def _download(self, folder: Path) -> None:

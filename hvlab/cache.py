@@ -1,0 +1,203 @@
+"""What hvlab keeps on this machine and can make again: what it is, how large, when it was last used.
+
+Whoever uses a file of the cache calls ``use``. Nothing that was used within the last day is removed, so a
+playbook that runs keeps what it has looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvlab.errors import UsageError
+from hvlab.paths import cache_dir, images_dir
+
+DAY_S = 86_400.0
+LIMIT = "HVLAB_CACHE_LIMIT"
+_DEFAULT_LIMIT = "20G"
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_FOLDERS = {"pack": "packs", "wheels": "wheels", "source": "sources", "data set": "datasets"}
+# What a process that was killed leaves where it makes something.
+_HALF = (".incoming-", ".new-", ".building-", ".removing-")
+# Beside what it belongs to, and no use without it.
+_BESIDE = (".sha256", ".json")
+# Of a case, what a run no longer needs once its figures are in the store.
+_RUN_FILES = ("stdout", "stderr", "timeline.json")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something that can be made again; ``size`` is in bytes, ``used_at`` in seconds since the epoch.
+
+    ``busy`` says that it is in use now, as the image of a lab that is up.
+    """
+
+    kind: str
+    name: str
+    paths: tuple[Path, ...]
+    size: int
+    used_at: float
+    busy: bool = False
+
+    def removable(self, now: float) -> bool:
+        """Return whether nothing uses it now, or may have begun to."""
+        return not self.busy and now - self.used_at > DAY_S
+
+
+def use(path: Path) -> None:
+    """Note that something in the cache is used now; a cache that is read-only is left alone."""
+    stamp = path if path.is_file() else _stamp(path)
+    with suppress(OSError):
+        stamp.touch()
+
+
+def _stamp(folder: Path) -> Path:
+    """Return the file beside a folder that says when it was last used: the folder itself is never changed."""
+    return folder.with_name(f".{folder.name}.used")
+
+
+def parse_size(text: str) -> int:
+    """Return a size such as `20G` in bytes (1K is 1024). Raises UsageError."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"{text!r} is no size", remedy="write it as in 500M or 20G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def limit() -> int:
+    """Return how large the cache may grow, in bytes: ``HVLAB_CACHE_LIMIT``. Raises UsageError."""
+    return parse_size(os.environ.get(LIMIT) or _DEFAULT_LIMIT)
+
+
+def kept() -> list[Kept]:
+    """Return all that lies in the cache, and the virtual hosts' images."""
+    cache = cache_dir()
+    each = [one for kind, name in _FOLDERS.items() for one in _in_folder(kind, cache / name)]
+    return [*each, *_images(images_dir())]
+
+
+def _in_folder(kind: str, folder: Path) -> Iterator[Kept]:
+    for path in _entries(folder):
+        if path.name.startswith(_HALF):
+            yield _kept("leftover", path)
+        elif not path.name.startswith(".") and not path.name.endswith(_BESIDE):
+            yield _kept(kind, path)
+
+
+def _images(folder: Path) -> Iterator[Kept]:
+    mounts = _lower_folders()
+    for path in _entries(folder):
+        if path.name.startswith(_HALF):
+            yield _kept("leftover", path, busy=str(path) in mounts)
+        elif path.is_dir() and not path.name.startswith("."):
+            yield _kept("image", path, busy=str(path) in mounts)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _kept(kind: str, path: Path, *, busy: bool = False) -> Kept:
+    beside = [path.with_name(path.name + end) for end in _BESIDE]
+    paths = tuple(each for each in (path, *beside, _stamp(path)) if os.path.lexists(each))
+    used = max((each.lstat().st_mtime for each in paths), default=0.0)
+    return Kept(kind, path.name, paths, sum(map(_size, paths)), used, busy)
+
+
+def _lower_folders() -> set[str]:
+    """Return the folders that overlays lie on, which labs that are up have mounted."""
+    with suppress(OSError):
+        lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+        options = [option for line in lines for option in line.rpartition(" ")[2].split(",")]
+        lower = [option.partition("=")[2] for option in options if option.startswith("lowerdir=")]
+        return {folder for folders in lower for folder in folders.split(":")}
+    return set()
+
+
+def _size(path: Path) -> int:
+    """Return the bytes that a file or folder takes on disk."""
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_blocks * 512
+    total = 0
+    with suppress(OSError):
+        for folder, _, files in os.walk(path):
+            for name in files:
+                with suppress(OSError):
+                    total += Path(folder, name).lstat().st_blocks * 512
+    return total
+
+
+def run_files(results: Path) -> Iterator[Kept]:
+    """Yield, for each run, what its programs printed and their timelines: no records, which always stay."""
+    for run in _entries(results / "runs"):
+        if not run.is_dir():
+            continue
+        paths = tuple(
+            path for case in _entries(run) for name in _RUN_FILES if (path := case / name).is_file()
+        )
+        if paths:
+            size, used = sum(map(_size, paths)), max(path.stat().st_mtime for path in paths)
+            yield Kept("run files", run.name, paths, size, used)
+
+
+def older(each: Iterable[Kept], seconds: float, *, now: float) -> list[Kept]:
+    """Return what was not used for so long; leftovers count from a day on. Pure."""
+    return [
+        one for one in each if one.removable(now) and (one.kind == "leftover" or now - one.used_at > seconds)
+    ]
+
+
+def beyond(each: Sequence[Kept], size: int, *, now: float) -> list[Kept]:
+    """Return what has to go so that the rest has at most ``size`` bytes: the longest unused first. Pure.
+
+    What was used within the last day stays, though the rest be larger then.
+    """
+    excess, chosen = sum(one.size for one in each) - size, []
+    for one in sorted(each, key=lambda one: one.used_at):
+        if excess > 0 and one.removable(now):
+            chosen.append(one)
+            excess -= one.size
+    return chosen
+
+
+def remove(one: Kept) -> bool:
+    """Remove it, unless it was used meanwhile; return whether it is gone. Raises OSError."""
+    main, *beside = one.paths
+    if one.kind == "run files":
+        for path in one.paths:
+            path.unlink(missing_ok=True)
+        return True
+    if not main.exists() or _kept(one.kind, main).used_at > one.used_at:
+        return False
+    if main.is_dir():
+        # Half removed it must not lie where somebody takes it for whole.
+        doomed = main.with_name(f".removing-{main.name.lstrip('.')}")
+        main.rename(doomed)
+        shutil.rmtree(doomed)
+    else:
+        # First what says that it is whole.
+        for path in beside:
+            path.unlink(missing_ok=True)
+        main.unlink(missing_ok=True)
+    for path in beside:
+        path.unlink(missing_ok=True)
+    return True
+
+
+def keep_limit(say: Callable[[str], None]) -> None:
+    """Remove from the cache, but not of the images, what exceeds its limit; ``say`` gets a line for each."""
+    each = [one for one in kept() if one.kind not in ("image", "leftover")]
+    for one in beyond(each, limit(), now=time.time()):
+        with suppress(OSError):
+            if remove(one):
+                say(f"{one.name} went from the cache: it was the longest unused ({LIMIT})")
