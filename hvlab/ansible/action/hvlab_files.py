@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -46,7 +47,20 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
     """Return whether every file is as desired, as far as ``states`` (path: state) can show it."""
-    return all(item["path"] in states and _right(item, states[item["path"]]) for item in files)
+    return all(
+        item["path"] in states and _right(item, states[item["path"]]) and _loaded(item, states)
+        for item in files
+    )
+
+
+def _loaded(item: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
+    """Return whether what is written when a file is loaded is the younger of the two, or not there."""
+    path = item.get("loaded")
+    if not path:
+        return True
+    if path not in states:
+        return False
+    return bool(states[path].get("mtime", math.inf) >= states[item["path"]].get("mtime", 0))
 
 
 def _right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

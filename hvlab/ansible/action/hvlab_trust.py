@@ -19,6 +19,8 @@ from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
 HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 SSHD_CONFIG = "/etc/ssh/sshd_config"
+# sshd writes it when it starts, and when it is reloaded.
+SSHD_PID = "/run/sshd.pid"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -71,11 +73,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         ssh = f"{args['home']}/.ssh"
         certified = trust.certificate.read_text("utf-8")
         return [
-            {"path": HOST_CERTIFICATE, "content": certificate + "\n", "mode": "0644"},
+            {"path": HOST_CERTIFICATE, "content": certificate + "\n", "mode": "0644", "loaded": SSHD_PID},
             {"path": args["user_ca_path"], "content": trust.user_authorities_text, "mode": "0644"},
             # Before sshd is told of it: where the file is missing it lets nobody in.
             {"path": args["revoked_path"], "content": trust.revoked_text, "mode": "0644"},
-            {**sshd_config(args), "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
+            {**sshd_config(args), "loaded": SSHD_PID, "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
             {"path": KNOWN_HOSTS, "block": known_hosts, "mode": "0644"},
             {"path": ssh, "state": "directory", "mode": "0700", **home},
             {

@@ -23,7 +23,7 @@ def record(path: str) -> dict[str, bool]:
 
 
 def file_state(path: str, with_text: bool) -> dict[str, Any]:
-    """Return ``{kind, mode, owner}`` of a path, and ``sha256``, ``text`` or ``target``.
+    """Return ``{kind, mode, owner, mtime}`` of a path, and ``sha256``, ``text`` or ``target``.
 
     Kind None says that nothing is there. The owner is empty where the group is not that user's own.
     """
@@ -35,6 +35,7 @@ def file_state(path: str, with_text: bool) -> dict[str, Any]:
         "kind": "other",
         "mode": stat.S_IMODE(info.st_mode),
         "owner": owner(info.st_uid, info.st_gid),
+        "mtime": info.st_mtime,
     }
     if stat.S_ISLNK(info.st_mode):
         state.update(kind="link", target=os.readlink(path))

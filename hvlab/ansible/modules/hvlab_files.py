@@ -49,6 +49,12 @@ options:
       src: {description: Where a link points to., type: str}
       mode: {description: Octal mode; without it new files get 0644 and others keep theirs., type: str}
       owner: {description: User name; the group is that user's primary one., type: str}
+      loaded:
+        description:
+          - A file that is written anew whenever this one is loaded, as a daemon's PID file.
+          - Where it is the older of the two, this one counts as changed, so that its handlers run; those of
+            a playbook that was killed never did.
+        type: path
       validate:
         description: Command that must accept the new text, whose path stands for C(%s).
         type: list
@@ -72,7 +78,7 @@ EXAMPLES = """
 
 RETURN = """
 paths:
-  description: The paths that were changed, or would be in check mode.
+  description: The paths that were changed, or would be in check mode, and those that were not loaded since.
   type: list
   elements: str
   returned: always
@@ -118,6 +124,14 @@ def current(path: str) -> tuple[Any, str, Any, Any, Any]:
     return (kind, body, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
 
 
+def older(path: str, than: str) -> bool:
+    """Return whether ``path`` is older than ``than``; False where one of them is not there."""
+    try:
+        return os.stat(path).st_mtime < os.stat(than).st_mtime
+    except OSError:
+        return False
+
+
 class Change:
     """One desired state against what is there."""
 
@@ -145,6 +159,7 @@ class Change:
         same_place = self.state == "absent" or (self.kind == self.state and self.new == self.old)
         same_rights = self.state in ("absent", "link") or (self.mode, self.uid, self.gid) == (mode, uid, gid)
         self.changed = self.kind is not None if self.state == "absent" else not (same_place and same_rights)
+        self.unloaded = older(item["loaded"], self.path) if item["loaded"] else False
 
     def _owner(self, name: str) -> tuple[int, int]:
         try:
@@ -254,8 +269,9 @@ def add_to_record(path: str, items: list[dict[str, Any]]) -> None:
             known = json.load(file)
     except (OSError, ValueError):
         known = {}
-    wanted = {item["path"]: item["block"] is not None for item in items}
-    record = dict(known, **wanted)
+    paths = {item["loaded"]: False for item in items if item["loaded"]}
+    paths.update({item["path"]: item["block"] is not None for item in items})
+    record = dict(known, **paths)
     if record == known:
         return
     beside = "{}.{}".format(path, os.urandom(4).hex())
@@ -277,6 +293,7 @@ def main() -> None:
         "secret": {"type": "str", "no_log": True},
         "mode": text,
         "owner": text,
+        "loaded": {"type": "path"},
         "validate": {"type": "list", "elements": "str"},
     }
     module = AnsibleModule(
@@ -300,6 +317,7 @@ def main() -> None:
         changes = [Change(module, item) for item in module.params["files"]]
     except OSError as error:
         module.fail_json(msg="{}; nothing was written".format(error))
+    unloaded = [change.path for change in changes if change.unloaded and not change.changed]
     changes = [change for change in changes if change.changed]
     if not module.check_mode:
         for change in changes:
@@ -313,8 +331,8 @@ def main() -> None:
         if module.params["record"]:
             add_to_record(module.params["record"], module.params["files"])
     module.exit_json(
-        changed=bool(changes),
-        paths=[change.path for change in changes],
+        changed=bool(changes or unloaded),
+        paths=[*(change.path for change in changes), *unloaded],
         diff=[change.diff() for change in changes],
     )
 
