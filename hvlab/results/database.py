@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from hvlab.temporary import temporary_folder
 
 # SQLite's words for a file that holds something else than it should.
 _DAMAGE = ("no such table", "no such column", "could not decode", "malformed", "not a database")
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DamagedStoreError(HvlabError):
@@ -34,6 +38,16 @@ def is_damage(error: Exception) -> bool:
         isinstance(error, sqlite3.DatabaseError)
         and not isinstance(error, sqlite3.OperationalError | sqlite3.IntegrityError)
     ) or any(word in text for word in _DAMAGE)
+
+
+def remedy(error: Exception, file: Path) -> str:
+    """Return what to do about an error of SQLite or the file system; of damage `DamagedStoreError` speaks."""
+    code = str(getattr(error, "sqlite_errorname", ""))
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return f"another program holds it: `fuser -v {file}` names it; let it end, then run this again"
+    if getattr(error, "errno", None) in _FULL or code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return f"free space on the disk of {file.parent}, or choose another folder with --results"
+    return f"correct the rights of {file.parent}, or choose another folder with --results"
 
 
 def is_empty(file: Path) -> bool:

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,8 +219,19 @@ def test_a_full_disk_at_the_start_of_a_run_is_told(tmp_path):
 
 
 def test_a_full_disk_while_results_are_entered_is_told(store):
-    assert "free the disk" in on_full_disk("Store(folder).enter('r1', 'x')", store.folder)
+    assert "free space on the disk of" in on_full_disk("Store(folder).enter('r1', 'x')", store.folder)
     assert store.run("r1").state == "interrupted"
+
+
+def test_a_store_that_another_program_holds_is_no_full_disk(store, monkeypatch):
+    file = store.folder / "hvlab.db"
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **more | {"timeout": 0}))
+    with closing(connect(file)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(HvlabError) as caught:
+            store.enter("r1", "x")
+    assert "fuser -v" in caught.value.remedy
 
 
 @pytest.mark.parametrize("words", READS, ids=lambda words: words[1])
