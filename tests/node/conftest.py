@@ -68,8 +68,11 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
         place = names.index(name)
         peers = {peer: addresses[peer] for peer in names[place + 1 :] + names[:place]}
         contacts.append((Node(name, host, inventory.variables(name), peers, deep=deep), {}))
-    pairs, silent = [], {}
-    for answered in lab.ask_all(contacts).values():
+    # Virtual hosts share the cores of this machine: what many of them do at once takes each of them longer.
+    virtual = any(lab.is_virtual(node) for node, _ in contacts)
+    cores = os.cpu_count() or 1
+    pairs, silent, at_once = [], {}, 2 * cores if virtual else lab.AT_ONCE
+    for answered in lab.ask_all(contacts, at_once=at_once).values():
         if answered.silence:
             silent[answered.name] = answered
             continue
@@ -82,13 +85,11 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
                 broken = error if node.stack else WrongNodeError(node.name, *NOT_PROVISIONED)
                 request.config.stash[BROKEN][node.name, module.__name__] = broken
         pairs.append((node, questions))
-    answered = silent | lab.ask_all(pairs)
+    answered = silent | lab.ask_all(pairs, at_once=at_once)
     later = [module for module in modules if hasattr(module, "asks_after")]
-    # Further questions start ranks, which would all have to share the cores of this machine.
-    virtual = any("virtual" in node.variables.get("group_names", []) for node in answered.values())
-    at_once = (os.cpu_count() or 1) if virtual else lab.AT_ONCE
     while more := _further(request.config, answered, later):
-        answered |= lab.ask_all(more, at_once=at_once)
+        # Further questions start ranks.
+        answered |= lab.ask_all(more, at_once=cores if virtual else lab.AT_ONCE)
     return answered
 
 

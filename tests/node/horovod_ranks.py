@@ -18,7 +18,7 @@ from hvlab.bench.matrix import Case
 from hvlab.lab.backends import BACKENDS
 from hvlab.launchers import horovodrun, mpirun
 from hvlab.launchers.command import Job
-from tests.node.lab import Node, Question, run
+from tests.node.lab import Node, Question, is_virtual, run
 
 LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
 GROUP = 32
@@ -63,11 +63,6 @@ def prefix(node: Node, variant: str) -> str:
 def having(node: Node, backend: str) -> list[str]:
     """The variants that are to have this backend."""
     return [variant for variant, options in variants(node).items() if options.get(backend)]
-
-
-def is_virtual(node: Node) -> bool:
-    """Whether the host shares the cores of this machine with others."""
-    return "virtual" in node.variables.get("group_names", [])
 
 
 def ranks_per_host(nodes: Mapping[str, Node]) -> int:

@@ -244,6 +244,11 @@ def ask(node: Node, questions: dict[str, Question]) -> Node:
     return replace(node, answers={**node.answers, **answers}, silence=silence)
 
 
+def is_virtual(node: Node) -> bool:
+    """Whether the host shares the cores of this machine with others."""
+    return "virtual" in node.variables.get("group_names", [])
+
+
 def ask_all(nodes: Iterable[tuple[Node, dict[str, Question]]], *, at_once: int = AT_ONCE) -> dict[str, Node]:
     """Ask every host its own questions, so many hosts at the same time."""
     pairs = list(nodes)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.node import horovod_ranks as ranks
 from tests.node.horovod_ranks import having, neighbour, prefix, variants
-from tests.node.lab import ROOT, Node, Question, run
+from tests.node.lab import ROOT, Node, Question, is_virtual, run
 
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
 # What a rank does, up to where it has loaded its NCCL.
@@ -72,7 +72,7 @@ def asks_after(node: Node, nodes: Mapping[str, Node]) -> dict[str, Question]:
 
 def limits(node: Node, nodes: Mapping[str, Node]) -> dict[str, Any]:
     """The user of ranks, and the seconds that a launch may take."""
-    shared = sum(map(ranks.is_virtual, nodes.values()))
+    shared = sum(map(is_virtual, nodes.values()))
     return {"user": node.user, "timeout": ranks.TIMEOUT_S + ranks.TIMEOUT_SHARED_S * shared}
 
 
