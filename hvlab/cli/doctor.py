@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import doctor_live, options
+from hvlab.cli import doctor_live, doctor_prove, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 from hvlab.errors import UsageError
@@ -22,6 +22,11 @@ from hvlab.errors import UsageError
 @options.table_or_json
 @click.option("--fix", is_flag=True, help="Have roles mend what they can, after showing it and asking.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")
+@click.option(
+    "--prove",
+    is_flag=True,
+    help="Put the cause into a fresh virtual lab, show the failure, apply the remedy, show it gone.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -32,6 +37,7 @@ def command(
     output_format: str,
     fix: bool,
     yes: bool,
+    prove: bool,
 ) -> None:
     """Find out what is wrong with the hosts, or from a log what went wrong.
 
@@ -44,7 +50,15 @@ def command(
     managers, Slurm's daemons, pods and kernels, as they come: ranks among one another, prefixes, colours,
     wrapped lines. The cause nearest to the root comes first. What it does not know it does not mention, and
     what only looks like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
+
+    --prove needs root, and takes some two minutes where the packs are in the cache. The exit code is 0 then
+    if the cause was shown and its remedy helped.
     """
+    if prove and (fix or output_format == "json"):
+        raise UsageError("--prove shows what it does as text", remedy="leave out --fix and --format json")
+    if path is None and prove:
+        doctor_prove.prove(doctor_live.causes(inventory, limit))
+        return
     if path is None:
         doctor_live.examine(inventory, limit, output_format=output_format, fix=fix, yes=yes)
         return
@@ -58,6 +72,9 @@ def command(
         click.echo(json.dumps({"log": path, "causes": causes, "harmless": harmless}, indent=1))
     else:
         click.echo(_table(diagnosis))
+    if prove:
+        doctor_prove.prove([each.cause.id for each in diagnosis.causes])
+        return
     context.exit(1 if diagnosis.causes else 0)
 
 

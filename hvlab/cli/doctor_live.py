@@ -56,6 +56,14 @@ def examine(inventory: Path, limit: str | None, *, output_format: str, fix: bool
         raise error
 
 
+def causes(inventory: Path, limit: str | None) -> list[str]:
+    """Ask the hosts, print what is wrong, and return the ids of the causes, the nearest to the root first."""
+    lab = inventories.load(inventory, limit=limit)
+    faults, _ = _ask(lab)
+    click.echo(_table(lab, faults))
+    return list(dict.fromkeys(fault.id for fault in faults))
+
+
 def site(lab: Lab) -> Site:
     """Return what the detectors need of a lab."""
     members = tuple(_member(lab, host) for host in lab.hosts)

@@ -10,7 +10,15 @@ from pathlib import Path
 from hvlab.vlab.files import locked, write
 
 # At least these. Each node's systemd takes about eight inotify instances; Linux grants root 128 in all.
-LEAST = {"net/ipv4/ip_forward": 1, "fs/inotify/max_user_instances": 8192}
+# Each node keeps the link address of each other one; Linux has room for 1024 in all. With 32 nodes there was
+# always one without, whose login or connection ended with "No route to host".
+LEAST = {
+    "net/ipv4/ip_forward": 1,
+    "fs/inotify/max_user_instances": 8192,
+    "net/ipv4/neigh/default/gc_thresh1": 8192,
+    "net/ipv4/neigh/default/gc_thresh2": 16384,
+    "net/ipv4/neigh/default/gc_thresh3": 32768,
+}
 _SETTINGS = Path("/proc/sys")
 
 

@@ -1,0 +1,124 @@
+"""``hvlab doctor --prove``: a cause is put into a fresh lab, shown, mended, and shown to be gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import click
+import yaml
+
+from hvlab import process
+from hvlab.doctor import reading
+from hvlab.doctor.proofs import OF_CAUSE, Proof
+from hvlab.errors import CheckError, HvlabError, UsageError
+from hvlab.temporary import temporary_folder
+from hvlab.vlab.plan import check_machine
+
+_NETWORK = "198.18.247"
+_HOSTS = {f"p{number}": {"ansible_host": f"{_NETWORK}.{10 + number}"} for number in (1, 2)}
+_VARIABLES = {
+    "lab_name": "prove",
+    "lab_network": f"{_NETWORK}.0/24",
+    "lab_interface": "host0",
+    "lab_slots": 1,
+    "lab_cpus": "all",
+}
+_COMMAND_S = 1800.0
+
+
+def prove(causes: Sequence[str]) -> None:
+    """Prove the first of these causes, nearest to the root first, that virtual hosts can show.
+
+    Raises UsageError where none of them can be, CheckError where what is shown is not that cause, or stays.
+    """
+    proof = next((OF_CAUSE[cause] for cause in causes if cause in OF_CAUSE), None)
+    if proof is None:
+        raise UsageError(
+            f"{', '.join(causes) or 'nothing known'}: virtual hosts cannot show it",
+            remedy=f"--prove knows {', '.join(OF_CAUSE)}",
+        )
+    check_machine()
+    click.echo(f"\nprove {proof.cause} on two fresh virtual hosts:")
+    with _lab() as lab:
+        _shown(lab, proof)
+
+
+def _shown(lab: _Lab, proof: Proof) -> None:
+    words = " ".join(["hvlab", *proof.command])
+    if proof.cause in lab.causes(proof):
+        raise CheckError(f"`{words}` shows {proof.cause} before it was put in")
+    _say("before", f"`{words}` does not show it")
+    lab.root(proof.host, proof.put_in)
+    _say("put in", f"{proof.host}: {proof.put_in}")
+    line = lab.causes(proof).get(proof.cause)
+    if line is None:
+        raise CheckError(f"`{words}` does not show {proof.cause} though it was put in", remedy="tell us")
+    _say("the same failure", line)
+    if proof.remedy:
+        lab.hvlab(proof.remedy, check=True)
+        _say("remedy", f"`{' '.join(['hvlab', *proof.remedy])}`")
+    else:
+        lab.root(proof.host, proof.by_hand)
+        _say("remedy", f"{proof.host}: {proof.by_hand}")
+    if proof.cause in lab.causes(proof):
+        raise CheckError(f"`{words}` still shows {proof.cause} after its remedy", remedy="tell us")
+    _say("gone", f"`{words}` does not show it")
+
+
+def _say(what: str, words: str) -> None:
+    click.echo(f"  {what}: {words}")
+
+
+class _Lab:
+    """A lab of two virtual hosts whose inventory, keys and results are in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._inventory = folder / "inventory"
+        (self._inventory / "group_vars").mkdir(parents=True)
+        hosts = {"all": {"children": {"virtual": {"hosts": _HOSTS}}}}
+        (self._inventory / "hosts.yml").write_text(yaml.safe_dump(hosts), "utf-8")
+        (self._inventory / "group_vars/all.yml").write_text(yaml.safe_dump(_VARIABLES), "utf-8")
+        own = {"HVLAB_RESULTS": str(folder / "results"), "HVLAB_DATA": str(folder / "data")}
+        self._env = {**os.environ, **own}
+
+    def hvlab(self, words: Sequence[str], *, check: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a command of hvlab on this lab. Raises HvlabError where it has to succeed and does not."""
+        verb = 2 if words[0] in ("lab", "keys") else 1
+        argv = [sys.executable, "-m", "hvlab", *words[:verb], "-i", str(self._inventory), *words[verb:]]
+        done = process.run(process.bound(argv), seconds=_COMMAND_S, env=self._env)
+        if check and done.returncode:
+            last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+            raise HvlabError(f"`hvlab {' '.join(words)}` exited with {done.returncode}:\n{last}")
+        return done
+
+    def root(self, host: str, line: str) -> None:
+        """Run a line in the shell of root on a host."""
+        self.hvlab(["lab", "ssh", host, line], check=True)
+
+    def causes(self, proof: Proof) -> dict[str, str]:
+        """Return the causes that the proof's command shows now, each with a line that shows it."""
+        done = self.hvlab(proof.command)
+        with suppress(ValueError):
+            return {each["id"]: each["seen"] for each in json.loads(done.stdout)["findings"]}
+        diagnosis = reading.diagnose((done.stdout + done.stderr).splitlines())
+        return {each.cause.id: each.lines[0][1] for each in diagnosis.causes}
+
+
+@contextmanager
+def _lab() -> Iterator[_Lab]:
+    """Boot and provision a lab; it is gone after the block."""
+    with temporary_folder() as folder:
+        lab = _Lab(folder)
+        try:
+            lab.hvlab(["lab", "up"], check=True)
+            lab.hvlab(["provision"], check=True)
+            _say("lab", "p1 and p2 are up and provisioned")
+            yield lab
+        finally:
+            lab.hvlab(["lab", "down"], check=True)

@@ -1,0 +1,72 @@
+"""How causes are put into a fresh lab of two virtual hosts, p1 and p2, to show the failure and its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_BENCH = (
+    *("bench", "--fresh", "--backend", "mpi", "--hosts", "2", "--slots", "1"),
+    *("--sizes", "1K", "--iterations", "6", "--timeout", "60"),
+)
+_DOCTOR = ("doctor", "--format", "json")
+_ISSUE = ("keys", "issue")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One cause (its id), and what shows it.
+
+    ``put_in`` is a line for the shell of root on ``host``. ``command``, words of hvlab, meets the cause then,
+    and meets nothing without it. ``remedy`` is words of hvlab that mend it; where hvlab does not,
+    ``by_hand`` is a line for the shell on that host.
+    """
+
+    cause: str
+    host: str
+    put_in: str
+    command: tuple[str, ...]
+    remedy: tuple[str, ...] = ()
+    by_hand: str = ""
+
+
+PROOFS = (
+    Proof("host-key", "p1", ": > /etc/ssh/ssh_known_hosts", _BENCH, _ISSUE),
+    Proof("ssh-denied", "p1", "rm -r ~hvlab/.ssh", _BENCH, _ISSUE),
+    Proof(
+        "openmpi-libraries",
+        "p2",
+        "rm /opt/hvlab/openmpi/current/lib/libopen-pal.so.40*",
+        _BENCH,
+        ("provision", "--tags", "preflight,openmpi"),
+    ),
+    Proof(
+        "disk-full",
+        "p2",
+        "mount -t tmpfs -o size=16k,mode=1777 tmpfs /tmp && head -c 16384 /dev/zero > /tmp/full",
+        _BENCH,
+        by_hand="rm /tmp/full && umount -l /tmp",
+    ),
+    Proof(
+        "tmp-noexec",
+        "p2",
+        "mount -t tmpfs -o noexec,mode=1777 tmpfs /tmp",
+        _DOCTOR,
+        by_hand="mount -o remount,exec /tmp",
+    ),
+    Proof("tmp-not-sticky", "p2", "chmod 0755 /tmp", _DOCTOR, by_hand="chmod 1777 /tmp"),
+    Proof(
+        "gloo-loopback",
+        "p2",
+        "sed -i '1i 127.0.1.1 p2' /etc/hosts",
+        _DOCTOR,
+        ("provision", "--tags", "preflight,common"),
+    ),
+    Proof(
+        "name-wrong-address",
+        "p1",
+        "sed -i \"1i $(getent hosts p1 | cut -d' ' -f1) p2\" /etc/hosts",
+        _DOCTOR,
+        by_hand="sed -i 1d /etc/hosts",
+    ),
+)
+OF_CAUSE = {proof.cause: proof for proof in PROOFS}
