@@ -15,9 +15,10 @@ import yaml
 
 from hvlab import process
 from hvlab.doctor import reading
-from hvlab.doctor.proofs import OF_CAUSE, Proof
+from hvlab.doctor.proofs import OF_CAUSE, CauseProof
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.temporary import temporary_folder
+from hvlab.vlab.files import locked
 from hvlab.vlab.plan import check_machine
 
 _NETWORK = "198.18.247"
@@ -29,7 +30,9 @@ _VARIABLES = {
     "lab_slots": 1,
     "lab_cpus": "all",
 }
+_LOCK = Path("/run/hvlab-prove")
 _COMMAND_S = 1800.0
+_TELL = "open an issue with these lines: either doctor or the proof is wrong"
 
 
 def prove(causes: Sequence[str]) -> None:
@@ -46,29 +49,30 @@ def prove(causes: Sequence[str]) -> None:
     check_machine()
     click.echo(f"\nprove {proof.cause} on two fresh virtual hosts:")
     with _lab() as lab:
-        _shown(lab, proof)
+        shown(lab, proof)
 
 
-def _shown(lab: _Lab, proof: Proof) -> None:
+def shown(lab: _Lab, proof: CauseProof) -> None:
+    """Put a cause in, see it, mend it, see it gone. Raises CheckError where it is otherwise."""
     words = " ".join(["hvlab", *proof.command])
-    if proof.cause in lab.causes(proof):
-        raise CheckError(f"`{words}` shows {proof.cause} before it was put in")
-    _say("before", f"`{words}` does not show it")
+    for cause, line in lab.causes(proof).items():
+        raise CheckError(f"`{words}` fails before anything was put in: {cause}: {line}")
+    _say("before", f"`{words}` succeeds")
     lab.root(proof.host, proof.put_in)
     _say("put in", f"{proof.host}: {proof.put_in}")
-    line = lab.causes(proof).get(proof.cause)
-    if line is None:
-        raise CheckError(f"`{words}` does not show {proof.cause} though it was put in", remedy="tell us")
-    _say("the same failure", line)
+    causes = lab.causes(proof)
+    if proof.cause not in causes:
+        raise CheckError(f"`{words}` does not show {proof.cause} though it was put in", remedy=_TELL)
+    _say("the same failure", causes[proof.cause])
     if proof.remedy:
         lab.hvlab(proof.remedy, check=True)
         _say("remedy", f"`{' '.join(['hvlab', *proof.remedy])}`")
     else:
         lab.root(proof.host, proof.by_hand)
         _say("remedy", f"{proof.host}: {proof.by_hand}")
-    if proof.cause in lab.causes(proof):
-        raise CheckError(f"`{words}` still shows {proof.cause} after its remedy", remedy="tell us")
-    _say("gone", f"`{words}` does not show it")
+    for cause, line in lab.causes(proof).items():
+        raise CheckError(f"`{words}` still fails after the remedy: {cause}: {line}", remedy=_TELL)
+    _say("gone", f"`{words}` succeeds")
 
 
 def _say(what: str, words: str) -> None:
@@ -101,21 +105,27 @@ class _Lab:
         """Run a line in the shell of root on a host."""
         self.hvlab(["lab", "ssh", host, line], check=True)
 
-    def causes(self, proof: Proof) -> dict[str, str]:
-        """Return the causes that the proof's command shows now, each with a line that shows it."""
+    def causes(self, proof: CauseProof) -> dict[str, str]:
+        """Return the causes that the proof's command shows now, each with a line; none where it succeeds."""
         done = self.hvlab(proof.command)
+        if not done.returncode:
+            return {}
         with suppress(ValueError):
             return {each["id"]: each["seen"] for each in json.loads(done.stdout)["findings"]}
         diagnosis = reading.diagnose((done.stdout + done.stderr).splitlines())
-        return {each.cause.id: each.lines[0][1] for each in diagnosis.causes}
+        causes = {each.cause.id: each.lines[0][1] for each in diagnosis.causes}
+        return causes or {"nothing known": (done.stderr.strip().splitlines() or ["no output"])[-1]}
 
 
 @contextmanager
 def _lab() -> Iterator[_Lab]:
     """Boot and provision a lab; it is gone after the block."""
-    with temporary_folder() as folder:
+    waiting = "another hvlab proves something; waiting for it"
+    with locked(_LOCK, waiting=lambda: click.echo(waiting, err=True)), temporary_folder() as folder:
         lab = _Lab(folder)
         try:
+            # What a killed proof left is no fresh lab.
+            lab.hvlab(["lab", "down"], check=True)
             lab.hvlab(["lab", "up"], check=True)
             lab.hvlab(["provision"], check=True)
             _say("lab", "p1 and p2 are up and provisioned")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _BENCH = (
-    *("bench", "--fresh", "--backend", "mpi", "--hosts", "2", "--slots", "1"),
+    *("bench", "--fresh", "--backend=mpi", "--hosts", "2", "--slots", "1"),
     *("--sizes", "1K", "--iterations", "6", "--timeout", "60"),
 )
 _DOCTOR = ("doctor", "--format", "json")
@@ -13,7 +13,7 @@ _ISSUE = ("keys", "issue")
 
 
 @dataclass(frozen=True)
-class Proof:
+class CauseProof:
     """One cause (its id), and what shows it.
 
     ``put_in`` is a line for the shell of root on ``host``. ``command``, words of hvlab, meets the cause then,
@@ -30,38 +30,40 @@ class Proof:
 
 
 PROOFS = (
-    Proof("host-key", "p1", ": > /etc/ssh/ssh_known_hosts", _BENCH, _ISSUE),
-    Proof("ssh-denied", "p1", "rm -r ~hvlab/.ssh", _BENCH, _ISSUE),
-    Proof(
-        "openmpi-libraries",
+    CauseProof("host-key", "p1", ": > /etc/ssh/ssh_known_hosts", _BENCH, _ISSUE),
+    CauseProof("ssh-denied", "p1", "rm ~hvlab/.ssh/id_ed25519", _BENCH, _ISSUE),
+    CauseProof(
+        "libmpi-missing",
         "p2",
         "rm /opt/hvlab/openmpi/current/lib/libopen-pal.so.40*",
         _BENCH,
         ("provision", "--tags", "preflight,openmpi"),
     ),
-    Proof(
+    CauseProof(
         "disk-full",
-        "p2",
-        "mount -t tmpfs -o size=16k,mode=1777 tmpfs /tmp && head -c 16384 /dev/zero > /tmp/full",
+        "p1",
+        "mount -t tmpfs -o size=4k,mode=0700,uid=$(id -u hvlab) tmpfs ~hvlab/.hvlab "
+        "&& head -c 4096 /dev/zero > ~hvlab/.hvlab/full",
         _BENCH,
-        by_hand="rm /tmp/full && umount -l /tmp",
+        by_hand="umount -l ~hvlab/.hvlab",
     ),
-    Proof(
+    CauseProof(
         "tmp-noexec",
         "p2",
         "mount -t tmpfs -o noexec,mode=1777 tmpfs /tmp",
         _DOCTOR,
         by_hand="mount -o remount,exec /tmp",
     ),
-    Proof("tmp-not-sticky", "p2", "chmod 0755 /tmp", _DOCTOR, by_hand="chmod 1777 /tmp"),
-    Proof(
+    CauseProof("tmp-not-sticky", "p2", "chmod 0777 /tmp", _DOCTOR, by_hand="chmod 1777 /tmp"),
+    CauseProof("session-dir", "p2", "chmod 0755 /tmp", _DOCTOR, by_hand="chmod 1777 /tmp"),
+    CauseProof(
         "gloo-loopback",
         "p2",
         "sed -i '1i 127.0.1.1 p2' /etc/hosts",
         _DOCTOR,
         ("provision", "--tags", "preflight,common"),
     ),
-    Proof(
+    CauseProof(
         "name-wrong-address",
         "p1",
         "sed -i \"1i $(getent hosts p1 | cut -d' ' -f1) p2\" /etc/hosts",
