@@ -23,6 +23,11 @@ def project_dir() -> Path:
     )
 
 
+def default_inventory() -> Path:
+    """Return the inventory that is meant where none is named (``ANSIBLE_INVENTORY``)."""
+    return Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/lab"))
+
+
 def _base(variable: str, xdg: str, default: str) -> Path:
     chosen = os.environ.get(variable)
     if chosen:

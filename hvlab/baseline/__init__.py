@@ -6,6 +6,6 @@ each run, `keeping` is the file, `output` the formats.
 """
 
 from hvlab.baseline.check import BaselineCheck, Result, check
-from hvlab.baseline.keeping import DEFAULT, load, save
+from hvlab.baseline.keeping import DEFAULT, load, names, save
 
-__all__ = ["DEFAULT", "BaselineCheck", "Result", "check", "load", "save"]
+__all__ = ["DEFAULT", "BaselineCheck", "Result", "check", "load", "names", "save"]

@@ -79,6 +79,11 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
     return runs
 
 
+def names(results: Path) -> list[str]:
+    """Return the names of the baselines of all labs."""
+    return sorted({path.stem for path in (results / _FOLDER).glob("*/*.json")})
+
+
 def _of_version(content: Mapping[str, Any], version: int) -> list[Mapping[str, Any]]:
     """Return the runs in a file of a version; none of an unknown version."""
     if version == _ONE_RUN:

@@ -8,6 +8,7 @@ import os
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from hvlab import __version__
 from hvlab.cli import interruption
@@ -31,6 +32,7 @@ VERBS = {
     "baseline": "keep a run as the baseline, and check later runs against it",
     "report": "write a report on a run: tables, plots and findings",
     "clean": "show what takes space on this machine, and remove what is old",
+    "completion": "print the script by which bash, zsh or fish completes commands",
 }
 
 
@@ -49,6 +51,12 @@ class _Verbs(click.Group):
             return None
         command: click.Command = importlib.import_module(f"hvlab.cli.{name.replace('-', '_')}").command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        verbs = [
+            CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)
+        ]
+        return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -9,14 +9,20 @@ import click
 
 from hvlab import baseline
 from hvlab.baseline import output
-from hvlab.cli import options, verdicts
+from hvlab.cli import candidates, options, verdicts
 from hvlab.compare import Measurements, measurements, rows
 from hvlab.errors import UsageError
 from hvlab.paths import results_dir
 from hvlab.results.store import Store
 from hvlab.statistics.between import FEWEST
 
-_name = click.option("--name", default=baseline.DEFAULT, show_default=True, help="Name of the baseline.")
+_name = click.option(
+    "--name",
+    default=baseline.DEFAULT,
+    show_default=True,
+    shell_complete=candidates.baselines,
+    help="Name of the baseline.",
+)
 
 
 @click.group("baseline")
@@ -25,7 +31,7 @@ def command() -> None:
 
 
 @command.command("set")
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
 @_name
 @options.results
 def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
@@ -35,7 +41,7 @@ def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> in
 
 
 @command.command("add")
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
 @_name
 @options.results
 def add_to_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
@@ -59,7 +65,7 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
 
 
 @command.command("check")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=candidates.runs)
 @_name
 @verdicts.metric
 @verdicts.matters

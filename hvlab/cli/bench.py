@@ -17,16 +17,17 @@ from hvlab.bench.estimate import estimate
 from hvlab.bench.placement import most_slots
 from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench_export, bench_output, options
+from hvlab.cli import bench_export, bench_output, candidates, options
 from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
-from hvlab.lab.backends import BACKENDS
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS
 from hvlab.lab.inventory import Lab, load
 from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.vlab import limits
+from hvlab.workloads import WORKLOADS
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 # What --resume can be combined with: where the run is, and the output format.
@@ -81,6 +82,7 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--python",
     metavar="FILE",
+    shell_complete=candidates.files,
     help="With --here: the Python that the ranks run, with Horovod or torch. Default: hvlab's own.",
 )
 @click.option(
@@ -90,20 +92,29 @@ def _short(name: str) -> Callable[[F], F]:
     "and N.",
 )
 @click.option("--slots", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots.")
-@click.option("--workload", help="What to measure; separate several with commas. Default: allreduce.")
+@click.option(
+    "--workload",
+    shell_complete=candidates.words(WORKLOADS),
+    help="What to measure; separate several with commas. Default: allreduce.",
+)
 @click.option(
     "--backend",
+    shell_complete=candidates.words(BACKENDS),
     help="mpi, gloo, nccl, ccl; those of DDP, ddp-gloo, ddp-nccl, ddp-mpi; or serial (one process alone). "
     "Default: all of Horovod's that can run.",
 )
 @click.option(
     "--framework",
     metavar="NAME,...",
+    shell_complete=candidates.words(FRAMEWORKS),
     help="Who averages gradients: horovod, ddp (torch's own DistributedDataParallel), or both. "
     "Default: horovod.",
 )
 @click.option(
-    "--suite", metavar="NAME|FILE.yml", help="What to measure, from a file; other options override it."
+    "--suite",
+    metavar="NAME|FILE.yml",
+    shell_complete=candidates.suites,
+    help="What to measure, from a file; other options override it.",
 )
 @click.option(
     "--ab",
@@ -115,10 +126,16 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--against",
     metavar="RUN",
+    shell_complete=candidates.runs,
     help="Measure the cases of RUN in turn as they were (A) and with what --set, --backend and --launcher "
     "change (B), and decide; exit code 1 where B is slower.",
 )
-@click.option("--resume", metavar="RUN", help="Resume RUN with the options it was started with.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    shell_complete=candidates.runs,
+    help="Resume RUN with the options it was started with.",
+)
 @click.option(
     "--set",
     "sets",
@@ -144,6 +161,7 @@ def _short(name: str) -> Callable[[F], F]:
     "--copy",
     multiple=True,
     metavar="PATH",
+    shell_complete=candidates.files,
     help="A file or folder of this folder that COMMAND needs on the hosts; may be repeated. The files that "
     "COMMAND names are copied without it.",
 )
@@ -210,7 +228,13 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option("--restart", is_flag=True, help="Start a new run instead of resuming an unfinished one.")
 @click.option("--fresh", "restart", is_flag=True, hidden=True, help="The former name of --restart.")
 @options.output_format
-@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument(
+    "words",
+    metavar="[-- COMMAND...]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=candidates.files,
+)
 @click.pass_context
 def command(
     context: click.Context,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import decisions, options, verdicts
+from hvlab.cli import candidates, decisions, options, verdicts
 from hvlab.compare import compare, measurements, rows
 from hvlab.paths import results_dir
 from hvlab.results import tables
@@ -15,8 +15,8 @@ from hvlab.results.store import Store
 
 
 @click.command("compare")
-@click.argument("run_a")
-@click.argument("run_b", required=False)
+@click.argument("run_a", shell_complete=candidates.runs)
+@click.argument("run_b", required=False, shell_complete=candidates.runs)
 @verdicts.metric
 @verdicts.matters
 @options.results

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import doctor_live, doctor_prove, options
+from hvlab.cli import candidates, doctor_live, doctor_prove, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 from hvlab.errors import UsageError
@@ -18,7 +18,13 @@ from hvlab.errors import UsageError
 @click.command()
 @options.inventory
 @options.limit
-@click.option("--log", "path", metavar="FILE", help="A log to read instead; - for standard input.")
+@click.option(
+    "--log",
+    "path",
+    metavar="FILE",
+    shell_complete=candidates.files,
+    help="A log to read instead; - for standard input.",
+)
 @options.table_or_json
 @click.option("--fix", is_flag=True, help="Have roles mend what they can, after showing it and asking.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")

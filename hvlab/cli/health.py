@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from hvlab import files
-from hvlab.cli import checks, options
+from hvlab.cli import candidates, checks, options
 from hvlab.errors import some, unknown
 from hvlab.health import expected, judge, learn
 from hvlab.health.ask import ask
@@ -33,6 +33,7 @@ _COLUMNS = ("host", "check", "outcome", "severity", "seen", "remedy")
     "--learn",
     "teacher",
     metavar="HOST",
+    shell_complete=candidates.hosts,
     help="Write what this host has as the type of such machines, and stop.",
 )
 @click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import options, provision
+from hvlab.cli import candidates, options, provision
 from hvlab.errors import CheckError, UsageError, some
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote import probe, rotation
@@ -78,7 +78,7 @@ def rotate(inventory: Path) -> None:
 
 @command.command("revoke")
 @options.inventory
-@click.argument("hosts", nargs=-1, required=True)
+@click.argument("hosts", nargs=-1, required=True, shell_complete=candidates.hosts)
 def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
     """Revoke the host keys of HOSTS, and the lab user's key, which they have; the other hosts get a new one.
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from hvlab.cli import options
+from hvlab.cli import candidates, options
 from hvlab.lab import cores
 from hvlab.lab.inventory import load
 from hvlab.results import tables
@@ -37,6 +37,7 @@ def command() -> None:
 @click.option(
     "--release",
     metavar="NAME",
+    shell_complete=candidates.words((*RELEASES.values(), *REDHAT)),
     help=f"Debian {', '.join(RELEASES.values())} or {', '.join(RELEASES)}, or {', '.join(REDHAT)}. "
     "Default: the inventory's lab_release, or bookworm.",
 )
@@ -143,7 +144,7 @@ def _rate(row: NodeStatus) -> str:
 
 @command.command(context_settings={"ignore_unknown_options": True})
 @options.inventory
-@click.argument("host")
+@click.argument("host", shell_complete=candidates.hosts)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:
     """Log in to a virtual host as root, or run a command there and return its exit code.

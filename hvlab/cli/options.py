@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
+
+from hvlab.cli import candidates
+from hvlab.paths import default_inventory
 
 inventory = click.option(
     "-i",
     "--inventory",
     type=click.Path(path_type=Path),
-    default=lambda: Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/lab")),
+    default=default_inventory,
     show_default="inventory/lab",
+    shell_complete=candidates.inventories,
     help="The lab: an Ansible inventory (file or folder).",
 )
-limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts (an Ansible pattern).")
+limit = click.option(
+    "-l",
+    "--limit",
+    metavar="PATTERN",
+    shell_complete=candidates.patterns,
+    help="Only these hosts (an Ansible pattern).",
+)
 table_or_json = click.option(
     "--format",
     "output_format",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import options
+from hvlab.cli import candidates, options
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.paths import results_dir
@@ -20,7 +20,7 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 
 
 @click.command("report")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=candidates.runs)
 @click.option(
     "--lang",
     type=click.Choice(LANGUAGES),

@@ -9,7 +9,7 @@ import click
 
 from hvlab import formats
 from hvlab.answers import AnswerError
-from hvlab.cli import options
+from hvlab.cli import candidates, options
 from hvlab.errors import HvlabError, UsageError
 from hvlab.formats import MeasuredRun, importing
 from hvlab.formats.records import LaunchOverrides
@@ -42,7 +42,7 @@ def list_runs(*, folder: Path | None, output_format: str) -> int:
 
 
 @command.command("show")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=candidates.runs)
 @options.results
 @options.output_format
 def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int:
@@ -60,7 +60,7 @@ def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int
 
 
 @command.command("samples")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=candidates.runs)
 @options.results
 @options.output_format
 def show_samples(*, run: str | None, folder: Path | None, output_format: str) -> int:
@@ -90,9 +90,16 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
 
 
 @command.command("export")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=candidates.runs)
 @click.option("--to", "name", type=click.Choice(list(formats.FORMATS)), required=True, help="Output format.")
-@click.option("--case", "cases", multiple=True, metavar="CASE", help="Only this case. May be repeated.")
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="CASE",
+    shell_complete=candidates.cases,
+    help="Only this case. May be repeated.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
 @options.results
 def export_run(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hvlab.cli import options
+from hvlab.cli import candidates, options
 from hvlab.cli.bench_request import SHORT, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
@@ -18,6 +18,7 @@ from hvlab.lab.variants import available
 from hvlab.launchers import srun
 from hvlab.paths import results_dir
 from hvlab.results.store import Store
+from hvlab.workloads import WORKLOADS
 
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 # What `hvlab bench` can be asked besides.
@@ -51,7 +52,11 @@ class _Tune(GroupedCommand):
 @click.option(
     "--slots", type=click.IntRange(1), default=1, show_default=True, help="Number of ranks per host."
 )
-@click.option("--workload", help="What to make faster. Default: allreduce.")
+@click.option(
+    "--workload",
+    shell_complete=candidates.words(WORKLOADS),
+    help="What to make faster. Default: allreduce.",
+)
 @click.option(
     "--backend",
     type=click.Choice(list(BACKENDS)),
@@ -60,7 +65,13 @@ class _Tune(GroupedCommand):
 @click.option(
     "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the workload, as in bench."
 )
-@click.option("--copy", multiple=True, metavar="PATH", help="A file that COMMAND needs, as in bench.")
+@click.option(
+    "--copy",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=candidates.files,
+    help="A file that COMMAND needs, as in bench.",
+)
 @click.option("--pattern", metavar="REGEX", help="The line with COMMAND's throughput, as in bench.")
 @click.option(
     "--settings",
@@ -105,7 +116,13 @@ class _Tune(GroupedCommand):
 )
 @options.results
 @options.table_or_json
-@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument(
+    "words",
+    metavar="[-- COMMAND...]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=candidates.files,
+)
 def command(
     *,
     inventory: Path,

@@ -15,6 +15,7 @@ from hvlab.yaml_files import written_out
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")
 _IGNORED = (".orig", ".bak", ".retry", ".pyc", ".cfg", ".md", "~")
+_INI_GROUP = re.compile(r"^\s*\[([^\]\n]+)\]", re.MULTILINE)
 _ADDRESS = re.compile(r"\bansible_host\s*=\s*(\S+)")
 
 
@@ -71,6 +72,51 @@ def file_problems(source: Path) -> list[Problem]:
                 Problem(host, f"the name is used twice, at {listing}", "give each host its own name")
             )
     return problems
+
+
+def listed(source: Path) -> tuple[list[str], list[str]]:
+    """Return the hosts and the groups that the files at ``source`` list, without asking Ansible.
+
+    Those of scripts and plugins are left out. Raises OSError, ValueError (no text, no YAML).
+    """
+    hosts: dict[str, None] = {}
+    groups = {"all": None}
+    for path, hosts_file in _files(source):
+        if not hosts_file:
+            continue
+        text = path.read_text("utf-8")
+        if path.suffix in _YAML:
+            found, named = _yaml_listed(_parse(path, text)[0])
+        elif text.startswith("#!"):
+            continue
+        else:
+            found = [host for _, _, host, _ in _ini_hosts(text)]
+            named = [group.partition(":")[0] for group in _INI_GROUP.findall(text)]
+        hosts |= dict.fromkeys(host for each in found for host in _expanded(each))
+        groups |= dict.fromkeys(named)
+    return list(hosts), list(groups)
+
+
+def _yaml_listed(data: object) -> tuple[list[str], list[str]]:
+    hosts: list[str] = []
+    groups: list[str] = []
+    for name, group in data.items() if isinstance(data, dict) else ():
+        groups.append(str(name))
+        if isinstance(group, dict):
+            hosts += map(str, group.get("hosts") or ())
+            below = _yaml_listed(group.get("children"))
+            hosts, groups = hosts + below[0], groups + below[1]
+    return hosts, groups
+
+
+def _expanded(host: str) -> list[str]:
+    """Return the hosts of a range such as gpu[01:16]."""
+    if "[" not in host:
+        name, colon, _ = host.rpartition(":")
+        return [name if colon and ":" not in name else host]
+    from hvlab.lab.host_patterns import expand  # noqa: PLC0415 - it loads Ansible
+
+    return [each.target for each in expand(host)]
 
 
 def variable_files(source: Path) -> Iterator[Path]:

@@ -1,0 +1,137 @@
+"""What a shell may offer for a value: runs, cases, inventories, hosts, suites, baselines.
+
+No host is contacted, and no program of an inventory is run. What cannot be read gives no candidates.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from hvlab.paths import default_inventory, project_dir, results_dir
+
+Items = list[CompletionItem[str]]
+Complete = Callable[[click.Context, click.Parameter, str], Items]
+
+# What every shell takes as one word as it stands.
+_WORD = re.compile(r"[\w@%+=:,./~-]+")
+
+
+def _offered(names: Callable[[click.Context, str], Iterable[CompletionItem[str]]]) -> Complete:
+    """Make a function of all names one of those that begin as the word does; an error leaves none."""
+
+    @functools.wraps(names)
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+        try:
+            items = list(names(context, incomplete))
+        except Exception:
+            return []
+        return [
+            item
+            for item in items
+            if item.type != "plain" or (item.value.startswith(incomplete) and _WORD.fullmatch(item.value))
+        ]
+
+    return complete
+
+
+def _plain(names: Iterable[str]) -> Iterator[CompletionItem[str]]:
+    return (CompletionItem(name) for name in names)
+
+
+def _listed(names: Iterable[str], incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the names for the last word of a list with commas."""
+    before, comma, _ = incomplete.rpartition(",")
+    used = before.split(",")
+    return _plain(f"{before}{comma}{name}" for name in names if name not in used)
+
+
+def words(names: Iterable[str]) -> Complete:
+    """Return the completion of a list with commas of these names."""
+    known = tuple(names)
+    return _offered(lambda _, incomplete: _listed(known, incomplete))
+
+
+@_offered
+def files(_context: click.Context, incomplete: str) -> Items:
+    """Let the shell offer files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+@_offered
+def runs(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the runs of the store, the newest first."""
+    from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
+
+    for run in reversed(Store(_results(context)).runs()):
+        yield CompletionItem(run.run_id, help=f"{run.lab}, {run.state}")
+
+
+@_offered
+def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the cases of the run that is named before, else of the last."""
+    from hvlab.results.store import Store  # noqa: PLC0415 - as above
+
+    store = Store(_results(context))
+    # While an option lacks its value, click has the arguments unparsed.
+    named = next(iter(context.args), None)
+    return _plain(sorted(store.done(store.run(named).run_id)))
+
+
+@_offered
+def baselines(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the baselines of all labs."""
+    from hvlab.baseline import names  # noqa: PLC0415 - as above
+
+    return _plain(names(_results(context)))
+
+
+@_offered
+def inventories(_context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the inventories in ./inventory and in that of the clone one stands in, besides any file."""
+    yield CompletionItem(incomplete, type="file")
+    here, project = Path.cwd(), project_dir()
+    places = [here / "inventory", *([project / "inventory"] if here.is_relative_to(project) else [])]
+    for folder in dict.fromkeys(places):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.is_dir() and not path.name.startswith("."):
+                yield CompletionItem(os.path.relpath(path, here))
+
+
+@_offered
+def hosts(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the hosts of the inventory."""
+    return _plain(_hosts_and_groups(context)[0])
+
+
+@_offered
+def patterns(context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the hosts and groups of the inventory, for a pattern."""
+    of_inventory, groups = _hosts_and_groups(context)
+    return _listed([*of_inventory, *groups], incomplete)
+
+
+@_offered
+def suites(_context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the suites, besides any file."""
+    from hvlab.bench import suite  # noqa: PLC0415 - as above
+
+    yield CompletionItem(incomplete, type="file")
+    yield from _plain(suite.NAMES)
+
+
+def _results(context: click.Context) -> Path:
+    folder: Path | None = context.params.get("folder")
+    return folder.absolute() if folder else results_dir()
+
+
+def _hosts_and_groups(context: click.Context) -> tuple[list[str], list[str]]:
+    from hvlab.lab.inventory_files import listed  # noqa: PLC0415 - as above
+
+    return listed(context.params.get("inventory") or default_inventory())
