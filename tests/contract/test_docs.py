@@ -40,8 +40,41 @@ def test_readme_links_the_page(page: str) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for path in tree.files():
-        if path.suffix != ".md":
-            continue
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-            assert (path.parent / target).exists(), f"{path.relative_to(tree.ROOT)} links {target}: not there"
+    pages = {path: path.read_text(encoding="utf-8") for path in tree.files() if path.suffix == ".md"}
+    for path, text in pages.items():
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
+            place = (path.parent / target).resolve() if target else path
+            link = f"{path.relative_to(tree.ROOT)} links {target}#{anchor}"
+            assert place.exists(), f"{link}: not there"
+            if anchor and place in pages:
+                assert anchor in anchors(pages[place]), f"{link}: no such heading"
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that hosts of Markdown give its headings: a repeated one gets a number."""
+    counts: dict[str, int] = {}
+    names = set()
+    for heading in re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        names.add(f"{slug}-{counts[slug]}" if slug in counts else slug)
+        counts[slug] = counts.get(slug, 0) + 1
+    return names
+
+
+def test_both_readmes_have_the_same_sections_commands_tables_and_links() -> None:
+    english, chinese = (
+        (tree.ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh.md")
+    )
+
+    def skeleton(text: str) -> dict[str, list[str]]:
+        blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        lines = [line for block in blocks for line in block.splitlines()]
+        return {
+            "sections": re.findall(r"^#+(?= )", text, re.MULTILINE),
+            "commands": [re.split(r"\s+# |  +", line)[0] for line in lines],
+            "rows": re.findall(r"^\| (`[^|]+`|\d+) \|", text, re.MULTILINE),
+            "links": sorted(set(re.findall(r"\]\(((?!README)[^)]+)\)", text))),
+        }
+
+    assert skeleton(english) == skeleton(chinese)
