@@ -195,7 +195,7 @@ CAUSES = (
             r"An internal error has occurred in ORTE",
             r"ORTE does not know how to route a message to the specified daemon",
             r"A daemon \(pid \S+\) died unexpectedly",
-            r"An? (?:ORTE|PRTE) daemon has unexpectedly failed",
+            r"An? (?:ORTE|PRR?TE) daemon has unexpectedly failed",
         ),
         why="A daemon reaches only hosts near it in a tree; one of those could not be reached from where it runs, or died.",
         remedy="Every host must reach every other by ssh and by name; or start all from the head: "
@@ -417,7 +417,7 @@ CAUSES = (
     Cause(
         id="daemon-lost",
         title="mpirun lost the connection to its daemon on a host",
-        signs=(r"(?:ORTE|PRTE) has lost communication with a remote daemon",),
+        signs=(r"(?:ORTE|PRR?TE) has lost communication with a remote daemon",),
         why="The daemon or its host died (memory, time limit, a pod that was deleted), or the network between them broke; mpirun cannot tell which.",
         remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
         source="https://github.com/kubeflow/mpi-operator/issues/152",

@@ -53,6 +53,19 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="ccl-worker",
+        title="oneCCL cannot start its worker thread on the core that it chose",
+        signs=(
+            r"error while creating worker thread #\d+ pthread_create returns 22",
+            r"failed to start worker # ?\d+",
+        ),
+        why="It pins its workers to cores by number; with a core that the process may not use (a container, taskset, a binding), "
+        "pthread_create refuses.",
+        remedy="CCL_WORKER_AFFINITY with cores that the rank may use (taskset -cp PID shows them), or CCL_WORKER_COUNT=1 and a wider binding.",
+        source="https://github.com/intel/torch-ccl/issues/54",
+        weight=SETTING,
+    ),
+    Cause(
         id="ib-port-down",
         title="an InfiniBand port is down",
         signs=(
@@ -61,6 +74,7 @@ CAUSES = (
             r"mlx5_core \S+ \S+: Link down|Port module event.{0,80} (?:Cable unplugged|error)",
             r"[Ll]ink (?:is )?down on (?:ib|mlx)",
             r"IB (?:port|link) \S+ (?:is )?(?:down|DOWN)",
+            r"NET/IB : (?:\S+ )?Got async (?:event|fatal event|error event)[^\n]{0,40}: port error",
             r"ib\d+: .{0,40}link becomes (?:not ready|down)",
         ),
         why="The cable, the switch port or the subnet manager is missing, so the adapter carries nothing.",
