@@ -42,6 +42,18 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="driver-open-modules",
+        title="NVIDIA's open kernel modules do not know this GPU",
+        signs=(
+            r"not supported by open\s+(?:\[[^\]\n]*\] )?(?:NVRM: )?nvidia\.ko",
+            r"requires use of the NVIDIA open kernel modules",
+        ),
+        why="The open modules need a GPU with a GSP (Turing or newer); Blackwell and newer need the open ones.",
+        remedy="Install the other kind of module: cuda-drivers for older GPUs, nvidia-open for the newest (apt or dnf), then reboot.",
+        source="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/322",
+        weight=FACT,
+    ),
+    Cause(
         id="driver-not-loaded",
         title="NVIDIA's driver is not loaded",
         signs=(
@@ -123,6 +135,7 @@ CAUSES = (
         title="DKMS could not build the module for this kernel",
         signs=(
             r"Bad return status for module build on kernel",
+            r"Could not locate dkms\.conf file",
             r"DKMS module '\S+' failed to build",
             r"Building module: .{0,200}[Ff]ailed|Error! Bad return status",
             r"dkms(?:\.service)?: .{0,80}(?:failed|error)",

@@ -176,6 +176,15 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="slurm-fatal",
+        title="a daemon of Slurm refuses to start, and says why",
+        signs=(r"\bslurm(?:d|ctld|dbd|restd)(?:\[\d+\])?: fatal: ", r"^\[20\d\d-[^\]\n]{8,24}\] fatal: "),
+        why="What follows `fatal:` is what it cannot go on with: a line of its configuration, a folder, a user, a plugin.",
+        remedy="Correct what that line names, then start it in the foreground (slurmd -D -vvv, slurmctld -D -vvv) to see that it goes on.",
+        source="https://slurm.schedmd.com/troubleshoot.html",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="slurm-gres",
         title="the GPUs of a node are not configured for Slurm",
         signs=(
@@ -183,7 +192,9 @@ CAUSES = (
             r"fatal: can't stat gres\.conf file /dev/nvidia\d+",
             r"gres\.conf: .{0,100}(?:No such file|invalid|not found)",
             r"Couldn't find the specified plugin name for gpu/nvml",
-            r"We were configured with nvml functionality, but that lib wasn't found",
+            r"We were configured (?:with|to autodetect) nvml functionality, but (?:that lib wasn't found|we weren't able to find that lib)",
+            r"gres\.conf duplicate records",
+            r"fatal: [^\n]{0,80}\bgres(?:\.conf|/gpu)\b",
             r"[Gg]res(?:Plugin|Types)\S* .{0,60}(?:not|invalid)",
         ),
         why="GresTypes, Gres= of the node and gres.conf have to name the GPUs alike, and the device files have to exist.",
