@@ -24,7 +24,7 @@ TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver 
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help install system check unit contract browser vlab test demo demo-slurm down test-down docs clean \
+.PHONY: help install system check unit contract browser vlab package test demo demo-slurm down test-down docs clean \
 	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove
 
 help:  ## list the targets
@@ -114,6 +114,11 @@ browser: install  ## the report in headless Chromium (installed if missing)
 vlab: install  ## tests on virtual machines (root)
 	$(call say,tests on virtual machines)
 	@$(TESTS_AS_ROOT) pytest tests/vlab -m vlab -v --durations=10 --numprocesses=2
+
+package: install  ## a wheel and a source package, in dist/
+	@python setup.py --quiet sdist
+	@pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/hvlab-*.tar.gz
+	@ls dist
 
 test: check unit contract browser vlab  ## all of the above
 

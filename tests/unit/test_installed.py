@@ -1,4 +1,4 @@
-"""hvlab from a wheel, in an environment of its own and far from the clone."""
+"""hvlab from a source package and its wheel, in an environment of its own and far from the clone."""
 
 import json
 import os
@@ -29,7 +29,7 @@ FACTS = {
 
 @pytest.fixture(scope="module")
 def away(tmp_path_factory):
-    """Install a wheel; return what runs a command line in a folder that holds nothing but an inventory."""
+    """Install a wheel that a source package makes; return what runs a command line in a folder that holds nothing but an inventory."""
     folder = tmp_path_factory.mktemp("installed")
     for path in tree.files():
         target = folder / "clone" / path.relative_to(tree.ROOT)
@@ -41,9 +41,14 @@ def away(tmp_path_factory):
     pip = [sys.executable, "-m", "pip", "--quiet", "--no-input"]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run(
-        [*pip, "wheel", *offline, "--wheel-dir", folder, folder / "clone"], check=True, env=environment
+        [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", folder],
+        check=True,
+        env=environment,
+        cwd=folder / "clone",
     )
     shutil.rmtree(folder / "clone")
+    [source] = folder.glob("hvlab-*.tar.gz")
+    subprocess.run([*pip, "wheel", *offline, "--wheel-dir", folder, source], check=True, env=environment)
     # A new environment; what hvlab needs is lent by this one, and comes after what is installed here.
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv/bin/python"
