@@ -29,7 +29,10 @@ FACTS = {
 
 @pytest.fixture(scope="module")
 def away(tmp_path_factory):
-    """Install a wheel that a source package makes; return what runs a command line in a folder that holds nothing but an inventory."""
+    """Install a wheel that a source package makes.
+
+    Return what runs a command line in a folder that holds nothing but an inventory.
+    """
     folder = tmp_path_factory.mktemp("installed")
     for path in tree.files():
         target = folder / "clone" / path.relative_to(tree.ROOT)
