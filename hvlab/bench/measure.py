@@ -63,7 +63,7 @@ def measure(
         if resumed:
             progress.note(f"resuming run {resumed.run_id}: {progress.done} of {len(due)} cases are done")
         if pending:
-            progress.note(expected(schedule, pending, store))
+            progress.expect(expected(schedule, pending, store))
         known_hosts = login.trust.known_hosts if login.trust else None
         probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
         data = _prepared(schedule.cases)
@@ -80,6 +80,7 @@ def measure(
                     store.enter(past.run_id, "interrupted")
             elif past.lab == schedule.lab.name:
                 run.release(past.run_id)
+        progress.keep(run.folder)
         if resumed:
             run.queue = list(run.pending)
             run.collect()
@@ -294,7 +295,8 @@ class _Run:
         if not (self.folder / "facts.json").exists():
             self.progress.step("reaching the hosts")
         elif self.queue:
-            self.progress.step(f"{self.queue[0].id} on {','.join(self.queue[0].hosts)}")
+            text = f"{self.queue[0].id} on {','.join(self.queue[0].hosts)}"
+            self.progress.step(text, running=True)
 
     def collect(self) -> int:
         """Put every case whose files have arrived into the store; return how many did."""

@@ -1,11 +1,19 @@
-"""The progress of long work, on standard error: a live line on a terminal, elsewhere a line for each case."""
+"""The progress of long work, on standard error: a live line on a terminal, elsewhere a line for each case.
+
+It also stands in a file of the run, for `hvlab watch` in another terminal.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -16,6 +24,41 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from hvlab.answers.shapes import Count, NotNegative
+from hvlab.files import write_file
+
+NAME = "progress.json"
+
+
+class RunProgress(BaseModel):
+    """What a bench says of its run to others on this machine; times are seconds since 1970.
+
+    ``before`` cases were done when it began, and ``left`` was the estimate ``at`` that time. ``doing`` says
+    what goes on, with ``running`` a case; ``expected`` is the estimate before the first.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    machine: str
+    pid: Count
+    begun: NotNegative
+    at: NotNegative
+    total: Count
+    done: Count
+    before: Count
+    doing: str
+    running: bool
+    left: NotNegative | None
+    expected: str
+
+
+def read(folder: Path) -> RunProgress | None:
+    """Return what the bench of the run in ``folder`` wrote last; None where nothing can be read."""
+    try:
+        return RunProgress.model_validate_json((folder / NAME).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
 
 class Display:
     """What is running, how many cases are done, how much time is left. A context manager."""
@@ -24,6 +67,11 @@ class Display:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self.total, self.done, self.before = total, done, done
         self._started = self._last = time.monotonic()
+        self._begun = time.time()
+        self._doing = self._expected = ""
+        self._running = False
+        self._file: Path | None = None
+        self._written: tuple[int, int, str] | None = None
         self._progress = Progress(
             SpinnerColumn(),
             MofNCompleteColumn(),
@@ -43,16 +91,31 @@ class Display:
 
     def __exit__(self, *raised: object) -> None:
         self._progress.stop()
+        self._doing, self._running = "", False
+        self._write()
+
+    def keep(self, folder: Path) -> None:
+        """Write what is going on into the run's folder from now on."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / NAME
+        self._write()
 
     def note(self, text: str) -> None:
         """Print a line that stays."""
         self.console.print(text, markup=False)
 
-    def step(self, text: str) -> None:
-        """Say what is going on now."""
+    def expect(self, text: str) -> None:
+        """Print how long the work will take."""
+        self._expected = text
+        self.note(text)
+
+    def step(self, text: str, *, running: bool = False) -> None:
+        """Say what is going on now, and whether it is a case that runs."""
         left = self._left()
         remaining = f"about {timedelta(seconds=round(left))} left" if left is not None else ""
         self._progress.update(self._task, description=text, left=remaining)
+        self._doing, self._running = text, running
+        self._write()
 
     def extend(self, total: int, text: str) -> None:
         """Count up to ``total`` cases from now on, and say why."""
@@ -83,3 +146,25 @@ class Display:
             return None
         expected = (self._last - self._started) / measured * (self.total - self.done)
         return max(0.0, expected - (time.monotonic() - self._last))
+
+    def _write(self) -> None:
+        """Replace the file where anything has changed; a full disk ends the run at the store, not here."""
+        state = (self.done, self.total, self._doing)
+        if self._file is None or state == self._written:
+            return
+        self._written = state
+        progress = RunProgress(
+            machine=socket.gethostname(),
+            pid=os.getpid(),
+            begun=self._begun,
+            at=time.time(),
+            total=self.total,
+            done=self.done,
+            before=self.before,
+            doing=self._doing,
+            running=self._running,
+            left=self._left(),
+            expected=self._expected,
+        )
+        with suppress(OSError):
+            write_file(self._file, progress.model_dump_json() + "\n")

@@ -26,6 +26,7 @@ VERBS = {
     "doctor": "find out from the hosts, or from a log, what is wrong",
     "find-slow": "find out which host is slow, and which link",
     "bench": "run benchmarks on the hosts",
+    "watch": "watch a run of bench from another terminal",
     "tune": "find settings that are faster, and prove it",
     "results": "list, show, export and import results",
     "compare": "compare two runs, or the settings of one",

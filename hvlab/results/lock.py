@@ -11,6 +11,9 @@ from typing import TextIO
 
 from hvlab.errors import UsageError
 
+# Every lock of this machine, in the words of Linux (proc_locks(5)).
+_LOCKS = Path("/proc/locks")
+
 
 @contextmanager
 def measuring(folder: Path, lab: str) -> Iterator[None]:
@@ -35,6 +38,24 @@ def measuring(folder: Path, lab: str) -> Iterator[None]:
             ) from None
         _sign(file, folder)
         yield
+
+
+def holder(folder: Path, lab: str) -> int | None:
+    """Return the process on this machine that measures the lab, None where none does.
+
+    The lock stays as it is: to try it would refuse a measurement that begins in that instant.
+    """
+    file = folder / f".{lab}.lock"
+    try:
+        pid, inode = file.read_text("utf-8").strip(), file.stat().st_ino
+        locks = _LOCKS.read_text("utf-8")
+    except OSError:
+        return None
+    for line in locks.splitlines():
+        match line.split():
+            case [_, "FLOCK", _, _, owner, place, *_] if owner == pid and place.endswith(f":{inode}"):
+                return int(pid)
+    return None
 
 
 def _sign(file: TextIO, folder: Path) -> None:

@@ -16,6 +16,13 @@ _CORES = ("oversubscribed", "stolen %")
 _END = ("proved", "status")
 _RATE = "samples/s"
 _TAIL = ("p95", "p99")
+_SHORT = {
+    "mean us": "{0} us",
+    "busbw GB/s": "busbw {0} GB/s",
+    "mean step ms": "step {0} ms",
+    _RATE: "{0} {1}",
+    "real s": "{0} s",
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,21 @@ def sections(records: Sequence[Record]) -> tuple[SummaryTable, ...]:
         _section("trainings", [r for r in records if kinds[r.case_id]], _training),
     )
     return tuple(section for section in tables if section.rows)
+
+
+def figures(records: Sequence[Record]) -> str:
+    """Return the figures of one case in a few words: of a collective, those of its largest size."""
+    largest = max((record.params.get("size_bytes", 0) for record in records), default=0)
+    values = {
+        record.metric: record.value
+        for record in records
+        if record.metric and record.value is not None and "host" not in record.params
+        if record.params.get("size_bytes", 0) == largest
+    }
+    row = _training(values) if any(map(_trains, records)) else _collective(values)
+    unit = next((record.unit for record in records if record.metric == "throughput"), None)
+    words = [template.format(row[name], unit or _RATE) for name, template in _SHORT.items() if name in row]
+    return (f"{sizes.shown(largest)}: " if largest and words else "") + ", ".join(words)
 
 
 def _trains(record: Record) -> bool:

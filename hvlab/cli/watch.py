@@ -1,0 +1,217 @@
+"""``hvlab watch``: a run in progress, seen from another terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from hvlab.bench.watch import View, Watch, current
+from hvlab.cli import candidates, options
+from hvlab.paths import results_dir
+from hvlab.results.store import Record, Store
+
+_EVERY_S = 1.0
+_WIDE = 10_000
+# What stands on a terminal besides cases and verdicts, and the fewest of either.
+_REST, _FEWEST = 12, 3
+_STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
+
+
+@click.command("watch")
+@click.argument("run", required=False, shell_complete=candidates.runs)
+@click.option("--once", is_flag=True, help="Show the run as it is now, and end.")
+@options.results
+def command(*, run: str | None, once: bool, folder: Path | None) -> int:
+    """Show how RUN of bench goes on (default: the newest that does): cases, time left, verdicts.
+
+    It reads what bench writes on this machine, contacts no host and may end at any time. Verdicts are those
+    of the last look at all comparisons of a run with --repeats auto, --ab or --against; in between there are
+    none, since looking more often would find more false ones. It ends with the run: exit code 0 if that is
+    finished, 1 if cases failed or it is not, 130 after Ctrl-C.
+    """
+    store = Store(folder.absolute() if folder else results_dir())
+    watch = Watch(store, store.run(run).run_id if run else current(store).run_id)
+    console = Console(highlight=False)
+    try:
+        view = watch.look()
+        if once or (not view.going and not console.is_terminal):
+            _print(view)
+        elif console.is_terminal:
+            view = _live(watch, view, console)
+        else:
+            view = _lines(watch, view)
+    except KeyboardInterrupt:
+        return 130
+    return 0 if (once and view.going) or (view.state == "finished" and not view.count("failed")) else 1
+
+
+def _print(view: View) -> None:
+    """Print a view once; elsewhere than on a terminal a row stays on its line, however wide."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDE)
+    console.print(Group(*_head(view, bar=False), *_cases(view, len(view.cases)), *_verdicts(view, _WIDE)))
+
+
+def _live(watch: Watch, view: View, console: Console) -> View:
+    page = _Page(console)
+    with Live(page.shown(view), console=console, auto_refresh=False) as live:
+        while view.going:
+            time.sleep(_EVERY_S)
+            view = watch.look()
+            live.update(page.shown(view), refresh=True)
+    return view
+
+
+def _lines(watch: Watch, view: View) -> View:
+    """Print a line for each case that ends, and one where what goes on has changed."""
+    shown, said = len(view.cases), ""
+    click.echo(_title(view))
+    click.echo(_counts(view))
+    while True:
+        for number, case in enumerate(view.cases[shown:], shown + 1):
+            place = f"[{number}/{view.total}] {case.case} on {','.join(case.hosts)}"
+            click.echo(": ".join(filter(None, [place, case.status, _line(case.said)])))
+        shown = len(view.cases)
+        if view.doing not in ("", said):
+            said = view.doing
+            click.echo(f"{said}; {_time(view)}")
+        if not view.going:
+            break
+        time.sleep(_EVERY_S)
+        view = watch.look()
+    click.echo(_title(view))
+    click.echo(_counts(view))
+    return view
+
+
+class _Page:
+    """What a terminal shows: as many cases and verdicts as have room."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._judged: tuple[Record, ...] | None = None
+        self._verdicts: list[RenderableType] = []
+
+    def shown(self, view: View) -> RenderableType:
+        """Return the page; verdicts are reckoned only after a look, since that takes a second."""
+        room = max(2 * _FEWEST, self.console.height - _REST)
+        verdicts = room // 2 if view.judged else 0
+        if view.judged is None or view.judged != self._judged:
+            self._judged, self._verdicts = view.judged, list(_verdicts(view, verdicts))
+        return Group(*_head(view, bar=True), *_cases(view, room - verdicts), *self._verdicts)
+
+
+def _head(view: View, *, bar: bool) -> Iterator[RenderableType]:
+    yield Text(_title(view), style="bold")
+    counts = Text(_counts(view))
+    if bar:
+        line = Table.grid(padding=(0, 1))
+        line.add_row(ProgressBar(total=max(1, view.total), completed=len(view.cases), width=24), counts)
+        yield line
+    else:
+        yield counts
+    yield Text(_time(view))
+    if view.doing:
+        yield Text(f"now: {view.doing}", no_wrap=True, overflow="ellipsis")
+
+
+def _title(view: View) -> str:
+    run, progress = view.run, view.progress
+    title = f"run {run.run_id} on {run.lab}: {view.state}"
+    if view.state == "elsewhere" and progress:
+        title = f"run {run.run_id} on {run.lab}: running on {progress.machine}"
+        return f"{title}, unless it was killed: that cannot be seen from here"
+    if view.state == "killed":
+        process = f"process {progress.pid}" if progress else "its process"
+        return f"{title}; {process} is gone. `hvlab bench --resume {run.run_id}` goes on with it"
+    return title
+
+
+def _counts(view: View) -> str:
+    waiting = max(0, view.total - len(view.cases) - view.running)
+    done = ", ".join(f"{number} {word}" for word in _STYLES if (number := view.count(word)))
+    words = [f"{len(view.cases)} of {view.total} cases done" + (f" ({done})" if done else "")]
+    words += [f"{view.running} running"] * bool(view.running)
+    words += [f"{waiting} to do"] * bool(waiting)
+    return ", ".join(words)
+
+
+def _time(view: View) -> str:
+    words = []
+    if view.elapsed is not None:
+        words.append(f"elapsed {_clock(view.elapsed)}")
+    if view.left is not None:
+        words.append(f"about {_clock(view.left)} left")
+    elif view.going and view.progress and view.progress.expected:
+        words.append(f"expected: {view.progress.expected}")
+    return ", ".join(words) or f"begun {view.run.started_at}"
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _cases(view: View, most: int) -> Iterator[RenderableType]:
+    """Yield the last cases, at most so many."""
+    if view.cases:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column("last cases" if len(view.cases) > most else "cases", no_wrap=True)
+        for heading in ("hosts", "", "figures"):
+            table.add_column(heading, no_wrap=True, overflow="ellipsis")
+        for case in view.cases[-most:]:
+            status = Text(case.status, style=_STYLES.get(case.status, ""))
+            table.add_row(Text(case.case), Text(_hosts(case.hosts)), status, Text(_line(case.said)))
+        yield Text()
+        yield table
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    return ",".join(hosts) if len(hosts) <= _FEWEST else f"{hosts[0]}..{hosts[-1]} ({len(hosts)})"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _verdicts(view: View, most: int) -> Iterator[RenderableType]:
+    """Yield the verdicts of the last look, at most so many."""
+    if view.judged is None or not (view.judged or view.going):
+        return
+    yield Text()
+    if not view.judged:
+        when = "after the sixth repeat of each case" if view.spec.get("auto") else "after the last repeat"
+        yield Text(f"verdicts: {when}")
+        return
+    # These load slowly, and a run without comparisons needs none of them.
+    from hvlab.compare import decision_rows, measurements  # noqa: PLC0415
+    from hvlab.compare.decisions import decide  # noqa: PLC0415
+
+    decisions = decide(measurements(view.run, view.judged), view.spec)
+    repeats = max(record.repeat for record in view.judged)
+    yield Text(f"after {repeats} repeats: {decision_rows.sentences(decisions)[0]}", style="bold")
+    rows = decision_rows.table(decisions)
+    if not rows:
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    names = [name for name in decision_rows.COLUMNS if name not in ("why", "needs")]
+    for name in names:
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for row in rows[:most]:
+        table.add_row(*(Text(_shown(row.get(name))) for name in names))
+    yield table
+    if len(rows) > most:
+        yield Text(f"and {len(rows) - most} more: `hvlab compare {view.run.run_id}`")
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,191 @@
+"""A run of bench, watched from another process: what it writes, and what is shown of it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from hvlab import cli
+from hvlab.bench import measure, progress, watch
+from hvlab.bench.progress import Display, RunProgress
+from hvlab.bench.watch import Watch
+from hvlab.errors import UsageError
+from hvlab.paths import project_dir
+from hvlab.results.lock import holder, measuring
+from hvlab.results.store import Store
+from tests.unit.test_bench import FakePlay, plan, store, world  # noqa: F401 - fixtures
+from tests.unit.test_results import RECORD
+
+
+def begun(folder, *, pid: int | None = None, **changes) -> RunProgress:
+    now = time.time()
+    values = {
+        **{"machine": os.uname().nodename, "pid": pid or os.getpid(), "begun": now - 60, "at": now - 10},
+        **{"total": 4, "done": 1, "before": 0, "doing": "c2 on n1,n2", "running": True, "left": 30.0},
+        "expected": "4 cases, about 80 s (from earlier runs)",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / progress.NAME).write_text(json.dumps(values | changes))
+    return RunProgress(**(values | changes))
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A store with a finished run and one that goes on."""
+    made = Store(tmp_path / "results")
+    made.put("r0", [replace(RECORD, run_id="r0")], lab="t", spec_key="j", spec={}, cases=["c1"])
+    made.create("r1", lab="t", spec_key="k", spec={}, cases=["c1", "c2", "c3"])
+    made.add([RECORD, replace(RECORD, metric="busbw", value=2.5, unit="GB/s")])
+    begun(made.run_folder("r1"))
+    return made
+
+
+def shown(results, capsys, *words: str) -> tuple[int, str]:
+    code = cli.run(["watch", *words, "--results", str(results.folder)])
+    out, err = capsys.readouterr()
+    return code, out + err
+
+
+def test_a_run_that_goes_on_is_shown(results, capsys):
+    with measuring(results.folder, "t"):
+        code, text = shown(results, capsys, "--once")
+    assert code == 0
+    assert "run r1 on t: running" in text
+    assert "1 of 4 cases done (1 ok), 1 running, 2 to do" in text
+    assert "elapsed 0:01:" in text
+    assert re.search(r"about 0:00:(20|1\d) left", text)
+    assert "now: c2 on n1,n2" in text
+    assert "1K: 1.5 us, busbw 2.500 GB/s" in text
+
+
+def test_a_bench_that_was_killed_is_shown_as_such(results, capsys):
+    code, text = shown(results, capsys, "r1")
+    assert code == 1
+    assert "run r1 on t: killed" in text
+    assert f"process {os.getpid()} is gone" in text
+    assert "hvlab bench --resume r1" in text
+    with pytest.raises(UsageError, match="no run goes on"):
+        watch.current(results)
+
+
+def test_the_lock_of_another_run_does_not_bring_it_back(results):
+    begun(results.run_folder("r1"), pid=os.getpid() + 1)
+    with measuring(results.folder, "t"):
+        assert Watch(results, "r1").look().state == "killed"
+
+
+def test_a_run_on_another_machine_is_not_called_killed(results, capsys):
+    begun(results.run_folder("r1"), machine="elsewhere")
+    assert watch.current(results).run_id == "r1"
+    assert "running on elsewhere, unless it was killed" in shown(results, capsys, "--once")[1]
+
+
+def test_a_damaged_file_of_progress_is_as_none(results, capsys):
+    (results.run_folder("r1") / progress.NAME).write_text('{"pid": "x"')
+    with measuring(results.folder, "t"):
+        assert "1 of 3 cases done" in shown(results, capsys, "--once")[1]
+
+
+def test_a_finished_run_is_shown_once(results, capsys):
+    code, text = shown(results, capsys, "r0")
+    assert (code, "run r0 on t: finished" in text) == (0, True)
+
+
+def test_a_failed_case_is_an_exit_code_and_one_line(results, capsys):
+    bad = replace(RECORD, case_id="c2", metric=None, value=None, status="failed", error="n1: a\nb")
+    results.add([bad])
+    results.enter("r1", "finished")
+    code, text = shown(results, capsys, "r1")
+    assert code == 1
+    assert "failed  n1: a b" in text
+
+
+def test_an_unknown_run_and_an_empty_store_are_usage_errors(results, capsys, tmp_path):
+    assert shown(results, capsys, "r7")[0] == 2
+    assert shown(Store(tmp_path / "none"), capsys)[0] == 2
+
+
+def test_the_lock_can_be_seen_and_stays_free(tmp_path):
+    assert holder(tmp_path, "t") is None
+    with measuring(tmp_path, "t"):
+        assert holder(tmp_path, "t") == os.getpid()
+    assert holder(tmp_path, "t") is None
+    with measuring(tmp_path, "t"):
+        pass
+
+
+def test_bench_writes_what_goes_on(world, store):  # noqa: F811
+    seen = []
+
+    class Seen(FakePlay):
+        def wait(self, seconds):
+            seen.append(Watch(store, store.run().run_id).look())
+            return super().wait(seconds)
+
+    measure.Play = Seen
+    run_id = measure.measure(plan(), store)
+    assert [(view.state, len(view.cases), view.running) for view in seen[1:3]] == [
+        ("running", 1, 1),
+        ("running", 2, 1),
+    ]
+    assert seen[0].doing == ""
+    assert seen[1].doing.endswith(" on n1,n2")
+    assert seen[1].left is not None
+    last = Watch(store, run_id).look()
+    assert (last.state, len(last.cases), last.total, last.doing) == ("finished", 3, 3, "")
+
+
+def test_it_is_written_only_where_it_changes(tmp_path, monkeypatch):
+    writes = []
+    monkeypatch.setattr(progress, "write_file", lambda path, text: writes.append(json.loads(text)))
+    with Display(2) as display:
+        display.expect("2 cases, about 10 s")
+        display.keep(tmp_path)
+        for _ in range(5):
+            display.step("c1 on n1", running=True)
+        display.finished("c1", ["n1"], 1.0, "ok")
+        display.step("c2 on n1", running=True)
+    assert [(each["done"], each["doing"]) for each in writes] == [
+        *((0, ""), (0, "c1 on n1"), (1, "c2 on n1"), (1, "")),
+    ]
+    assert writes[0]["expected"] == "2 cases, about 10 s"
+
+
+def test_a_disk_that_is_full_does_not_end_a_bench(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(progress, "write_file", full)
+    with Display(1) as display:
+        display.keep(tmp_path)
+
+
+def test_verdicts_are_those_of_the_last_complete_look():
+    records = [replace(RECORD, repeat=number) for number in range(1, 9)]
+    judged = watch._judged(records, {"auto": True}, ended=False)
+    assert [record.repeat for record in judged] == [1, 2, 3, 4, 5, 6]
+    assert watch._judged(records[:6], {"auto": True}, ended=False) == ()
+    assert len(watch._judged(records, {"auto": True}, ended=True)) == 8
+    assert watch._judged(records, {"sides": {"A": {}}}, ended=False) == ()
+    assert watch._judged(records, {}, ended=True) is None
+
+
+def test_ctrl_c_ends_it_quietly_and_leaves_the_run(results):
+    with measuring(results.folder, "t"):
+        argv = [sys.executable, "-u", "-m", "hvlab", "watch", "--results", str(results.folder)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        environment = os.environ | {"PYTHONPATH": str(project_dir())}
+        with subprocess.Popen(argv, env=environment, **pipes) as watching:
+            for line in watching.stdout:
+                if line.startswith("c2 on n1,n2"):
+                    break
+            watching.send_signal(signal.SIGINT)
+            _, err = watching.communicate(timeout=30)
+        assert (watching.returncode, err) == (130, "")
+        assert Watch(results, "r1").look().state == "running"
