@@ -202,8 +202,10 @@ down:  ## remove the virtual hosts
 test-down:
 	@[ ! -x .venv/bin/hvlab ] || for lab in $(TEST_LABS); do $(AS_ROOT) hvlab lab down -i $$lab; done
 
-docs: install  ## write the generated pages of docs/
+docs: install  ## write the generated pages of docs/, and all of it as a site to build/site
 	@python -m tests.contract.generate
+	@PYTHONPATH=. mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 clean:  ## remove what make created here (not the lab, not the cache)
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .ansible

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -48,6 +52,21 @@ def test_links_lead_somewhere() -> None:
             assert place.exists(), f"{link}: not there"
             if anchor and place in pages:
                 assert anchor in anchors(pages[place]), f"{link}: no such heading"
+
+
+def test_the_site_has_every_page_and_link_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    # Strict: a link to nothing, and a page that no menu shows, are errors.
+    argv = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    env = os.environ | {"PYTHONPATH": str(tree.ROOT)}
+    done = subprocess.run(argv, cwd=tree.ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r"<(?:script|img|iframe)[^>]+src=.?https?:", text), page
+        assert not re.findall(r"<link[^>]+stylesheet[^>]+https?:", text), page
+    for sheet in tmp_path.rglob("*.css"):
+        assert not re.findall(r"(?:url\(|@import )[\"']?https?:", sheet.read_text(encoding="utf-8")), sheet
+    assert "Horovod" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def anchors(text: str) -> set[str]:

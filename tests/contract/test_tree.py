@@ -11,7 +11,7 @@ from tests.contract import tree
 TOP = {
     "playbooks", "roles", "group_vars", "inventory", "hvlab", "templates", "tests", "ansible.cfg", "setup.py",
     "site.yml", "pyproject.toml", "Makefile", "README.md", "README.zh.md", "CHANGELOG.md",
-    "CONTRIBUTING.md", "LICENSE",
+    "CONTRIBUTING.md", "LICENSE", "mkdocs.yml",
     "docs", "benchmarks", "requirements", ".ci", ".gitignore", ".yamllint", ".ansible-lint",
 }  # fmt: skip
 # Joined here, so that this file does not hold what it looks for.

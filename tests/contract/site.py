@@ -1,0 +1,53 @@
+"""A hook of MkDocs (mkdocs.yml): adds the pages that lie outside of docs/, and keeps links right."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+from mkdocs.structure.files import File
+
+from tests.contract import tree
+
+OUTSIDE = ("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
+LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
+TARGET = re.compile(r"\]\(([^)#\s:]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages outside of docs/; README.md is the first page."""
+    for name in OUTSIDE:
+        files.append(File.generated(config, uri(name), abs_src_path=str(tree.ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Point links to where things are on the site; of what is not there, the label stays."""
+    place = PurePosixPath(source(page.file.src_uri)).parent
+
+    def path(target: str) -> str:
+        return os.path.normpath(place / target)
+
+    def there(target: str) -> bool:
+        return path(target) in OUTSIDE or path(target).startswith("docs/")
+
+    def pointed(match: re.Match[str]) -> str:
+        target = os.path.relpath(uri(path(match[1])), PurePosixPath(page.file.src_uri).parent)
+        return f"]({target}{match[2] or ''})" if there(match[1]) else match[0]
+
+    kept = LINK.sub(lambda match: match[0] if there(match[2]) else match[1], markdown)
+    return TARGET.sub(pointed, kept)
+
+
+def uri(path: str) -> str:
+    """Return where a file of the tree is on the site. Pure."""
+    return "index.md" if path == "README.md" else path.removeprefix("docs/")
+
+
+def source(address: str) -> str:
+    """Return the file of the tree behind a page of the site. Pure."""
+    if address == "index.md":
+        return "README.md"
+    return address if address in OUTSIDE else f"docs/{address}"
