@@ -90,9 +90,13 @@ class HostVariables(Mapping[str, Any]):
     def __init__(self, loader: DataLoader, variables: dict[str, Any], defaults: dict[str, Any]) -> None:
         self._values = {**defaults, **variables}
         self._templar = Templar(loader=loader, variables=self._values)
+        # Filling in a template takes milliseconds, and checks of launches ask all hosts for each host.
+        self._filled: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return self._templar.template(self._values[name])
+        if name not in self._filled:
+            self._filled[name] = self._templar.template(self._values[name])
+        return self._filled[name]
 
     def raw(self, name: str) -> Any:
         """Return a value as it is written, templates and all."""
@@ -179,7 +183,7 @@ class Node:
         """The user the ranks run as."""
         return str(self.variables["lab_user_name"])
 
-    @property
+    @cached_property
     def stack(self) -> dict[str, Any]:
         """What was resolved for this host and recorded on it; empty where it was never provisioned."""
         try:
