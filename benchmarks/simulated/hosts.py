@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,16 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from tests.node import horovod_ranks as ranks
 from tests.node.test_ssh_trust import targets
 from tests.node.test_workloads import PROGRAMS
 
 _HERE = Path(__file__).parent
 _RECORD = _HERE / "recorded-host.json"
 _PYTHON = "/usr/bin/python3.11"
+_LASTS = "2026-01-01T00:00:00 to 2126-01-01T00:00:00"
+# Of real hosts, each starts two.
+_SLOTS = 2
 _INVENTORY = """\
 all:
   hosts:
@@ -84,7 +88,8 @@ def write(folder: Path, count: int) -> SimulatedLab:
         own.mkdir(parents=True)
         ring = {peer: hosts[peer] for peer in names[place + 1 :] + names[:place]}
         marks = {"@NAME@": name, "@ADDRESS@": address, "@KEY@": keys[name], "@OTHER@": names[place - 1]}
-        for file, text in (common | {"checks": _checks(common["checks"], ring)}).items():
+        checks = _checks(common["checks"], ring, _launches(name, names, record))
+        for file, text in (common | {"checks": checks}).items():
             (own / file).write_text(_filled(text, marks), "utf-8")
         (own / "scan").write_text(f"{address} {keys[name]}\n", "utf-8")
     (folder / "hosts" / "pythons").write_text(f"PLATFORM\nLinux\nFOUND\n{_PYTHON}\nENDFOUND\n", "utf-8")
@@ -105,6 +110,9 @@ def _common(record: Mapping[str, Any], lab: SimulatedLab) -> dict[str, str]:
     # The host has the programs of this clone, whenever it was recorded.
     sums = "".join(f"{digest}  /opt/hvlab/workloads/{name}\n" for name, digest in PROGRAMS.items())
     checks["programs"] = {"rc": 0, "out": sums, "err": ""}
+    # Asked since it was recorded.
+    checks["packs"] = {"rc": 0, "out": json.dumps({"/opt/hvlab/openmpi/current": []}), "err": ""}
+    checks["host certificate"] = {"rc": 0, "out": f"        Valid: from {_LASTS}\n", "err": ""}
     recorded = _with(checks.pop("facts"), whole)
     # The roles write their records as to_nice_json does.
     facts = {path: json.dumps(fact, indent=4, sort_keys=True) + "\n" for path, fact in recorded.items()}
@@ -119,11 +127,32 @@ def _common(record: Mapping[str, Any], lab: SimulatedLab) -> dict[str, str]:
     }
 
 
-def _checks(common: str, ring: Mapping[str, str]) -> str:
-    """Return the answers to the checks' questions with those of the logins that this host tries."""
+def _launches(name: str, names: Sequence[str], record: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the launches over many hosts printed that begin on this host, by question."""
+    recorded = record["checks"]["facts"]["/etc/ansible/facts.d/hvlab_horovod.fact"]
+    printed: dict[str, str] = {}
+    for group in ranks.groups(names):
+        if name == group[0] and len(group) > 1:
+            size = len(group) * _SLOTS
+            total = size * (size + 1) / 2
+            own = {"size": size, "built": [*ranks.LAUNCHERS, "ccl"], "version": recorded["version"]}
+            lines = (
+                json.dumps(
+                    {"rank": rank, "host": group[rank // _SLOTS], **own, "least": total, "most": total}
+                )
+                for rank in range(size)
+            )
+            text = "".join(f"{line}\n" for line in lines)
+            printed |= {ranks.name("cpu", backend, "together", group): text for backend in ranks.LAUNCHERS}
+    return printed
+
+
+def _checks(common: str, ring: Mapping[str, str], printed: Mapping[str, str]) -> str:
+    """Return the answers to the checks' questions with those of the logins and launches of this host."""
     tried = targets(ring)
     answer = {"rc": 0, "out": "hvlab\n", "err": ""}
     logins = {f"ssh {target}": answer for target in (*tried, *tried.values())}
+    logins |= {name: answer | {"out": text} for name, text in printed.items()}
     return (
         common[:-1]
         + "".join(f", {json.dumps(name)}: {json.dumps(said)}" for name, said in logins.items())

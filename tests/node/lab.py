@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PROBE = Path(probe.__file__).read_text(encoding="utf-8")
 FACTS = "/etc/ansible/facts.d"
 AT_ONCE = 32
+UNANSWERED = {"rc": 255, "out": "", "err": "the host did not answer this question"}
 CONNECTION = [
     *(
         "ansible_host",
@@ -244,7 +245,11 @@ def ask(node: Node, questions: dict[str, Question]) -> Node:
     except (RuntimeError, ValueError) as error:
         result = error.args[0] if error.args else error
         answers, silence = {}, str(getattr(result, "stderr", result)).strip()
+    if not isinstance(answers, dict):
+        answers, silence = {}, f"it sent a {type(answers).__name__} in place of its answers"
     silence = "" if answers else silence or "no answer"
+    # What is not answered is not asked again and again.
+    answers = {**{name: UNANSWERED for name in questions if answers}, **answers}
     return replace(node, answers={**node.answers, **answers}, silence=silence)
 
 

@@ -1,0 +1,27 @@
+"""What verify makes of a host that does not answer as it should."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.node import lab
+from tests.node.lab import Node
+
+
+def node(stdout: str) -> Node:
+    host = SimpleNamespace(run=lambda *_: SimpleNamespace(rc=0, stdout=stdout, stderr=""))
+    return Node("n1", host, {})
+
+
+def test_a_question_that_is_left_out_is_answered_for_good():
+    asked = lab.ask(node(json.dumps({"facts": {}})), {"clock": lab.run(["date"])})
+    assert asked["clock"] == lab.UNANSWERED
+    assert not asked.silence
+
+
+@pytest.mark.parametrize("stdout", ["[]", "[1]", '"text"', "3"])
+def test_what_are_no_answers_is_silence(stdout):
+    asked = lab.ask(node(stdout), {"clock": lab.run(["date"])})
+    assert "in place of its answers" in asked.silence
+    assert asked.answers == {}
