@@ -16,13 +16,17 @@ from tests.node.lab import PROBE, run
 SSHD_TAKES = 10
 
 
-def tries(number):
+def asking(name, peers, groups=()):
+    return SimpleNamespace(name=name, user="hvlab", peers=peers, variables={"group_names": groups})
+
+
+def tries(number, groups=()):
     """Return for each host of a lab the hosts that it logs in to."""
     names = [f"n{index}" for index in range(number)]
     tried = {}
     for index, name in enumerate(names):
         peers = {peer: f"192.0.2.{peer}" for peer in names[index + 1 :] + names[:index]}
-        questions = checks.asks(SimpleNamespace(name=name, user="hvlab", peers=peers))
+        questions = checks.asks(asking(name, peers, groups))
         logins = [
             question for question in questions.values() if question.get("run", [])[-2:] == ["id", "-un"]
         ]
@@ -35,9 +39,20 @@ def tries(number):
     return tried
 
 
-@pytest.mark.parametrize(("number", "each"), [(2, 1), (8, 7), (9, 4), (16, 4), (1000, 10)])
-def test_every_host_is_tried_by_a_few(number, each):
-    tried = tries(number)
+@pytest.mark.parametrize(
+    ("number", "each", "groups"),
+    [
+        (2, 1, ()),
+        (8, 7, ()),
+        (9, 4, ()),
+        (16, 4, ()),
+        (1000, 10, ()),
+        (8, 7, ["virtual"]),
+        (32, 1, ["virtual"]),
+    ],
+)
+def test_every_host_is_tried_by_a_few(number, each, groups):
+    tried = tries(number, groups)
     assert {len(targets) for targets in tried.values()} == {each}
     assert set(Counter(target for targets in tried.values() for target in targets).values()) == {each}
     assert each <= SSHD_TAKES
@@ -59,7 +74,7 @@ def test_commands_of_a_queue_run_one_after_another(tmp_path):
 def test_questions_of_a_thousand_hosts_fit_into_an_argument():
     """Linux takes 128 KiB; the program that answers and the questions of the other checks come on top."""
     peers = {f"h{number:04}": f"198.18.{number // 250}.{number % 250}" for number in range(1000)}
-    node = SimpleNamespace(name="h", user="hvlab", peers=peers)
+    node = asking("h", peers)
     questions = test_common.asks(node) | checks.asks(node)
     assert len(json.dumps(questions)) < 2**14
 

@@ -31,7 +31,7 @@ def action(monkeypatch, tmp_path):
     made = object.__new__(hvlab_wheels.ActionModule)
     made._task = SimpleNamespace(check_mode=False)
     made.warned, made.fetched = [], fetched
-    made._display = SimpleNamespace(warning=made.warned.append)
+    made._display = SimpleNamespace(warning=made.warned.append, display=lambda _: None)
     args = {
         "name": "tool", "requirements": "tool==1\n", "python": "3.11", "architecture": "x86_64",
         "deps": True, "folder": None, "fallback_index": "",
