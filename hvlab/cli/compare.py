@@ -15,7 +15,7 @@ from hvlab.results.store import Store
 
 
 @click.command("compare")
-@click.argument("run_a", shell_complete=candidates.runs)
+@click.argument("run_a", required=False, shell_complete=candidates.runs)
 @click.argument("run_b", required=False, shell_complete=candidates.runs)
 @verdicts.metric
 @verdicts.matters
@@ -23,7 +23,7 @@ from hvlab.results.store import Store
 @options.output_format
 def command(
     *,
-    run_a: str,
+    run_a: str | None,
     run_b: str | None,
     metric: str | None,
     matters: float,
@@ -31,6 +31,8 @@ def command(
     output_format: str,
 ) -> int:
     """Compare RUN_A with RUN_B, configuration by configuration; without RUN_B, the settings of RUN_A.
+
+    Without RUN_A it is the last run.
 
     Within a run all settings were measured in turn, so a verdict says which is faster: A and B of a run with
     --ab or --against, else every two backends, and every two values of a parameter that leaves the work as

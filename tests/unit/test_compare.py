@@ -308,7 +308,6 @@ def test_the_command_prints_csv(store, capsys):
     ("arguments", "told"),
     [
         (["r1", "r9"], "there is no run 'r9'"),
-        ([], "RUN_A"),
         (["r1", "r2", "--metric", "tine"], "did you mean time?"),
         (["r1", "r2", "--matters", "-1"], "--matters"),
     ],
@@ -316,6 +315,14 @@ def test_the_command_prints_csv(store, capsys):
 def test_wrong_usage(store, capsys, arguments, told):
     assert run(["compare", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_without_a_run_it_is_the_last_one(store, capsys):
+    last, named = run(["compare"]), run(["compare", "r3"])
+    printed = capsys.readouterr()
+    assert last == named
+    half = len(printed.out) // 2
+    assert printed.out[:half] == printed.out[half:]
 
 
 def test_what_matters_can_be_said(store, capsys):

@@ -1,0 +1,55 @@
+"""The tutorials, as somebody types them: every `sh` block of a page in one shell, from first to last.
+
+`make test-tutorials` runs it. What a block of another language shows (`console`, `text`) is not run.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvlab.paths import cache_dir, images_dir
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+LIMIT_S = 1800
+# What each page boots, taken down even where a command of it fails.
+LABS = {"one-machine": "inventory/lab", "ten-machines": "home/ten", "slurm-cluster": "inventory/slurm"}
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_tutorial_works_as_it_is_written(page, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "inventory").symlink_to(ROOT / "inventory")
+    own = {"HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    caches = {"HVLAB_CACHE": str(cache_dir()), "HVLAB_IMAGES": str(images_dir())}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "HVLAB_"))}
+    env |= own | caches | {"PATH": path}
+    lines = "\n".join(blocks(page))
+    assert lines, f"{page.name} has nothing to type"
+    try:
+        done = subprocess.run(
+            ["bash", "-e", "-x", "-c", lines],
+            cwd=tmp_path,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    finally:
+        lab = LABS.get(page.stem)
+        if lab and (tmp_path / lab).exists():
+            down = ["hvlab", "lab", "down", "-i", str(tmp_path / lab)]
+            subprocess.run(down, cwd=tmp_path, env=env, check=True, capture_output=True)
