@@ -18,7 +18,6 @@ CAUSES = (
             r"WARNING: There was an error initializing an OpenFabrics device",
             r"WARNING: No preset parameters were found for the device that Open MPI detected",
             r"By default, for Open MPI 4\.0 and later, infiniband ports on a device are not used by default",
-            r"The (?:OpenFabrics|openib) (?:\(openib\) )?BTL failed to initialize while trying to allocate some locked memory",
             r"No OpenFabrics connection schemes reported that they were able to be used",
             r"(?:btl_openib_allow_ib|btl_openib_warn_no_device_params_found|btl_openib_receive_queues)",
             r"WARNING: There is at least (?:non-excluded one|one non-excluded) OpenFabrics device found, but there are no active ports",
@@ -59,7 +58,7 @@ CAUSES = (
         (
             r"mca_base_component_repository_open: unable to open .{0,300}\(ignored\)",
             r"mca(?:_base_component\S*|: base: component\S*)[^\n]{0,300}ignored",
-            r"mca_base_component_repository_open: unable to open mca_\w+: .{0,300}",
+            r"mca_base_component_repository_open: unable to open mca_\w+: (?![^\n]{0,300}undefined symbol)[^\n]{0,300}",
             r"A component was unable to be opened.{0,100}ignor",
         ),
         "It was built for hardware or a library that this host has not, and is not needed.",

@@ -8,6 +8,7 @@ CAUSES = (
         title="too little memory may be locked for RDMA",
         signs=(
             r"Please set max locked memory \(ulimit -l\)",
+            r"failed to initialize while trying to allocate some locked memory|memlock limits are set too low",
             r"[Mm]ax locked memory .{0,60}? (?:too low|is limited)",
             r"Call to ibv_(?:reg_mr|create_qp|create_cq|reg_dmabuf_mr)\S* failed(?! with error (?!Cannot allocate memory|12\b))",
             r"ibv_(?:reg_mr|create_[cq][qp]|create_srq|exp_create_qp)\S{0,40} failed: Cannot allocate memory",
