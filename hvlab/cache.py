@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvlab.errors import UsageError
-from hvlab.paths import cache_dir, images_dir
+from hvlab.paths import cache_dir, image_dirs
 
 DAY_S = 86_400.0
 LIMIT = "HVLAB_CACHE_LIMIT"
@@ -80,7 +80,7 @@ def kept() -> list[Kept]:
     """Return all that lies in the cache, and the virtual hosts' images."""
     cache = cache_dir()
     each = [one for kind, name in _FOLDERS.items() for one in _in_folder(kind, cache / name)]
-    return [*each, *_images(images_dir())]
+    return [*each, *(one for folder in image_dirs() for one in _images(folder))]
 
 
 def _in_folder(kind: str, folder: Path) -> Iterator[Kept]:

@@ -55,10 +55,16 @@ def images_dir() -> Path:
 
     They are made of root's files, so under sudo they do not lie in the caller's cache.
     """
+    return image_dirs()[0]
+
+
+def image_dirs() -> list[Path]:
+    """Return where base images may lie: first where they are made now, then where sudo makes or made them."""
     chosen = os.environ.get("HVLAB_IMAGES")
     if chosen:
-        return Path(chosen).expanduser().resolve()
-    return Path("/var/cache/hvlab/images") if sudo.caller() else cache_dir() / "images"
+        return [Path(chosen).expanduser().resolve()]
+    own, under_sudo = cache_dir() / "images", Path("/var/cache/hvlab/images")
+    return [under_sudo, own] if sudo.caller() else [own, under_sudo]
 
 
 def trust_dir(lab: str) -> Path:
