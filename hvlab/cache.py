@@ -7,7 +7,6 @@ playbook that runs keeps what it has looked at.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,19 +14,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
 from hvlab.errors import UsageError
 from hvlab.paths import cache_dir, image_dirs
 
 DAY_S = 86_400.0
 LIMIT = "HVLAB_CACHE_LIMIT"
 _DEFAULT_LIMIT = "20G"
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE = TypeAdapter(ByteSize)
 _FOLDERS = {"pack": "packs", "wheels": "wheels", "source": "sources", "data set": "datasets"}
 # What a process that was killed leaves where it makes something.
 _HALF = (".incoming-", ".new-", ".building-", ".removing-")
-# Beside what it belongs to, and no use without it.
-_BESIDE = (".sha256", ".json")
+# What is known of a file: its sum, beside it; of sources, where they are from. Too small to list.
+_NOTES = (".sha256", ".json")
 # Of a case, what a run no longer needs once its figures are in the store.
 _RUN_FILES = ("stdout", "stderr", "timeline.json")
 
@@ -64,11 +64,11 @@ def _stamp(folder: Path) -> Path:
 
 
 def parse_size(text: str) -> int:
-    """Return a size such as `20G` in bytes (1K is 1024). Raises UsageError."""
-    match = _SIZE.fullmatch(text.strip())
-    if not match:
-        raise UsageError(f"{text!r} is no size", remedy="write it as in 500M or 20G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    """Return a size such as `20G` (20 GB) or `20GiB` in bytes. Raises UsageError."""
+    try:
+        return int(_SIZE.validate_python(text))
+    except ValidationError:
+        raise UsageError(f"{text!r} is no size", remedy="write it as in 500M or 20G") from None
 
 
 def limit() -> int:
@@ -87,7 +87,7 @@ def _in_folder(kind: str, folder: Path) -> Iterator[Kept]:
     for path in _entries(folder):
         if path.name.startswith(_HALF):
             yield _kept("leftover", path)
-        elif not path.name.startswith(".") and not path.name.endswith(_BESIDE):
+        elif not path.name.startswith(".") and not path.name.endswith(_NOTES):
             yield _kept(kind, path)
 
 
@@ -108,10 +108,13 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _kept(kind: str, path: Path, *, busy: bool = False) -> Kept:
-    beside = [path.with_name(path.name + end) for end in _BESIDE]
-    paths = tuple(each for each in (path, *beside, _stamp(path)) if os.path.lexists(each))
-    used = max((each.lstat().st_mtime for each in paths), default=0.0)
-    return Kept(kind, path.name, paths, sum(map(_size, paths)), used, busy)
+    beside = (path.with_name(f"{path.name}.sha256"), _stamp(path))
+    paths = tuple(each for each in (path, *beside) if os.path.lexists(each))
+    return Kept(kind, path.name, paths, sum(map(_size, paths)), _last_used(paths), busy)
+
+
+def _last_used(paths: Iterable[Path]) -> float:
+    return max((path.lstat().st_mtime for path in paths if os.path.lexists(path)), default=0.0)
 
 
 def _lower_folders() -> set[str]:
@@ -146,8 +149,7 @@ def run_files(results: Path) -> Iterator[Kept]:
             path for case in _entries(run) for name in _RUN_FILES if (path := case / name).is_file()
         )
         if paths:
-            size, used = sum(map(_size, paths)), max(path.stat().st_mtime for path in paths)
-            yield Kept("run files", run.name, paths, size, used)
+            yield Kept("run files", run.name, paths, sum(map(_size, paths)), _last_used(paths))
 
 
 def older(each: Iterable[Kept], seconds: float, *, now: float) -> list[Kept]:
@@ -172,25 +174,17 @@ def beyond(each: Sequence[Kept], size: int, *, now: float) -> list[Kept]:
 
 def remove(one: Kept) -> bool:
     """Remove it, unless it was used meanwhile; return whether it is gone. Raises OSError."""
-    main, *beside = one.paths
-    if one.kind == "run files":
-        for path in one.paths:
-            path.unlink(missing_ok=True)
-        return True
-    if not main.exists() or _kept(one.kind, main).used_at > one.used_at:
+    if _last_used(one.paths) != one.used_at:
         return False
-    if main.is_dir():
-        # Half removed it must not lie where somebody takes it for whole.
-        doomed = main.with_name(f".removing-{main.name.lstrip('.')}")
-        main.rename(doomed)
-        shutil.rmtree(doomed)
-    else:
-        # First what says that it is whole.
-        for path in beside:
+    # First what says that it is whole.
+    for path in reversed(one.paths):
+        if path.is_dir() and not path.is_symlink():
+            # Half removed it must not lie where somebody takes it for whole.
+            doomed = path.with_name(f".removing-{path.name.lstrip('.')}")
+            path.rename(doomed)
+            shutil.rmtree(doomed)
+        else:
             path.unlink(missing_ok=True)
-        main.unlink(missing_ok=True)
-    for path in beside:
-        path.unlink(missing_ok=True)
     return True
 
 

@@ -103,7 +103,7 @@ class Watch:
 
     store: Store
     run_id: str
-    _seen: tuple[int, ...] = ()
+    _written: tuple[int, ...] = ()
     _cases: tuple[CaseEnd, ...] = ()
     _judged: tuple[Record, ...] | None = None
     _spec: Mapping[str, Any] = field(default_factory=dict)
@@ -111,16 +111,16 @@ class Watch:
     def look(self) -> View:
         """Return the run as it is now. Raises UsageError where there is none, HvlabError if it is damaged."""
         state, run, progress = _state(self.store, self.run_id)
-        seen = self._times()
-        if seen != self._seen:
+        written = self._written_at()
+        if written != self._written:
             records = self.store.records(self.run_id)
             self._spec = self.store.spec(self.run_id)[1]
             self._cases = _ends(records)
             self._judged = _judged(records, self._spec, ended=state == "finished")
-            self._seen = seen
+            self._written = written
         return View(run, state, progress, self._cases, self._judged, self._spec)
 
-    def _times(self) -> tuple[int, ...]:
+    def _written_at(self) -> tuple[int, ...]:
         """Return when the files of the store were last written."""
         files = (self.store.folder / name for name in ("hvlab.db", "hvlab.db-wal"))
         return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)

@@ -228,13 +228,7 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option("--restart", is_flag=True, help="Start a new run instead of resuming an unfinished one.")
 @click.option("--fresh", "restart", is_flag=True, hidden=True, help="The former name of --restart.")
 @options.output_format
-@click.argument(
-    "words",
-    metavar="[-- COMMAND...]",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=candidates.files,
-)
+@options.own_command
 @click.pass_context
 def command(
     context: click.Context,

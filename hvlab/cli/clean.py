@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+from pydantic import ByteSize
 
 from hvlab import cache
 from hvlab.cache import Kept
@@ -58,7 +59,7 @@ def command(
         click.echo(json.dumps([_document(one, one in chosen) for one in each], indent=1))
     else:
         click.echo(tables.render(_rows(each, chosen), _COLUMNS, "table"))
-    total = shown(sum(one.size for one in chosen))
+    total = _size(chosen)
     if not chosen:
         click.echo("nothing is old", err=True)
     elif yes or (sys.stdin.isatty() and click.confirm(f"Remove {len(chosen)} of these, {total}?", err=True)):
@@ -74,7 +75,7 @@ def _remove(chosen: Sequence[Kept]) -> None:
             gone += [one] if cache.remove(one) else []
         except OSError as error:
             problems.append(f"{error.filename or one.paths[0]}: {error.strerror}")
-    click.echo(f"removed {len(gone)}, {shown(sum(one.size for one in gone))}", err=True)
+    click.echo(f"removed {len(gone)}, {_size(gone)}", err=True)
     if problems:
         raise HvlabError(
             f"not removed: {'; '.join(problems)}", remedy="run it as the user who owns them (sudo for images)"
@@ -96,10 +97,10 @@ def _rows(each: Sequence[Kept], chosen: Sequence[Kept]) -> list[dict[str, object
             {
                 "what": kind,
                 "number": len(kept),
-                "size": shown(sum(one.size for one in kept)),
+                "size": _size(kept),
                 "last used": _day(max(one.used_at for one in kept)),
                 "goes": len(goes),
-                "frees": shown(sum(one.size for one in goes)) if goes else None,
+                "frees": _size(goes) if goes else None,
             }
         )
     return rows
@@ -109,10 +110,5 @@ def _day(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
 
 
-def shown(size: float) -> str:
-    """Return a size in bytes as people read it. Pure."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:  # noqa: PLR2004
-            return f"{size:.0f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
+def _size(each: Sequence[Kept]) -> str:
+    return ByteSize(sum(one.size for one in each)).human_readable(separator=" ")

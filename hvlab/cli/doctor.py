@@ -62,11 +62,8 @@ def command(
     """
     if prove and (fix or output_format == "json"):
         raise UsageError("--prove shows what it does as text", remedy="leave out --fix and --format json")
-    if path is None and prove:
-        doctor_prove.prove(doctor_live.causes(inventory, limit))
-        return
     if path is None:
-        doctor_live.examine(inventory, limit, output_format=output_format, fix=fix, yes=yes)
+        doctor_live.examine(inventory, limit, output_format=output_format, fix=fix, yes=yes, prove=prove)
         return
     if fix or limit:
         raise UsageError("--log reads a file only", remedy="leave out --log, or --fix and --limit")

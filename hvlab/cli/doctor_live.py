@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from hvlab.cli import provision
+from hvlab.cli import doctor_prove, provision
 from hvlab.doctor import live
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.site import Member, Site
@@ -34,8 +34,13 @@ _REFUSED = (
 )
 
 
-def examine(inventory: Path, limit: str | None, *, output_format: str, fix: bool, yes: bool) -> None:
-    """Ask the hosts and print what is wrong. Raises HvlabError for faults and for hosts that are silent."""
+def examine(
+    inventory: Path, limit: str | None, *, output_format: str, fix: bool, yes: bool, prove: bool
+) -> None:
+    """Ask the hosts and print what is wrong. Raises HvlabError for faults and for hosts that are silent.
+
+    With ``prove`` the fault nearest to the root that virtual hosts can show is put into some.
+    """
     if fix and output_format == "json":
         raise UsageError("--fix shows what it does as text", remedy="leave out --format json or --fix")
     if fix and not yes and not sys.stdin.isatty():
@@ -49,19 +54,14 @@ def examine(inventory: Path, limit: str | None, *, output_format: str, fix: bool
         click.echo(json.dumps(_document(lab, faults, silent), indent=1))
     else:
         click.echo(_table(lab, faults))
+        if prove:
+            doctor_prove.prove(list(dict.fromkeys(fault.id for fault in faults)))
+            return
         if fix and faults:
             faults, silent, failed = _fix(lab, faults, yes=yes)
     error = _verdict(faults, silent) or failed
     if error:
         raise error
-
-
-def causes(inventory: Path, limit: str | None) -> list[str]:
-    """Ask the hosts, print what is wrong, and return the ids of the causes, the nearest to the root first."""
-    lab = inventories.load(inventory, limit=limit)
-    faults, _ = _ask(lab)
-    click.echo(_table(lab, faults))
-    return list(dict.fromkeys(fault.id for fault in faults))
 
 
 def site(lab: Lab) -> Site:

@@ -32,7 +32,7 @@ _VARIABLES = {
 }
 _LOCK = Path("/run/hvlab-prove")
 _COMMAND_S = 1800.0
-_TELL = "open an issue with these lines: either doctor or the proof is wrong"
+_WRONG = "open an issue with these lines: either doctor or the proof is wrong"
 
 
 def prove(causes: Sequence[str]) -> None:
@@ -48,11 +48,11 @@ def prove(causes: Sequence[str]) -> None:
         )
     check_machine()
     click.echo(f"\nprove {proof.cause} on two fresh virtual hosts:")
-    with _lab() as lab:
-        shown(lab, proof)
+    with fresh_lab() as lab:
+        show(lab, proof)
 
 
-def shown(lab: _Lab, proof: CauseProof) -> None:
+def show(lab: FreshLab, proof: CauseProof) -> None:
     """Put a cause in, see it, mend it, see it gone. Raises CheckError where it is otherwise."""
     words = " ".join(["hvlab", *proof.command])
     for cause, line in lab.causes(proof).items():
@@ -62,7 +62,7 @@ def shown(lab: _Lab, proof: CauseProof) -> None:
     _say("put in", f"{proof.host}: {proof.put_in}")
     causes = lab.causes(proof)
     if proof.cause not in causes:
-        raise CheckError(f"`{words}` does not show {proof.cause} though it was put in", remedy=_TELL)
+        raise CheckError(f"`{words}` does not show {proof.cause} though it was put in", remedy=_WRONG)
     _say("the same failure", causes[proof.cause])
     if proof.remedy:
         lab.hvlab(proof.remedy, check=True)
@@ -71,7 +71,7 @@ def shown(lab: _Lab, proof: CauseProof) -> None:
         lab.root(proof.host, proof.by_hand)
         _say("remedy", f"{proof.host}: {proof.by_hand}")
     for cause, line in lab.causes(proof).items():
-        raise CheckError(f"`{words}` still fails after the remedy: {cause}: {line}", remedy=_TELL)
+        raise CheckError(f"`{words}` still fails after the remedy: {cause}: {line}", remedy=_WRONG)
     _say("gone", f"`{words}` succeeds")
 
 
@@ -79,7 +79,7 @@ def _say(what: str, words: str) -> None:
     click.echo(f"  {what}: {words}")
 
 
-class _Lab:
+class FreshLab:
     """A lab of two virtual hosts whose inventory, keys and results are in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -118,11 +118,11 @@ class _Lab:
 
 
 @contextmanager
-def _lab() -> Iterator[_Lab]:
+def fresh_lab() -> Iterator[FreshLab]:
     """Boot and provision a lab; it is gone after the block."""
     waiting = "another hvlab proves something; waiting for it"
     with locked(_LOCK, waiting=lambda: click.echo(waiting, err=True)), temporary_folder() as folder:
-        lab = _Lab(folder)
+        lab = FreshLab(folder)
         try:
             # What a killed proof left is no fresh lab.
             lab.hvlab(["lab", "down"], check=True)

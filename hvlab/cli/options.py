@@ -25,6 +25,13 @@ limit = click.option(
     shell_complete=candidates.patterns,
     help="Only these hosts (an Ansible pattern).",
 )
+own_command = click.argument(
+    "words",
+    metavar="[-- COMMAND...]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=candidates.files,
+)
 table_or_json = click.option(
     "--format",
     "output_format",

@@ -116,13 +116,7 @@ class _Tune(GroupedCommand):
 )
 @options.results
 @options.table_or_json
-@click.argument(
-    "words",
-    metavar="[-- COMMAND...]",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=candidates.files,
-)
+@options.own_command
 def command(
     *,
     inventory: Path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _BENCH = (
-    *("bench", "--fresh", "--backend=mpi", "--hosts", "2", "--slots", "1"),
+    *("bench", "--restart", "--backend=mpi", "--hosts", "2", "--slots", "1"),
     *("--sizes", "1K", "--iterations", "6", "--timeout", "60"),
 )
 _DOCTOR = ("doctor", "--format", "json")

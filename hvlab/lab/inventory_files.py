@@ -86,13 +86,13 @@ def listed(source: Path) -> tuple[list[str], list[str]]:
             continue
         text = path.read_text("utf-8")
         if path.suffix in _YAML:
-            found, named = _yaml_listed(_parse(path, text)[0])
+            patterns, named = _yaml_listed(_parse(path, text)[0])
         elif text.startswith("#!"):
             continue
         else:
-            found = [host for _, _, host, _ in _ini_hosts(text)]
+            patterns = [host for _, _, host, _ in _ini_hosts(text)]
             named = [group.partition(":")[0] for group in _INI_GROUP.findall(text)]
-        hosts |= dict.fromkeys(host for each in found for host in _expanded(each))
+        hosts |= dict.fromkeys(host for pattern in patterns for host in _expanded(pattern))
         groups |= dict.fromkeys(named)
     return list(hosts), list(groups)
 

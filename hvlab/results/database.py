@@ -15,8 +15,7 @@ from hvlab.temporary import temporary_folder
 
 # SQLite's words for a file that holds something else than it should.
 _DAMAGE = ("no such table", "no such column", "could not decode", "malformed", "not a database")
-
-
+# A disk that takes nothing more.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -40,7 +39,7 @@ def is_damage(error: Exception) -> bool:
     ) or any(word in text for word in _DAMAGE)
 
 
-def remedy(error: Exception, file: Path) -> str:
+def remedy_for(error: Exception, file: Path) -> str:
     """Return what to do about an error of SQLite or the file system; of damage `DamagedStoreError` speaks."""
     code = str(getattr(error, "sqlite_errorname", ""))
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

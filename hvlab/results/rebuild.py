@@ -15,7 +15,7 @@ from typing import Any
 from hvlab.errors import HvlabError, UsageError
 from hvlab.files import replacing
 from hvlab.results import journal
-from hvlab.results.database import copied, remedy
+from hvlab.results.database import copied, remedy_for
 from hvlab.results.journal import Journal
 from hvlab.results.store import (
     FIELDS,
@@ -66,7 +66,7 @@ def rebuild(folder: Path) -> Rebuilt:
             _noted(folder / "runs" / run_id, number, known)
     except OSError as error:
         raise HvlabError(
-            f"{folder} cannot be written: {error.strerror}; nothing is lost", remedy=remedy(error, file)
+            f"{folder} cannot be written: {error.strerror}; nothing is lost", remedy=remedy_for(error, file)
         ) from error
     bare = [each.name for each in sorted((folder / "runs").glob("*/")) if each.name not in journals]
     return Rebuilt(len(journals), records, lost + refused, tuple(bare), kept)

@@ -23,7 +23,7 @@ from hvlab import answers
 from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.errors import HvlabError, UsageError
 from hvlab.results import journal
-from hvlab.results.database import DamagedStoreError, is_damage, is_empty, reading, remedy
+from hvlab.results.database import DamagedStoreError, is_damage, is_empty, reading, remedy_for
 
 _VERSION_1 = (
     """CREATE TABLE runs (
@@ -315,7 +315,7 @@ class Store:
             verb = "written" if write else "read"
             raise HvlabError(
                 f"the results in {self._file} cannot be {verb}: {error}",
-                remedy=remedy(error, self._file),
+                remedy=remedy_for(error, self._file),
             ) from error
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             if write:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from hvlab import cache
-from hvlab.cli import clean
+from hvlab.cli import cli
 from hvlab.errors import UsageError
 from hvlab.provision.packs import Archive
 
@@ -46,7 +46,7 @@ def names(each):
 
 
 def hvlab(*words):
-    return CliRunner().invoke(clean.command, list(words))
+    return CliRunner().invoke(cli, ["clean", *words])
 
 
 def test_what_is_old_goes_and_what_was_killed(folder):
@@ -132,7 +132,7 @@ def test_json_has_each_with_its_paths(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("500", 500), ("2K", 2048), ("1.5G", 3 << 29), ("2 GiB", 2 << 30)]
+    ("text", "size"), [("500", 500), ("2K", 2000), ("1.5G", 1_500_000_000), ("2 GiB", 2 << 30)]
 )
 def test_sizes(text, size):
     assert cache.parse_size(text) == size

@@ -84,8 +84,8 @@ def offered(line: str, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_word_is_completed(here, line, answer, capfd, monkeypatch):
-    found = offered(line, capfd, monkeypatch)
-    assert found == answer or (not answer and found == offered("hvlab ", capfd, monkeypatch))
+    values = offered(line, capfd, monkeypatch)
+    assert values == answer or (not answer and values == offered("hvlab ", capfd, monkeypatch))
 
 
 def test_what_is_damaged_gives_nothing(here, capfd, monkeypatch):
@@ -203,5 +203,5 @@ def test_every_value_that_is_a_run_is_completed(here):
     for name, command, context in commands(cli.cli, "hvlab"):
         for item in command.params:
             if item.name in ("run", "runs", "run_a", "run_b", "resume", "against"):
-                found = [each.value for each in item.shell_complete(context, "r")]
-                assert found == ["r2", "r1"], f"{name}: {item.name}"
+                values = [each.value for each in item.shell_complete(context, "r")]
+                assert values == ["r2", "r1"], f"{name}: {item.name}"

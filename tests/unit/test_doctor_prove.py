@@ -40,7 +40,7 @@ class Lab:
 
 def test_the_steps_in_order():
     lab = Lab({}, {"host-key": "Host key verification failed."}, {})
-    doctor_prove.shown(lab, PROOF)
+    doctor_prove.show(lab, PROOF)
     assert lab.done == [("p1", "break"), ("keys", "issue")]
 
 
@@ -54,4 +54,4 @@ def test_the_steps_in_order():
 )
 def test_what_is_not_shown_or_stays_is_no_proof(shows, problem):
     with pytest.raises(CheckError, match=problem):
-        doctor_prove.shown(Lab(*shows), PROOF)
+        doctor_prove.show(Lab(*shows), PROOF)

@@ -79,22 +79,22 @@ def test_a_file_that_was_never_loaded_counts_as_changed(
     """As where a playbook was killed between the file and its handler."""
     (tmp_path / "pid").touch()
     os.utime(tmp_path / "pid", (1, 1))
-    wanted = [{"path": str(tmp_path / "f"), "content": "text\n", "loaded": str(tmp_path / "pid")}]
+    files = [{"path": str(tmp_path / "f"), "content": "text\n", "loaded": str(tmp_path / "pid")}]
 
     def bring() -> dict[str, object]:
-        given = {"files": wanted, "record": str(tmp_path / "record")}
+        given = {"files": files, "record": str(tmp_path / "record")}
         with patch_module_args(given), pytest.raises(SystemExit):
             hvlab_files.main()
         return json.loads(capsys.readouterr().out)
 
     assert bring()["changed"]
     written = (tmp_path / "f").stat().st_mtime
-    assert not all_right(wanted, states(tmp_path))
+    assert not all_right(files, states(tmp_path))
     again = bring()
     assert (again["changed"], again["paths"]) == (True, [str(tmp_path / "f")])
     assert (tmp_path / "f").stat().st_mtime == written
     (tmp_path / "pid").touch()
-    assert all_right(wanted, states(tmp_path))
+    assert all_right(files, states(tmp_path))
     assert not bring()["changed"]
     (tmp_path / "pid").unlink()
-    assert all_right(wanted, states(tmp_path)), "the daemon is not there, and reads it when it starts"
+    assert all_right(files, states(tmp_path)), "the daemon is not there, and reads it when it starts"

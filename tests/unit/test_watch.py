@@ -38,12 +38,12 @@ def begun(folder, *, pid: int | None = None, **changes) -> RunProgress:
 @pytest.fixture
 def results(tmp_path):
     """A store with a finished run and one that goes on."""
-    made = Store(tmp_path / "results")
-    made.put("r0", [replace(RECORD, run_id="r0")], lab="t", spec_key="j", spec={}, cases=["c1"])
-    made.create("r1", lab="t", spec_key="k", spec={}, cases=["c1", "c2", "c3"])
-    made.add([RECORD, replace(RECORD, metric="busbw", value=2.5, unit="GB/s")])
-    begun(made.run_folder("r1"))
-    return made
+    recorded = Store(tmp_path / "results")
+    recorded.put("r0", [replace(RECORD, run_id="r0")], lab="t", spec_key="j", spec={}, cases=["c1"])
+    recorded.create("r1", lab="t", spec_key="k", spec={}, cases=["c1", "c2", "c3"])
+    recorded.add([RECORD, replace(RECORD, metric="busbw", value=2.5, unit="GB/s")])
+    begun(recorded.run_folder("r1"))
+    return recorded
 
 
 def shown(results, capsys, *words: str) -> tuple[int, str]:
@@ -121,22 +121,22 @@ def test_the_lock_can_be_seen_and_stays_free(tmp_path):
 
 
 def test_bench_writes_what_goes_on(world, store):  # noqa: F811
-    seen = []
+    views = []
 
     class Seen(FakePlay):
         def wait(self, seconds):
-            seen.append(Watch(store, store.run().run_id).look())
+            views.append(Watch(store, store.run().run_id).look())
             return super().wait(seconds)
 
     measure.Play = Seen
     run_id = measure.measure(plan(), store)
-    assert [(view.state, len(view.cases), view.running) for view in seen[1:3]] == [
+    assert [(view.state, len(view.cases), view.running) for view in views[1:3]] == [
         ("running", 1, 1),
         ("running", 2, 1),
     ]
-    assert seen[0].doing == ""
-    assert seen[1].doing.endswith(" on n1,n2")
-    assert seen[1].left is not None
+    assert views[0].doing == ""
+    assert views[1].doing.endswith(" on n1,n2")
+    assert views[1].left is not None
     last = Watch(store, run_id).look()
     assert (last.state, len(last.cases), last.total, last.doing) == ("finished", 3, 3, "")
 

@@ -19,13 +19,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def lab():
-    with doctor_prove._lab() as lab:
+    with doctor_prove.fresh_lab() as lab:
         yield lab
 
 
 @pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.cause)
 def test_a_cause_is_shown_and_its_remedy_helps(lab, proof, capsys):
-    doctor_prove.shown(lab, proof)
+    doctor_prove.show(lab, proof)
     steps = [line.split(":")[0].strip() for line in capsys.readouterr().out.splitlines()]
     assert steps == ["before", "put in", "the same failure", "remedy", "gone"]
 

@@ -85,7 +85,7 @@ ERROR = re.compile(
 )
 
 
-def telling(path: str, start: int) -> list[str]:
+def excerpt(path: str, start: int) -> list[str]:
     """Return the lines of a log, from byte ``start`` on, that name an error, then the last ones."""
     errors: list[str] = []
     last: deque[str] = deque(maxlen=LAST_LINES)
@@ -175,11 +175,11 @@ class Build:
             os.killpg(process.pid, signal.SIGKILL)
             self.fail(
                 "stage {} ran for more than {} s".format(stage["name"], self.timeout),
-                telling(self.log, start),
+                excerpt(self.log, start),
             )
         if status:
             how = "signal {} (Killed)".format(-status) if status < 0 else "status {}".format(status)
-            self.fail("stage {} ended with {}:".format(stage["name"], how), telling(self.log, start))
+            self.fail("stage {} ended with {}:".format(stage["name"], how), excerpt(self.log, start))
 
     def pending(self) -> list[tuple[dict[str, Any], str, str]]:
         """Return the stages still to run, each with the path and the text of its stamp."""

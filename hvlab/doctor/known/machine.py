@@ -238,11 +238,7 @@ CAUSES = (
     Cause(
         id="neighbour-table",
         title="the kernel has no room for more neighbours' link addresses",
-        signs=(
-            r"neighbou?r table overflow",
-            r"arp_cache: [^\n]{0,40}overflow",
-            r"ndisc_cache: [^\n]{0,40}overflow",
-        ),
+        signs=(r"neighbou?r table overflow",),
         why="Linux keeps 1024 of them, in all containers together; beyond, packets to hosts without one are dropped: No route to host.",
         remedy="sysctl -w net.ipv4.neigh.default.gc_thresh1=8192 net.ipv4.neigh.default.gc_thresh2=16384 "
         "net.ipv4.neigh.default.gc_thresh3=32768 (and ipv6), and the same in /etc/sysctl.d.",
