@@ -20,7 +20,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.launchers import mpirun, srun
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
-from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, Parameter, Value
+from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, STACK, Parameter, Value
 
 _ALONE = "its counterpart on the other side is infeasible"
 _TOO_SMALL = "one of the sizes is too small for whole elements of both A and B"
@@ -285,6 +285,8 @@ def _unused(case: Case) -> str | None:
     """Return which of a case's settings would have no effect; None where all have."""
     if MPIRUN.name in case.params and case.launcher != mpirun.NAME:
         return f"{case.launcher} takes no options of mpirun (--set mpirun=)"
+    if STACK.name in case.params and case.container:
+        return "a container has its own stack (--set stack=)"
     if RULES.name in case.params and not BACKENDS[case.backend].mpi:
         return f"{case.backend} sends nothing through Open MPI, whose rules file is set (--set rules=)"
     return None

@@ -13,6 +13,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.launchers import container, slurm
 from hvlab.launchers.command import SSH
 from hvlab.workloads.case import Case, InfeasibleCase
+from hvlab.workloads.parameters import STACK
 
 DRY_RUN_ID = "RUN"
 
@@ -82,6 +83,7 @@ class Schedule:
                 "mark": f"{run_id}/{case.id}",
                 "backend": case.backend,
                 "variant": case.variant,
+                "stack": case.params.get(STACK.name, ""),
                 "device": case.params["device"],
                 "slots": case.slots,
                 "asked": self.spec.asked,

@@ -28,6 +28,7 @@ VERBS = {
     "bench": "run benchmarks on the hosts",
     "watch": "watch a run of bench from another terminal",
     "tune": "find settings that are faster, and prove it",
+    "bisect": "find which change of the stack costs speed",
     "results": "list, show, export and import results",
     "compare": "compare two runs, or the settings of one",
     "baseline": "keep a run as the baseline, and check later runs against it",

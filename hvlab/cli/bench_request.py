@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from hvlab.bench import settings, sides, suite
 from hvlab.bench.against import against
 from hvlab.bench.matrix import Spec
-from hvlab.cli import bench_own
+from hvlab.cli import bench_own, candidates
 from hvlab.errors import UsageError
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS, PARALLEL
 from hvlab.lab.inventory import Lab
-from hvlab.lab.variants import choose
+from hvlab.lab.variants import available, choose
 from hvlab.launchers import srun
 from hvlab.results.store import Store
 from hvlab.statistics.looks import LOOKS
 from hvlab.workloads import WORKLOADS
 
+F = TypeVar("F", bound=Callable[..., Any])
+_LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
 
 
@@ -50,6 +52,79 @@ class TimeType(click.ParamType[int]):
         if match is None:
             self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
         return int(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]
+
+
+_ONE = (
+    click.option("--hosts", type=click.IntRange(1), help="Number of hosts. Default: all."),
+    click.option(
+        "--slots", type=click.IntRange(1), default=1, show_default=True, help="Number of ranks per host."
+    ),
+    click.option(
+        "--workload",
+        shell_complete=candidates.words(WORKLOADS),
+        help="What to measure. Default: allreduce.",
+    ),
+    click.option(
+        "--backend",
+        type=click.Choice(list(BACKENDS)),
+        help="Over what. Default: the first that can run, with GPUs before others.",
+    ),
+    click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a parameter of the workload, as in bench.",
+    ),
+    click.option(
+        "--copy",
+        multiple=True,
+        metavar="PATH",
+        shell_complete=candidates.files,
+        help="A file that COMMAND needs, as in bench.",
+    ),
+    click.option("--pattern", metavar="REGEX", help="The line with COMMAND's throughput, as in bench."),
+    click.option(
+        "--timeout",
+        type=click.IntRange(1),
+        default=900,
+        show_default=True,
+        help="Time limit of a case, in seconds.",
+    ),
+    click.option("--launcher", type=click.Choice(_LAUNCHERS), help="What starts the ranks, as in bench."),
+)
+# What one configuration is not asked.
+_UNASKED: Mapping[str, Any] = {
+    **dict.fromkeys(("against", "ab", "suite", "framework", "container", "settings", "unit")),
+    **dict.fromkeys(SHORT),
+    **{
+        "ssh_port": 0,
+        "container_options": (),
+        "no_cuda": False,
+        "repeats": 1,
+        "time_limit": 0,
+        "queue_limit": 0,
+    },
+}
+
+
+def one_options(command: F) -> F:
+    """Add the options that ask for one configuration; :func:`one` reads them."""
+    for option in reversed(_ONE):
+        command = option(command)
+    return command
+
+
+def one(lab: Lab, values: Mapping[str, Any], store: Store) -> Spec:
+    """Return what the options of one configuration ask for; without a backend, over one of GPUs if any."""
+    usable = available(lab.hosts) or PARALLEL
+    backend = values["backend"] or min(usable, key=lambda name: not BACKENDS[name].gpu)
+    chosen = {
+        "backend": backend,
+        "hosts": str(values["hosts"] or len(lab.hosts)),
+        "slots": str(values["slots"]),
+    }
+    return requested(lab, {**_UNASKED, **values, **chosen}, {"repeats", "timeout"}, store)
 
 
 def requested(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store) -> Spec:

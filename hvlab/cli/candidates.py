@@ -66,11 +66,24 @@ def files(_context: click.Context, incomplete: str) -> Items:
 
 @_offered
 def runs(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the runs of the store."""
+    return _runs(context)
+
+
+def _runs(context: click.Context) -> Iterator[CompletionItem[str]]:
     """Yield the runs of the store, the newest first."""
     from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
 
     for run in reversed(Store(_results(context)).runs()):
         yield CompletionItem(run.run_id, help=f"{run.lab}, {run.state}")
+
+
+@_offered
+def stacks(context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield what can name a stack: what is in use, runs, and any file."""
+    yield CompletionItem(incomplete, type="file")
+    yield CompletionItem("lab", help="what is in use")
+    yield from _runs(context)
 
 
 @_offered

@@ -20,7 +20,8 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under their headings."""
-        left = {item.name: record for item in self.get_params(ctx) if (record := item.get_help_record(ctx))}
+        options = [item for item in self.get_params(ctx) if isinstance(item, click.Option)]
+        left = {item.name: record for item in options if (record := item.get_help_record(ctx))}
         for heading, names in self.groups.items():
             with formatter.section(heading):
                 formatter.write_dl([left.pop(name) for name in names])

@@ -96,7 +96,7 @@ def command(
     if kept:
         result = _against(kept, result, used=bool(limit))
     if write_lock and isinstance(result, Resolution):
-        lock.write(lock.path_of(inventory), result.hosts)
+        lock.write(lock.path_of(inventory), result.hosts, lab)
     if not other:
         return _print(result, explain=explain, output_format=output_format)
     names = {pin.name for pin in other}

@@ -8,32 +8,15 @@ from typing import Any
 
 import click
 
-from hvlab.cli import candidates, options
-from hvlab.cli.bench_request import SHORT, TimeType, requested
+from hvlab.cli import options
+from hvlab.cli.bench_request import TimeType, one, one_options
 from hvlab.cli.groups import GroupedCommand
 from hvlab.errors import UsageError
-from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
-from hvlab.lab.variants import available
 from hvlab.launchers import srun
 from hvlab.paths import results_dir
 from hvlab.results.store import Store
-from hvlab.workloads import WORKLOADS
-
-_LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
-# What `hvlab bench` can be asked besides.
-_UNASKED: dict[str, Any] = {
-    **dict.fromkeys(("against", "ab", "suite", "framework", "container", "settings", "unit")),
-    **dict.fromkeys(SHORT),
-    **{
-        "ssh_port": 0,
-        "container_options": (),
-        "no_cuda": False,
-        "repeats": 1,
-        "time_limit": 0,
-        "queue_limit": 0,
-    },
-}
 
 
 class _Tune(GroupedCommand):
@@ -48,31 +31,7 @@ class _Tune(GroupedCommand):
 @click.command("tune", cls=_Tune)
 @options.inventory
 @options.limit
-@click.option("--hosts", type=click.IntRange(1), help="Number of hosts. Default: all.")
-@click.option(
-    "--slots", type=click.IntRange(1), default=1, show_default=True, help="Number of ranks per host."
-)
-@click.option(
-    "--workload",
-    shell_complete=candidates.words(WORKLOADS),
-    help="What to make faster. Default: allreduce.",
-)
-@click.option(
-    "--backend",
-    type=click.Choice(list(BACKENDS)),
-    help="Over what. Default: the first that can run, with GPUs before others.",
-)
-@click.option(
-    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the workload, as in bench."
-)
-@click.option(
-    "--copy",
-    multiple=True,
-    metavar="PATH",
-    shell_complete=candidates.files,
-    help="A file that COMMAND needs, as in bench.",
-)
-@click.option("--pattern", metavar="REGEX", help="The line with COMMAND's throughput, as in bench.")
+@one_options
 @click.option(
     "--settings",
     type=click.Path(path_type=Path),
@@ -98,14 +57,6 @@ class _Tune(GroupedCommand):
     "--budget", type=TimeType(), metavar="TIME", default=1200, help="Time for all: 20m (default), 2h."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
-@click.option(
-    "--timeout",
-    type=click.IntRange(1),
-    default=900,
-    show_default=True,
-    help="Time limit of a case, in seconds.",
-)
-@click.option("--launcher", type=click.Choice(_LAUNCHERS), help="What starts the ranks, as in bench.")
 @click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")
 @click.option(
     "--output",
@@ -148,10 +99,9 @@ def command(
     from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune  # noqa: PLC0415
 
     today = files.load(settings) if settings else files.SettingsFile()
-    values["backend"] = values["backend"] or _backend(lab)
-    values |= {"hosts": str(values["hosts"] or len(lab.hosts)), "slots": str(values["slots"])}
-    spec = requested(lab, _UNASKED | values, {"repeats", "timeout"}, store)
-    request = TuneRequest(spec, lab, spaces.space(_space(space_file, values, lab), today), kind, seed, budget)
+    spec = one(lab, values, store)
+    searched = _space(space_file, spec.blocks[0].backends[0], values["launcher"], lab)
+    request = TuneRequest(spec, lab, spaces.space(searched, today), kind, seed, budget)
     check(request)
     place = folder_of(request, store.folder, restart=restart)
     if (place / "hvlab.db").exists():
@@ -171,22 +121,17 @@ def command(
     return 0
 
 
-def _backend(lab: Lab) -> str:
-    """Return the backend that is meant where none is named."""
-    return sorted(available(lab.hosts) or PARALLEL, key=lambda name: not BACKENDS[name].gpu)[0]
-
-
-def _space(file: Path | None, values: dict[str, Any], lab: Lab) -> Any:
+def _space(file: Path | None, name: str, launcher: str | None, lab: Lab) -> Any:
     """Return the parameters to search. Raises UsageError where there are none."""
     from hvlab.tune import space as spaces  # noqa: PLC0415 - it loads slowly
 
     if file is not None:
         return spaces.load(file)
-    backend = BACKENDS[values["backend"]]
+    backend = BACKENDS[name]
     if not backend.parallel:
         raise UsageError(
             f"{backend.name} is one process alone, of which hvlab knows no settings",
             remedy="write --space FILE",
         )
-    launcher = values["launcher"] or (srun.NAME if lab.slurm else backend.launchers[0])
+    launcher = launcher or (srun.NAME if lab.slurm else backend.launchers[0])
     return spaces.of_backend(backend.name, launcher)

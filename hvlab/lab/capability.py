@@ -19,8 +19,13 @@ class Refusal:
 
 
 def refusal(case: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
-    """Return why these hosts cannot run a case (``backend``, ``variant``, ``device``, ``slots``)."""
+    """Return why these hosts cannot run a case.
+
+    Of it count ``backend``, ``variant``, ``stack``, ``device`` and ``slots``.
+    """
     seen = not_built(case["backend"], case["variant"], facts)
+    if seen and case["stack"]:
+        return Refusal(f"stack {case['stack']}: {seen}", "name an installed one, or leave out stack=")
     if seen:
         return Refusal(seen, "build it (`hvlab provision`)")
     # The ranks of DDP are started by Open MPI at most.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hvlab.lab.pin_variables import BUILD_ROLES
+
 NONE = "none"
 Facts = Mapping[str, Any]
 
@@ -170,6 +172,18 @@ def recorded_by_role(facts: Facts, role: str) -> Mapping[str, Any]:
     """Return what a role recorded on a host; nothing where it has not run."""
     recorded = (facts.get("ansible_local") or {}).get(f"hvlab_{role}")
     return recorded if isinstance(recorded, Mapping) else {}
+
+
+def of_stack(facts: Facts, name: str) -> Facts:
+    """Return a host's facts with what the roles recorded of a stack beside the lab's own, if it is named.
+
+    Their records have its name behind an @.
+    """
+    if not name:
+        return facts
+    recorded = facts.get("ansible_local") or {}
+    roles = {f"hvlab_{role}": recorded.get(f"hvlab_{role}@{name}") for role in BUILD_ROLES}
+    return {**facts, "ansible_local": {**recorded, **roles}}
 
 
 def _counted(items: Iterable[str]) -> str | None:

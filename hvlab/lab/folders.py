@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from hvlab.lab.inventory import Lab
 
+STACKS = "/opt/hvlab/stacks"
+
 
 @dataclass(frozen=True)
 class Folders:
@@ -16,10 +18,8 @@ class Folders:
     workloads: str
 
 
-def folders(lab: Lab) -> Folders:
-    """Return the folders, the inventory's own where it names some."""
-    return Folders(
-        openmpi=lab.text("openmpi_prefix", "/opt/hvlab/openmpi") + "/current",
-        horovod=lab.text("horovod_prefix", "/opt/hvlab/horovod"),
-        workloads=lab.text("workloads_dir", "/opt/hvlab/workloads"),
-    )
+def folders(lab: Lab, stack: str = "") -> Folders:
+    """Return the folders, the inventory's own where it names some; those of ``stack``, if it is named."""
+    own = (lab.text("openmpi_prefix", "/opt/hvlab/openmpi"), lab.text("horovod_prefix", "/opt/hvlab/horovod"))
+    openmpi, horovod = (f"{STACKS}/{stack}/openmpi", f"{STACKS}/{stack}/horovod") if stack else own
+    return Folders(f"{openmpi}/current", horovod, lab.text("workloads_dir", "/opt/hvlab/workloads"))

@@ -32,6 +32,20 @@ OLDER_METHOD_PINS: Mapping[str, str] = {
 }
 
 
+# The roles whose work depends on more than versions, and can lie beside another of its kind.
+BUILD_ROLES = ("openmpi", "python_env", "horovod")
+# Of their variables, those that are pins, or only say where something lies.
+_NO_BUILD = (
+    *("_version", "_method", "_prefix", "_record", "_profile", "_check_user"),
+    *("_build_dir", "_build_jobs", "_source_dir", "_sources"),
+)
+
+
+def builds(name: str) -> bool:
+    """Whether a variable is one that these roles build with, such as flags and variants."""
+    return name.startswith(tuple(f"{role}_" for role in BUILD_ROLES)) and not name.endswith(_NO_BUILD)
+
+
 def plain(value: object) -> bool:
     """Whether an inventory gives this value itself: not nothing, not a template, not a list or a mapping."""
     return not (

@@ -18,7 +18,7 @@ from hvlab.lab.inventory import Host, Lab
 from hvlab.launchers.command import LAUNCHERS, Command, Job, deadline
 from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
-from hvlab.workloads.parameters import RULES, environment, variables
+from hvlab.workloads.parameters import RULES, STACK, environment, variables
 
 # Each module registers its launcher beside it: a new one is a new module.
 for _module in pkgutil.iter_modules(__path__):
@@ -47,7 +47,7 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     """Return the case with each rank's argv and environment."""
     backend = BACKENDS[case.backend]
     hosts = [lab.host(name) for name in case.hosts]
-    where = folders(lab)
+    where = folders(lab, str(case.params.get(STACK.name, "")))
     prefix = f"{where.horovod}/{case.variant}"
     python = lab.text("hvlab_rank_python", f"{prefix}/bin/python3")
     tuning = environment(case.params)

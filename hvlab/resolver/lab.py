@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvlab.errors import Problem
-from hvlab.lab.pin_variables import METHODS
+from hvlab.lab.pin_variables import METHODS, builds
 from hvlab.resolver import pins, platforms, versions
 from hvlab.resolver.catalogue import load
 from hvlab.resolver.entries import Catalogue, OperatingSystem
@@ -30,7 +30,8 @@ _GUESTS = {
 class HostRequest:
     """A host's facts with what is asked for it: pins, and the method of installation of each component.
 
-    ``gpu``: it is in the group gpu; ``pythons``: the minors it can have an environment with, none for any.
+    ``gpu``: it is in the group gpu; ``pythons``: the minors it can have an environment with, none for any;
+    ``build``: the variables of roles that it is built with.
     """
 
     host: HostFacts
@@ -38,6 +39,7 @@ class HostRequest:
     methods: Mapping[str, str] = field(default_factory=dict)
     gpu: bool = False
     pythons: tuple[str, ...] = ()
+    build: Mapping[str, Any] = field(default_factory=dict)
 
 
 def request(
@@ -54,7 +56,8 @@ def request(
     if isinstance(declared, list):
         host = with_gpus(host, declared)
     host = host if gpu else replace(host, gpus=())
-    return HostRequest(host, own, pins.methods_of(host.name, variables), gpu, load().pythons)
+    build = {name: value for name, value in variables.items() if builds(name)}
+    return HostRequest(host, own, pins.methods_of(host.name, variables), gpu, load().pythons, build)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A plan that is kept: the versions of every host, in a file beside the inventory.
+"""A plan that is kept, in a file beside the inventory: the versions of every host, what they are built with.
 
 In: the hosts of a `Resolution`. Out: pins for hosts that are planned again, and what differs from the file.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,11 @@ Versions = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Lock:
-    """The versions that hosts got when the file was written."""
+    """The versions that hosts got when the file was written, and the variables that roles built with."""
 
     path: Path
     hosts: Mapping[str, Versions]
+    builds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def versions(self, host: str) -> Versions:
         """Return a host's versions; of one that is not in the file, those that all of its hosts share."""
@@ -84,7 +85,11 @@ def read(path: Path) -> Lock | None:
         return None
     try:
         hosts = json.loads(path.read_text(encoding="utf-8"))["hosts"]
-        lock = Lock(path, {str(host): dict(entry["versions"]) for host, entry in hosts.items()})
+        lock = Lock(
+            path,
+            {str(host): dict(entry["versions"]) for host, entry in hosts.items()},
+            {str(host): dict(entry.get("build") or {}) for host, entry in hosts.items()},
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path} is not a lock of hvlab: {type(error).__name__} {error}",
@@ -109,14 +114,18 @@ def _check(lock: Lock) -> None:
                 raise UsageError(f"{where}: {error}", remedy=error.remedy) from error
 
 
-def write(path: Path, hosts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the versions of these hosts; those of others in the file stay."""
-    before = read(path)
-    every = {**(before.hosts if before else {}), **{name: stack["versions"] for name, stack in hosts.items()}}
+def write(path: Path, hosts: Mapping[str, Mapping[str, Any]], lab: Iterable[HostRequest]) -> None:
+    """Write what these hosts got, and asked for to be built; what the file has of others stays."""
+    before = read(path) or Lock(path, {})
+    every = {**before.hosts, **{name: stack["versions"] for name, stack in hosts.items()}}
+    builds = {**before.builds, **{one.host.name: one.build for one in lab}}
     content = {
         "hvlab": __version__,
         "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "hosts": {name: {"versions": dict(versions)} for name, versions in every.items()},
+        "hosts": {
+            name: {"versions": dict(versions), **({"build": dict(builds[name])} if builds.get(name) else {})}
+            for name, versions in every.items()
+        },
     }
     try:
         write_file(path, json.dumps(content, indent=1) + "\n")

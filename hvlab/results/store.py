@@ -217,6 +217,11 @@ class Store:
         run = self.run(row[0]) if row else None
         return run if run and run.state in ("running", "interrupted") else None
 
+    def finished(self, spec_key: str) -> str | None:
+        """Return the id of the last run of that specification that came to its end."""
+        ended = (run for run in reversed(self.runs()) if run.state == "finished")
+        return next((run.run_id for run in ended if self.spec(run.run_id)[0] == spec_key), None)
+
     def runs(self) -> list[Run]:
         """Return every run, the oldest first: in the order they were begun, whatever the clock said."""
         query = """

@@ -57,7 +57,7 @@ class Trials:
         self.rounds += 1
         schedule = Schedule.of(self._spec(batch), self.lab)
         key = schedule.spec.key(self.lab)
-        run_id = self._finished(key)
+        run_id = self.store.finished(key)
         if run_id is None:
             before = self._done(key)
             begun = time.monotonic()
@@ -101,12 +101,6 @@ class Trials:
     def _done(self, key: str) -> int:
         run = self.store.unfinished(key)
         return len({record.case_id for record in self.store.records(run.run_id)}) if run else 0
-
-    def _finished(self, key: str) -> str | None:
-        for run in reversed(self.store.runs()):
-            if run.state == "finished" and self.store.spec(run.run_id)[0] == key:
-                return run.run_id
-        return None
 
 
 def figures(records: Sequence[Record]) -> Mapping[str, float]:

@@ -14,7 +14,7 @@ from hvlab.errors import UsageError, unknown
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
 Kind = Literal[
-    "int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "env", "line", "files", "note"
+    "int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "env", "line", "files", "note", "stack"
 ]
 # Any text as it is; and what commas do not divide.
 VERBATIM: tuple[Kind, ...] = ("line", "files", "note")
@@ -52,7 +52,7 @@ class Parameter:
     of the first repeat; each further repeat adds one. Kind ``env`` is environment variables as words,
     ``NAME=VALUE``. Kind ``line`` is a line of a shell. Kind ``files`` are files of the user, as
     ``datasets.own_files`` writes them. Kind ``note`` is for who reads the results. In these four, commas mean
-    nothing, and several values have to be a list.
+    nothing, and several values have to be a list. Kind ``stack`` is the name of an installed stack.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Parameter:
                 if self.kind == "data" and "/" in text
                 else self._chosen(text)
             )
-        if self.kind == "env":
-            return self._variables(text)
+        if self.kind in ("env", "stack"):
+            return self._variables(text) if self.kind == "env" else self._stack(text)
         if self.kind == "flag":
             if text.lower() not in _FLAGS:
                 raise self._wrong(text, "neither true nor false", "true")
@@ -118,6 +118,12 @@ class Parameter:
                 raise self._wrong(text, f"{name} is hvlab's own", _EXAMPLE)
         return shlex.join(sorted(words))
 
+    def _stack(self, text: str) -> str:
+        """Return the name of a stack beside the lab's own; empty for that."""
+        if not _STACK_NAME.fullmatch(text):
+            raise self._wrong(text, "not the name of a stack", OWN_STACK)
+        return "" if text == OWN_STACK else text
+
     def _number(self, text: str) -> Value:
         try:
             number = _READERS[self.kind](text)
@@ -136,6 +142,8 @@ class Parameter:
 
 
 _EXAMPLE = "NCCL_ALGO=Ring"
+OWN_STACK = "lab"
+_STACK_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]{0,40})?")
 # Where the tensors are. A case has cpu or cuda, as its backend needs it on its hosts.
 DEVICE = Parameter(
     "device", "text", "auto", "auto: GPUs, if the backend handles GPU memory.", ("auto", "cpu")
@@ -159,8 +167,14 @@ MPIRUN = Parameter(
 RULES = Parameter(
     "rules", "line", "", "The numbers of a dynamic rules file of Open MPI's coll_tuned, separated by spaces."
 )
+STACK = Parameter(
+    "stack",
+    "stack",
+    "",
+    f"A stack that `hvlab bisect` installed beside the lab's own; {OWN_STACK}: that in use.",
+)
 # A case without any of these has no such parameter.
-OPTIONAL = (ENV, MPIRUN, RULES)
+OPTIONAL = (ENV, MPIRUN, RULES, STACK)
 COMMON = (DEVICE, *TUNING, *OPTIONAL)
 # What a step does: with another model, neither setting is faster.
 WORK = ("model", "image", "hidden", "layers", "length")

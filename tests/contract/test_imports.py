@@ -21,7 +21,7 @@ LEVELS = [
     {"compare", "formats", "model", "remote", "resolver", "vlab"},
     {"baseline", "health", "provision", "scaling", "slow"},
     {"bench", "report"},
-    {"tune"},
+    {"bisect", "tune"},
     {"ansible"},
     {"cli"},
 ]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from tests.faults.fault import LIST, fault
@@ -86,22 +87,22 @@ def ansible_that_is_killed(world):
 
     def act(process):
         world.until(lambda: world.ranks(world.hosts[1]))
-        for name in _below(process.pid):
-            words = Path(f"/proc/{name}/cmdline").read_bytes()
+        for number, words in below(process.pid).items():
             if b"ansible-playbook" in words:
-                os.kill(name, signal.SIGKILL)
+                os.kill(number, signal.SIGKILL)
                 break
 
     yield act
 
 
-def _below(pid):
-    """Return the processes that a process has started."""
-    found = []
+def below(pid):
+    """Return the processes that a process has started, from the first on: number -> command line."""
+    started = {}
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, file.read_text().split()):
-            found += [child, *_below(child)]
-    return found
+        with suppress(OSError):
+            for child in map(int, file.read_text().split()):
+                started |= {child: Path(f"/proc/{child}/cmdline").read_bytes(), **below(child)}
+    return started
 
 
 @fault("processes", "verify", code=130, says=("interrupted",), seconds=40, then=LIST)
@@ -109,7 +110,7 @@ def verify_and_ctrl_c(world):
     """Ctrl-C in verify."""
 
     def act(process):
-        world.until(lambda: len(_below(process.pid)) > 1)
+        world.until(lambda: len(below(process.pid)) > 1)
         process.send_signal(signal.SIGINT)
 
     yield act
@@ -120,7 +121,7 @@ def verify_and_sigkill(world):
     """SIGKILL to verify."""
 
     def act(process):
-        world.until(lambda: len(_below(process.pid)) > 1)
+        world.until(lambda: len(below(process.pid)) > 1)
         process.kill()
 
     yield act

@@ -1,17 +1,19 @@
 """Provisioning that is cut off, and hosts that somebody changed by hand."""
 
 import signal
-import time
 
 from tests.faults.fault import LIST, fault
+from tests.faults.processes import below
 
 TRUST = ("provision", "-t", "ssh_trust")
 COMMON = ("provision", "-t", "common,ssh_trust,workloads")
 
 
-def after(seconds, number):
+def sent(world, number):
+    """Return what sends the signal, once Ansible works on hosts."""
+
     def act(process):
-        time.sleep(seconds)
+        world.until(lambda: any(b"ssh" in words for words in below(process.pid).values()))
         process.send_signal(number)
 
     return act
@@ -20,19 +22,19 @@ def after(seconds, number):
 @fault("provisioning", *TRUST, code=130, says=("interrupted", "run this again"), seconds=40)
 def provision_and_ctrl_c(world):
     """Ctrl-C in provision."""
-    yield after(4, signal.SIGINT)
+    yield sent(world, signal.SIGINT)
 
 
 @fault("provisioning", *TRUST, code=130, says=("interrupted", "run this again"), seconds=40)
 def provision_and_sigterm(world):
     """SIGTERM to provision."""
-    yield after(4, signal.SIGTERM)
+    yield sent(world, signal.SIGTERM)
 
 
 @fault("provisioning", *TRUST, code=-9, seconds=40)
 def provision_and_sigkill(world):
     """SIGKILL to provision: its Ansible ends with it."""
-    yield after(4, signal.SIGKILL)
+    yield sent(world, signal.SIGKILL)
 
 
 @fault(

@@ -107,7 +107,14 @@ def test_facts_with_anything_in_them_are_read_or_refused(path, value):
 
 def _case():
     case = labs.case()
-    return {"backend": case.backend, "variant": "cpu", "device": "cuda", "slots": 1, "launcher": "mpirun"}
+    return {
+        "backend": case.backend,
+        "variant": "cpu",
+        "stack": "",
+        "device": "cuda",
+        "slots": 1,
+        "launcher": "mpirun",
+    }
 
 
 ANSWERS = {

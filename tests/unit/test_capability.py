@@ -70,7 +70,7 @@ def test_every_host_without_gpus_is_named_in_one_refusal():
 
 
 def test_a_case_is_refused_for_what_is_not_built_before_its_gpus():
-    case = {"backend": "nccl", "variant": "cpu", "device": "cuda", "slots": 1}
+    case = {"backend": "nccl", "variant": "cpu", "stack": "", "device": "cuda", "slots": 1}
     refused = refusal(case, {"n1": {**facts("mpi"), **gpus(0)}})
     assert refused is not None
     assert refused.seen == "Horovod's variant cpu was built without nccl on n1"

@@ -12,6 +12,7 @@ from tests.unit.test_variants import facts
 CASE = {
     "backend": "nccl",
     "variant": "cpu",
+    "stack": "",
     "device": "cuda",
     "slots": 2,
     "hosts": ["n1", "n2"],

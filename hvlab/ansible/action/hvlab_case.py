@@ -22,6 +22,7 @@ from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
 from hvlab.answers import AnswerError
 from hvlab.files import write_file
 from hvlab.lab.capability import refusal
+from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
 from hvlab.provision.arguments import arguments
 from hvlab.workloads.answered import Ended
@@ -60,7 +61,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _write(folder / "facts.json", _known(folder) | facts)
         cases, refused = [], {}
         for name, case in plan["cases"].items():
-            host_facts = {host: facts[host] for host in case["hosts"]}
+            host_facts = {host: of_stack(facts[host], case["stack"]) for host in case["hosts"]}
             reason = refusal(case, host_facts)
             if reason is None:
                 cases.append(name)

@@ -35,7 +35,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             hosts = lab(variables, self._loader)
             answer = plan(kept.pinned(hosts) if kept and others else hosts)
             if path and given["write_lock"] and isinstance(answer, Resolution) and not self._task.check_mode:
-                lock.write(path, answer.hosts)
+                lock.write(path, answer.hosts, hosts)
         except HvlabError as error:
             remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
             return result | {"failed": True, "msg": f"{error}{remedy}"}

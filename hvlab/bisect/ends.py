@@ -1,0 +1,168 @@
+"""The two ends: a stack file, a plan's lock, a run, or what is in use; what they leave out is as in use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from hvlab.bench.settings import SettingsFile
+from hvlab.bisect.stack import COMPONENTS, Stack, from_settings
+from hvlab.errors import CheckError, UsageError, some
+from hvlab.lab.environment import recorded_by_role
+from hvlab.lab.inventory import Lab
+from hvlab.lab.pin_variables import BUILD_ROLES, builds
+from hvlab.resolver import lock
+from hvlab.resolver.pins import TITLES, parse
+from hvlab.results.store import Store
+from hvlab.workloads.parameters import OWN_STACK
+from hvlab.yaml_files import read_yaml
+
+_REMEDY = (
+    "write versions: {torch: 2.4.1}, build: {horovod_variants: ...} (variables of the roles "
+    f"{', '.join(BUILD_ROLES)}), settings: (as in a settings file), or some of them"
+)
+Facts = Mapping[str, Any]
+
+
+class StackFile(BaseModel):
+    """What a stack file holds. ``about`` is for who reads it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    about: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    build: dict[str, Any] = Field(default_factory=dict)
+    settings: SettingsFile = Field(default_factory=SettingsFile)
+
+    @field_validator("versions")
+    @classmethod
+    def _known(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, version in given.items():
+            if name not in COMPONENTS:
+                raise ValueError(
+                    f"{name} cannot be installed beside another: it can be {', '.join(COMPONENTS)}"
+                )
+            try:
+                parse(f"{name}={version}")
+            except UsageError as error:
+                raise ValueError(f"{error}; {error.remedy}") from error
+        return given
+
+    @field_validator("build")
+    @classmethod
+    def _of_roles(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name in given:
+            if not builds(name):
+                raise ValueError(f"{name} is no variable that the roles {', '.join(BUILD_ROLES)} build with")
+        return given
+
+    @property
+    def items(self) -> dict[str, Any]:
+        """Return what it names."""
+        return {**self.versions, **self.build, **from_settings(self.settings)}
+
+
+def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
+    """Return the stack that all hosts of a lab have. Raises CheckError where they differ or have none."""
+    each = {host: _versions(of_host) for host, of_host in facts.items()}
+    for name in COMPONENTS:
+        values: dict[str | None, list[str]] = {}
+        for host, versions in each.items():
+            values.setdefault(versions.get(name), []).append(host)
+        if len(values) > 1:
+            seen = "; ".join(f"{version or 'none'} on {some(hosts)}" for version, hosts in values.items())
+            raise CheckError(
+                f"the hosts have different versions of {TITLES[name]}: {seen}",
+                remedy="provision them alike, or name hosts that are with -l",
+            )
+    versions = next(iter(each.values()))
+    if absent := [name for name in ("openmpi", "horovod") if not versions.get(name)]:
+        raise CheckError(
+            f"{some(list(facts))}: {' and '.join(TITLES[name] for name in absent)} not installed",
+            remedy="run `hvlab provision` first",
+        )
+    build = {name: value for name, value in lab.hosts[0].vars.items() if builds(name)}
+    return Stack({**{name: version for name, version in versions.items() if version}, **build})
+
+
+def read(text: str, own: Stack, store: Store) -> Stack:
+    """Return the stack that an argument names: a file, a run, or ``lab``. Raises UsageError."""
+    if text == OWN_STACK:
+        return own
+    path = Path(text)
+    if path.is_file():
+        given = _lock(path) if path.suffix == ".json" else _file(path)
+    elif any(run.run_id == text for run in store.runs()):
+        given = _run(text, store)
+    else:
+        raise UsageError(
+            f"{text} is neither a file nor a run",
+            remedy=f"name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), or {OWN_STACK}",
+        )
+    return Stack({**own.items, **given})
+
+
+def _versions(facts: Facts) -> dict[str, str | None]:
+    built, environments = recorded_by_role(facts, "horovod"), recorded_by_role(facts, "python_env")
+    frameworks = {
+        item["framework"]: item.get("version") for item in (environments.get("environments") or {}).values()
+    }
+    given = {
+        "openmpi": recorded_by_role(facts, "openmpi").get("version"),
+        "horovod": built.get("version"),
+        "python": environments.get("python"),
+        **frameworks,
+    }
+    # torch 2.4.1+cpu is the build of 2.4.1 that its hosts ask for.
+    return {name: str(version).partition("+")[0] for name, version in given.items() if version}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        return StackFile.model_validate(read_yaml(path) or {}).items
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(f"the stack {path}: {where}: {first['msg']}", remedy=_REMEDY) from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"the stack {path} cannot be read: {error}", remedy=_REMEDY) from error
+
+
+def _lock(path: Path) -> dict[str, Any]:
+    kept = lock.read(path) or lock.Lock(path, {})
+    hosts = {name: {**kept.builds.get(name, {}), **versions} for name, versions in kept.hosts.items()}
+    shared: dict[str, Any] = {}
+    for name in dict.fromkeys(name for items in hosts.values() for name in items):
+        if name not in COMPONENTS and not builds(name):
+            continue
+        values = {json.dumps(items.get(name), sort_keys=True) for items in hosts.values()}
+        if len(values) > 1:
+            raise UsageError(
+                f"{path}: its hosts differ in {name}: {', '.join(sorted(values))}",
+                remedy="write a stack file with the one that counts",
+            )
+        shared[name] = next(iter(hosts.values()))[name]
+    return shared
+
+
+def _run(run_id: str, store: Store) -> dict[str, Any]:
+    records = store.records(run_id)
+    stacks = [record.stack for record in records if record.stack]
+    if not stacks:
+        raise UsageError(f"run {run_id} has no stack: it was imported, or nothing of it was measured")
+    given: dict[str, Any] = {}
+    for name in COMPONENTS:
+        values = {json.dumps(stack.get(name)) for stack in stacks}
+        if len(values) > 1 or any(isinstance(stack.get(name), dict) for stack in stacks):
+            raise UsageError(
+                f"run {run_id} has several versions of {TITLES[name]}: {', '.join(sorted(values))}",
+                remedy="write a stack file with the one that counts",
+            )
+        if stacks[0].get(name):
+            given[name] = str(stacks[0][name]).partition("+")[0]
+    return given

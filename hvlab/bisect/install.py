@@ -1,0 +1,61 @@
+"""A stack on the hosts, beside the one in use; what it shares with that, or with another, is there once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hvlab.bisect.stack import Stack
+from hvlab.lab.folders import STACKS
+from hvlab.lab.inventory import Lab
+from hvlab.lab.pin_variables import BUILD_ROLES
+from hvlab.remote.playbook import Owner, Play
+
+# Where each role puts what is in use, as in group_vars/all.yml.
+_PREFIXES: Mapping[str, str] = {
+    "openmpi": "/opt/hvlab/openmpi",
+    "python_env": "/opt/hvlab",
+    "horovod": "/opt/hvlab/horovod",
+}
+_FACTS = "/etc/ansible/facts.d"
+
+
+def name_of(stack: Stack, own: Stack) -> str:
+    """Return the name of a stack on the hosts; empty where what is in use is as good."""
+    key = stack.key("horovod")
+    return "" if key == own.key("horovod") else key
+
+
+def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
+    """Return what playbooks/stack.yml needs: what to build, and where what is not in use goes."""
+    name = name_of(stack, own)
+    folder = f"{STACKS}/{name}"
+    prefixes = {}
+    for role in BUILD_ROLES:
+        key = stack.key(role)
+        in_use = lab.text(f"{role}_prefix", _PREFIXES[role])
+        prefixes[f"{role}_prefix"] = in_use if key == own.key(role) else f"{STACKS}/{role}-{key}"
+    records = {f"{role}_record": f"{_FACTS}/hvlab_{role}@{name}.fact" for role in BUILD_ROLES}
+    return {
+        **stack.variables,
+        **prefixes,
+        **records,
+        "openmpi_profile": f"{folder}/profile.sh",
+        "hvlab_stack": folder,
+        "hvlab_hosts": ",".join(host.name for host in lab.hosts),
+    }
+
+
+def install(stack: Stack, own: Stack, lab: Lab) -> None:
+    """Install a stack beside the one in use. Raises CheckError if it cannot be built."""
+    with Play("stack.yml", Owner(lab), variables(stack, own, lab)) as play:
+        play.finish()
+        play.check("it could not be installed", remedy="the build's log on the host says what it lacks")
+
+
+def remove(lab: Lab) -> None:
+    """Remove all stacks beside the one in use from the hosts."""
+    given = {"hvlab_hosts": ",".join(host.name for host in lab.hosts), "hvlab_stacks": STACKS}
+    with Play("remove-stacks.yml", Owner(lab), given) as play:
+        play.finish()
+        play.check("the stacks could not be removed", remedy=f"remove {STACKS} on the hosts")

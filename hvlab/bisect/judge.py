@@ -1,0 +1,119 @@
+"""How much slower a stack is than the good one: both are measured in turn, in one run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, replace
+
+from hvlab.bench import sides
+from hvlab.bench.matrix import Spec
+from hvlab.bench.measure import measure
+from hvlab.bench.schedule import Schedule
+from hvlab.bench.sides import A, B
+from hvlab.compare.decisions import Decisions, decide
+from hvlab.compare.measurements import measurements
+from hvlab.errors import CheckError
+from hvlab.lab.inventory import Lab
+from hvlab.results.store import Store
+from hvlab.statistics.interval import Interval
+from hvlab.statistics.looks import LOOKS
+from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.parameters import OWN_STACK, STACK
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How much longer a stack takes than the good one, as the logarithm of a ratio with its 95 % interval.
+
+    ``slower`` tells that this is significant; ``run_id`` is the run that shows it.
+    """
+
+    log: Interval
+    slower: bool
+    run_id: str
+
+    @property
+    def words(self) -> str:
+        """Return the ratio in words, with its interval."""
+        low, mid, high = (math.exp(value) for value in (self.log.low, self.log.mid, self.log.high))
+        if mid >= _TIMES:
+            return f"{mid:.1f} times as long ({low:.1f} to {high:.1f})"
+        return f"{100 * (mid - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
+
+    def clear_of(self, half: float) -> bool:
+        """Return whether the interval lies on one side of half the difference."""
+        return not self.log.low <= half <= self.log.high
+
+
+# From here on a percentage is hard to read.
+_TIMES = 2.0
+SAME = Effect(Interval(0.0, 0.0, 0.0), slower=False, run_id="")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A stack that is on the hosts, by its name there, and how its ranks are started."""
+
+    name: str
+    parameters: tuple[tuple[str, str], ...]
+
+    @property
+    def side(self) -> dict[str, str]:
+        """Return what one side of a run sets."""
+        return {STACK.name: self.name or OWN_STACK, **dict(self.parameters)}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Measures stacks in turn with the good one, in runs of ``store``; ``spec`` asks for one configuration."""
+
+    spec: Spec
+    lab: Lab
+    store: Store
+    good: Installed
+
+    def effect(self, other: Installed, half: float | None = None) -> Effect | None:
+        """Return how much slower ``other`` is than the good one; None where it does not run.
+
+        It has as many repeats as the first look, or as the last where the interval is not clear of ``half``
+        the difference (a logarithm) before; without ``half``, as many as a verdict takes. A run of the same
+        two that was finished before counts. Raises CheckError where the good one does not run.
+        """
+        if self.good == other:
+            return SAME
+        chosen = {A: self.good.side, B: other.side}
+        blocks = sides.sided(self.spec.blocks, chosen, self.lab)
+        both = replace(self.spec, blocks=blocks, sides=sides.values(chosen, self.spec.blocks))
+        if half is None:
+            return self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats))
+        first = self._measured(replace(both, auto=False, repeats=LOOKS[0].repeats))
+        if first is None or first.clear_of(half):
+            return first
+        return self._measured(replace(both, auto=False, repeats=LOOKS[-1].repeats))
+
+    def _measured(self, spec: Spec) -> Effect | None:
+        run_id = self.store.finished(spec.key(self.lab)) or measure(Schedule.of(spec, self.lab), self.store)
+        records = self.store.records(run_id)
+        failed = {record.params.get("side"): record.error for record in records if record.status == "failed"}
+        if A in failed:
+            raise CheckError(f"the good stack does not run: {failed[A]}", remedy="run `hvlab doctor`")
+        _, stored = self.store.spec(run_id)
+        decisions = decide(measurements(self.store.run(run_id), records), stored)
+        if B in failed or not decisions.rows:
+            return None
+        return Effect(_log(decisions), decisions.count("faster") > decisions.count("slower"), run_id)
+
+
+def _log(decisions: Decisions) -> Interval:
+    """Return the logarithm of B's time over A's: of several sizes the mean, with the mean of the limits."""
+    logs = []
+    for each in decisions.rows:
+        ratio = each.row.verdict.ratio
+        if ratio is not None and min(ratio.low, ratio.mid, ratio.high) > 0:
+            limits = sorted(map(math.log, (ratio.low, ratio.mid, ratio.high)))
+            # The ratio is A's figure over B's: the less A takes, the slower B is.
+            time = METRICS[each.row.metric].better == "low"
+            logs.append([-value for value in reversed(limits)] if time else limits)
+    low, mid, high = (statistics.fmean(values) for values in zip(*logs, strict=True))
+    return Interval(low, mid, high)

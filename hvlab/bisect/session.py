@@ -1,0 +1,175 @@
+"""One bisection with its folder: the two ends, the changes between them, which of these costs the time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hvlab.bench.matrix import Spec, expand
+from hvlab.bisect import install
+from hvlab.bisect.judge import Effect, Installed, Judge
+from hvlab.bisect.result import BisectResult, Step
+from hvlab.bisect.search import search
+from hvlab.bisect.stack import COMPONENTS, Change, Stack, chain
+from hvlab.errors import CheckError, UsageError
+from hvlab.files import write_file
+from hvlab.lab.inventory import Lab
+from hvlab.resolver import HostRequest, Resolution, catalogue, plan
+from hvlab.resolver.pins import Pin
+from hvlab.results.lock import measuring
+from hvlab.results.store import Store
+
+RESULT, REPORT = "result.json", "bisect.md"
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """What is asked: two ends, what is in use, a configuration, and the hosts as the resolver wants them."""
+
+    good: Stack
+    bad: Stack
+    own: Stack
+    spec: Spec
+    lab: Lab
+    hosts: Sequence[HostRequest]
+
+    def key(self) -> str:
+        """Return a hash of all that makes this bisection another one."""
+        asked = [self.spec.key(self.lab), *(dict(stack.items) for stack in (self.good, self.bad, self.own))]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+    def changes(self) -> list[Change]:
+        """Return the changes from the good end to the bad one. Raises UsageError where there are none."""
+        known = catalogue.load()
+        releases: Mapping[str, Sequence[str]] = {
+            name: list(known.pythons if name == "python" else getattr(known, name)) for name in COMPONENTS
+        }
+        changes = chain(self.good, self.bad, releases, self.possible)
+        if not changes:
+            raise UsageError(
+                "both ends are the same stack: nothing lies between them",
+                remedy="name another stack file, lock or run; `hvlab plan` shows what is in use",
+            )
+        return changes
+
+    def possible(self, stack: Stack) -> bool:
+        """Return whether the resolver has nothing against these versions on these hosts."""
+        pins = [Pin(name, version) for name, version in stack.versions.items()]
+        free = [
+            replace(host, pins=tuple(pin for pin in host.pins if pin.name not in stack.versions))
+            for host in self.hosts
+        ]
+        return isinstance(plan(free, pins), Resolution)
+
+
+def check(request: BisectRequest) -> None:
+    """Raise UsageError where what is asked is not one configuration, or an end is impossible."""
+    cases, infeasible = expand(request.spec, request.lab)
+    if len(cases) != 1:
+        why = (
+            infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
+        )
+        raise UsageError(
+            f"bisect compares stacks by one configuration: {why}",
+            remedy="name one --workload, --backend, --hosts and --slots, and one value of each parameter",
+        )
+    for name, stack in (("good", request.good), ("bad", request.bad)):
+        if not request.possible(stack):
+            pins = " ".join(f"--pin {part}={version}" for part, version in stack.versions.items())
+            raise UsageError(
+                f"the {name} stack cannot be installed on these hosts",
+                remedy=f"`hvlab plan {pins}` says what is in the way",
+            )
+
+
+def folder_of(request: BisectRequest, results: Path, *, restart: bool) -> Path:
+    """Return the folder of the bisection: that of an unfinished one, unless ``restart`` says otherwise."""
+    folders, key = results / "bisect", request.key()
+    earlier = sorted(folders.glob(f"{key}*"), key=lambda path: path.stat().st_mtime)
+    if earlier and not restart and not (earlier[-1] / RESULT).exists():
+        return earlier[-1]
+    return folders / (f"{key}-{len(earlier) + 1}" if earlier else key)
+
+
+def bisect(
+    request: BisectRequest, store: Store, folder: Path, *, keep: bool, note: Callable[[str], None]
+) -> BisectResult:
+    """Find which change costs the time, and write that into ``folder``, where its runs are.
+
+    The stacks are removed from the hosts at the end, unless ``keep`` says otherwise.
+    """
+    check(request)
+    changes = request.changes()
+    folder.mkdir(parents=True, exist_ok=True)
+    with measuring(store.folder, request.lab.name):
+        points = _Points(request, Store(folder), changes, note)
+        whole = points.whole()
+        culprit = search(len(changes), points.bad) if whole.slower else None
+    if not keep:
+        install.remove(request.lab)
+    result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps))
+    write_file(folder / REPORT, result.markdown())
+    write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+    return result
+
+
+@dataclass
+class _Points:
+    """Stacks between the ends, each installed and measured once."""
+
+    request: BisectRequest
+    store: Store
+    changes: Sequence[Change]
+    note: Callable[[str], None]
+    steps: list[Step] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+
+    def whole(self) -> Effect:
+        """Return how much slower the bad end is. Raises CheckError where it cannot be measured."""
+        step = self._step(tuple(range(len(self.changes))))
+        if step.effect is None:
+            raise CheckError(
+                f"the bad stack cannot be measured: {step.problem}",
+                remedy="name one that runs: bisect looks for what is slower, not for what fails",
+            )
+        return step.effect
+
+    def bad(self, numbers: tuple[int, ...]) -> bool | None:
+        """Return whether these changes bring more than half of all; None if they cannot be measured."""
+        measured = self._step(numbers).effect
+        return None if measured is None else measured.log.mid > self.whole().log.mid / 2
+
+    def _step(self, numbers: tuple[int, ...]) -> Step:
+        known = next((step for step in self.steps if step.changes == numbers), None)
+        if known is None:
+            known = self._measured(numbers)
+            self.steps.append(known)
+            said = known.effect.words if known.effect else known.problem
+            self.note(f"{len(numbers)} of {len(self.changes)} changes: {said}")
+        return known
+
+    def _measured(self, numbers: tuple[int, ...]) -> Step:
+        request = self.request
+        stack = request.good.with_([self.changes[number] for number in numbers])
+        if not request.possible(stack):
+            return Step(numbers, None, "these versions do not fit together")
+        good = self._installed(request.good)
+        try:
+            installed = self._installed(stack)
+        except CheckError as error:
+            return Step(numbers, None, str(error))
+        whole = self.steps[0].effect if self.steps else None
+        half = whole.log.mid / 2 if whole else None
+        measured = Judge(request.spec, request.lab, self.store, good).effect(installed, half)
+        return Step(numbers, measured, "" if measured else "it does not run")
+
+    def _installed(self, stack: Stack) -> Installed:
+        name = install.name_of(stack, self.request.own)
+        if name and name not in self._names:
+            self.note(f"installing stack {name}: {', '.join(map(' '.join, stack.versions.items()))}")
+            install.install(stack, self.request.own, self.request.lab)
+            self._names.add(name)
+        return Installed(name, tuple(sorted(stack.settings.parameters.items())))

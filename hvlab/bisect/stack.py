@@ -1,0 +1,174 @@
+"""A stack as items that can be changed one by one, and the changes between two. Pure.
+
+An item is a version (``torch``), a variable of a role that builds (``horovod_variants``), or how ranks are
+started (``env.NAME``, ``mpirun``, ``rules``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.bench.settings import SettingsFile
+from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS, builds
+from hvlab.resolver import versions
+from hvlab.resolver.pins import TITLES
+
+# What can be installed beside another of its kind. A kernel or a driver cannot.
+COMPONENTS = ("openmpi", "python", "torch", "tensorflow", "horovod")
+# The components that go into what each role builds; Horovod is built on the other two.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "openmpi": ("openmpi",),
+    "python_env": ("python", "torch", "tensorflow"),
+    "horovod": COMPONENTS,
+}
+_ENV = "env."
+_STARTS = ("mpirun", "rules")
+Items = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Versions, variables of the roles, and settings of the ranks, by name; None is the same as nothing."""
+
+    items: Items
+
+    def __getitem__(self, name: str) -> Any:
+        return self.items.get(name)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Return the version of each component that it has."""
+        return {name: str(self.items[name]) for name in COMPONENTS if self.items.get(name)}
+
+    @property
+    def settings(self) -> SettingsFile:
+        """Return how its ranks are started."""
+        env = {
+            name.removeprefix(_ENV): value
+            for name, value in self.items.items()
+            if name.startswith(_ENV) and value is not None
+        }
+        return SettingsFile(env=env, **{name: self.items.get(name) or "" for name in _STARTS})
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Return the variables of Ansible that ask for it: pins, and those of the roles."""
+        pins = {VERSION_PINS[name]: version for name, version in self.versions.items()}
+        return pins | {
+            name: value for name, value in self.items.items() if builds(name) and value is not None
+        }
+
+    def key(self, role: str) -> str:
+        """Return a hash of what goes into what a role builds: equal for two stacks that can share it."""
+        prefixes = tuple(f"{one}_" for one in (BUILD_ROLES if role == "horovod" else (role,)))
+        parts = {name: version for name, version in self.versions.items() if name in _PARTS[role]}
+        variables = {name: value for name, value in self.variables.items() if name.startswith(prefixes)}
+        text = json.dumps([parts, variables], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    def with_(self, changes: Sequence[Change]) -> Stack:
+        """Return the stack after these changes, which are in the order of a chain."""
+        return Stack({**self.items, **{change.item: change.after for change in changes}})
+
+
+def from_settings(settings: SettingsFile) -> dict[str, Any]:
+    """Return the items of a settings file."""
+    env = {f"{_ENV}{name}": value for name, value in settings.env.items()}
+    return env | {name: value for name in _STARTS if (value := getattr(settings, name))}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One item that has another value, or one release of it that follows another."""
+
+    item: str
+    before: Any
+    after: Any
+
+    @property
+    def pin(self) -> tuple[str, Any]:
+        """Return the variable that keeps it as it was, with its value: of an inventory, or of the ranks."""
+        if self.item in COMPONENTS:
+            return VERSION_PINS[self.item], self.before
+        return self.item.removeprefix(_ENV), self.before
+
+    def __str__(self) -> str:
+        title = TITLES.get(self.item, self.item.removeprefix(_ENV))
+        if self.item in COMPONENTS or (_short(self.before) and _short(self.after)):
+            return f"{title} {_word(self.before)} -> {_word(self.after)}"
+        return f"{title}: {', '.join(_differences(self.before, self.after))}"
+
+
+def chain(
+    good: Stack, bad: Stack, releases: Mapping[str, Sequence[str]], possible: Callable[[Stack], bool]
+) -> list[Change]:
+    """Return the changes that lead from ``good`` to ``bad``: one item at a time, release by release.
+
+    ``releases`` are the known ones of each component. A release that makes a stack which is not ``possible``
+    is left out. Settings come first, for they cost no build.
+    """
+    names = sorted({*good.items, *bad.items}, key=_place)
+    changes: list[Change] = []
+    for name in names:
+        before, after = good[name], bad[name]
+        if before == after:
+            continue
+        values = [before, *_between(before, after, releases.get(name, ())), after]
+        start = before
+        for value in values[1:]:
+            step = Change(name, start, value)
+            if value == after or possible(good.with_([*changes, step])):
+                changes.append(step)
+                start = value
+    return changes
+
+
+def _between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
+    """Yield the releases between two, from the first to the second."""
+    if not releases or not before or not after:
+        return
+    low, high = sorted((before, after), key=versions.numbers)
+    inside = [
+        one for one in releases if versions.numbers(low) < versions.numbers(one) < versions.numbers(high)
+    ]
+    yield from sorted(inside, key=versions.numbers, reverse=low != before)
+
+
+def _place(name: str) -> tuple[int, str]:
+    if name in COMPONENTS:
+        return 2 + COMPONENTS.index(name), name
+    return (1, name) if builds(name) else (0, name)
+
+
+def _short(value: Any) -> bool:
+    return not isinstance(value, list | dict)
+
+
+def _word(value: Any) -> str:
+    return "nothing" if value in (None, "") else str(value)
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Yield what differs between two values of one variable, each with its place."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys([*before, *after]):
+            if before.get(name) != after.get(name):
+                yield from _differences(before.get(name), after.get(name), f"{path}.{name}" if path else name)
+        return
+    where = f"{path} " if path else ""
+    yield f"{where}{_word(before)} -> {_word(after)}"
+
+
+def joined(changes: Sequence[Change]) -> list[Change]:
+    """Return the changes with those that follow one another of one item as one."""
+    together: list[Change] = []
+    for change in changes:
+        if together and (together[-1].item, together[-1].after) == (change.item, change.before):
+            together[-1] = Change(change.item, together[-1].before, change.after)
+        else:
+            together.append(change)
+    return together

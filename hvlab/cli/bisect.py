@@ -1,0 +1,88 @@
+"""``hvlab bisect``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hvlab.cli import candidates, options
+from hvlab.cli.bench_request import one, one_options
+from hvlab.cli.groups import GroupedCommand
+from hvlab.lab.inventory import load
+from hvlab.paths import results_dir
+from hvlab.results.store import Store
+
+
+class _Bisect(GroupedCommand):
+    groups = {
+        "Where": ("inventory", "limit", "hosts", "slots"),
+        "What": ("workload", "backend", "sets", "copy", "pattern"),
+        "Search": ("timeout", "launcher", "restart", "keep"),
+        "Results": ("folder", "output_format"),
+    }
+
+
+@click.command("bisect", cls=_Bisect)
+@options.inventory
+@options.limit
+@one_options
+@click.option("--restart", is_flag=True, help="Start anew instead of resuming an unfinished one.")
+@click.option("--keep", is_flag=True, help="Leave the stacks on the hosts at the end.")
+@options.results
+@options.table_or_json
+@click.argument("good", metavar="GOOD", shell_complete=candidates.stacks)
+@click.argument("bad", metavar="BAD", shell_complete=candidates.stacks)
+@options.own_command
+def command(
+    *,
+    inventory: Path,
+    limit: str | None,
+    restart: bool,
+    keep: bool,
+    folder: Path | None,
+    output_format: str,
+    good: str,
+    bad: str,
+    **values: Any,
+) -> int:
+    """Find which change of the stack makes one configuration slower.
+
+    GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, the id of a run, or `lab`: what
+    is in use. What they leave out is as in use. Stacks between the two are installed beside the one in use,
+    and measured in turn with GOOD, until one change is left that brings the difference: a release of Open
+    MPI, Python, torch, TensorFlow or Horovod, a variable of their roles, or a setting of the ranks. Then it
+    is tried alone, and all others without it. The exit code is 1 where BAD is not significantly slower. To
+    resume an interrupted search, run the same command again.
+    """
+    lab = load(inventory, limit=limit)
+    store = Store(folder.absolute() if folder else results_dir())
+    # These load slowly, and --help needs none of them.
+    from hvlab.bisect import ends  # noqa: PLC0415
+    from hvlab.bisect.session import REPORT, BisectRequest, bisect, folder_of  # noqa: PLC0415
+    from hvlab.remote.facts import facts  # noqa: PLC0415
+    from hvlab.resolver.facts import from_ansible  # noqa: PLC0415
+    from hvlab.resolver.lab import request  # noqa: PLC0415
+
+    spec = one(lab, values, store)
+    known = facts(lab)
+    own = ends.in_use(lab, known)
+    asked = BisectRequest(
+        good=ends.read(good, own, store),
+        bad=ends.read(bad, own, store),
+        own=own,
+        spec=spec,
+        lab=lab,
+        hosts=[
+            request(from_ansible(host.name, known[host.name]), host.vars, gpu=host.gpu) for host in lab.hosts
+        ],
+    )
+    place = folder_of(asked, store.folder, restart=restart)
+    if (place / "hvlab.db").exists():
+        click.echo(f"resuming the search in {place}", err=True)
+    result = bisect(asked, store, place, keep=keep, note=lambda text: click.echo(text, err=True))
+    click.echo(json.dumps(result.as_json(), indent=1) if output_format == "json" else result.markdown())
+    click.echo(f"report: {place / REPORT}", err=True)
+    return 0 if result.culprit else 1

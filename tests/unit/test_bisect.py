@@ -1,0 +1,293 @@
+"""The search for the change that costs speed, on stacks whose cost is known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hvlab.bench.settings import SettingsFile
+from hvlab.bisect import ends, install
+from hvlab.bisect.judge import Effect
+from hvlab.bisect.result import BisectResult, Step
+from hvlab.bisect.search import Culprit, Judge, search
+from hvlab.bisect.stack import Change, Stack, chain, from_settings
+from hvlab.errors import CheckError, UsageError
+from hvlab.lab.inventory import Host, Lab
+from hvlab.results.store import Store
+from hvlab.statistics.interval import Interval
+
+
+class Counted:
+    """A judge that counts; ``bad`` says what is bad, ``impossible`` what cannot be tried."""
+
+    def __init__(
+        self, bad: Callable[[set[int]], bool], impossible: Callable[[set[int]], bool] = lambda _: False
+    ) -> None:
+        self.bad, self.impossible = bad, impossible
+        self.asked: list[tuple[int, ...]] = []
+
+    def __call__(self, changes: tuple[int, ...]) -> bool | None:
+        assert changes == tuple(sorted(set(changes)))
+        if changes not in self.asked:
+            self.asked.append(changes)
+        return None if self.impossible(set(changes)) else self.bad(set(changes))
+
+
+def _all_of(*numbers: int) -> Callable[[set[int]], bool]:
+    return lambda changes: set(numbers) <= changes
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 16, 33])
+def test_one_change_is_found_wherever_it_is_in_logarithmic_steps(count: int) -> None:
+    for number in range(count):
+        judge = Counted(_all_of(number))
+        assert search(count, judge) == Culprit(((number,),), sole=True, whole=True)
+        assert len(judge.asked) <= math.ceil(math.log2(count)) + 2
+
+
+@pytest.mark.parametrize(
+    "numbers", [*itertools.combinations(range(6), 2), *itertools.combinations(range(6), 3)]
+)
+def test_changes_that_cost_only_together_are_all_found(numbers: tuple[int, ...]) -> None:
+    found = search(6, Counted(_all_of(*numbers)))
+    assert found.changes == numbers
+    assert found.groups == tuple((number,) for number in numbers)
+    assert (found.sole, found.whole) == (True, True)
+
+
+def test_a_second_cause_beside_the_first_is_said() -> None:
+    found = search(8, Counted(lambda changes: bool(changes & {2, 6})))
+    assert found == Culprit(((2,),), sole=True, whole=False)
+
+
+def test_what_cannot_be_tried_is_gone_round() -> None:
+    judge = Counted(_all_of(5), impossible=lambda changes: len(changes) == 4)
+    assert search(8, judge).groups == ((5,),)
+
+
+def test_what_lies_between_stacks_that_cannot_be_tried_is_named_together() -> None:
+    found = search(8, Counted(_all_of(4), impossible=lambda changes: len(changes) in (4, 5)))
+    assert found.groups == ((3, 4, 5),)
+    assert found.sole
+    nothing = search(3, Counted(_all_of(1), impossible=lambda changes: len(changes) < 3))
+    assert nothing == Culprit(((0, 1, 2),), sole=True, whole=True)
+
+
+def test_a_change_that_cannot_be_tried_alone() -> None:
+    found = search(4, Counted(_all_of(3), impossible=lambda changes: changes == {3}))
+    assert found == Culprit(((3,),), sole=None, whole=True)
+
+
+GOOD = Stack({"torch": "2.4.1", "openmpi": "4.1.8", "horovod": "0.28.1", "python": "3.11", "env.A": "1"})
+RELEASES = {"torch": ["2.4.1", "2.5.0", "2.6.0", "2.8.0", "2.10.0"], "openmpi": ["4.1.4", "4.1.6", "4.1.8"]}
+
+
+def _changed(**items: Any) -> Stack:
+    return Stack({**GOOD.items, **items})
+
+
+def test_changes_go_item_by_item_and_release_by_release() -> None:
+    bad = _changed(torch="2.8.0", openmpi="4.1.4", **{"env.A": None, "env.B": "2", "horovod_variants": {}})
+    changes = chain(GOOD, bad, RELEASES, lambda _: True)
+    assert [(change.item, change.before, change.after) for change in changes] == [
+        ("env.A", "1", None),
+        ("env.B", None, "2"),
+        ("horovod_variants", None, {}),
+        ("openmpi", "4.1.8", "4.1.6"),
+        ("openmpi", "4.1.6", "4.1.4"),
+        ("torch", "2.4.1", "2.5.0"),
+        ("torch", "2.5.0", "2.6.0"),
+        ("torch", "2.6.0", "2.8.0"),
+    ]
+    assert GOOD.with_(changes).variables == bad.variables
+    assert GOOD.with_(changes).settings == bad.settings
+
+
+def test_a_release_that_is_not_possible_is_left_out() -> None:
+    changes = chain(GOOD, _changed(torch="2.8.0"), RELEASES, lambda stack: stack["torch"] != "2.5.0")
+    assert [change.after for change in changes] == ["2.6.0", "2.8.0"]
+
+
+def test_the_same_stack_has_no_changes() -> None:
+    assert not chain(GOOD, GOOD, RELEASES, lambda _: True)
+    assert not chain(GOOD, _changed(**{"env.X": None}), RELEASES, lambda _: True)
+
+
+def test_settings_and_items_are_the_same() -> None:
+    settings = SettingsFile(env={"NCCL_ALGO": "Ring"}, mpirun="--bind-to core")
+    assert Stack(from_settings(settings)).settings == settings
+
+
+def test_variables_are_pins_and_those_of_roles() -> None:
+    stack = _changed(horovod_variants={"cpu": {}}, **{"env.A": "1"})
+    assert stack.variables == {
+        "lab_torch": "2.4.1",
+        "lab_openmpi": "4.1.8",
+        "lab_horovod": "0.28.1",
+        "lab_python": "3.11",
+        "horovod_variants": {"cpu": {}},
+    }
+
+
+def _lab(**variables: Any) -> Lab:
+    host = Host("n1", "198.18.1.1", 22, None, 2, frozenset(), variables)
+    return Lab("lab", Path("inventory"), "198.18.1.0/24", "eth0", (host,), variables)
+
+
+def test_a_stack_shares_what_it_has_in_common_with_another() -> None:
+    other, built = _changed(torch="2.6.0"), _changed(openmpi_configure_flags=["--x"])
+    assert install.name_of(_changed(**{"env.A": "2"}), GOOD) == ""
+    for_torch, for_flags = (install.variables(stack, GOOD, _lab()) for stack in (other, built))
+    assert for_torch["openmpi_prefix"] == "/opt/hvlab/openmpi"
+    assert for_torch["python_env_prefix"] == f"/opt/hvlab/stacks/python_env-{other.key('python_env')}"
+    assert for_flags["openmpi_prefix"] == f"/opt/hvlab/stacks/openmpi-{built.key('openmpi')}"
+    assert for_flags["python_env_prefix"] == "/opt/hvlab"
+    prefixes = {stack.key("horovod") for stack in (GOOD, other, built)}
+    assert len(prefixes) == 3
+    for given in (for_torch, for_flags):
+        assert "@" in given["openmpi_record"], "what is in use keeps its record"
+        assert given["openmpi_profile"].startswith(given["hvlab_stack"])
+    assert install.variables(other, GOOD, _lab(openmpi_prefix="/sw/mpi"))["openmpi_prefix"] == "/sw/mpi"
+
+
+def _facts(**versions: Any) -> dict[str, Any]:
+    given = {"openmpi": "4.1.8", "torch": "2.4.1+cpu", "horovod": "0.28.1", **versions}
+    recorded = {
+        "hvlab_openmpi": {"version": given["openmpi"]},
+        "hvlab_horovod": {"version": given["horovod"], "variants": {}},
+        "hvlab_python_env": {
+            "python": "3.11",
+            "environments": {"python": {"framework": "torch", "version": given["torch"]}},
+        },
+    }
+    return {"ansible_local": {name: value for name, value in recorded.items() if value.get("version", 1)}}
+
+
+def test_what_is_in_use_comes_from_the_hosts_and_the_inventory() -> None:
+    stack = ends.in_use(_lab(horovod_arch_flags="-O3", horovod_version="0.28.1"), {"n1": _facts()})
+    assert stack.items == {
+        "openmpi": "4.1.8",
+        "horovod": "0.28.1",
+        "python": "3.11",
+        "torch": "2.4.1",
+        "horovod_arch_flags": "-O3",
+    }
+
+
+def test_hosts_that_differ_or_have_nothing_are_no_end() -> None:
+    with pytest.raises(CheckError, match=r"different versions of torch: 2\.4\.1 on n1; 2\.6\.0 on n2"):
+        ends.in_use(_lab(), {"n1": _facts(), "n2": _facts(torch="2.6.0")})
+    with pytest.raises(CheckError, match="n1: Open MPI not installed"):
+        ends.in_use(_lab(), {"n1": _facts(openmpi=None)})
+
+
+def test_a_stack_file_says_what_differs_from_what_is_in_use(tmp_path: Path) -> None:
+    file = tmp_path / "spring.yml"
+    content = {"versions": {"torch": "2.6.0"}, "settings": {"env": {"OMP_NUM_THREADS": 2}}}
+    file.write_text(yaml.safe_dump(content))
+    read = ends.read(str(file), GOOD, Store(tmp_path))
+    assert read.items == {**GOOD.items, "torch": "2.6.0", "env.OMP_NUM_THREADS": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("versions: {torch: 2.6}", "valid string"),
+        ("versions: {cuda: '12.4'}", "cannot be installed beside another"),
+        ("versions: {torch: new}", "new"),
+        ("build: {openmpi_prefix: /x}", "no variable that the roles"),
+        ("build: {cuda_method: repo}", "no variable that the roles"),
+        ("setings: {}", "Extra inputs"),
+        ("settings: {env: {HVLAB_CASE: 1}}", "hvlab's own"),
+        ("[1]", "valid dictionary"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_wrong_stack_file_is_refused(text: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "spring.yml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=problem):
+        ends.read(str(file), GOOD, Store(tmp_path))
+
+
+def test_a_lock_is_an_end(tmp_path: Path) -> None:
+    build = {"horovod_arch_flags": "-O1"}
+    hosts = {name: {"versions": {"torch": "2.5.0", "driver": None}, "build": build} for name in ("n1", "n2")}
+    file = tmp_path / "lock.json"
+    file.write_text(json.dumps({"hosts": hosts}))
+    read = ends.read(str(file), GOOD, Store(tmp_path))
+    assert read.items == {**GOOD.items, "torch": "2.5.0", **build}
+    hosts["n2"] = {"versions": {"torch": "2.6.0"}, "build": {}}
+    file.write_text(json.dumps({"hosts": hosts}))
+    with pytest.raises(UsageError, match="its hosts differ in"):
+        ends.read(str(file), GOOD, Store(tmp_path))
+
+
+def test_what_is_no_end_is_refused_with_what_can_be_one(tmp_path: Path) -> None:
+    assert ends.read("lab", GOOD, Store(tmp_path)) is GOOD
+    with pytest.raises(UsageError, match="neither a file nor a run"):
+        ends.read("spring", GOOD, Store(tmp_path))
+
+
+def _result(bad: Judge, changes: Collection[Change], cost: float = 0.3) -> BisectResult:
+    steps: list[Step] = []
+
+    def effect(numbers: tuple[int, ...]) -> Effect:
+        log = cost if bad(numbers) else 0.0
+        return Effect(Interval(log - 0.02, log, log + 0.02), slower=log > 0, run_id=f"r{len(steps)}")
+
+    def judge(numbers: tuple[int, ...]) -> bool | None:
+        if all(step.changes != numbers for step in steps):
+            steps.append(Step(numbers, effect(numbers)))
+        return bad(numbers)
+
+    whole = effect(tuple(range(len(changes))))
+    steps.append(Step(tuple(range(len(changes))), whole))
+    culprit = search(len(changes), judge) if cost else None
+    return BisectResult(tuple(changes), whole, culprit, tuple(steps))
+
+
+def test_the_answer_names_the_release_the_proof_and_the_way_back() -> None:
+    changes = chain(GOOD, _changed(torch="2.8.0", openmpi="4.1.4"), RELEASES, lambda _: True)
+    result = _result(Counted(_all_of(3)), changes)
+    assert result.answer == (
+        "Slower because of: torch 2.5.0 -> 2.6.0. All changes together cost +35.0 % (+32.3 to +37.7 %); this one "
+        "alone +35.0 % (+32.3 to +37.7 %); all others +0.0 % (-2.0 to +2.0 %)."
+    )
+    assert result.remedy == "lab_torch: 2.5.0"
+    assert result.as_json()["culprit"] == [[3]]
+    assert "| 1 | 1, 2, 3, 4, 5 | +35.0 % (+32.3 to +37.7 %) | yes | r0 |" in result.markdown()
+
+
+def test_the_answer_says_what_costs_only_together_and_what_is_left() -> None:
+    changes = chain(GOOD, _changed(torch="2.8.0", **{"env.A": "2"}), RELEASES, lambda _: True)
+    together = _result(Counted(_all_of(0, 2)), changes)
+    assert together.answer.startswith("Slower because of: A 1 -> 2 together with torch 2.5.0 -> 2.6.0.")
+    assert "these alone +35.0 %" in together.answer
+    assert together.remedy == "A: '1'\nlab_torch: 2.5.0"
+    both = _result(Counted(lambda numbers: bool(set(numbers) & {0, 3})), changes)
+    assert "The others are slow as well" in both.answer
+
+
+def test_nothing_to_look_for_is_said() -> None:
+    changes = chain(GOOD, _changed(torch="2.5.0"), RELEASES, lambda _: True)
+    result = _result(Counted(_all_of(0)), changes, cost=0.0)
+    assert result.answer.startswith("The bad stack is not significantly slower")
+    assert result.remedy == ""
+    assert result.as_json()["slower"] is False
+
+
+def test_a_change_of_a_variable_says_where() -> None:
+    before = {"cpu": {"mpi": True, "env": {}}}
+    after = {"cpu": {"mpi": True, "env": {"HOROVOD_DEBUG": "1"}}}
+    assert (
+        str(Change("horovod_variants", before, after))
+        == "horovod_variants: cpu.env.HOROVOD_DEBUG nothing -> 1"
+    )
