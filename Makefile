@@ -25,7 +25,7 @@ INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab package test demo demo-slurm down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-tutorials
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tutorials
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -157,6 +157,9 @@ test-faults: install  ## faults put into three virtual hosts and the controller;
 
 test-tutorials: install  ## the sh blocks of docs/tutorials, on virtual hosts: 10 minutes with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tutorials.py -m vlab -v
+
+test-bisect: install  ## a slow build of Horovod, found between two stacks: half an hour, 10 minutes with a warm cache (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_bisect.py -m vlab -v
 
 test-prove: install  ## causes that doctor puts into fresh virtual hosts, and takes out again: 5 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_prove.py -m vlab -v

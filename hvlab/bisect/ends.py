@@ -16,6 +16,7 @@ from hvlab.errors import CheckError, UsageError, some
 from hvlab.lab.environment import recorded_by_role
 from hvlab.lab.inventory import Lab
 from hvlab.lab.pin_variables import BUILD_ROLES, builds
+from hvlab.paths import project_dir
 from hvlab.resolver import lock
 from hvlab.resolver.pins import TITLES, parse
 from hvlab.results.store import Store
@@ -105,6 +106,16 @@ def read(text: str, own: Stack, store: Store) -> Stack:
             remedy=f"name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), or {OWN_STACK}",
         )
     return Stack({**own.items, **given})
+
+
+def with_defaults(*stacks: Stack) -> list[Stack]:
+    """Return the stacks, with the role's default for each variable that only others of them name."""
+    named = {name for stack in stacks for name in stack.items if builds(name)}
+    defaults: dict[str, Any] = {}
+    for role in BUILD_ROLES:
+        defaults |= read_yaml(project_dir() / "roles" / role / "defaults/main.yml")
+    known = {name: defaults[name] for name in named if name in defaults and "{{" not in str(defaults[name])}
+    return [Stack({**known, **stack.items}) for stack in stacks]
 
 
 def _versions(facts: Facts) -> dict[str, str | None]:

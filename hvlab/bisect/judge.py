@@ -52,7 +52,7 @@ SAME = Effect(Interval(0.0, 0.0, 0.0), slower=False, run_id="")
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledStack:
     """A stack that is on the hosts, by its name there, and how its ranks are started."""
 
     name: str
@@ -66,14 +66,14 @@ class Installed:
 
 @dataclass(frozen=True)
 class Judge:
-    """Measures stacks in turn with the good one, in runs of ``store``; ``spec`` asks for one configuration."""
+    """Measures stacks in turn with the good one, in runs of ``store``; ``spec`` is one configuration."""
 
     spec: Spec
     lab: Lab
     store: Store
-    good: Installed
+    good: InstalledStack
 
-    def effect(self, other: Installed, half: float | None = None) -> Effect | None:
+    def effect(self, other: InstalledStack, half: float | None = None) -> Effect | None:
         """Return how much slower ``other`` is than the good one; None where it does not run.
 
         It has as many repeats as the first look, or as the last where the interval is not clear of ``half``

@@ -10,11 +10,11 @@ import yaml
 
 from hvlab.bisect.judge import Effect
 from hvlab.bisect.search import Culprit
-from hvlab.bisect.stack import Change, joined
+from hvlab.bisect.stack import StackChange, joined
 
 
 @dataclass(frozen=True)
-class Step:
+class TriedStack:
     """A stack that was tried: its changes, and how much slower it is; or why it could not be tried."""
 
     changes: tuple[int, ...]
@@ -29,10 +29,10 @@ class BisectResult:
     ``culprit`` is None where the bad end is not significantly slower.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[StackChange, ...]
     whole: Effect
     culprit: Culprit | None
-    steps: tuple[Step, ...]
+    steps: tuple[TriedStack, ...]
 
     @property
     def answer(self) -> str:

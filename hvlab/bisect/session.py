@@ -10,10 +10,10 @@ from pathlib import Path
 
 from hvlab.bench.matrix import Spec, expand
 from hvlab.bisect import install
-from hvlab.bisect.judge import Effect, Installed, Judge
-from hvlab.bisect.result import BisectResult, Step
+from hvlab.bisect.judge import Effect, InstalledStack, Judge
+from hvlab.bisect.result import BisectResult, TriedStack
 from hvlab.bisect.search import search
-from hvlab.bisect.stack import COMPONENTS, Change, Stack, chain
+from hvlab.bisect.stack import COMPONENTS, Stack, StackChange, chain
 from hvlab.errors import CheckError, UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
@@ -41,7 +41,7 @@ class BisectRequest:
         asked = [self.spec.key(self.lab), *(dict(stack.items) for stack in (self.good, self.bad, self.own))]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[StackChange]:
         """Return the changes from the good end to the bad one. Raises UsageError where there are none."""
         known = catalogue.load()
         releases: Mapping[str, Sequence[str]] = {
@@ -122,9 +122,9 @@ class _Points:
 
     request: BisectRequest
     store: Store
-    changes: Sequence[Change]
+    changes: Sequence[StackChange]
     note: Callable[[str], None]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[TriedStack] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
 
     def whole(self) -> Effect:
@@ -142,7 +142,7 @@ class _Points:
         measured = self._step(numbers).effect
         return None if measured is None else measured.log.mid > self.whole().log.mid / 2
 
-    def _step(self, numbers: tuple[int, ...]) -> Step:
+    def _step(self, numbers: tuple[int, ...]) -> TriedStack:
         known = next((step for step in self.steps if step.changes == numbers), None)
         if known is None:
             known = self._measured(numbers)
@@ -151,25 +151,25 @@ class _Points:
             self.note(f"{len(numbers)} of {len(self.changes)} changes: {said}")
         return known
 
-    def _measured(self, numbers: tuple[int, ...]) -> Step:
+    def _measured(self, numbers: tuple[int, ...]) -> TriedStack:
         request = self.request
         stack = request.good.with_([self.changes[number] for number in numbers])
         if not request.possible(stack):
-            return Step(numbers, None, "these versions do not fit together")
+            return TriedStack(numbers, None, "these versions do not fit together")
         good = self._installed(request.good)
         try:
             installed = self._installed(stack)
         except CheckError as error:
-            return Step(numbers, None, str(error))
+            return TriedStack(numbers, None, str(error))
         whole = self.steps[0].effect if self.steps else None
         half = whole.log.mid / 2 if whole else None
         measured = Judge(request.spec, request.lab, self.store, good).effect(installed, half)
-        return Step(numbers, measured, "" if measured else "it does not run")
+        return TriedStack(numbers, measured, "" if measured else "it does not run")
 
-    def _installed(self, stack: Stack) -> Installed:
+    def _installed(self, stack: Stack) -> InstalledStack:
         name = install.name_of(stack, self.request.own)
         if name and name not in self._names:
             self.note(f"installing stack {name}: {', '.join(map(' '.join, stack.versions.items()))}")
             install.install(stack, self.request.own, self.request.lab)
             self._names.add(name)
-        return Installed(name, tuple(sorted(stack.settings.parameters.items())))
+        return InstalledStack(name, tuple(sorted(stack.settings.parameters.items())))

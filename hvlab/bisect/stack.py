@@ -70,7 +70,7 @@ class Stack:
         text = json.dumps([parts, variables], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
-    def with_(self, changes: Sequence[Change]) -> Stack:
+    def with_(self, changes: Sequence[StackChange]) -> Stack:
         """Return the stack after these changes, which are in the order of a chain."""
         return Stack({**self.items, **{change.item: change.after for change in changes}})
 
@@ -82,7 +82,7 @@ def from_settings(settings: SettingsFile) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Change:
+class StackChange:
     """One item that has another value, or one release of it that follows another."""
 
     item: str
@@ -105,14 +105,14 @@ class Change:
 
 def chain(
     good: Stack, bad: Stack, releases: Mapping[str, Sequence[str]], possible: Callable[[Stack], bool]
-) -> list[Change]:
+) -> list[StackChange]:
     """Return the changes that lead from ``good`` to ``bad``: one item at a time, release by release.
 
     ``releases`` are the known ones of each component. A release that makes a stack which is not ``possible``
     is left out. Settings come first, for they cost no build.
     """
     names = sorted({*good.items, *bad.items}, key=_place)
-    changes: list[Change] = []
+    changes: list[StackChange] = []
     for name in names:
         before, after = good[name], bad[name]
         if before == after:
@@ -120,7 +120,7 @@ def chain(
         values = [before, *_between(before, after, releases.get(name, ())), after]
         start = before
         for value in values[1:]:
-            step = Change(name, start, value)
+            step = StackChange(name, start, value)
             if value == after or possible(good.with_([*changes, step])):
                 changes.append(step)
                 start = value
@@ -163,12 +163,12 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
     yield f"{where}{_word(before)} -> {_word(after)}"
 
 
-def joined(changes: Sequence[Change]) -> list[Change]:
+def joined(changes: Sequence[StackChange]) -> list[StackChange]:
     """Return the changes with those that follow one another of one item as one."""
-    together: list[Change] = []
+    together: list[StackChange] = []
     for change in changes:
         if together and (together[-1].item, together[-1].after) == (change.item, change.before):
-            together[-1] = Change(change.item, together[-1].before, change.after)
+            together[-1] = StackChange(change.item, together[-1].before, change.after)
         else:
             together.append(change)
     return together

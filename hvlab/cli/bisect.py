@@ -68,10 +68,11 @@ def command(
 
     spec = one(lab, values, store)
     known = facts(lab)
-    own = ends.in_use(lab, known)
+    in_use = ends.in_use(lab, known)
+    own, fast, slow = ends.with_defaults(in_use, *(ends.read(text, in_use, store) for text in (good, bad)))
     asked = BisectRequest(
-        good=ends.read(good, own, store),
-        bad=ends.read(bad, own, store),
+        good=fast,
+        bad=slow,
         own=own,
         spec=spec,
         lab=lab,

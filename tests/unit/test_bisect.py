@@ -15,9 +15,9 @@ import yaml
 from hvlab.bench.settings import SettingsFile
 from hvlab.bisect import ends, install
 from hvlab.bisect.judge import Effect
-from hvlab.bisect.result import BisectResult, Step
+from hvlab.bisect.result import BisectResult, TriedStack
 from hvlab.bisect.search import Culprit, Judge, search
-from hvlab.bisect.stack import Change, Stack, chain, from_settings
+from hvlab.bisect.stack import Stack, StackChange, chain, from_settings
 from hvlab.errors import CheckError, UsageError
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
@@ -230,14 +230,27 @@ def test_a_lock_is_an_end(tmp_path: Path) -> None:
         ends.read(str(file), GOOD, Store(tmp_path))
 
 
+def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> None:
+    other = _changed(horovod_arch_flags="-O1", openmpi_cuda_home="/x")
+    own, good, bad = ends.with_defaults(GOOD, GOOD, other)
+    assert install.name_of(good, own) == ""
+    assert good["horovod_arch_flags"] == "auto"
+    assert "openmpi_cuda_home" not in good.items, "its default is the host's"
+    assert "horovod_variants" not in bad.items
+    assert [change.item for change in chain(good, bad, {}, lambda _: True)] == [
+        "horovod_arch_flags",
+        "openmpi_cuda_home",
+    ]
+
+
 def test_what_is_no_end_is_refused_with_what_can_be_one(tmp_path: Path) -> None:
     assert ends.read("lab", GOOD, Store(tmp_path)) is GOOD
     with pytest.raises(UsageError, match="neither a file nor a run"):
         ends.read("spring", GOOD, Store(tmp_path))
 
 
-def _result(bad: Judge, changes: Collection[Change], cost: float = 0.3) -> BisectResult:
-    steps: list[Step] = []
+def _result(bad: Judge, changes: Collection[StackChange], cost: float = 0.3) -> BisectResult:
+    steps: list[TriedStack] = []
 
     def effect(numbers: tuple[int, ...]) -> Effect:
         log = cost if bad(numbers) else 0.0
@@ -245,11 +258,11 @@ def _result(bad: Judge, changes: Collection[Change], cost: float = 0.3) -> Bisec
 
     def judge(numbers: tuple[int, ...]) -> bool | None:
         if all(step.changes != numbers for step in steps):
-            steps.append(Step(numbers, effect(numbers)))
+            steps.append(TriedStack(numbers, effect(numbers)))
         return bad(numbers)
 
     whole = effect(tuple(range(len(changes))))
-    steps.append(Step(tuple(range(len(changes))), whole))
+    steps.append(TriedStack(tuple(range(len(changes))), whole))
     culprit = search(len(changes), judge) if cost else None
     return BisectResult(tuple(changes), whole, culprit, tuple(steps))
 
@@ -258,8 +271,8 @@ def test_the_answer_names_the_release_the_proof_and_the_way_back() -> None:
     changes = chain(GOOD, _changed(torch="2.8.0", openmpi="4.1.4"), RELEASES, lambda _: True)
     result = _result(Counted(_all_of(3)), changes)
     assert result.answer == (
-        "Slower because of: torch 2.5.0 -> 2.6.0. All changes together cost +35.0 % (+32.3 to +37.7 %); this one "
-        "alone +35.0 % (+32.3 to +37.7 %); all others +0.0 % (-2.0 to +2.0 %)."
+        "Slower because of: torch 2.5.0 -> 2.6.0. All changes together cost +35.0 % (+32.3 to +37.7 %); "
+        "this one alone +35.0 % (+32.3 to +37.7 %); all others +0.0 % (-2.0 to +2.0 %)."
     )
     assert result.remedy == "lab_torch: 2.5.0"
     assert result.as_json()["culprit"] == [[3]]
@@ -288,6 +301,6 @@ def test_a_change_of_a_variable_says_where() -> None:
     before = {"cpu": {"mpi": True, "env": {}}}
     after = {"cpu": {"mpi": True, "env": {"HOROVOD_DEBUG": "1"}}}
     assert (
-        str(Change("horovod_variants", before, after))
+        str(StackChange("horovod_variants", before, after))
         == "horovod_variants: cpu.env.HOROVOD_DEBUG nothing -> 1"
     )

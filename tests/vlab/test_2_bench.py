@@ -139,6 +139,14 @@ def test_two_settings_are_measured_in_turn(lab):
     }
 
 
+def test_a_setting_that_costs_time_is_named(lab, tmp_path):
+    slow = tmp_path / "slow.yml"
+    slow.write_text("settings: {env: {HOROVOD_CYCLE_TIME: 50}}")
+    words = ("--backend", "mpi", "--hosts", "1", "--set", "sizes=1K", "--set", "iterations=5")
+    done = lab.hvlab("bisect", "lab", str(slow), *words)
+    assert "Slower because of: HOROVOD_CYCLE_TIME nothing -> 50." in done.stdout
+
+
 def test_nccl_is_refused_before_anything_runs(lab):
     before = lab.results_of("list")
     told = lab.hvlab("bench", "--backend", "nccl", expect=2).stderr
