@@ -158,7 +158,7 @@ test-faults: install  ## faults put into three virtual hosts and the controller;
 test-tutorials: install  ## the sh blocks of docs/tutorials, on virtual hosts: 10 minutes with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tutorials.py -m vlab -v
 
-test-bisect: install  ## a slow build of Horovod, found between two stacks: half an hour, 10 minutes with a warm cache (root)
+test-bisect: install  ## a slow build of Horovod, found between two stacks: 20 minutes, 8 with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_bisect.py -m vlab -v
 
 test-prove: install  ## causes that doctor puts into fresh virtual hosts, and takes out again: 5 minutes (root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hvlab.bench import sides
@@ -15,11 +16,15 @@ from hvlab.compare.decisions import Decisions, decide
 from hvlab.compare.measurements import measurements
 from hvlab.errors import CheckError
 from hvlab.lab.inventory import Lab
-from hvlab.results.store import Store
+from hvlab.results.store import Record, Store
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.looks import LOOKS
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.parameters import OWN_STACK, STACK
+
+
+class StackFailsError(CheckError):
+    """A stack that is measured beside the good one does not run."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Effect:
         return not self.log.low <= half <= self.log.high
 
 
+# Of each side; the next where the ones before do not tell on which side of half the difference a stack is.
+REPEATS = (LOOKS[0].repeats, LOOKS[-1].repeats, 40)
 # From here on a percentage is hard to read.
 _TIMES = 2.0
 SAME = Effect(Interval(0.0, 0.0, 0.0), slower=False, run_id="")
@@ -73,12 +80,13 @@ class Judge:
     store: Store
     good: InstalledStack
 
-    def effect(self, other: InstalledStack, half: float | None = None) -> Effect | None:
-        """Return how much slower ``other`` is than the good one; None where it does not run.
+    def effect(self, other: InstalledStack, half: float | None = None) -> Effect:
+        """Return how much slower ``other`` is than the good one.
 
-        It has as many repeats as the first look, or as the last where the interval is not clear of ``half``
-        the difference (a logarithm) before; without ``half``, as many as a verdict takes. A run of the same
-        two that was finished before counts. Raises CheckError where the good one does not run.
+        It is measured again with more repeats while the interval is not clear of ``half`` the difference (a
+        logarithm); without ``half``, with as many as a verdict takes. A run of the same two that was finished
+        before counts. Raises StackFailsError where ``other`` does not run, CheckError where the good one
+        does not.
         """
         if self.good == other:
             return SAME
@@ -87,22 +95,29 @@ class Judge:
         both = replace(self.spec, blocks=blocks, sides=sides.values(chosen, self.spec.blocks))
         if half is None:
             return self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats))
-        first = self._measured(replace(both, auto=False, repeats=LOOKS[0].repeats))
-        if first is None or first.clear_of(half):
-            return first
-        return self._measured(replace(both, auto=False, repeats=LOOKS[-1].repeats))
+        for repeats in REPEATS:
+            measured = self._measured(replace(both, auto=False, repeats=repeats))
+            if measured.clear_of(half):
+                break
+        return measured
 
-    def _measured(self, spec: Spec) -> Effect | None:
+    def _measured(self, spec: Spec) -> Effect:
         run_id = self.store.finished(spec.key(self.lab)) or measure(Schedule.of(spec, self.lab), self.store)
         records = self.store.records(run_id)
-        failed = {record.params.get("side"): record.error for record in records if record.status == "failed"}
-        if A in failed:
-            raise CheckError(f"the good stack does not run: {failed[A]}", remedy="run `hvlab doctor`")
+        if error := _failed(records, A):
+            raise CheckError(f"the good stack does not run: {error}", remedy="run `hvlab doctor`")
+        if error := _failed(records, B):
+            raise StackFailsError(f"it does not run: {error}")
         _, stored = self.store.spec(run_id)
         decisions = decide(measurements(self.store.run(run_id), records), stored)
-        if B in failed or not decisions.rows:
-            return None
         return Effect(_log(decisions), decisions.count("faster") > decisions.count("slower"), run_id)
+
+
+def _failed(records: Sequence[Record], side: str) -> str:
+    """Return why most launches of a side failed; empty where most did not."""
+    ended = {record.case_id: record for record in records if record.params.get("side") == side}
+    errors = [record.error or record.status for record in ended.values() if record.status != "ok"]
+    return errors[0] if len(errors) * 2 > len(ended) or not ended else ""
 
 
 def _log(decisions: Decisions) -> Interval:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hvlab.bench.matrix import Spec, expand
 from hvlab.bisect import install
-from hvlab.bisect.judge import Effect, InstalledStack, Judge
+from hvlab.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
 from hvlab.bisect.result import BisectResult, TriedStack
 from hvlab.bisect.search import search
 from hvlab.bisect.stack import COMPONENTS, Stack, StackChange, chain
-from hvlab.errors import CheckError, UsageError
+from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
 from hvlab.resolver import HostRequest, Resolution, catalogue, plan
@@ -99,21 +100,33 @@ def bisect(
 ) -> BisectResult:
     """Find which change costs the time, and write that into ``folder``, where its runs are.
 
-    The stacks are removed from the hosts at the end, unless ``keep`` says otherwise.
+    The stacks are removed from the hosts, unless ``keep`` says otherwise.
     """
     check(request)
     changes = request.changes()
     folder.mkdir(parents=True, exist_ok=True)
-    with measuring(store.folder, request.lab.name):
+    with measuring(store.folder, request.lab.name), _removing(request.lab, note, keep=keep):
         points = _Points(request, Store(folder), changes, note)
         whole = points.whole()
         culprit = search(len(changes), points.bad) if whole.slower else None
-    if not keep:
-        install.remove(request.lab)
     result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps))
     write_file(folder / REPORT, result.markdown())
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
+
+
+@contextmanager
+def _removing(lab: Lab, note: Callable[[str], None], *, keep: bool) -> Iterator[None]:
+    """Remove the stacks from the hosts in the end; the same command brings them back from the cache."""
+    try:
+        yield
+    finally:
+        if not keep:
+            note("removing the stacks from the hosts")
+            try:
+                install.remove(lab)
+            except HvlabError as error:
+                note(f"{error}; {error.remedy}")
 
 
 @dataclass
@@ -157,14 +170,16 @@ class _Points:
         if not request.possible(stack):
             return TriedStack(numbers, None, "these versions do not fit together")
         good = self._installed(request.good)
+        whole = self.steps[0].effect if self.steps else None
+        judge = Judge(request.spec, request.lab, self.store, good)
         try:
             installed = self._installed(stack)
         except CheckError as error:
             return TriedStack(numbers, None, str(error))
-        whole = self.steps[0].effect if self.steps else None
-        half = whole.log.mid / 2 if whole else None
-        measured = Judge(request.spec, request.lab, self.store, good).effect(installed, half)
-        return TriedStack(numbers, measured, "" if measured else "it does not run")
+        try:
+            return TriedStack(numbers, judge.effect(installed, whole.log.mid / 2 if whole else None))
+        except StackFailsError as error:
+            return TriedStack(numbers, None, str(error))
 
     def _installed(self, stack: Stack) -> InstalledStack:
         name = install.name_of(stack, self.request.own)

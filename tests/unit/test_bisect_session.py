@@ -1,0 +1,144 @@
+"""A bisection from its two ends to its report, with stacks whose cost is known instead of hosts."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from hvlab.bench.matrix import Block, Spec
+from hvlab.bisect import session
+from hvlab.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
+from hvlab.bisect.session import BisectRequest, bisect, check, folder_of
+from hvlab.bisect.stack import Stack
+from hvlab.errors import CheckError, UsageError
+from hvlab.results.store import Store
+from hvlab.statistics.interval import Interval
+from tests.unit import labs
+
+GOOD = Stack({"openmpi": "4.1.8", "horovod": "0.28.1", "python": "3.11", "torch": "2.13.0"})
+SPEC = Spec((Block("allreduce", ("mpi",), (2,), (1,)),))
+
+
+class Hosts:
+    """What is done to hosts; a stack takes ``cost`` times as long with one item at a value."""
+
+    def __init__(self, slow: tuple[str, str], cost: float = 1.3) -> None:
+        self.slow, self.cost = slow, cost
+        self.stacks: dict[str, Stack] = {}
+        self.halves: list[float | None] = []
+        self.unbuildable: set[str] = set()
+        self.failing: set[str] = set()
+        self.removed = 0
+
+    def install(self, stack: Stack, own: Stack, _lab: object) -> None:
+        name = session.install.name_of(stack, own)
+        if self.unbuildable & set(map(str, stack.items.values())):
+            raise CheckError("it could not be installed: no wheel")
+        self.stacks[name] = stack
+
+    def remove(self, _lab: object) -> None:
+        self.removed += 1
+
+    def effect(self, other: InstalledStack, half: float | None = None) -> Effect:
+        self.halves.append(half)
+        stack = self.stacks.get(other.name, GOOD)
+        if self.failing & set(map(str, stack.items.values())):
+            raise StackFailsError("it does not run: libtorch.so is gone")
+        settings = dict(other.parameters).get("env", "")
+        name, value = self.slow
+        slow = stack[name] == value or f"{name}={value}" in settings
+        log = math.log(self.cost) if slow else 0.0
+        return Effect(Interval(log - 0.01, log, log + 0.01), slower=log > 0, run_id=f"r{len(self.halves)}")
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
+    hosts = Hosts(("horovod_arch_flags", "-O0"))
+    monkeypatch.setattr(session.install, "install", hosts.install)
+    monkeypatch.setattr(session.install, "remove", hosts.remove)
+    monkeypatch.setattr(Judge, "effect", lambda _, *given: hosts.effect(*given))
+    monkeypatch.setattr(BisectRequest, "possible", lambda *_: True)
+    return hosts
+
+
+def _request(**changed: object) -> BisectRequest:
+    return BisectRequest(GOOD, Stack({**GOOD.items, **changed}), GOOD, SPEC, labs.lab(), ())
+
+
+BAD = {"horovod_arch_flags": "-O0", "openmpi_configure_flags": ["--x"], "env.HARMLESS": "1"}
+
+
+def test_from_two_ends_to_the_report(hosts: Hosts, tmp_path: Path) -> None:
+    said: list[str] = []
+    request = _request(**BAD)
+    result = bisect(request, Store(tmp_path), tmp_path / "b", keep=False, note=said.append)
+    assert result.answer.startswith(
+        "Slower because of: horovod_arch_flags nothing -> -O0. All changes together"
+    )
+    assert "Slower because of" in (tmp_path / "b/bisect.md").read_text()
+    assert json.loads((tmp_path / "b/result.json").read_text())["remedy"] == "horovod_arch_flags: null"
+    assert hosts.halves[0] is None
+    assert hosts.halves[1] == pytest.approx(math.log(1.3) / 2)
+    assert hosts.removed == 1
+    assert said[-1] == "removing the stacks from the hosts"
+
+
+def test_what_cannot_be_built_or_does_not_run_is_gone_round(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.slow = ("torch", "2.10.0")
+    hosts.unbuildable.add("2.12.1")
+    hosts.failing.add("2.12.0")
+    request = _request(torch="2.10.0", **{"env.HARMLESS": "1"})
+    result = bisect(request, Store(tmp_path), tmp_path / "b", keep=True, note=lambda _: None)
+    assert result.answer.startswith("Slower because of: torch 2.11.0 -> 2.10.0.")
+    problems = [step.problem for step in result.steps if step.effect is None]
+    assert problems
+    assert hosts.removed == 0
+
+
+def test_a_bad_end_that_does_not_run_is_refused_and_nothing_is_left(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.failing.add("-O0")
+    with pytest.raises(CheckError, match="the bad stack cannot be measured: it does not run: libtorch"):
+        bisect(_request(**BAD), Store(tmp_path), tmp_path / "b", keep=False, note=lambda _: None)
+    assert hosts.removed == 1
+
+
+def test_hosts_that_are_gone_at_the_end_do_not_hide_the_answer(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_lab: object) -> None:
+        raise CheckError("n2 does not answer", remedy="boot it")
+
+    monkeypatch.setattr(session.install, "remove", gone)
+    said: list[str] = []
+    assert bisect(_request(**BAD), Store(tmp_path), tmp_path / "b", keep=False, note=said.append).culprit
+    assert said[-1] == "n2 does not answer; boot it"
+
+
+def test_a_stack_that_is_as_fast_needs_no_search(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.cost = 1.0
+    result = bisect(_request(**BAD), Store(tmp_path), tmp_path / "b", keep=False, note=lambda _: None)
+    assert result.culprit is None
+    assert len(result.steps) == 1
+
+
+def test_two_equal_ends_and_several_configurations_are_refused(hosts: Hosts, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="both ends are the same stack"):
+        bisect(_request(), Store(tmp_path), tmp_path / "b", keep=False, note=lambda _: None)
+    several = Spec((Block("allreduce", ("mpi", "gloo"), (2,), (1,)),))
+    request = BisectRequest(GOOD, GOOD, GOOD, several, labs.lab(), ())
+    with pytest.raises(UsageError, match="2 configurations are asked for"):
+        check(request)
+
+
+def test_an_unfinished_bisection_goes_on_in_its_folder(tmp_path: Path) -> None:
+    request = _request(**BAD)
+    first = folder_of(request, tmp_path, restart=False)
+    first.mkdir(parents=True)
+    assert folder_of(request, tmp_path, restart=False) == first
+    assert folder_of(request, tmp_path, restart=True) != first
+    (first / "result.json").touch()
+    assert folder_of(request, tmp_path, restart=False) != first
+    assert folder_of(_request(torch="2.12.0"), tmp_path, restart=False) != first
