@@ -18,7 +18,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.lab.pin_variables import BUILD_ROLES, builds
 from hvlab.paths import project_dir
 from hvlab.resolver import lock
-from hvlab.resolver.pins import TITLES, parse
+from hvlab.resolver.pins import TITLES, Pin, parse
 from hvlab.results.store import Store
 from hvlab.workloads.parameters import OWN_STACK
 from hvlab.yaml_files import read_yaml
@@ -91,21 +91,19 @@ def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
     return Stack({**{name: version for name, version in versions.items() if version}, **build})
 
 
-def read(text: str, own: Stack, store: Store) -> Stack:
-    """Return the stack that an argument names: a file, a run, or ``lab``. Raises UsageError."""
+def read(text: str, store: Store) -> dict[str, Any]:
+    """Return what a file, a run, or ``lab`` (nothing) says of a stack. Raises UsageError."""
     if text == OWN_STACK:
-        return own
+        return {}
     path = Path(text)
     if path.is_file():
-        given = _lock(path) if path.suffix == ".json" else _file(path)
-    elif any(run.run_id == text for run in store.runs()):
-        given = _run(text, store)
-    else:
-        raise UsageError(
-            f"{text} is neither a file nor a run",
-            remedy=f"name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), or {OWN_STACK}",
-        )
-    return Stack({**own.items, **given})
+        return _lock(path) if path.suffix == ".json" else _file(path)
+    if any(run.run_id == text for run in store.runs()):
+        return _run(text, store)
+    raise UsageError(
+        f"{text} is neither a file nor a run",
+        remedy=f"name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), or {OWN_STACK}",
+    )
 
 
 def with_defaults(*stacks: Stack) -> list[Stack]:
@@ -129,8 +127,7 @@ def _versions(facts: Facts) -> dict[str, str | None]:
         "python": environments.get("python"),
         **frameworks,
     }
-    # torch 2.4.1+cpu is the build of 2.4.1 that its hosts ask for.
-    return {name: str(version).partition("+")[0] for name, version in given.items() if version}
+    return {name: Pin(name, str(version)).version for name, version in given.items() if version}
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -175,5 +172,5 @@ def _run(run_id: str, store: Store) -> dict[str, Any]:
                 remedy="write a stack file with the one that counts",
             )
         if stacks[0].get(name):
-            given[name] = str(stacks[0][name]).partition("+")[0]
+            given[name] = Pin(name, str(stacks[0][name])).version
     return given

@@ -62,14 +62,16 @@ def command(
     # These load slowly, and --help needs none of them.
     from hvlab.bisect import ends  # noqa: PLC0415
     from hvlab.bisect.session import REPORT, BisectRequest, bisect, folder_of  # noqa: PLC0415
+    from hvlab.bisect.stack import Stack  # noqa: PLC0415
     from hvlab.remote.facts import facts  # noqa: PLC0415
     from hvlab.resolver.facts import from_ansible  # noqa: PLC0415
     from hvlab.resolver.lab import request  # noqa: PLC0415
 
     spec = one(lab, values, store)
+    given = [ends.read(text, store) for text in (good, bad)]
     known = facts(lab)
     in_use = ends.in_use(lab, known)
-    own, fast, slow = ends.with_defaults(in_use, *(ends.read(text, in_use, store) for text in (good, bad)))
+    own, fast, slow = ends.with_defaults(in_use, *(Stack({**in_use.items, **items}) for items in given))
     asked = BisectRequest(
         good=fast,
         bad=slow,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.records import filled
 from hvlab.bench.settings import SettingsFile
 from hvlab.bisect import ends, install
 from hvlab.bisect.judge import Effect
@@ -192,8 +193,8 @@ def test_a_stack_file_says_what_differs_from_what_is_in_use(tmp_path: Path) -> N
     file = tmp_path / "spring.yml"
     content = {"versions": {"torch": "2.6.0"}, "settings": {"env": {"OMP_NUM_THREADS": 2}}}
     file.write_text(yaml.safe_dump(content))
-    read = ends.read(str(file), GOOD, Store(tmp_path))
-    assert read.items == {**GOOD.items, "torch": "2.6.0", "env.OMP_NUM_THREADS": 2}
+    read = ends.read(str(file), Store(tmp_path))
+    assert read == {"torch": "2.6.0", "env.OMP_NUM_THREADS": 2}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_a_wrong_stack_file_is_refused(text: str, problem: str, tmp_path: Path) 
     file = tmp_path / "spring.yml"
     file.write_text(text)
     with pytest.raises(UsageError, match=problem):
-        ends.read(str(file), GOOD, Store(tmp_path))
+        ends.read(str(file), Store(tmp_path))
 
 
 def test_a_lock_is_an_end(tmp_path: Path) -> None:
@@ -222,12 +223,12 @@ def test_a_lock_is_an_end(tmp_path: Path) -> None:
     hosts = {name: {"versions": {"torch": "2.5.0", "driver": None}, "build": build} for name in ("n1", "n2")}
     file = tmp_path / "lock.json"
     file.write_text(json.dumps({"hosts": hosts}))
-    read = ends.read(str(file), GOOD, Store(tmp_path))
-    assert read.items == {**GOOD.items, "torch": "2.5.0", **build}
+    read = ends.read(str(file), Store(tmp_path))
+    assert read == {"torch": "2.5.0", **build}
     hosts["n2"] = {"versions": {"torch": "2.6.0"}, "build": {}}
     file.write_text(json.dumps({"hosts": hosts}))
     with pytest.raises(UsageError, match="its hosts differ in"):
-        ends.read(str(file), GOOD, Store(tmp_path))
+        ends.read(str(file), Store(tmp_path))
 
 
 def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> None:
@@ -244,9 +245,9 @@ def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> No
 
 
 def test_what_is_no_end_is_refused_with_what_can_be_one(tmp_path: Path) -> None:
-    assert ends.read("lab", GOOD, Store(tmp_path)) is GOOD
+    assert ends.read("lab", Store(tmp_path)) == {}
     with pytest.raises(UsageError, match="neither a file nor a run"):
-        ends.read("spring", GOOD, Store(tmp_path))
+        ends.read("spring", Store(tmp_path))
 
 
 def _result(bad: Judge, changes: Collection[StackChange], cost: float = 0.3) -> BisectResult:
@@ -304,3 +305,10 @@ def test_a_change_of_a_variable_says_where() -> None:
         str(StackChange("horovod_variants", before, after))
         == "horovod_variants: cpu.env.HOROVOD_DEBUG nothing -> 1"
     )
+
+
+def test_a_run_is_an_end_by_its_versions(tmp_path: Path) -> None:
+    store = filled(Store(tmp_path), 200, run_records=100)
+    run_id = store.runs()[0].run_id
+    read = ends.read(run_id, store)
+    assert read == {"openmpi": "4.1.8", "horovod": "0.28.1", "torch": "2.13.0", "python": "3.11"}
