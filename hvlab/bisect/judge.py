@@ -84,7 +84,7 @@ class Judge:
         """Return how much slower ``other`` is than the good one.
 
         It is measured again with more repeats while the interval is not clear of ``half`` the difference (a
-        logarithm); without ``half``, with as many as a verdict takes. A run of the same two that was finished
+        logarithm); without ``half``, while a verdict may be reached. A run of the same two that was finished
         before counts. Raises StackFailsError where ``other`` does not run, CheckError where the good one
         does not.
         """
@@ -94,7 +94,10 @@ class Judge:
         blocks = sides.sided(self.spec.blocks, chosen, self.lab)
         both = replace(self.spec, blocks=blocks, sides=sides.values(chosen, self.spec.blocks))
         if half is None:
-            return self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats))
+            measured = self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats))
+            if measured.slower or measured.log.low <= 0:
+                return measured
+            return self._measured(replace(both, auto=False, repeats=REPEATS[-1]))
         for repeats in REPEATS:
             measured = self._measured(replace(both, auto=False, repeats=repeats))
             if measured.clear_of(half):

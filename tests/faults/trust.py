@@ -45,6 +45,13 @@ def login_key_that_is_gone_on_the_head(world):
     world.on(head, f"mv /root/id_ed25519 {LOGIN}/")
 
 
+@fault("keys", *TINY, code=1, says=("~/.ssh", "hvlab provision"), seconds=60, then=TRUST)
+def folder_of_keys_that_is_gone_on_the_head(world):
+    """The ranks' ~/.ssh is gone on the head: provision brings it back."""
+    world.on(world.hosts[0], f"rm -r {LOGIN}")
+    yield
+
+
 @fault("keys", "verify", code=1, says=("ssh_trust", "hvlab provision"), seconds=90, then=TRUST)
 def authority_that_is_gone_on_a_host(world):
     """A host has lost the authority of its users; provision brings it back."""

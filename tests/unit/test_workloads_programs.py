@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from typing import Any
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,9 @@ def test_the_reaper_needs_a_name():
     assert done.returncode == 2
 
 
-def run_case(home: Path, argv: list[str], *, timeout: float = 30, case: str = f"{RUN}/a") -> dict[str, bytes]:
+def case_program(
+    home: Path, argv: list[str], *, timeout: float = 30, case: str = f"{RUN}/a"
+) -> subprocess.CompletedProcess[bytes]:
     job = {
         "case": case,
         "argv": argv,
@@ -75,14 +78,19 @@ def run_case(home: Path, argv: list[str], *, timeout: float = 30, case: str = f"
         "reach": ["ssh"],
         "certificate": "c\n",
     }
-    (home / ".ssh").mkdir(exist_ok=True)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, PROGRAMS / "case.py"],
         input=json.dumps(job).encode(),
         capture_output=True,
-        check=True,
+        check=False,
         env=os.environ | {"HOME": str(home)},
     )
+
+
+def run_case(home: Path, argv: list[str], **changes: Any) -> dict[str, bytes]:
+    (home / ".ssh").mkdir(exist_ok=True)
+    done = case_program(home, argv, **changes)
+    assert done.returncode == 0, done.stderr
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
         return {entry.name: tar.extractfile(entry).read() for entry in tar}  # type: ignore[union-attr]
 
@@ -120,6 +128,15 @@ def test_ranks_are_ended_too_where_the_launcher_calls_its_own_end_a_success(tmp_
     assert (ended["rc"], ended["timed_out"]) == (0, True)
     assert len(ended["reaped"]["here"]) == 1
     assert reap(f"{RUN}/mute") == []
+
+
+def test_a_host_without_its_keys_says_what_brings_them_back(tmp_path):
+    done = case_program(tmp_path, ["true"])
+    assert done.returncode == 78
+    assert done.stderr.decode().splitlines() == [
+        "~/.ssh cannot be used (No such file or directory): "
+        "`hvlab provision -t lab_user,ssh_trust` brings its keys back"
+    ]
 
 
 def test_a_launcher_that_is_not_there(tmp_path):

@@ -25,12 +25,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GRACE_S = 5.0
 LOCK_WAIT_S = 10.0
 AFTER_S = 60.0
-BUSY = 75
+BUSY, NO_KEYS = 75, 78
 LIMIT = 16 * 2**20
 
 
 def main() -> int:
-    """Return 0 however the case ended, BUSY where the host measures another."""
+    """Return 0 however the case ended, BUSY where the host measures another, NO_KEYS without ~/.ssh."""
     begun = time.monotonic()
     job = json.load(sys.stdin)
     folder = os.path.join(os.path.expanduser("~/.hvlab/runs"), job["case"])
@@ -52,8 +52,12 @@ def main() -> int:
             os.unlink(os.path.join(folder, left))
         write(folder, "argv.json", job["argv"])
         write(folder, "env.json", job["env"])
-        if job["certificate"]:
+        try:
             renew(job["certificate"])
+        except OSError as error:
+            remedy = "`hvlab provision -t lab_user,ssh_trust` brings its keys back"
+            sys.stderr.write("~/.ssh cannot be used ({}): {}\n".format(error.strerror, remedy))
+            return NO_KEYS
         supervise(job, folder, outcome)
     # By a clock that nobody sets: the other may be set while the case runs.
     outcome["ended_at"] = outcome["started_at"] + time.monotonic() - begun
@@ -82,7 +86,9 @@ def take(lock: Any, case: str) -> str | None:
 
 
 def renew(certificate: str) -> None:
-    """Put the certificate in place where the host has an older one."""
+    """Put the certificate, if one is needed, in place where the host has an older one. Raises OSError."""
+    if not certificate:
+        return
     path = os.path.expanduser("~/.ssh/id_ed25519-cert.pub")
     try:
         with open(path) as file:
