@@ -453,6 +453,7 @@ CAUSES = (
         unless=(
             r"unsatisfied condition: cuda",
             r"unknown device id",
+            r"(?:nvml error: driver|NVML: Driver) not loaded",
         ),
     ),
     Cause(
@@ -491,5 +492,17 @@ CAUSES = (
         remedy="Install cuda-nvcc (conda) or nvidia-cuda-nvcc (pip) of the same CUDA, and XLA_FLAGS=--xla_gpu_cuda_data_dir=/path/of/cuda (it holds nvvm/libdevice).",
         source="https://github.com/tensorflow/tensorflow/issues/57623",
         weight=FACT,
+    ),
+    Cause(
+        id="tf-gpu-left-out",
+        title="TensorFlow leaves out the GPUs: libraries of CUDA are not found",
+        signs=(
+            r"Cannot dlopen some GPU libraries",
+            r"Skipping registering GPU devices",
+        ),
+        why="It found GPUs, then could not load the CUDA or cuDNN that this TensorFlow was built with (the lines before name each library), and goes on with the CPU.",
+        remedy="pip install 'tensorflow[and-cuda]', or the CUDA and cuDNN of its release with their lib64 in ld.so.conf.d or LD_LIBRARY_PATH; then tf.config.list_physical_devices('GPU').",
+        source="https://www.tensorflow.org/install/pip",
+        weight=BREAKDOWN,
     ),
 )

@@ -177,6 +177,8 @@ CAUSES = (
             r"[Hh]osts? blacklisted|Blacklist host",
             r"Timed out waiting for (?:minimum number of|\d+) slots",
             r"Not enough (?:slots|hosts) .{0,80}(?:min|elastic)",
+            r"No hosts from previous set remaining",
+            r"failed to activate new hosts",
         ),
         why="Hosts whose workers fail are left out; when fewer than --min-np slots remain it waits, then ends.",
         remedy="Read why the workers failed; --elastic-timeout and --blacklist-cooldown-range set how long it waits.",
@@ -189,7 +191,7 @@ CAUSES = (
         signs=(
             r"Horovod has been shut down\. This was caused by an exception on one of the ranks",
             r"HorovodInternalError",
-            r"Horovod background loop uncaught exception",
+            r"Horovod background loop uncaught exception: (?![^\n]*/gloo/)",
         ),
         why="One rank failed or left early; the others are told so in the collective they wait in.",
         remedy="Look for the first error of any rank, above or in another rank's file.",

@@ -168,7 +168,7 @@ CAUSES = (
         id="wrong-interface",
         title="ranks try an interface on which they cannot meet",
         signs=(
-            r"connect\(\) to (?:172\.1[7-9]\.\d+\.\d+|192\.168\.122\.\d+|10\.244\.\d+\.\d+|169\.254\.\d+\.\d+)(?::\d+)? failed",
+            r"connect\(\) to (?:172\.17\.0\.\d+|172\.(?:1[89]|2\d)\.0\.1|192\.168\.122\.\d+|169\.254\.\d+\.\d+)(?::\d+)? failed",
             r"Open MPI accepted a TCP connection from what appears to be a another MPI process but cannot find a",
             r"(?:btl|oob)_tcp_if_(?:include|exclude)\S{0,3} .{0,120}? (?:invalid|did not match|not found)",
             r"An invalid value was supplied for (?:an enum variable|btl_tcp_if)",
@@ -303,7 +303,7 @@ CAUSES = (
         id="orte-unreliable",
         title="mpirun could not start its daemon on a host",
         signs=(
-            r"ORTE was unable to reliably start one or more daemons",
+            r"\b(?:ORTE|PRR?TE|prterun|prte|mpirun|mpiexec|orterun) was unable to reliably start one or more daemons",
             r"PRTE has lost communication|PRTE was unable to reliably start",
             r"An ORTE daemon has unexpectedly failed after launch",
         ),
@@ -443,6 +443,18 @@ CAUSES = (
         why="ssh to that host fails, or hydra_bstrap_proxy and its libraries are not at the same place there.",
         remedy="ssh HOST /the/same/path/hydra_pmi_proxy -h; I_MPI_HYDRA_BOOTSTRAP=ssh or slurm as it is there; the same installation on all hosts.",
         source="https://github.com/volcano-sh/volcano/issues/2398",
+        weight=SETTING,
+    ),
+    Cause(
+        id="bind-failed",
+        title="mpirun cannot bind a rank to its cores",
+        signs=(
+            r"tried to bind a new process, but something went wrong",
+            r'hwloc_set_cpubind returned "Error" for bitmap',
+        ),
+        why="The cores that it chose are not this job's: a cgroup or cpuset (container, Slurm, taskset) allows others, or cores were switched off after hwloc read the machine.",
+        remedy="taskset -cp $$ and nproc where the ranks start; --bind-to none, or a cpuset of whole cores; under Slurm srun, or as many --cpus-per-task as ranks.",
+        source="https://github.com/open-mpi/ompi-release/issues/223",
         weight=SETTING,
     ),
 )

@@ -233,8 +233,6 @@ CAUSES = (
             r"failed call to cuInit: UNKNOWN ERROR \(303\)",
             r"kernel driver does not appear to be running on this host",
             r"Could not find cuda drivers on your machine, GPU will not be used",
-            r"Cannot dlopen some GPU libraries[^\n]{0,200}",
-            r"Skipping registering GPU devices",
         ),
         "It goes on with the CPU. Where there is a GPU, its driver or CUDA's libraries are not found.",
         "Nothing to do without a GPU; else the CUDA of this TensorFlow and its lib64 in ld.so.conf.d.",
