@@ -34,6 +34,8 @@ CAUSES = (
             r"forward compatibility was attempted on non supported HW",
             r"system has unsupported display driver / cuda driver combination",
             r"The installed driver .{0,80}too old|driver version .{0,40}is (?:too old|insufficient)",
+            r"CUDA Driver version found is \d+\. Minimum requirement is \d+",
+            r"CUDA driver is older than the minimum version",
         ),
         why="Each CUDA release needs a driver of at least some release; this one is older (or forward-compatibility libraries are used "
         "on a GPU that does not allow them).",
@@ -350,6 +352,8 @@ CAUSES = (
             r"P2P is disabled between .{0,60}(?:ACS|IOMMU)",
             r"(?:legacy )?IPC .{0,40}not supported",
             r"PCI(?:e)? ACS .{0,60}enabled",
+            r"NCCL WARN failed to peer with device \d+",
+            r"failed to get CUDA IPC handle|cudaIpcGetMemHandle failed",
         ),
         why="Peer to peer is blocked: GPUs in different containers or behind an IOMMU or ACS, virtual machines, or two hosts of one name, "
         "which MPI takes for one.",

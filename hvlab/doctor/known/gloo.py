@@ -61,6 +61,7 @@ CAUSES = (
             r"Error in rendezvous|rendezvous .{0,60}(?:timed out|timeout|failed)",
             r"gloo::\w*EnforceNotMet",
             r"^RuntimeError: Wait timeout$",
+            r"HTTP GET request failed too many times",
         ),
         why="Ranks meet over a small server on the host that starts; they do not reach it, or not all of them came in time.",
         remedy="The launcher's address and port must be reachable from every host; --gloo-timeout-seconds 120 (the variable alone is "

@@ -33,6 +33,7 @@ CAUSES = (
             r"Horovod has not been built with (?:MPI|Gloo)",
             r"If this is not expected, please reinstall Horovod with HOROVOD_WITH_(?:MPI|GLOO)=1",
             r"Failed to determine if (?:Gloo|MPI) support has been built",
+            r"No (?:Allreduce|Allgather|Broadcast|Alltoall|Reducescatter) operation enabled",
         ),
         why="horovodrun asks the extension what it can do; the answer is nothing, or not the one asked for, because it was built so "
         "or because it does not load.",
@@ -91,6 +92,7 @@ CAUSES = (
             r"Unable to find a set of common (?:routed|intersection)",
             r"NoValidAddressesFound",
             r"No common network interfaces? (?:found|could be found)",
+            r"No interface is found for address",
         ),
         why="horovodrun looks for an interface of one name through which each host reaches the next; names differ, or only bridges "
         "remain.",

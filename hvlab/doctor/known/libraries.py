@@ -26,6 +26,7 @@ CAUSES = (
             r"libcuda\.so(?:\.1)?: cannot open shared object file",
             r"libcuda\.so(?:\.1)? => not found",
             r"libnvidia-ml\.so\S*: cannot open shared object file",
+            r"NCCL WARN Failed to (?:open libnvidia-ml|find CUDA library)",
         ),
         why="libcuda.so.1 comes with NVIDIA's driver, not with the toolkit; this host has none, or the container was started without GPUs.",
         remedy="Install the driver; docker run --gpus all; on a build host without GPU use the toolkit's stubs for the build only.",

@@ -171,6 +171,9 @@ CAUSES = (
             r"NCCL INFO Could not (?:find real path|get speed from|detect)[^\n]{0,160}",
             r"(?:Missing \"iommu=pt\" from kernel command line|NUMA auto balancing enabled|Could not (?:read|find) \S*(?:iommu|numa_balancing))[^\n]{0,160}",
             r"NCCL INFO (?:comm|Destroy COMPLETE|Abort COMPLETE|ncclCommInit\w+)[^\n]{0,160}",
+            r"Got async event : (?:GID table change|client reregistration|LID change|SM change|P_Key table change|port active)",
+            r"NCCL WARN (?:GDRCOPY failure|gdr_\w+\()[^\n]{0,120}",
+            r"NCCL (?:WARN|INFO) Failed to open libgdrapi\.so\S*",
         ),
         "A faster way is not there, and NCCL takes another.",
         _NONE,
@@ -416,5 +419,17 @@ CAUSES = (
         "It works, slowly.",
         "TMPDIR=/tmp, or -mca orte_tmpdir_base on a local disk.",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/shared-memory.html",
+    ),
+    _noise(
+        "no-fast-network",
+        "Open MPI finds no fast network and takes another",
+        (
+            r"(?:point-to-point messaging module was )?unable to find any relevant network interfaces",
+            r"Another transport will be used instead, although this may result in lower performance",
+            r"mpi_btl_base_warn_component_unused|btl_base_warn_component_unused",
+        ),
+        "A component for InfiniBand, uDAPL or usNIC looks for its adapters, finds none, and the job goes on over TCP or shared memory.",
+        _NONE,
+        "https://www.open-mpi.org/faq/?category=tcp",
     ),
 )

@@ -28,6 +28,7 @@ CAUSES = (
             r"OMPI was not built with SLURM's PMI support",
             r"PMI2_Init failed to intialize",
             r"PMI_Get_(?:clique|universe)_size \[\S+\]: Operation failed",
+            r"Error obtaining unique transport key from (?:ORTE|PMIX)",
         ),
         why="srun offers one way for ranks to meet (--mpi), and this Open MPI was built for another, or the Slurm was "
         "built without PMIx.",
