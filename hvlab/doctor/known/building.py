@@ -166,6 +166,7 @@ CAUSES = (
             r"mpicxx -show failed|mpicxx: (?:command )?not found",
             r"CMake Error .{0,200}MPI_(?:CXX|C)\b.{0,80}(?:NOTFOUND|not found)",
             r"unable to determine CMAKE_SYSTEM_PROCESSOR.{0,40}MPI|HOROVOD_WITH_MPI=1 .{0,80}not",
+            r"MPI is not installed, try changing HOROVOD_CPU_OPERATIONS",
         ),
         why="Neither mpicxx in PATH nor headers and libraries of an MPI are there.",
         remedy="Install Open MPI with its headers (libopenmpi-dev), put its bin into PATH; or HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1.",
@@ -202,6 +203,7 @@ CAUSES = (
             r"Failed to detect a default CUDA architecture",
             r"CUDA library was not found \(see error above\)",
             r"No such file or directory: '\S*/nvcc'",
+            r"Could not find nvcc, please set CUDAToolkit_ROOT",
         ),
         why="nvcc and the headers belong to the toolkit, not to the driver and not to the framework's wheels.",
         remedy="Install the toolkit of the CUDA that the framework was built with; HOROVOD_CUDA_HOME (CUDA_HOME) names it, its bin "
@@ -227,7 +229,7 @@ CAUSES = (
         id="torch-without-cuda",
         title="the installed torch has no CUDA",
         signs=(
-            r"PyTorch installation does not support CUDA",
+            r"(?:PyTorch|MXNet|TensorFlow) installation does not support (?:CUDA|ROCm)",
             r"Torch not compiled with CUDA enabled",
             r"HOROVOD_GPU_OPERATIONS .{0,100}but .{0,40}(?:PyTorch|TensorFlow|torch) .{0,40}without",
             r"PyTorch \S+\+cpu\b.{0,80}CUDA",
@@ -471,6 +473,7 @@ CAUSES = (
         signs=(
             r"\Wnccl\w+\W (?:was not declared|has not been declared|undeclared|does not name a type)",
             r'identifier "nccl\w+" is undefined',
+            r"Horovod requires NCCL 2\.0 or later",
         ),
         why="nccl.h of an older (or much newer) NCCL comes first: one of the system, of conda, or of another CUDA.",
         remedy="HOROVOD_NCCL_HOME=/path of the NCCL that is meant (NCCL_HOME for others); NCCL 2.7 or later for Horovod 0.28.",
@@ -491,5 +494,19 @@ CAUSES = (
         remedy="The first line with error: names what is missing or different; take the release of the sources that goes with the library, or the other way round.",
         source="https://gcc.gnu.org/onlinedocs/gcc/Diagnostic-Message-Formatting-Options.html",
         weight=CRASH,
+    ),
+    Cause(
+        id="horovod-build-option",
+        title="a HOROVOD_ variable of the build has a value that it does not take",
+        signs=(
+            r"HOROVOD_\w+=\S* is invalid, supported values are",
+            r"Cannot specify both HOROVOD_GPU_OPERATIONS and",
+            r"Cannot set both HOROVOD_\w+ and HOROVOD_\w+",
+            r"You should not mix NCCL and MPI GPU due to a possible deadlock",
+        ),
+        why="setup.py hands the variables to CMake, which checks them before it compiles anything.",
+        remedy="HOROVOD_GPU_OPERATIONS=NCCL alone for GPUs, HOROVOD_CPU_OPERATIONS=MPI or GLOO without; unset the others (env | grep HOROVOD).",
+        source="https://horovod.readthedocs.io/en/stable/install_include.html",
+        weight=FACT,
     ),
 )

@@ -265,4 +265,30 @@ CAUSES = (
         source="https://github.com/NVIDIA/enroot/issues/61",
         weight=SETTING,
     ),
+    Cause(
+        id="enroot-folder",
+        title="a folder in which enroot or pyxis works is missing or not open to the user",
+        signs=(
+            r"pyxis: couldn't mkdir \S+: ",
+            r"(?:pyxis|enroot)[^\n]{0,80}cannot create directory .\S+.: (?:Permission denied|No such file)",
+            r"\[ERROR\] [^\n]{0,40}(?:ENROOT_\w+|enroot)[^\n]{0,80}(?:Permission denied|not writable)",
+        ),
+        why="Its runtime, cache and data paths lie under /run, which only root may write, or have no parent folder.",
+        remedy="ENROOT_RUNTIME_PATH, ENROOT_CACHE_PATH and ENROOT_DATA_PATH in /etc/enroot/enroot.conf below a folder that a prolog makes for the user; for /run/pyxis tmpfiles.d or runtime_path= in plugstack.conf.",
+        source="https://github.com/NVIDIA/pyxis/issues/12",
+        weight=FACT,
+    ),
+    Cause(
+        id="enroot-start",
+        title="the container of a Slurm step does not start",
+        signs=(
+            r"pyxis: couldn't start container",
+            r"pyxis: container start failed",
+            r"enroot-\w+: failed to (?:execute|mount|\w+)[^\n]{0,200}",
+        ),
+        why="The image came, but what should run first in it does not: no shell in the image, an entrypoint that ends, a mount that is refused, or a hook of enroot.",
+        remedy="The line of enroot-... before it names the step; --no-container-entrypoint; enroot create and enroot start --rw NAME on that node.",
+        source="https://github.com/NVIDIA/pyxis/issues/61",
+        weight=BREAKDOWN,
+    ),
 )

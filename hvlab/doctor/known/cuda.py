@@ -34,6 +34,8 @@ CAUSES = (
             r"forward compatibility was attempted on non supported HW",
             r"system has unsupported display driver / cuda driver combination",
             r"The installed driver .{0,80}too old|driver version .{0,40}is (?:too old|insufficient)",
+            r"CUDA Driver version found is \d+\. Minimum requirement is \d+",
+            r"CUDA driver is older than the minimum version",
         ),
         why="Each CUDA release needs a driver of at least some release; this one is older (or forward-compatibility libraries are used "
         "on a GPU that does not allow them).",
@@ -350,6 +352,8 @@ CAUSES = (
             r"P2P is disabled between .{0,60}(?:ACS|IOMMU)",
             r"(?:legacy )?IPC .{0,40}not supported",
             r"PCI(?:e)? ACS .{0,60}enabled",
+            r"NCCL WARN failed to peer with device \d+",
+            r"failed to get CUDA IPC handle|cudaIpcGetMemHandle failed",
         ),
         why="Peer to peer is blocked: GPUs in different containers or behind an IOMMU or ACS, virtual machines, or two hosts of one name, "
         "which MPI takes for one.",
@@ -453,6 +457,7 @@ CAUSES = (
         unless=(
             r"unsatisfied condition: cuda",
             r"unknown device id",
+            r"(?:nvml error: driver|NVML: Driver) not loaded",
         ),
     ),
     Cause(
@@ -491,5 +496,17 @@ CAUSES = (
         remedy="Install cuda-nvcc (conda) or nvidia-cuda-nvcc (pip) of the same CUDA, and XLA_FLAGS=--xla_gpu_cuda_data_dir=/path/of/cuda (it holds nvvm/libdevice).",
         source="https://github.com/tensorflow/tensorflow/issues/57623",
         weight=FACT,
+    ),
+    Cause(
+        id="tf-gpu-left-out",
+        title="TensorFlow leaves out the GPUs: libraries of CUDA are not found",
+        signs=(
+            r"Cannot dlopen some GPU libraries",
+            r"Skipping registering GPU devices",
+        ),
+        why="It found GPUs, then could not load the CUDA or cuDNN that this TensorFlow was built with (the lines before name each library), and goes on with the CPU.",
+        remedy="pip install 'tensorflow[and-cuda]', or the CUDA and cuDNN of its release with their lib64 in ld.so.conf.d or LD_LIBRARY_PATH; then tf.config.list_physical_devices('GPU').",
+        source="https://www.tensorflow.org/install/pip",
+        weight=BREAKDOWN,
     ),
 )

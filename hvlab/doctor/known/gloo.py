@@ -24,7 +24,7 @@ CAUSES = (
         title="a host tells the others its loopback address",
         signs=(
             r"(?:connectFullMesh|connect)[^\n]{0,200}remote=\[?(?:127\.0\.\d+\.\d+|::1|localhost)\]?",
-            r"\[127\.0\.[01]\.1\]:\d+[^\n]{0,120}(?:Connection refused|Connection reset|no error)",
+            r"(?<!rror.)\[127\.0\.[01]\.1\]:\d+[^\n]{0,120}(?:Connection refused|no error)",
             r"(?:Connection refused|timed out)[^\n]{0,60}remote=\[127\.0",
             r"tcp_peer_try_connect: 127\.\d+\.\d+\.\d+:\d+ retries exceeded",
         ),
@@ -60,6 +60,8 @@ CAUSES = (
             r"RendezvousServer .{0,80}(?:refused|timed out)",
             r"Error in rendezvous|rendezvous .{0,60}(?:timed out|timeout|failed)",
             r"gloo::\w*EnforceNotMet",
+            r"^RuntimeError: Wait timeout$",
+            r"HTTP GET request failed too many times",
         ),
         why="Ranks meet over a small server on the host that starts; they do not reach it, or not all of them came in time.",
         remedy="The launcher's address and port must be reachable from every host; --gloo-timeout-seconds 120 (the variable alone is "

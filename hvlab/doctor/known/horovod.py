@@ -33,6 +33,7 @@ CAUSES = (
             r"Horovod has not been built with (?:MPI|Gloo)",
             r"If this is not expected, please reinstall Horovod with HOROVOD_WITH_(?:MPI|GLOO)=1",
             r"Failed to determine if (?:Gloo|MPI) support has been built",
+            r"No (?:Allreduce|Allgather|Broadcast|Alltoall|Reducescatter) operation enabled",
         ),
         why="horovodrun asks the extension what it can do; the answer is nothing, or not the one asked for, because it was built so "
         "or because it does not load.",
@@ -91,6 +92,7 @@ CAUSES = (
             r"Unable to find a set of common (?:routed|intersection)",
             r"NoValidAddressesFound",
             r"No common network interfaces? (?:found|could be found)",
+            r"No interface is found for address",
         ),
         why="horovodrun looks for an interface of one name through which each host reaches the next; names differ, or only bridges "
         "remain.",
@@ -177,6 +179,8 @@ CAUSES = (
             r"[Hh]osts? blacklisted|Blacklist host",
             r"Timed out waiting for (?:minimum number of|\d+) slots",
             r"Not enough (?:slots|hosts) .{0,80}(?:min|elastic)",
+            r"No hosts from previous set remaining",
+            r"failed to activate new hosts",
         ),
         why="Hosts whose workers fail are left out; when fewer than --min-np slots remain it waits, then ends.",
         remedy="Read why the workers failed; --elastic-timeout and --blacklist-cooldown-range set how long it waits.",
@@ -189,7 +193,7 @@ CAUSES = (
         signs=(
             r"Horovod has been shut down\. This was caused by an exception on one of the ranks",
             r"HorovodInternalError",
-            r"Horovod background loop uncaught exception",
+            r"Horovod background loop uncaught exception: (?![^\n]*/gloo/)",
         ),
         why="One rank failed or left early; the others are told so in the collective they wait in.",
         remedy="Look for the first error of any rank, above or in another rank's file.",

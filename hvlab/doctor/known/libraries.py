@@ -1,6 +1,6 @@
 """Libraries that the loader does not find, or finds in another version."""
 
-from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, Cause
 
 _NOT_OPENED = r"[^\n]{0,60}: cannot open shared object file"
 
@@ -26,6 +26,7 @@ CAUSES = (
             r"libcuda\.so(?:\.1)?: cannot open shared object file",
             r"libcuda\.so(?:\.1)? => not found",
             r"libnvidia-ml\.so\S*: cannot open shared object file",
+            r"NCCL WARN Failed to (?:open libnvidia-ml|find CUDA library)",
         ),
         why="libcuda.so.1 comes with NVIDIA's driver, not with the toolkit; this host has none, or the container was started without GPUs.",
         remedy="Install the driver; docker run --gpus all; on a build host without GPU use the toolkit's stubs for the build only.",
@@ -238,5 +239,18 @@ CAUSES = (
         remedy="pip show NAME on that host, and the release that the program asks for; import horovod.torch or horovod.tensorflow as hvd.",
         source="https://github.com/horovod/horovod/issues/2488",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="script-exception",
+        title="the program itself raised an exception",
+        signs=(
+            r"^(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |$)",
+            r"^\s*(?:IndentationError|SyntaxError|TabError): ",
+        ),
+        why="A rank ended by an error of its own program or data; what the launcher and the other ranks say comes from that.",
+        remedy="The last line of the first traceback names it, the lines above it the place; run one rank alone to see it again.",
+        source="https://docs.python.org/3/tutorial/errors.html",
+        weight=CRASH,
+        needs=(r"Traceback \(most recent call last\)",),
     ),
 )

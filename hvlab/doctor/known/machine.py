@@ -50,6 +50,7 @@ CAUSES = (
             r"std::bad_alloc",
             r"\bMemoryError\b",
             r"fork: retry: Resource temporarily unavailable.{0,20}memory",
+            r"NCCL WARN (?:Failed to malloc|malloc of) \d+ bytes|malloc\(size=\d+\) returned null",
         ),
         why="An allocation failed: memory (or the address space allowed by ulimit -v or overcommit) is used up.",
         remedy="free -g and ulimit -v on that host; fewer ranks, smaller batches.",
@@ -100,6 +101,7 @@ CAUSES = (
             r"system limit on number of pipes a process can open was reached",
             r"[Tt]oo many open files",
             r"EMFILE|ENFILE",
+            r"The accept\(3\) system call failed on a TCP socket",
         ),
         why="The limit for open files (ulimit -n) is small for ranks with many connections or data loader workers.",
         remedy="ulimit -n 65536, or nofile in limits.conf and LimitNOFILE of the daemon that starts the ranks; "

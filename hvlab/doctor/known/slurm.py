@@ -28,6 +28,7 @@ CAUSES = (
             r"OMPI was not built with SLURM's PMI support",
             r"PMI2_Init failed to intialize",
             r"PMI_Get_(?:clique|universe)_size \[\S+\]: Operation failed",
+            r"Error obtaining unique transport key from (?:ORTE|PMIX)",
         ),
         why="srun offers one way for ranks to meet (--mpi), and this Open MPI was built for another, or the Slurm was "
         "built without PMIx.",
@@ -168,6 +169,7 @@ CAUSES = (
             r"gres/gpu count (?:reported lower than configured|too low|changed)",
             r"(?:Setting|setting) node \S+ state to (?:INVAL|DRAIN)",
             r"has low real_memory size",
+            r"_slurm_rpc_node_registration node=\S+: Invalid argument",
         ),
         why="The node registers with fewer cores, memory or GPUs than NodeName promises, and is drained.",
         remedy="slurmd -C on the node prints its true line; correct slurm.conf (or mend the node: lost GPU or DIMM), then scontrol "
@@ -492,7 +494,6 @@ CAUSES = (
             r"[Cc]ouldn't find the specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
             r"cannot (?:find|create) (?:auth|cred|crypto|select|sched\w*|accounting_storage|jobacct_gather|hash|serializer|job_submit|task) "
             r"(?:plugin|context) for",
-            r"Plugin initialization failed",
         ),
         why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
         "installed, or PluginDir names those of another release.",
@@ -576,5 +577,30 @@ CAUSES = (
         remedy='On that node ps -eo pid,stat,wchan,cmd | grep " D" and dmesg; mend the file system, then State=RESUME; UnkillableStepTimeout for slow ones.',
         source="https://github.com/ai4d-iasc/trixie/issues/45",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="slurm-task-plugin",
+        title="a plugin of Slurm failed on a node as the step was started",
+        signs=(
+            r"spank: required plugin \S+: \w+\(\) failed",
+            r"Failed to invoke spank plugin stack",
+            r"Plugin (?:stack )?initialization failed",
+        ),
+        why="slurmd or slurmstepd could not set up one of its plugins for the step: one that plugstack.conf requires (pyxis), or those for cgroups, tasks and credentials; the lines before, or slurmd.log, say why.",
+        remedy="Read slurmd.log of that node around that time; for pyxis try enroot import and enroot start by hand there.",
+        source="https://slurm.schedmd.com/spank.html",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="slurm-spank-option",
+        title="a plugin of SPANK is not on every node, or not on the login node",
+        signs=(
+            r'SPANK plugin "\w+" option "\S+" not found',
+            r"(?:srun|sbatch|salloc): unrecognized option '--container-\S+'",
+        ),
+        why="An option of srun that a plugin brings (--container-image is pyxis's) is known only where plugstack.conf loads it.",
+        remedy="The plugin and its line in plugstack.conf on the login node and on every compute node; then scontrol reconfigure, or restart slurmd.",
+        source="https://github.com/NVIDIA/pyxis/issues/84",
+        weight=FACT,
     ),
 )

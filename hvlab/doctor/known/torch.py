@@ -12,6 +12,7 @@ CAUSES = (
             r"EADDRINUSE",
             r"[Aa]ddress already in use",
             r"The server socket has failed to (?:bind|listen)",
+            r"Unable to find a port to bind to",
         ),
         why="Another process listens on the port: an earlier run that did not end, or a second job on the host.",
         remedy="ss -ltnp | grep PORT; end what is left over, or another port (--master-port, MASTER_PORT, --rdzv-endpoint HOST:0).",
@@ -70,7 +71,7 @@ CAUSES = (
         signs=(
             r"Default process group has not been initialized",
             r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set",
-            r"(?:Horovod|horovod) has not been initialized; use hvd\.init",
+            r"(?:Horovod|horovod) has not been initialized(?: properly| or MPI has not been enabled)?; use hvd\.init",
         ),
         why="The script was started without a launcher, or calls a collective before init.",
         remedy="Start with torchrun, mpirun or horovodrun, and call init_process_group or hvd.init() first.",
