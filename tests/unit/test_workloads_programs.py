@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 import pytest
 
