@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def examine(
     if output_format == "json":
         click.echo(json.dumps(_document(lab, faults, silent), indent=1))
     else:
-        click.echo(_table(lab, faults))
+        click.echo(_table(lab, faults, silent))
         if prove:
             doctor_prove.prove(list(dict.fromkeys(fault.id for fault in faults)))
             return
@@ -105,7 +105,7 @@ def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) 
     return {"lab": lab.name, "findings": findings, "silent": dict(silent)}
 
 
-def _table(lab: Lab, faults: Sequence[HostFault]) -> str:
+def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> str:
     parts = []
     for number, (fault, hosts) in enumerate(_groups(faults), 1):
         entry = live.ENTRIES[fault.id]
@@ -113,7 +113,8 @@ def _table(lab: Lab, faults: Sequence[HostFault]) -> str:
         lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  seen: {fault.seen}"]
         lines += [f"  why: {entry.why}", f"  what to do: {entry.remedy}", *mends]
         parts.append("\n".join([*lines, f"  source: {entry.source}"]))
-    return "\n\n".join(parts) or f"nothing known is wrong on {some(host.name for host in lab.hosts)}"
+    answered = [host.name for host in lab.hosts if host.name not in silent]
+    return "\n\n".join(parts) or (f"nothing known is wrong on {some(answered)}" if answered else "")
 
 
 def _fix(
@@ -151,7 +152,7 @@ def _fix(
         elif (fault.id, fault.host) not in shown:
             click.echo(f"gone: {fault.host}: {live.ENTRIES[fault.id].title}")
     if again:
-        click.echo(f"\nleft:\n{_table(lab, again)}")
+        click.echo(f"\nleft:\n{_table(lab, again, silent)}")
     elif not silent:
         click.echo("\nnothing is left")
     return again, silent, failed

@@ -36,6 +36,8 @@ _STOP_S = 10.0
 _TICK_S = 0.2
 # Of what a host says of a failure, the end.
 _MESSAGE = 10_000
+# All that Ansible's `command` says of a program that is not there; the exception names it.
+_NOT_STARTED = "Error executing command."
 # Of what ssh says, that either side refused the other: such a host is there.
 _REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "ssh-denied")
 RESUMES = "bring it back; the same command resumes from there"
@@ -248,10 +250,17 @@ class Play:
             failed = event.get("event") in ("runner_on_failed", "runner_item_on_failed")
             if not (unreachable or failed) or data.get("ignore_errors") or not isinstance(result, dict):
                 continue
-            message = clean(str(result.get("msg") or result.get("stderr") or result))[-_MESSAGE:]
+            message = clean(_said(result))[-_MESSAGE:]
             if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
                 self.failures.append(HostFailure(str(data.get("host")), message, lost))
+
+
+def _said(result: Mapping[str, Any]) -> str:
+    """Return what a failed task says; of a command that could not be started, also why."""
+    said = str(result.get("msg") or result.get("stderr") or result)
+    why = str(result.get("exception") or "").strip().splitlines()[-1:]
+    return " ".join([said, *why]) if said == _NOT_STARTED else said
 
 
 def _end_workers(folder: Path) -> None:

@@ -5,6 +5,7 @@ from tests.faults.provisioning import TRUST
 from tests.faults.stores import TINY
 
 HOME = "/home/hvlab/.hvlab"
+GLOO = tuple("gloo" if word == "mpi" else word for word in TINY)
 
 
 def mounted(world, host, path, options):
@@ -53,3 +54,12 @@ def temporary_folder_that_is_full_for_bench(world):
     with world.small_disk(world.folder / "full", "4k") as disk, world.changed(TMPDIR=str(disk)):
         (disk / "all").write_bytes(b"x" * 4096)
         yield
+
+
+@fault("disks", *GLOO, code=1, says=("/dev/shm", "what to do"), seconds=60, then=TINY)
+def shared_memory_of_the_head_that_is_full(world):
+    """/dev/shm of the head is full."""
+    head = world.hosts[0]
+    world.on(head, "dd if=/dev/zero of=/dev/shm/full bs=1M")
+    yield
+    world.on(head, "rm /dev/shm/full")

@@ -1,5 +1,7 @@
 """Links, ports and hosts that are gone: before a command, and under it."""
 
+from contextlib import contextmanager
+
 from tests.faults.fault import LIST, fault
 from tests.faults.processes import LONG
 from tests.faults.provisioning import TRUST
@@ -70,3 +72,27 @@ def sshd_that_is_stopped(world):
     )
     yield
     world.until(lambda: "up" in world.on(host, "echo up"))
+
+
+@contextmanager
+def _jumbo(world):
+    """Have the first two hosts send larger packets than the bridge between them carries."""
+    for host in world.hosts[:2]:
+        world.on(host, "ip link set host0 mtu 9000")
+    yield
+    for host in world.hosts[:2]:
+        world.on(host, "ip link set host0 mtu 1500")
+
+
+@fault("network", *TINY, code=1, says=("ssh connects, and then nothing more", "MTU"), seconds=60)
+def large_packets_that_are_lost_under_a_bench(world):
+    """Two hosts send larger packets than the switch between them carries; bench."""
+    with _jumbo(world):
+        yield
+
+
+@fault("network", "doctor", code=1, says=("MTU of host0: f1 9000, f2 9000, f3 1500",), seconds=60, then=TINY)
+def large_packets_that_are_lost(world):
+    """Two hosts send larger packets than the switch between them carries; doctor."""
+    with _jumbo(world):
+        yield

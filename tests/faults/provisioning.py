@@ -1,6 +1,7 @@
 """Provisioning that is cut off, and hosts that somebody changed by hand."""
 
 import signal
+from contextlib import contextmanager
 
 from tests.faults.fault import LIST, fault
 from tests.faults.processes import below
@@ -75,3 +76,27 @@ def program_that_is_gone(world):
     """Somebody removed the benchmark programs of a host."""
     world.on(world.hosts[2], "rm -r /opt/hvlab/workloads")
     yield
+
+
+@contextmanager
+def _without_python(world):
+    """Have no python3 on the second host; other names of it stay."""
+    world.on(world.hosts[1], "mv /usr/bin/python3 /usr/bin/python3.gone")
+    yield
+    world.on(world.hosts[1], "mv /usr/bin/python3.gone /usr/bin/python3")
+
+
+@fault(
+    "provisioning", "verify", "-l", "f2", code=3, says=("python3: No such file", "Install python3"), then=LIST
+)
+def python_that_is_gone_for_verify(world):
+    """A host has no python3; verify."""
+    with _without_python(world):
+        yield
+
+
+@fault("provisioning", "doctor", "-l", "f2", code=3, says=("has no Python", "Install python3"), then=LIST)
+def python_that_is_gone(world):
+    """A host has no python3; doctor."""
+    with _without_python(world):
+        yield

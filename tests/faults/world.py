@@ -72,7 +72,7 @@ class World:
     def argv(self, *words: str) -> list[str]:
         """Return a command line of hvlab on this lab."""
         verbs = 2 if words[0] in ("lab", "keys") else 1
-        own = [] if words[0] in ("results", "report", "doctor") else ["-i", str(self.inventory)]
+        own = [] if words[0] in ("results", "report") else ["-i", str(self.inventory)]
         return [sys.executable, "-m", "hvlab", *words[:verbs], *own, *words[verbs:]]
 
     def start(self, *words: str, **streams: object) -> subprocess.Popen[str]:

@@ -134,7 +134,7 @@ def test_names_that_nobody_manages_need_not_resolve(hosts):
         ("Permissions 0644 for '/home/hvlab/.ssh/id_ed25519' are too open.", "ssh-key-modes"),
         ("ssh: connect to host 198.18.61.12 port 22: Connection refused", "ssh-refused"),
         ("ssh: connect to host 198.18.61.12 port 22: Connection timed out", "host-unreachable"),
-        ("Connection to 198.18.61.12 port 22 timed out", "host-unreachable"),
+        ("Connection to 198.18.61.12 port 22 timed out", "ssh-stalled"),
         ("something new", "horovodrun-ssh"),
     ],
 )

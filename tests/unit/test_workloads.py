@@ -301,10 +301,10 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             "every host anew, and writes what each trusts; mpirun ended with exit status 1",
         ),
         (
-            {"rc": 255, "reaped": {"n1": [], "n2": "Connection to n2 port 22 timed out"}},
+            {"rc": 255, "reaped": {"n1": [], "n2": "ssh: connect to host n2 port 22: Connection timed out"}},
             None,
             {"stderr": NO_DAEMONS},
-            f"{UNREACHABLE.title} (Connection to n2 port 22 timed out); what to do: "
+            f"{UNREACHABLE.title} (ssh: connect to host n2 port 22: Connection timed out); what to do: "
             f"{UNREACHABLE.remedy.rstrip('.')}; mpirun ended with exit status 255",
         ),
         (

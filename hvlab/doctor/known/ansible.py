@@ -51,6 +51,7 @@ CAUSES = (
             r"module_stderr\W{1,5}/bin/sh: (?:line )?(?:\d+: )?\S+: (?:not found|No such file or directory)",
             r"/usr/bin/(?:env: .?)?python\S*: (?:not found|No such file or directory)",
             r"python\d?: (?:command )?not found",
+            r"\[Errno 2\] No such file or directory: b?'\S*/python[\d.]*'",
             r"interpreter_discovery_error|No python interpreters found for host",
             r"The module interpreter .{1,80}? was not found",
             r"ansible-core requires a minimum of Python|requires (?:a minimum of )?Python version \d",

@@ -1,6 +1,6 @@
 """Horovod as it runs: what is built in, ranks that meet, ranks that diverge."""
 
-from hvlab.doctor.cause import BREAKDOWN, ECHO, END, FACT, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, ECHO, END, FACT, SETTING, SYMPTOM, Cause
 
 _TROUBLE = "https://horovod.readthedocs.io/en/stable/troubleshooting_include.html"
 _INSTALL = "https://horovod.readthedocs.io/en/stable/install_include.html"
@@ -98,7 +98,7 @@ CAUSES = (
         "remain.",
         remedy="ip -br address on each host; horovodrun --network-interfaces eth0 (several, comma apart, where names differ).",
         source="https://github.com/horovod/horovod/issues/2421",
-        weight=FACT,
+        weight=SETTING,
     ),
     Cause(
         id="mpi-not-the-linked-one",

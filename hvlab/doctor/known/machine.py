@@ -74,7 +74,9 @@ CAUSES = (
         "on a larger disk.",
         source="https://man7.org/linux/man-pages/man1/df.1.html",
         weight=FACT,
-        unless=(r"posix_fallocate|/dev/shm|shared memory segment|shared-memory backing",),
+        unless=(
+            r"posix_fallocate|/dev/shm|shared memory segment|shared-memory backing|_multiprocessing\.SemLock",
+        ),
     ),
     Cause(
         id="quota",

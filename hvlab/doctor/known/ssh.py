@@ -131,7 +131,6 @@ CAUSES = (
             r"ssh: connect to host \S+ port \d+: (?:Connection timed out|No route to host|Network is unreachable"
             r"|Operation timed out)",
             r"Connection timed out during banner exchange",
-            r"Connection to \S+ port \d+ timed out",
             r"connect to host \S+ port \d+: (?:Connection timed out|No route to host)",
             r"Timeout, server \S+ not responding",
         ),
@@ -140,6 +139,18 @@ CAUSES = (
         "firewall.",
         source=_MPI_SSH,
         weight=FACT,
+    ),
+    Cause(
+        id="ssh-stalled",
+        title="ssh connects, and then nothing more comes from the host",
+        signs=(r"^\W*(?:\S+: )?Connection to \S+ port \d+ timed out",),
+        why="Small packets pass, and the larger ones of the key exchange do not: the MTU of a switch, tunnel or VLAN "
+        "between is smaller than the hosts'. Or the host is too busy to answer.",
+        remedy="`hvlab doctor` compares the MTUs; ping -M do -s 1472 HOST (8972 for jumbo frames) from the host that starts: "
+        "where only small ones come back, lower the MTU on the hosts or raise it on the way; else look at the load of HOST.",
+        source="https://www.rfc-editor.org/rfc/rfc2923",
+        weight=SETTING,
+        unless=(r"during banner exchange",),
     ),
     Cause(
         id="ssh-closed",
