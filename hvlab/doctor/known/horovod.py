@@ -15,6 +15,7 @@ CAUSES = (
             r"[Nn]o module named '?horovod\.(?:torch|tensorflow|mxnet)\.?mpi_lib",
             r"cannot import name '?mpi_lib",
             r"[Nn]o module named '?horovod\.\w+",
+            r"set HOROVOD_WITH_\w+=1 to debug the build error",
         ),
         why="The framework was not there (or not found) when pip built Horovod, or Python takes the source folder it stands in "
         "for the package.",

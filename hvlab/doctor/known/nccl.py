@@ -87,6 +87,7 @@ CAUSES = (
             r"(?:wrong|unexpected) (?:type|magic) \S+ ?!= ?\S+",
             r"Message truncated : received \d+ bytes instead of \d+",
             r"bootstrap\S* .{0,80}(?:truncated|instead of \d+)",
+            r"connecting to address [^\n]{0,80}with family \d+ is neither AF_INET",
         ),
         why="What one rank sends while they meet, another release cannot read.",
         remedy="NCCL_DEBUG=VERSION on every host; one release of NCCL (and of the framework that brings it) everywhere.",
@@ -153,6 +154,7 @@ CAUSES = (
             r"Timeout at NCCL work: \d+",
             r"watchdog (?:thread )?.{0,60}(?:timeout|timed out|hang)",
             r"NCCL operation timed out|Timed out waiting for .{0,40}NCCL",
+            r"Rank \d+ failed to pass monitoredBarrier|received errors while waiting for send/recv from rank \d+",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",

@@ -29,6 +29,7 @@ CAUSES = (
             r"PMI2_Init failed to intialize",
             r"PMI_Get_(?:clique|universe)_size \[\S+\]: Operation failed",
             r"Error obtaining unique transport key from (?:ORTE|PMIX)",
+            r"PMI server not found\. Please set I_MPI_PMI_LIBRARY",
         ),
         why="srun offers one way for ranks to meet (--mpi), and this Open MPI was built for another, or the Slurm was "
         "built without PMIx.",
@@ -252,6 +253,7 @@ CAUSES = (
             r"Unable to layout tasks on given cpus",
             r"failed to distribute tasks \(bind_type",
             r"CPU binding outside of job step allocation",
+            r"Unable to create step for job \d+: Memory required by task is not available",
         ),
         why="srun inside a step or job inherits SLURM_CPU_BIND, SLURM_TASKS_PER_NODE and the like, which do not fit the cores it gets.",
         remedy="unset SLURM_CPU_BIND (and other SLURM_* of the outer step) before the inner srun, or srun --cpu-bind=none.",
@@ -441,6 +443,7 @@ CAUSES = (
             r"Incorrect permissions on state save loc",
             r"(?:slurmd|slurmctld)\S* (?:error|fatal): .{0,120}/(?:spool|log|state|run)\S* .{0,40}(?:No such file|Permission denied)",
             r"error: open /\S*slurm\S*: Permission denied",
+            r"Domain socket directory \S+: No such file or directory",
         ),
         why="SlurmdSpoolDir, StateSaveLocation, the logs and the pid files need folders that the daemon may write.",
         remedy="mkdir and chown slurm (StateSaveLocation, logs of slurmctld) or root (SlurmdSpoolDir) on that host.",
@@ -494,6 +497,7 @@ CAUSES = (
             r"[Cc]ouldn't find the specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
             r"cannot (?:find|create) (?:auth|cred|crypto|select|sched\w*|accounting_storage|jobacct_gather|hash|serializer|job_submit|task) "
             r"(?:plugin|context) for",
+            r"[Cc]ouldn't load specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
         ),
         why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
         "installed, or PluginDir names those of another release.",
@@ -601,6 +605,28 @@ CAUSES = (
         why="An option of srun that a plugin brings (--container-image is pyxis's) is known only where plugstack.conf loads it.",
         remedy="The plugin and its line in plugstack.conf on the login node and on every compute node; then scontrol reconfigure, or restart slurmd.",
         source="https://github.com/NVIDIA/pyxis/issues/84",
+        weight=FACT,
+    ),
+    Cause(
+        id="slurm-options",
+        title="sbatch or srun refuses the script or its options",
+        signs=(
+            r"(?:sbatch|srun|salloc): error: (?:Unable to open file|This does not look like a batch script|Batch script contains DOS line breaks|[Ii]nvalid --?\w[\w-]* )",
+            r"SLURM_MEM_PER_\w+, (?:and )?SLURM_MEM_PER_\w+[^\n]{0,60}mutually exclusive",
+            r"set by two different environment variables SLURM_\w+",
+        ),
+        why="The file is not there, is not a script with #! in its first line, or comes from Windows; or an option's value is wrong, or contradicts one that the surrounding job set in the environment.",
+        remedy="head -1 SCRIPT; dos2unix SCRIPT; within a job unset SLURM_MEM_PER_NODE or SLURM_CPUS_PER_TASK before another srun with other values.",
+        source="https://slurm.schedmd.com/sbatch.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="slurm-job-gone",
+        title="the job that is meant has ended, or never was",
+        signs=(r"Invalid job id specified",),
+        why="SLURM_JOB_ID in the environment, or --jobid, names a job of before: a shell that outlived its allocation, a login that took over the variables.",
+        remedy="squeue -j ID and sacct -j ID; unset the SLURM_ variables of that shell, or make a new allocation with salloc.",
+        source="https://slurm.schedmd.com/srun.html",
         weight=FACT,
     ),
 )
