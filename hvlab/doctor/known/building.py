@@ -496,6 +496,7 @@ CAUSES = (
             r": catastrophic error: ",
             r"compilation aborted for \S+",
             r"No rule to make target",
+            r"'(?:cicc|ptxas|cudafe\+\+)' died due to signal (?!9)",
         ),
         why="The compiler stopped in a source file: as a rule a library or framework is of a release that these sources were not written for.",
         remedy="The first line with error: names what is missing or different; take the release of the sources that goes with the library, or the other way round.",

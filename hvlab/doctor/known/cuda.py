@@ -75,6 +75,8 @@ CAUSES = (
             r"No supported GPU\(s\) detected to run this container",
             r"Failed to query NVIDIA devices",
             r"nvidia-persistenced failed to initialize",
+            r"FATAL: Error inserting nvidia\w* ",
+            r"could not insert module \S*nvidia\S*\.ko",
         ),
         why="The kernel module is not built for the running kernel, not loaded, or the container has lost its devices "
         "(systemctl daemon-reload with cgroup v2).",

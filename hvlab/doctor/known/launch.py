@@ -379,6 +379,7 @@ CAUSES = (
             r"MCA framework parameters can only take a single negation operator",
             r"detected multiple instances of an MCA param being specified",
             r"horovodrun: error: (?:unrecognized arguments|the following arguments|argument)",
+            r"horovodrun: the following arguments are required",
         ),
         why="The option belongs to another release or another MPI, or a dash too few or too many was written.",
         remedy="mpirun --version and mpirun --help: 5.0 renamed several options (--map-by, --bind-to, --display).",

@@ -1,6 +1,6 @@
 """Libraries that the loader does not find, or finds in another version."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, Cause
 
 _NOT_OPENED = r"[^\n]{0,60}: cannot open shared object file"
 
@@ -252,7 +252,7 @@ CAUSES = (
         why="A rank ended by an error of its own program or data; what the launcher and the other ranks say comes from that.",
         remedy="The last line of the first traceback names it, the lines above it the place; run one rank alone to see it again.",
         source="https://docs.python.org/3/tutorial/errors.html",
-        weight=CRASH,
+        weight=BREAKDOWN,
         needs=(r"Traceback \(most recent call last\)",),
     ),
 )

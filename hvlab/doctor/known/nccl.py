@@ -1,6 +1,6 @@
 """NCCL: setting up communicators, and losing them."""
 
-from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, SYMPTOM, Cause
 
 _TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 _ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
@@ -161,7 +161,7 @@ CAUSES = (
         remedy="Find the rank whose last completed work is behind, and read its lines first; TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and "
         "TORCH_DISTRIBUTED_DEBUG=DETAIL; raise the timeout only where a rank is rightly busy.",
         source="https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
-        weight=BREAKDOWN,
+        weight=CRASH,
     ),
     Cause(
         id="nccl-internal-error",

@@ -623,7 +623,7 @@ CAUSES = (
     Cause(
         id="slurm-job-gone",
         title="the job that is meant has ended, or never was",
-        signs=(r"Invalid job id specified",),
+        signs=(r"(?:srun|sattach|scontrol|sbcast): (?:fatal|error): [^\n]{0,80}Invalid job id specified",),
         why="SLURM_JOB_ID in the environment, or --jobid, names a job of before: a shell that outlived its allocation, a login that took over the variables.",
         remedy="squeue -j ID and sacct -j ID; unset the SLURM_ variables of that shell, or make a new allocation with salloc.",
         source="https://slurm.schedmd.com/srun.html",

@@ -1,6 +1,6 @@
 """torch.distributed: the store, torchrun, processes that die."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SYMPTOM, Cause
 
 _DIST = "https://docs.pytorch.org/docs/stable/distributed.html"
 
@@ -39,7 +39,7 @@ CAUSES = (
         "started than the world has.",
         remedy="nc -vz MASTER_ADDR MASTER_PORT from every host; the same values and WORLD_SIZE everywhere; look for a rank that ended.",
         source=_DIST,
-        weight=BREAKDOWN,
+        weight=CRASH,
     ),
     Cause(
         id="unused-parameters",
