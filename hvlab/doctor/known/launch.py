@@ -225,6 +225,7 @@ CAUSES = (
             r"Couldn't change to directory|chdir\(\S+\): No such file or directory",
             r"could not (?:access|open) or execute an executable",
             r"execvp error on file (?!\S*hydra)\S+ \(No such file",
+            r"Slurmd could not execve job",
         ),
         why="The path of the program (or of Python, or the working folder) is not there on that host.",
         remedy="The same absolute path on every host: shared home, or install and copy there; name Python in full.",
