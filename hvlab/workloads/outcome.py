@@ -252,10 +252,11 @@ def _signalled(status: object) -> str:
 def _caused(how: str, folder: Path, *messages: str) -> str:
     """Return the cause that the output shows, the line it rests on and the remedy; empty where none is known.
 
-    ``messages`` count only where the output shows none. A launcher's general advice is left out: it is the
+    ``messages`` count where they are nearer to the root than what the output shows. A launcher's general advice is left out: it is the
     same whatever was wrong.
     """
-    root = reading.root(output(folder).splitlines()) or reading.root(_lines(messages))
+    shown = [reading.root(output(folder).splitlines()), reading.root(_lines(messages))]
+    root = min(filter(None, shown), key=lambda each: each.cause.weight, default=None)
     if not root:
         return ""
     line, words = root.lines[0][1][:_LIMIT], _telling(_last_lines(folder))

@@ -91,6 +91,30 @@ srun: error: n3: task 2: Segmentation fault"""
     assert "peer-disconnected" in ids(log)
 
 
+@pytest.mark.parametrize(
+    ("first", "cause"),
+    [
+        (
+            "[rank1]: Traceback (most recent call last):\n[rank1]: KeyError: 'rate'",
+            "script-exception",
+        ),
+        ("n2:21: *** Process received signal ***\nn2:21: Signal: Segmentation fault (11)", "rank-segfault"),
+        ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=101.0.", "slurm-memory"),
+    ],
+)
+def test_what_ended_one_rank_comes_before_the_time_that_the_others_waited(first, cause):
+    late = "[rank0]:[E] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8)"
+    end = "Primary job  terminated normally, but 1 process returned\na non-zero exit code."
+    assert ids(f"{first}\n{late}\n{end}")[0] == cause
+
+
+def test_a_play_without_hosts_is_no_cause_where_others_ran():
+    play = "PLAY [Add GPUs] ****\nskipping: no hosts matched"
+    recap = "PLAY RECAP ****\nn1                         : ok=46   changed=15   unreachable=0    failed=0"
+    assert ids(play) == ["ansible-no-hosts"]
+    assert not ids(f"{play}\n{recap}")
+
+
 def test_a_line_that_is_noise_is_no_cause():
     log = "n1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file: No such file"
     found = diagnose([log])

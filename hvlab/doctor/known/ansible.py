@@ -122,6 +122,7 @@ CAUSES = (
         remedy="ansible-inventory -i INVENTORY --graph; correct path, name or --limit.",
         source="https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html",
         weight=BREAKDOWN,
+        unless=(r"\bok=[1-9]",),
     ),
     Cause(
         id="ansible-module-missing",
@@ -207,6 +208,32 @@ CAUSES = (
         why="The task was written for another release of the module or for hosts that are reached by ssh; reboot refuses to reboot the controller itself.",
         remedy="ansible-doc MODULE for what this release takes; run against the host by ssh, or leave the step out with its variable or tag.",
         source="https://github.com/NVIDIA/ansible-role-nvidia-driver/issues/20",
+        weight=FACT,
+    ),
+    Cause(
+        id="ansible-file-missing",
+        title="Ansible does not find a file on the controller",
+        signs=(
+            r"the playbook: \S+ could not be found",
+            r"vars file \S+ was not found",
+            r"Could not find or access '\S+' on the Ansible Controller",
+            r"Could not find or access '\S+'",
+        ),
+        why="Paths are looked up beside the playbook, in files, templates and vars of the role, not in the folder of the shell.",
+        remedy="The message lists where it looked; run it in the playbook's folder, or write {{ playbook_dir }} or {{ role_path }} before it.",
+        source="https://docs.ansible.com/ansible/latest/playbook_guide/playbook_pathing.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="ansible-vault",
+        title="a file is encrypted, and the password is not given or wrong",
+        signs=(
+            r"Attempting to decrypt but no vault secrets found",
+            r"Decryption failed \(no vault secrets were found",
+        ),
+        why="ansible-vault encrypted it; Ansible asks for the password only when told to.",
+        remedy="--ask-vault-pass or --vault-password-file FILE.",
+        source="https://docs.ansible.com/ansible/latest/vault_guide/vault_using_encrypted_content.html",
         weight=FACT,
     ),
 )

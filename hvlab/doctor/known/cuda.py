@@ -1,6 +1,6 @@
 """NVIDIA's driver, the GPUs and the CUDA runtime."""
 
-from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, Cause
 
 _COMPAT = "https://docs.nvidia.com/deploy/cuda-compatibility/"
 _ERRORS = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
@@ -70,6 +70,13 @@ CAUSES = (
             r"Found no NVIDIA driver on your system",
             r"nvidia: (?:loading out-of-tree module|module verification) .{0,20}failed to load",
             r"failed to run command .?nvidia-smi",
+            r"GPU access blocked by the operating system",
+            r"Failed to initialize NVML: could not load NVML library",
+            r"No supported GPU\(s\) detected to run this container",
+            r"Failed to query NVIDIA devices",
+            r"nvidia-persistenced failed to initialize",
+            r"FATAL: Error inserting nvidia\w* ",
+            r"could not insert module \S*nvidia\S*\.ko",
         ),
         why="The kernel module is not built for the running kernel, not loaded, or the container has lost its devices "
         "(systemctl daemon-reload with cgroup v2).",
@@ -124,6 +131,8 @@ CAUSES = (
             r"Module build for (?:the currently running )?kernel \S+ was skipped since the kernel (?:source|headers)",
             r"Please install the linux-headers-\S+ package",
             r"The Module\.symvers file is missing|module_symvers_sanity_check",
+            r"Could not resolve Linux kernel version",
+            r"The kernel source path '\S+' is invalid",
         ),
         why="DKMS compiles the module against the running kernel's headers; they are not installed, or only those of a newer kernel that "
         "is not running yet.",
@@ -150,6 +159,7 @@ CAUSES = (
             r"^\S*(?:common/inc/nv-|/?nvidia(?:-drm|-uvm|-modeset|-peermem)?/(?:nv|uvm|os|linux)[_-])[\w-]*\.[ch]:\d+:\d+: (?:fatal )?error:",
             r"\*\*\* \[[^\]\n]{0,200}\bnvidia(?:-drm|-uvm|-modeset)?/[^\]\n]*\] Error \d",
             r"nvidia(?:-\w+)?\.ko failed to build",
+            r"Failed to run .?\S*dkms build",
         ),
         why="The driver's release does not know this (newer) kernel, or the compiler is not the one that built the kernel.",
         remedy="/var/lib/dkms/nvidia/*/build/make.log has the error; a newer driver, or an older kernel; the gcc of /proc/version.",
@@ -169,6 +179,10 @@ CAUSES = (
             r"unknown or invalid runtime name: nvidia",
             r"unresolvable CDI devices",
             r"exec: \"nvidia-container-runtime\S*\"",
+            r"Incompatible platform detected",
+            r"did you configure the NVIDIA Container Toolkit",
+            r"No devices found\. Waiting indefinitely",
+            r"Could not find any nv files on this host",
         ),
         why="Docker or containerd hands over GPUs only with NVIDIA's container toolkit, and only when asked.",
         remedy="Install nvidia-container-toolkit, nvidia-ctk runtime configure --runtime=docker, restart docker; then docker run --gpus all.",
@@ -185,6 +199,7 @@ CAUSES = (
             r"nvidia-fabricmanager\S* .{0,100}(?:[Ff]ailed|exited|version)",
             r"[Ff]abric [Mm]anager version \S+ .{0,60}(?:don't|do not|doesn't) match",
             r"Fabric +\n? *State +: In Progress",
+            r"fabric manager don't have access",
         ),
         why="GPUs behind NVSwitch give no CUDA until nvidia-fabricmanager has set up the switches; it is stopped, or not of the driver's release.",
         remedy="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager.",
@@ -244,6 +259,7 @@ CAUSES = (
             r"No devices were found",
             r"failed call to cuInit: (?!UNKNOWN ERROR \(303\))",
             r"Test CUDA failure .{0,80}no CUDA-capable",
+            r"NVRM: No NVIDIA GPU found",
         ),
         why="No GPU on this host, none given to the job or container (CUDA_VISIBLE_DEVICES empty, no --gres), or the driver does not see it.",
         remedy="nvidia-smi -L there; echo $CUDA_VISIBLE_DEVICES; srun --gres=gpu:N, docker --gpus all, nvidia.com/gpu in the pod.",
@@ -277,6 +293,7 @@ CAUSES = (
             r"cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS",
             r"unspecified launch failure",
             r"misaligned address",
+            r"the launch timed out and was terminated",
         ),
         why="A bug in a kernel or an index out of range (a label or token beyond the embedding); the error shows at a later call.",
         remedy="CUDA_LAUNCH_BLOCKING=1 shows the true call; compute-sanitizer; check labels and indices. On one host only: dcgmi diag -r 3.",
@@ -333,6 +350,7 @@ CAUSES = (
             r"nv_peer_mem\S* .{0,60}(?:not|fail)",
             r"ibv_reg_mr\S* failed.{0,20}(?:Bad address|error Bad address|Invalid argument)",
             r"GPU Direct RDMA Disabled for HCA",
+            r"ibv_(?:exp_)?reg_mr\([^)\n]*\) failed: Bad address",
         ),
         why="The adapter may reach GPU memory only through nvidia-peermem (or dma-buf), and the module is not loaded or does not match "
         "the RDMA stack.",
@@ -365,7 +383,7 @@ CAUSES = (
         id="cudnn",
         title="cuDNN cannot start, or is another release than expected",
         signs=(
-            r"CUDNN_STATUS_(?:NOT_INITIALIZED|VERSION_MISMATCH|SUBLIBRARY_VERSION_MISMATCH|INTERNAL_ERROR)",
+            r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR|ALLOC_FAILED|NOT_INITIALIZED|VERSION_MISMATCH|SUBLIBRARY_VERSION_MISMATCH|INTERNAL_ERROR)",
             r"Loaded runtime CuDNN library: \S+ but source was compiled with",
             r"cuDNN version incompatibility",
         ),
@@ -399,6 +417,7 @@ CAUSES = (
             r"rm_init_adapter failed",
             r"osInitNvMapping: \*\*\* Cannot attach gpu",
             r"NVRM: GPU \S+ .{0,60}(?:initiali[sz]ation failed|not initiali[sz]ed)",
+            r"This PCI I/O region assigned to your NVIDIA device is invalid",
         ),
         why="The GPU answers on PCIe but does not come up: power, a bad card, a riser, firmware that does not fit the driver, or a virtual machine that may not use it.",
         remedy="Power the host off and on; nvidia-bug-report.sh; another slot or driver release; if it stays, replace the GPU.",
@@ -508,5 +527,35 @@ CAUSES = (
         remedy="pip install 'tensorflow[and-cuda]', or the CUDA and cuDNN of its release with their lib64 in ld.so.conf.d or LD_LIBRARY_PATH; then tf.config.list_physical_devices('GPU').",
         source="https://www.tensorflow.org/install/pip",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="driver-legacy",
+        title="this release of the driver no longer knows the GPU",
+        signs=(r"[Ll]egacy driver|Legacy drivers",),
+        why="Each release drops old GPUs, and names the last one that serves them.",
+        remedy="Install the release that the line names (470.xx for Kepler, 390.xx for Fermi), on a kernel that it still builds for.",
+        source="https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
+        weight=FACT,
+        needs=(r"NVRM|nvidia|NVIDIA",),
+    ),
+    Cause(
+        id="cuda-call",
+        title="a call of CUDA failed",
+        signs=(
+            r"CUDA (?:driver )?error: (?:invalid (?:argument|configuration argument|resource handle|value)|operation not supported|device not ready|initialization error|peer access)",
+        ),
+        why="The program asked CUDA for something that this GPU, driver or state does not allow; calls are asynchronous, so the traceback may show another place.",
+        remedy="CUDA_LAUNCH_BLOCKING=1 shows the true place; the same with one rank; compute-sanitizer python ...",
+        source="https://docs.pytorch.org/docs/stable/notes/cuda.html",
+        weight=CRASH,
+    ),
+    Cause(
+        id="cuda-fork",
+        title="CUDA is used in a process that was forked after its start",
+        signs=(r"Cannot re-initialize CUDA in forked subprocess",),
+        why="A process that has used the GPU cannot be forked: data loaders or multiprocessing began after the first call of CUDA.",
+        remedy="multiprocessing.set_start_method('spawn'), or no call of torch.cuda before the processes begin.",
+        source="https://docs.pytorch.org/docs/stable/notes/multiprocessing.html",
+        weight=FACT,
     ),
 )

@@ -1,6 +1,6 @@
 """Horovod as it runs: what is built in, ranks that meet, ranks that diverge."""
 
-from hvlab.doctor.cause import BREAKDOWN, ECHO, END, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, END, FACT, SETTING, SYMPTOM, Cause
 
 _TROUBLE = "https://horovod.readthedocs.io/en/stable/troubleshooting_include.html"
 _INSTALL = "https://horovod.readthedocs.io/en/stable/install_include.html"
@@ -15,6 +15,7 @@ CAUSES = (
             r"[Nn]o module named '?horovod\.(?:torch|tensorflow|mxnet)\.?mpi_lib",
             r"cannot import name '?mpi_lib",
             r"[Nn]o module named '?horovod\.\w+",
+            r"set HOROVOD_WITH_\w+=1 to debug the build error",
         ),
         why="The framework was not there (or not found) when pip built Horovod, or Python takes the source folder it stands in "
         "for the package.",
@@ -145,7 +146,7 @@ CAUSES = (
         remedy="Read the missing ranks' own lines; the same number of steps on each rank, hvd.join() for uneven data; "
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends a stall.",
         source="https://horovod.readthedocs.io/en/stable/stall_check.html",
-        weight=BREAKDOWN,
+        weight=CRASH,
     ),
     Cause(
         id="keras3-ref",

@@ -1,6 +1,6 @@
 """Libraries that the loader does not find, or finds in another version."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, Cause
 
 _NOT_OPENED = r"[^\n]{0,60}: cannot open shared object file"
 
@@ -96,6 +96,7 @@ CAUSES = (
         signs=(
             r"The detected CUDA version \(\S+\) mismatches the version that was used to compile",
             r"undefined symbol: __cuda(?:RegisterFatBinaryEnd|PopCallConfiguration|PushCallConfiguration)\w*",
+            r"Installed CUDA version \S+ does not match the version torch was compiled with",
         ),
         why="nvcc of CUDA 10 or later writes calls that an older libcudart has not.",
         remedy="HOROVOD_CUDA_HOME to the CUDA of torch.version.cuda, and build again.",
@@ -246,11 +247,12 @@ CAUSES = (
         signs=(
             r"^(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |$)",
             r"^\s*(?:IndentationError|SyntaxError|TabError): ",
+            r"^RuntimeError: (?:mat1 and mat2|The size of tensor|shape '|Error\(s\) in loading state_dict|Sizes of tensors must match|Given groups=|Trying to backward|element \d+ of tensors)",
         ),
         why="A rank ended by an error of its own program or data; what the launcher and the other ranks say comes from that.",
         remedy="The last line of the first traceback names it, the lines above it the place; run one rank alone to see it again.",
         source="https://docs.python.org/3/tutorial/errors.html",
-        weight=CRASH,
+        weight=BREAKDOWN,
         needs=(r"Traceback \(most recent call last\)",),
     ),
 )

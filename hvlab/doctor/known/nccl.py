@@ -1,6 +1,6 @@
 """NCCL: setting up communicators, and losing them."""
 
-from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, SYMPTOM, Cause
 
 _TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 _ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
@@ -88,6 +88,7 @@ CAUSES = (
             r"(?:wrong|unexpected) (?:type|magic) \S+ ?!= ?\S+",
             r"Message truncated : received \d+ bytes instead of \d+",
             r"bootstrap\S* .{0,80}(?:truncated|instead of \d+)",
+            r"connecting to address [^\n]{0,80}with family \d+ is neither AF_INET",
         ),
         why="What one rank sends while they meet, another release cannot read.",
         remedy="NCCL_DEBUG=VERSION on every host; one release of NCCL (and of the framework that brings it) everywhere.",
@@ -154,13 +155,14 @@ CAUSES = (
             r"Timeout at NCCL work: \d+",
             r"watchdog (?:thread )?.{0,60}(?:timeout|timed out|hang)",
             r"NCCL operation timed out|Timed out waiting for .{0,40}NCCL",
+            r"Rank \d+ failed to pass monitoredBarrier|received errors while waiting for send/recv from rank \d+",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",
         remedy="Find the rank whose last completed work is behind, and read its lines first; TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and "
         "TORCH_DISTRIBUTED_DEBUG=DETAIL; raise the timeout only where a rank is rightly busy.",
         source="https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
-        weight=BREAKDOWN,
+        weight=CRASH,
     ),
     Cause(
         id="nccl-internal-error",

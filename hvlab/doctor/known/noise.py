@@ -155,6 +155,8 @@ CAUSES = (
         (
             r"NET/IB ?: No device found[^\n]{0,60}",
             r"NCCL INFO (?:NET/OFI|NET/IB)[^\n]{0,80}(?:no (?:device|provider)|No eligible|not found)[^\n]{0,60}",
+            r"NCCL (?:INFO|WARN) NET/OFI[^\n]{0,80}(?:initialization failed|Failed to initialize)[^\n]{0,80}",
+            r"fi_getinfo: provider \S+ returned -61[^\n]{0,60}",
         ),
         "Right where there is none; slow where there should be one.",
         "ibv_devinfo, where there should be one.",
@@ -431,5 +433,16 @@ CAUSES = (
         "A component for InfiniBand, uDAPL or usNIC looks for its adapters, finds none, and the job goes on over TCP or shared memory.",
         _NONE,
         "https://www.open-mpi.org/faq/?category=tcp",
+    ),
+    _noise(
+        "hcoll-init",
+        "Open MPI goes on without the collectives of HCOLL",
+        (
+            r"mca_coll_hcoll_comm_query\(\) Hcol library init failed",
+            r"\[LOG_CAT_\w+\] [^\n]{0,200}",
+        ),
+        "HCOLL finds no adapter or topology that it knows and is left out.",
+        "-mca coll ^hcoll silences it; where MPI itself fails, another line tells why.",
+        "https://docs.nvidia.com/networking/display/hpcxv215/hcoll",
     ),
 )

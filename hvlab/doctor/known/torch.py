@@ -1,6 +1,6 @@
 """torch.distributed: the store, torchrun, processes that die."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SYMPTOM, Cause
 
 _DIST = "https://docs.pytorch.org/docs/stable/distributed.html"
 
@@ -13,6 +13,7 @@ CAUSES = (
             r"[Aa]ddress already in use",
             r"The server socket has failed to (?:bind|listen)",
             r"Unable to find a port to bind to",
+            r"port is already allocated",
         ),
         why="Another process listens on the port: an earlier run that did not end, or a second job on the host.",
         remedy="ss -ltnp | grep PORT; end what is left over, or another port (--master-port, MASTER_PORT, --rdzv-endpoint HOST:0).",
@@ -38,7 +39,7 @@ CAUSES = (
         "started than the world has.",
         remedy="nc -vz MASTER_ADDR MASTER_PORT from every host; the same values and WORLD_SIZE everywhere; look for a rank that ended.",
         source=_DIST,
-        weight=BREAKDOWN,
+        weight=CRASH,
     ),
     Cause(
         id="unused-parameters",
@@ -59,6 +60,7 @@ CAUSES = (
             r"DDP expects same model across all ranks",
             r"Detected mismatch between collectives on ranks",
             r"params\[\d+\] in this process with sizes .{0,80}appears not to match",
+            r"replicas\[\d+\]\[\d+\] in this process with sizes",
         ),
         why="Shapes or order of parameters or collectives differ between ranks.",
         remedy="Build the model from the same configuration everywhere (classes from data differ!); TORCH_DISTRIBUTED_DEBUG=DETAIL.",
@@ -72,6 +74,7 @@ CAUSES = (
             r"Default process group has not been initialized",
             r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set",
             r"(?:Horovod|horovod) has not been initialized(?: properly| or MPI has not been enabled)?; use hvd\.init",
+            r"Error initializing torch\.distributed using \w+:// rendezvous",
         ),
         why="The script was started without a launcher, or calls a collective before init.",
         remedy="Start with torchrun, mpirun or horovodrun, and call init_process_group or hvd.init() first.",
@@ -98,6 +101,8 @@ CAUSES = (
             r"torch\.multiprocessing\.spawn\.Process(?:Exited|Raised)Exception",
             r"Sending process \d+ closing signal SIGTERM",
             r"failed \(exitcode: -?\d+\) local_rank: \d+",
+            r"CalledProcessError: Command '\['\S*(?:python\d?|accelerate|deepspeed)",
+            r"exits with return code = (?!-9\b|-11\b)-?[1-9]\d*",
         ),
         why="The launcher shows which rank ended first (Root Cause) and its exit code; -9 is the kernel's memory killer as a rule, -11 a crash.",
         remedy="Read that rank's traceback; @record on main() lets torchrun print it; dmesg for -9.",
@@ -112,5 +117,73 @@ CAUSES = (
         remedy="Start with torchrun and read os.environ['LOCAL_RANK']; or parser.add_argument('--local-rank', '--local_rank', type=int).",
         source="https://docs.pytorch.org/docs/stable/distributed.html#launch-utility",
         weight=FACT,
+    ),
+    Cause(
+        id="tensor-device",
+        title="tensors are on another device than the operation or backend wants",
+        signs=(
+            r"Expected all tensors to be on the same device",
+            r"Attempting to deserialize object on a? ?CUDA device but",
+            r"Tensors must be CUDA and dense",
+            r"No backend type associated with device type \w+",
+        ),
+        why="NCCL takes tensors of a GPU only, Gloo those of the CPU; a model, its input or a checkpoint stayed on another one.",
+        remedy="model.to(device) and batch.to(device) with device = local rank; torch.load(..., map_location=device); init_process_group('cpu:gloo,cuda:nccl') for both.",
+        source="https://docs.pytorch.org/docs/stable/distributed.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="process-group-twice",
+        title="torch.distributed is set up twice in one process",
+        signs=(r"trying to initialize the default process group twice",),
+        why="The script and a framework (Accelerate, DeepSpeed, Lightning) both call init_process_group.",
+        remedy="Leave it to one of them, or ask torch.distributed.is_initialized() first.",
+        source="https://docs.pytorch.org/docs/stable/distributed.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="data-loader",
+        title="a worker of the data loader died",
+        signs=(
+            r"DataLoader worker \(pid\S* [\d, ]+\) exited unexpectedly",
+            r"DataLoader worker \(pid \d+\) is killed by signal: (?!Killed|Bus)",
+        ),
+        why="A worker process ended without a word: as a rule memory or /dev/shm was used up, or its code crashed.",
+        remedy="num_workers=0 shows the error of its code; free -h and df -h /dev/shm while it runs; dmesg.",
+        source="https://docs.pytorch.org/docs/stable/data.html",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="torch-signal",
+        title="torchrun was ended from outside",
+        signs=(
+            r"SignalException: Process \d+ got signal: \d+",
+            r"Received \d+ death signal, shutting down workers",
+        ),
+        why="It got a signal itself: 1 when its terminal was closed, 2 by Ctrl-C, 15 from the scheduler (time limit, cancelled, preempted) or from the launcher of the other node.",
+        remedy="nohup does not help torchrun against signal 1: use tmux, sbatch or setsid; for 15 look at the state of the job and at the other nodes.",
+        source="https://discuss.pytorch.org/t/ddp-error-torch-distributed-elastic-agent-server-api-received-1-death-signal-shutting-down-workers/135720",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="loss-scale",
+        title="the loss is not a number: fp16 training diverged",
+        signs=(r"Current loss scale already at minimum",),
+        why="DeepSpeed halves the scale at each overflow; at the minimum every step overflows, because the gradients are NaN or too large.",
+        remedy="A smaller learning rate, warm-up, bf16 instead of fp16; look for the first step with NaN.",
+        source="https://www.deepspeed.ai/docs/config-json/",
+        weight=FACT,
+    ),
+    Cause(
+        id="ray-worker-died",
+        title="a worker of Ray died",
+        signs=(
+            r"RayActorError|The actor died unexpectedly|ActorDiedError",
+            r"WorkerCrashedError|Worker unexpectedly exits with a connection error code",
+        ),
+        why="Ray tells only that the process is gone; why stands in that worker's own lines.",
+        remedy="ray logs on that node (/tmp/ray/session_latest/logs/worker-*.err); dmesg for a process killed for memory.",
+        source="https://docs.ray.io/en/latest/ray-core/fault_tolerance/actors.html",
+        weight=SYMPTOM,
     ),
 )
