@@ -252,8 +252,8 @@ def _signalled(status: object) -> str:
 def _caused(how: str, folder: Path, *messages: str) -> str:
     """Return the cause that the output shows, the line it rests on and the remedy; empty where none is known.
 
-    ``messages`` count where they are nearer to the root than what the output shows. A launcher's general advice is left out: it is the
-    same whatever was wrong.
+    ``messages`` count where they are nearer to the root than what the output shows. A launcher's general
+    advice is left out: it is the same whatever was wrong.
     """
     shown = [reading.root(output(folder).splitlines()), reading.root(_lines(messages))]
     root = min(filter(None, shown), key=lambda each: each.cause.weight, default=None)
