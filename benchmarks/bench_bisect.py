@@ -59,7 +59,12 @@ def one(count: int, planted: Collection[int], cost: float, noise: float, seed: i
     if not whole.slower:
         return not planted, len(judge.known), judge.launches
     half = whole.log.mid / 2
-    culprit = search(count, lambda numbers: judge.effect(numbers, half).log.mid > half)
+    every = set(range(count))
+    culprit = search(
+        count,
+        lambda numbers: judge.effect(numbers, half).log.mid > half,
+        lambda numbers: tuple(sorted(every.difference(numbers))),
+    )
     right = set(culprit.changes) == set(planted) and culprit.sole is True and culprit.whole is True
     return right, len(judge.known), judge.launches
 

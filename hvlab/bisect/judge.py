@@ -124,7 +124,10 @@ def _failed(records: Sequence[Record], side: str) -> str:
 
 
 def _log(decisions: Decisions) -> Interval:
-    """Return the logarithm of B's time over A's: of several sizes the mean, with the mean of the limits."""
+    """Return the logarithm of B's time over A's: of several sizes the mean, with the mean of the limits.
+
+    Raises StackFailsError where there is none.
+    """
     logs = []
     for each in decisions.rows:
         ratio = each.row.verdict.ratio
@@ -133,5 +136,7 @@ def _log(decisions: Decisions) -> Interval:
             # The ratio is A's figure over B's: the less A takes, the slower B is.
             time = METRICS[each.row.metric].better == "low"
             logs.append([-value for value in reversed(limits)] if time else limits)
+    if not logs:
+        raise StackFailsError("no figure of it can be compared")
     low, mid, high = (statistics.fmean(values) for values in zip(*logs, strict=True))
     return Interval(low, mid, high)

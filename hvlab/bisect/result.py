@@ -10,7 +10,7 @@ import yaml
 
 from hvlab.bisect.judge import Effect
 from hvlab.bisect.search import Culprit
-from hvlab.bisect.stack import StackChange, joined
+from hvlab.bisect.stack import StackChange, joined, without
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class BisectResult:
         said = [f"All changes together cost {self.whole.words}"]
         if (alone := self._of(culprit.changes)) is not None:
             said.append(f"{'these' if len(culprit.groups) > 1 else 'this one'} alone {alone.words}")
-        others = tuple(number for number in range(len(self.changes)) if number not in culprit.changes)
-        if (without := self._of(others)) is not None and others:
-            said.append(f"all others {without.words}")
+        others = without(self.changes, culprit.changes)
+        if (left := self._of(others)) is not None and others:
+            said.append(f"all others {left.words}")
         sentences = ["; ".join(said) + "."]
         if culprit.sole is None:
             sentences.append("It could not be tried alone, so others may be needed beside it.")

@@ -6,10 +6,11 @@ cannot be tried, because it cannot be built or does not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 Judge = Callable[[tuple[int, ...]], bool | None]
+Without = Callable[[Sequence[int]], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,10 @@ class Culprit:
         return tuple(sorted(number for group in self.groups for number in group))
 
 
-def search(count: int, judge: Judge) -> Culprit:
+def search(count: int, judge: Judge, without: Without) -> Culprit:
     """Return which of ``count`` changes make it bad, where none of them is good and all are bad.
+
+    ``without`` returns the changes that are left where some are taken back.
 
     Halving finds the change with which it becomes bad. Where that change alone is good, it needs others
     before it: these are found in the same way, one after the other. It takes about log2(count) + 2
@@ -50,8 +53,7 @@ def search(count: int, judge: Judge) -> Culprit:
         if sole is not False:
             break
         end = low
-    found = {number for group in groups for number in group}
-    others = tuple(number for number in range(count) if number not in found)
+    others = without([number for group in groups for number in group])
     left = judge(others) if others else False
     whole = None if left is None else not left
     return Culprit(tuple(reversed(groups)), sole, whole)

@@ -14,7 +14,7 @@ from hvlab.bisect import install
 from hvlab.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
 from hvlab.bisect.result import BisectResult, TriedStack
 from hvlab.bisect.search import search
-from hvlab.bisect.stack import COMPONENTS, Stack, StackChange, chain
+from hvlab.bisect.stack import COMPONENTS, Stack, StackChange, chain, without
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
@@ -108,7 +108,9 @@ def bisect(
     with measuring(store.folder, request.lab.name), _removing(request.lab, note, keep=keep):
         points = _Points(request, Store(folder), changes, note)
         whole = points.whole()
-        culprit = search(len(changes), points.bad) if whole.slower else None
+        culprit = None
+        if whole.slower:
+            culprit = search(len(changes), points.bad, lambda numbers: without(changes, numbers))
     result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps))
     write_file(folder / REPORT, result.markdown())
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))

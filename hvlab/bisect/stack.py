@@ -163,6 +163,19 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
     yield f"{where}{_word(before)} -> {_word(after)}"
 
 
+def without(changes: Sequence[StackChange], numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of the changes that are left where some are taken back.
+
+    Who takes a release back has none that follows it either.
+    """
+    first: dict[str, int] = {}
+    for number in sorted(numbers, reverse=True):
+        first[changes[number].item] = number
+    return tuple(
+        number for number, change in enumerate(changes) if number < first.get(change.item, len(changes))
+    )
+
+
 def joined(changes: Sequence[StackChange]) -> list[StackChange]:
     """Return the changes with those that follow one another of one item as one."""
     together: list[StackChange] = []

@@ -17,8 +17,9 @@ from hvlab.bench.settings import SettingsFile
 from hvlab.bisect import ends, install
 from hvlab.bisect.judge import Effect
 from hvlab.bisect.result import BisectResult, TriedStack
-from hvlab.bisect.search import Culprit, Judge, search
-from hvlab.bisect.stack import Stack, StackChange, chain, from_settings
+from hvlab.bisect.search import Culprit, Judge
+from hvlab.bisect.search import search as search_without
+from hvlab.bisect.stack import Stack, StackChange, chain, from_settings, without
 from hvlab.errors import CheckError, UsageError
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
@@ -39,6 +40,11 @@ class Counted:
         if changes not in self.asked:
             self.asked.append(changes)
         return None if self.impossible(set(changes)) else self.bad(set(changes))
+
+
+def search(count: int, judge: Judge) -> Culprit:
+    """Search changes of which each is of an item of its own."""
+    return search_without(count, judge, lambda taken: tuple(sorted(set(range(count)) - set(taken))))
 
 
 def _all_of(*numbers: int) -> Callable[[set[int]], bool]:
@@ -109,6 +115,14 @@ def test_changes_go_item_by_item_and_release_by_release() -> None:
     ]
     assert GOOD.with_(changes).variables == bad.variables
     assert GOOD.with_(changes).settings == bad.settings
+
+
+def test_who_takes_a_release_back_has_none_after_it() -> None:
+    changes = chain(GOOD, _changed(torch="2.8.0", openmpi="4.1.4"), RELEASES, lambda _: True)
+    assert [change.item for change in changes] == ["openmpi"] * 2 + ["torch"] * 3
+    assert without(changes, [3]) == (0, 1, 2)
+    assert without(changes, [2, 3]) == (0, 1)
+    assert without(changes, [0, 4]) == (2, 3)
 
 
 def test_a_release_that_is_not_possible_is_left_out() -> None:
@@ -264,7 +278,10 @@ def _result(bad: Judge, changes: Collection[StackChange], cost: float = 0.3) -> 
 
     whole = effect(tuple(range(len(changes))))
     steps.append(TriedStack(tuple(range(len(changes))), whole))
-    culprit = search(len(changes), judge) if cost else None
+    changes = list(changes)
+    culprit = None
+    if cost:
+        culprit = search_without(len(changes), judge, lambda taken: without(changes, taken))
     return BisectResult(tuple(changes), whole, culprit, tuple(steps))
 
 
