@@ -218,6 +218,8 @@ CAUSES = (
             r"vars file \S+ was not found",
             r"Could not find or access '\S+' on the Ansible Controller",
             r"Could not find or access '\S+'",
+            r"could not locate file in lookup: \S+",
+            r"Unable to find '\S+' in expected paths",
         ),
         why="Paths are looked up beside the playbook, in files, templates and vars of the role, not in the folder of the shell.",
         remedy="The message lists where it looked; run it in the playbook's folder, or write {{ playbook_dir }} or {{ role_path }} before it.",

@@ -78,6 +78,9 @@ CAUSES = (
             r"Failed to (?:start|launch) horovod (?:task|driver) (?:service|server)",
             r"Launching horovod task function was not successful",
             r"Timed out waiting for tasks to \w+",
+            r"(?:wait_for_(?:initial_registration|task_to_task_address_updates|task_to_task_addresses)\(|check_time_out_for\('tasks)",
+            r"Launching horovodrun? task function was not successful",
+            r"'tasks to (?:start|update task-to-task addresses)'",
         ),
         why="Each host gets a small server that answers on a free port; a firewall or a slow start (imports over NFS) keeps it silent, "
         "or ssh to it did not work.",
@@ -234,5 +237,17 @@ CAUSES = (
         remedy="The host's network for the containers (hostNetwork: true, --network=host), or a pod network without NAT between pods; or mpirun.",
         source="https://github.com/volcano-sh/volcano/issues/859",
         weight=FACT,
+    ),
+    Cause(
+        id="horovod-kvstore",
+        title="a host does not reach the server through which horovod.run hands over its function",
+        signs=(
+            r"(?:Put|Read) data (?:input|from) KVStore server failed",
+            r"KVStore server started[^\n]{0,80}\n(?:[^\n]*\n){0,40}?[^\n]*(?:TimeoutError|URLError|ConnectionRefusedError)",
+        ),
+        why="The function and its result go over HTTP to a port of the host that started: a firewall, an http_proxy in the environment, or the first of the common interfaces is one that the others do not reach.",
+        remedy="unset http_proxy and https_proxy (or no_proxy with the hosts); --network-interfaces with the one that all share; open the ports.",
+        source="https://github.com/horovod/horovod/issues/1801",
+        weight=BREAKDOWN,
     ),
 )

@@ -34,6 +34,7 @@ CAUSES = (
             r"Timed out initializing process group in store based barrier",
             r"failed to recv, got 0 bytes|recvValue failed",
             r"The IPv[46] network addresses of \(\S+, \d+\) cannot be retrieved",
+            r"^(?:\w+ )?(?:store|tcp_store) = TCPStore\($",
         ),
         why="MASTER_ADDR or MASTER_PORT is wrong or closed by a firewall, the first rank is not there (yet, or any more), or fewer ranks were "
         "started than the world has.",
