@@ -434,6 +434,6 @@ CAUSES = (
         remedy="Fetch it on the login node first, then HF_HUB_OFFLINE=1 and HF_HOME on a shared folder; or https_proxy.",
         source="https://huggingface.co/docs/transformers/installation#offline-mode",
         weight=BREAKDOWN,
-        unless=(r"pip install|pypi\.org|files\.pythonhosted",),
+        unless=(r"pip install|\bpip\._(?:vendor|internal)",),
     ),
 )
