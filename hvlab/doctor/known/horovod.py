@@ -96,7 +96,6 @@ CAUSES = (
             r"Unable to find a set of common (?:routed|intersection)",
             r"NoValidAddressesFound",
             r"No common network interfaces? (?:found|could be found)",
-            r"No interface is found for address",
         ),
         why="horovodrun looks for an interface of one name through which each host reaches the next; names differ, or only bridges "
         "remain.",

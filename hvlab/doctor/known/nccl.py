@@ -174,6 +174,7 @@ CAUSES = (
             r"NCCL error[^\n]{0,80}internal error",
             r"NCCL WARN No transport found",
             r"NCCL WARN Error : ring \d+ does not",
+            r"NCCL [Ee]rror 3\b",
         ),
         why="Often two ranks on one GPU, GPUs or adapters that the topology does not show (virtual machines, containers), or a rank that "
         "has gone; NCCL's WARN lines before tell which.",
@@ -208,6 +209,7 @@ CAUSES = (
             r"Call to (?:read|write|recv|send)\w* (?:from \S+ |to \S+ )?failed ?: (?:Connection reset by peer|Broken pipe|Connection timed out)",
             r"Proxy Call to rank \d+ failed",
             r"NET/Socket : socket progress error",
+            r"NCCL [Ee]rror 6\b",
         ),
         why="The other end closed the connection, because that rank ended or its host went away.",
         remedy="Find the rank that ended first and read its lines; on its host dmesg.",
@@ -226,6 +228,7 @@ CAUSES = (
             r"NCCL WARN comm \S+ has already been destroyed",
             r"Attempt to use communicator before the previous operation returned",
             r"mixing different streams within a group call",
+            r"NCCL [Ee]rror 5\b",
         ),
         why="As a rule two ranks on one GPU, or more ranks than GPUs; else ranks that disagree on the size of the group.",
         remedy="torch.cuda.set_device(LOCAL_RANK) before init; as many ranks a host as GPUs; NCCL_DEBUG=WARN names it.",

@@ -99,6 +99,9 @@ CAUSES = (
             r"hwloc_(?:linux_)?\S* .{0,60}failed to (?:bind|set)",
             r"hwloc .{0,60}has encountered what looks like an error from the operating system",
             r"Invalid MIT-MAGIC-COOKIE|No protocol specified",
+            r"hwloc [\d.]+ received invalid information from the operating system",
+            r"hwloc/linux: Ignoring PCI device with non-16bit domain",
+            r"Failed to parse XML input with the minimalistic parser",
         ),
         "numactl's library is missing, or the BIOS tells hwloc something odd; ranks run all the same.",
         "Install libnuma (numactl) where memory should be bound; --bind-to none.",
@@ -444,5 +447,17 @@ CAUSES = (
         "HCOLL finds no adapter or topology that it knows and is left out.",
         "-mca coll ^hcoll silences it; where MPI itself fails, another line tells why.",
         "https://docs.nvidia.com/networking/display/hpcxv215/hcoll",
+    ),
+    Cause(
+        id="slurm-memory-touched",
+        title="a step of Slurm came to its memory limit and went on",
+        signs=(r"Exceeded (?:job|step) (?:virtual )?memory limit at some point[^\n]{0,120}",),
+        why="Slurm counts the page cache, too: the limit was reached at some time, and the kernel took pages back.",
+        remedy="Nothing to do where the step ended well; else more with --mem.",
+        source="https://github.com/galaxyproject/galaxy/pull/2309",
+        weight=HARMLESS,
+        unless=(
+            r"oom[-_ ]kill|OOM|Out Of Memory|OUT_OF_MEMORY|Killed|[Ss]ignal 9|CANCELLED|[Ee]xited with|exit code",
+        ),
     ),
 )

@@ -111,6 +111,7 @@ CAUSES = (
             r"No match for argument: \S+|No package \S+ available|Unable to find a match",
             r"Version '\S+' for '\S+' was not found",
             r"no available (?:modular )?metadata|nothing provides \S+",
+            r"is not available, but is referred to by another package",
         ),
         why="The repository that has it (NVIDIA's, EPEL, non-free, universe) is not set up, the lists are not fetched, or the name or version "
         "is another on this system.",
@@ -163,6 +164,7 @@ CAUSES = (
             r"dpkg: error processing (?:package|archive)",
             r"(?:pre|post)(?:in|un)st(?:allation)? (?:maintainer )?script subprocess .{0,40}returned error",
             r"scriptlet failed, exit status",
+            r"dependency problems prevent configuration of",
         ),
         why="The lines before say what it did: a module that does not build, a file that two packages have, a full disk.",
         remedy="Read the first error above; mend it, then dpkg --configure -a.",
@@ -275,6 +277,30 @@ CAUSES = (
         why="The system's package manager installed it, and pip does not know which files are its.",
         remedy="A virtual environment; or pip install --ignore-installed NAME.",
         source="https://github.com/pypa/pip/issues/5247",
+        weight=FACT,
+    ),
+    Cause(
+        id="conda-init",
+        title="conda is not set up in this shell",
+        signs=(
+            r"Run 'conda init' before 'conda activate'",
+            r"shell has not been properly configured to use 'conda activate'",
+        ),
+        why="conda activate is a function of the shell that conda init writes into .bashrc, which scripts and batch jobs do not read.",
+        remedy="source $(conda info --base)/etc/profile.d/conda.sh in the script; or conda run -n NAME.",
+        source="https://docs.conda.io/projects/conda/en/latest/dev-guide/deep-dives/activation.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="module-unknown",
+        title="there is no such environment module",
+        signs=(
+            r"The following module\(s\) are unknown",
+            r"Unable to locate a modulefile for",
+        ),
+        why="The name or release is not on this cluster, or becomes visible only after another module (the compiler) is loaded.",
+        remedy="module spider NAME tells what to load before; module avail on the compute node, too.",
+        source="https://lmod.readthedocs.io/en/latest/010_user.html",
         weight=FACT,
     ),
 )

@@ -148,6 +148,7 @@ CAUSES = (
         signs=(
             r"DataLoader worker \(pid\S* [\d, ]+\) exited unexpectedly",
             r"DataLoader worker \(pid \d+\) is killed by signal: (?!Killed|Bus)",
+            r"Pin memory thread exited unexpectedly",
         ),
         why="A worker process ended without a word: as a rule memory or /dev/shm was used up, or its code crashed.",
         remedy="num_workers=0 shows the error of its code; free -h and df -h /dev/shm while it runs; dmesg.",
@@ -186,5 +187,18 @@ CAUSES = (
         remedy="ray logs on that node (/tmp/ray/session_latest/logs/worker-*.err); dmesg for a process killed for memory.",
         source="https://docs.ray.io/en/latest/ray-core/fault_tolerance/actors.html",
         weight=SYMPTOM,
+    ),
+    Cause(
+        id="checkpoint-damaged",
+        title="a checkpoint is damaged or not complete",
+        signs=(
+            r"PytorchStreamReader failed (?:reading zip archive|locating file)",
+            r"UnpicklingError: invalid load key|EOFError: Ran out of input",
+            r"Error while deserializing header: (?:HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeaderDeserialization)",
+        ),
+        why="It was cut off while it was written (a job that was ended, a full disk, several ranks writing one file), or is a Git LFS pointer.",
+        remedy="ls -l and the one before; write to another name and rename, from rank 0 alone; git lfs pull.",
+        source="https://docs.pytorch.org/docs/stable/generated/torch.load.html",
+        weight=FACT,
     ),
 )
