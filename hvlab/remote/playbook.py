@@ -36,7 +36,7 @@ _STOP_S = 10.0
 _TICK_S = 0.2
 # Of what a host says of a failure, the end.
 _MESSAGE = 10_000
-# All that Ansible's `command` says of a program that is not there; the exception names it.
+# All that Ansible's `command` says of a program that cannot be started; its status is the error's number.
 _NOT_STARTED = "Error executing command."
 # Of what ssh says, that either side refused the other: such a host is there.
 _REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "ssh-denied")
@@ -257,10 +257,11 @@ class Play:
 
 
 def _said(result: Mapping[str, Any]) -> str:
-    """Return what a failed task says; of a command that could not be started, also why."""
+    """Return what a failed task says; of a program that could not be started, its name and why."""
     said = str(result.get("msg") or result.get("stderr") or result)
-    why = str(result.get("exception") or "").strip().splitlines()[-1:]
-    return " ".join([said, *why]) if said == _NOT_STARTED else said
+    if said != _NOT_STARTED or not result.get("cmd") or not isinstance(result.get("rc"), int):
+        return said
+    return f"{str(result['cmd']).split()[0]}: {os.strerror(result['rc'])}"
 
 
 def _end_workers(folder: Path) -> None:

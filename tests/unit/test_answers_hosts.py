@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hvlab import answers
 from hvlab.ansible.action import hvlab_case
 from hvlab.answers import AnswerError
+from hvlab.doctor import reading
 from hvlab.errors import CheckError
 from hvlab.health import ask
 from hvlab.health.node import subjects
@@ -222,3 +223,15 @@ def test_what_ansible_says_of_a_host_steers_no_terminal():
     play._enqueue({"event": "runner_on_failed", "event_data": {"host": "n1", "res": {"msg": HOSTILE + "!"}}})
     play._drain()
     assert play.failures == [HostFailure("n1", "red!", False)]
+
+
+def test_a_program_that_is_not_there_is_named():
+    """As ansible-core 2.19 reports it: what was wrong stands only in its own output."""
+    result = {"cmd": "/usr/bin/python3 -c 1", "msg": "Error executing command.", "rc": 2, "stderr": ""}
+    play = Play("ask.yml", Owner(labs.lab()), {})
+    play._enqueue({"event": "runner_on_failed", "event_data": {"host": "n1", "res": result}})
+    play._drain()
+    assert play.failures == [HostFailure("n1", "/usr/bin/python3: No such file or directory", False)]
+    known = reading.cause_of(play.failures[0].message)
+    assert known is not None
+    assert known.cause.id == "no-python"
