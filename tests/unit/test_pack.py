@@ -157,7 +157,7 @@ DAMAGE = {
 def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damage: Any) -> None:
     damage(archive)
     action = object.__new__(hvlab_pack.ActionModule)
-    action.archive, action.key, action.args = archive, "k", {"builder": ""}
+    action.archive, action.key, action.args, action.work = archive, "k", {"builder": ""}, "/nowhere"
     warned: list[str] = []
     action._task = SimpleNamespace(check_mode=True)
     action._display = SimpleNamespace(warning=warned.append)
@@ -168,6 +168,7 @@ def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damag
         "free": 1 << 40,
         "linked": False,
         "trusted": False,
+        "building": [],
     }
     assert action._present(state) == {"changed": False, "status": "missing"}
     assert archive.path.exists()
@@ -176,6 +177,30 @@ def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damag
     assert not archive.cached()
     assert names(archive.path.parent) == []
     assert "is made again" in warned[0]
+
+
+def test_the_build_folder_of_a_killed_run_goes_once_the_pack_is_cached(
+    folder: Path, tmp_path: Path, archive: packs.Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = tmp_path / "builds"
+    (builds / "tool-k/source").mkdir(parents=True)
+    (builds / "tool-other").mkdir()
+    action = object.__new__(hvlab_pack.ActionModule)
+    action.archive, action.key, action.work = archive, "k", str(builds / "tool-k")
+    action._task = SimpleNamespace(check_mode=False)
+
+    def step(name: str, **more: str) -> None:
+        assert name == "clear"
+        pack.clear(str(folder), **more)
+
+    monkeypatch.setattr(action, "_step", step)
+    state = {"leftovers": [], "building": pack.describe(str(folder), [], builds=str(builds))["building"]}
+    assert action._installed(state) == {"changed": True, "status": "installed"}
+    assert names(builds) == ["tool-other"]
+    archive.discard()
+    (builds / "tool-k").mkdir()
+    assert not action._installed(state)["changed"], "the host that saves it goes on with it"
+    assert names(builds) == ["tool-k", "tool-other"]
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,22 @@ def test_finished_stages_are_not_repeated(tmp_path: Path) -> None:
     assert build(tmp_path, (*one, "other"), two, env={"A": "b"})["ran"] == ["one", "two"]
 
 
+def test_stages_whose_result_is_gone_are_repeated(tmp_path: Path) -> None:
+    """As where somebody removed a folder whose build was killed before its pack was saved."""
+    work, result = tmp_path / "work", str(tmp_path / "tool")
+    stages = (
+        ("compile", "true"),
+        ("clear", "rm", "-rf", result),
+        ("install", "mkdir", result),
+        ("warm", "true"),
+    )
+    assert build(work, *stages, result=result)["ran"] == ["compile", "clear", "install", "warm"]
+    assert build(work, *stages, result=result)["ran"] == []
+    Path(result).rmdir()
+    assert build(work, *stages, result=result)["ran"] == ["clear", "install", "warm"]
+    assert Path(result).is_dir()
+
+
 def test_check_mode_only_tells(tmp_path: Path) -> None:
     result = build(tmp_path / "new", ("one", "true"), _ansible_check_mode=True)
     assert result["changed"]

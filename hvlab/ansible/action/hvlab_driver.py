@@ -151,7 +151,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "problem": f"{step.problem.seen}.\n  What to do: {step.problem.remedy}." if step.problem else "",
             "services": state["services"],
             "initramfs": state["initramfs"],
-            "blacklist": state["blacklist"],
             "pinned": state["pin"],
             "guarded": state["guard"],
             "nouveau": state["nouveau"],

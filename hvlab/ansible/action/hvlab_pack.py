@@ -36,6 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "inputs": {"type": "dict"},
                 "needs": {"type": "list", "elements": "path", "default": []},
                 "version": {"default": ""},
+                "builds": {"type": "path", "default": "/var/cache/hvlab/build"},
                 "builder": {"default": ""},
                 "peer": {
                     "type": "dict",
@@ -63,12 +64,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
         self.place = self.args["path"]
+        self.work = f"{self.args['builds']}/{self.args['name']}-{self.key}"
         result = self._save() if self.args["state"] == "saved" else self._present(state)
         if self.archive.cached():
             cache.use(self.archive.sum_path)
         cores = self.vars.get("ansible_facts", {}).get("processor_vcpus")
         known = {"host": self.host, "key": self.key, "cached": self.archive.cached(), "cores": cores}
-        return {**known, **result}
+        return {**known, "work": self.work, **result}
 
     def _elected(self) -> dict[str, Any]:
         """Elect among the hosts of the batch. All of them ran state present before, so all elect alike."""
@@ -97,19 +99,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
         It may still be another pack than the requested one: then `_present` looks again.
         """
-        packs = self.vars.get("ansible_facts", {}).get("hvlab_managed", {}).get("packs", {})
+        managed = self.vars.get("ansible_facts", {}).get("hvlab_managed", {})
+        packs, files = managed.get("packs", {}), managed.get("files", {})
         own, needs = packs.get(self.args["path"]), self.args["needs"]
         if self.args["state"] != "present" or not own or not own["whole"] or not set(needs) <= set(packs):
             return None
         return {
             "known": own["key"],
             "leftovers": own["leftovers"],
+            "building": [path for path, now in files.items() if now["kind"] == "directory"],
             "needs": {path: packs[path]["key"] for path in needs},
         }
 
     def _look(self) -> dict[str, Any]:
         """Return what the host says of the folder and of what it is built on."""
-        return self._step("check", needs=self.args["needs"], user=self.peer.get("user") or "")
+        user, builds = self.peer.get("user") or "", self.args["builds"]
+        return self._step("check", needs=self.args["needs"], user=user, builds=builds)
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         result = self._try(step, **more)
@@ -150,15 +155,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         else:
             self._room(state["free"], unpacked)
             brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
+        if self.work in state["building"] and not self._task.check_mode:
+            self._step("clear", work=self.work)
         if state["key"] == self.key and state["wrong"]:
             brought["wrong"] = state["wrong"]
         return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
 
     def _installed(self, state: dict[str, Any]) -> dict[str, Any]:
         """Leave a pack alone; what a run that was killed left beside it goes."""
-        left = bool(state["leftovers"])
+        built = self.archive.cached() and self.work in state["building"]
+        left = bool(state["leftovers"]) or built
         if left and not self._task.check_mode:
-            self._step("clear")
+            self._step("clear", **({"work": self.work} if built else {}))
         return {"changed": left, "status": "installed"}
 
     def _cached(self) -> dict[str, Any] | None:
@@ -330,6 +338,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._fetch(packed["archive"], packed["sha256"])
         finally:
             self._step("forget", archive=packed["archive"])
+        self._step("clear", work=self.work)
         return {"changed": True, "status": "saved"}
 
     def _fetch(self, archive: str, sha256: str) -> None:

@@ -26,6 +26,11 @@ options:
       name: {description: One word., type: str, required: true}
       argv: {description: The command., type: list, elements: str, required: true}
       chdir: {description: Folder to run in, below C(path)., type: str, default: "."}
+  result:
+    description:
+      - What the stages make outside of the folder. Where it is gone, the first stage that has it among its
+        words is run again, and all after it.
+    type: path
   env: {description: Added to the environment of every stage., type: dict, default: {}}
   timeout: {description: Most seconds to wait for another build and for one stage., type: int, default: 7200}
 author: [the hvlab authors]
@@ -35,9 +40,12 @@ EXAMPLES = """
 - name: Build the thing
   hvlab_build:
     path: /var/cache/hvlab/build/thing
+    result: /opt/thing
     stages:
       - {name: configure, argv: [./configure, --prefix=/opt/thing], chdir: thing-1.0}
       - {name: make, argv: [make, -j4], chdir: thing-1.0}
+      - {name: clear, argv: [rm, -rf, /opt/thing]}
+      - {name: install, argv: [make, install], chdir: thing-1.0}
 """
 
 RETURN = """
@@ -184,10 +192,14 @@ class Build:
     def pending(self) -> list[tuple[dict[str, Any], str, str]]:
         """Return the stages still to run, each with the path and the text of its stamp."""
         pending, chain = [], json.dumps(self.module.params["env"], sort_keys=True)
+        result = self.module.params["result"]
+        gone = bool(result) and not os.path.exists(result)
+        lost = False
         for stage in self.module.params["stages"]:
             chain = hashlib.sha256(json.dumps([chain, stage], sort_keys=True).encode()).hexdigest()
             stamp = os.path.join(self.path, "done-" + stage["name"])
-            if read(stamp) != chain:
+            lost = lost or (gone and result in stage["argv"])
+            if lost or read(stamp) != chain:
                 pending.append((stage, stamp, chain))
         return pending
 
@@ -218,6 +230,7 @@ def main() -> None:
                     "chdir": {"type": "str", "default": "."},
                 },
             },
+            "result": {"type": "path"},
             "env": {"type": "dict", "default": {}},
             "timeout": {"type": "int", "default": 7200},
         },

@@ -66,7 +66,6 @@ MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
 MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")
 INFINIBAND = ("ib_umad", "mlx5_ib")
 DRAINED = "/var/lib/hvlab-nvidia-driver-drained"
-BLACKLIST = "/etc/modprobe.d/hvlab-nvidia.conf"
 LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
 # "nvidia/550.54.14, 6.1.0-9-amd64, x86_64: installed", or with a comma in front of the version.
 DKMS = re.compile(
@@ -290,7 +289,6 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "versions": versions,
         "trouble": trouble,
         "unsure": module.check_mode,
-        "blacklist": read(BLACKLIST),
         "own_sources": read("/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"),
         "pin": read("/etc/apt/preferences.d/hvlab-nvidia-driver"),
         "guard": read("/etc/apt/apt.conf.d/52hvlab-nvidia-driver"),

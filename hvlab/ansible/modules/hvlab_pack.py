@@ -31,6 +31,10 @@ options:
     type: list
     elements: path
     default: []
+  builds:
+    description: Where packs are built, each in a folder of its own that goes once the cache has the pack.
+    type: path
+    default: /var/cache/hvlab/build
   version: {description: What is packed; kept in the marker., type: str, default: ""}
   builder: {description: The host that was elected. A missing pack is an error then., type: str, default: ""}
   registered:
@@ -92,12 +96,14 @@ source:
   type: str
   returned: when it came
 key: {description: 16 hex digits that stand for name and inputs., type: str, returned: with present and saved}
+work: {description: The folder that it is built in., type: str, returned: with present and saved}
 cached: {description: Whether the cache has the pack., type: bool, returned: with present and saved}
 builder: {description: The host elected; empty when no host misses it., type: str, returned: with elected}
 build: {description: Whether this host builds the pack., type: bool, returned: with elected}
 save: {description: Whether this host saves the pack., type: bool, returned: with elected}
 """
 
+import glob
 import hashlib
 import json
 import os
@@ -128,11 +134,13 @@ TAR_SECONDS = 900
 SHOWN = 10
 
 
-def describe(root: str, needs: list[str], user: str = "", record: bool = False) -> dict[str, Any]:
+def describe(
+    root: str, needs: list[str], user: str = "", builds: str = "", record: bool = False
+) -> dict[str, Any]:
     """Return the pack's key and state, and the keys of what it is built on (None: not there).
 
     ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts. ``record``
-    keeps the pack's manifest up to date.
+    keeps the pack's manifest up to date. ``building`` are the folders below ``builds``.
     """
     keys = {path: read_marker(path).get("key", "unpacked") if os.path.isdir(path) else None for path in needs}
     held = state(root, record=record)
@@ -140,6 +148,7 @@ def describe(root: str, needs: list[str], user: str = "", record: bool = False) 
         **held,
         "wrong": held["wrong"][:SHOWN],
         "leftovers": leftovers(root),
+        "building": glob.glob(os.path.join(builds, "*")) if builds else [],
         "needs": keys,
         "free": free_bytes(root),
         "linked": os.path.islink(root),
@@ -249,11 +258,13 @@ def link(shared: str, root: str, key: str) -> bool:
     return True
 
 
-def clear(root: str, archive: str = "") -> None:
-    """Remove what a run that was killed left beside a pack, but not the folder of ``archive``."""
+def clear(root: str, archive: str = "", work: str = "") -> None:
+    """Remove what a killed run left beside a pack, but not the folder of ``archive``; and ``work``."""
     for place in leftovers(root):
         if place != os.path.dirname(archive):
             shutil.rmtree(place)
+    if work and os.path.isdir(work):
+        shutil.rmtree(work)
 
 
 @contextmanager
@@ -301,6 +312,8 @@ def main() -> None:
             "size": {"type": "int", "default": 0},
             "sha256": {"type": "str", "default": ""},
             "user": {"type": "str", "default": ""},
+            "builds": {"type": "path"},
+            "work": {"type": "path"},
             "marker": {"type": "dict", "default": {}},
             "reader": {"type": "str", "default": "root"},
         },
@@ -310,8 +323,8 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False}
     try:
         if step == "check":
-            user, record = module.params["user"], not module.check_mode
-            result.update(describe(path, module.params["needs"], user, record))
+            about = {name: module.params[name] for name in ("needs", "user", "builds")}
+            result.update(describe(path, **about, record=not module.check_mode))
         elif step == "receive":
             names = ("archive", "url", "peer", "size", "sha256", "user")
             result["archive"] = received(path, **{name: module.params[name] for name in names})
@@ -325,7 +338,7 @@ def main() -> None:
         elif step == "save":
             result["archive"], result["sha256"] = save(path, module.params["marker"], module.params["reader"])
         elif step == "clear":
-            clear(path)
+            clear(path, work=module.params["work"])
         else:
             shutil.rmtree(os.path.dirname(archive))
     except (OSError, ValueError, tarfile.TarError) as error:
