@@ -11,8 +11,10 @@ planted bad settings, and of the defaults, with the time it takes.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+import os
 import random
 import statistics
 import subprocess
@@ -27,6 +29,7 @@ import click
 
 from benchmarks.bench_verdicts import upper
 from hvlab.bench.settings import SettingsFile, save
+from hvlab.lab.inventory import load
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair
@@ -38,6 +41,7 @@ PLANTED = {"HOROVOD_FUSION_THRESHOLD": 0, "HOROVOD_CYCLE_TIME": 25}
 # The threshold and the cycle time that the landscape is best at.
 _BEST = (33554432, 0.5)
 _CALL_S = 3600
+MIB = 1 << 20
 
 
 def landscape(space: Space, candidate: Candidate) -> float:
@@ -100,27 +104,85 @@ def simulate(kind: str, *, searches: int, launches: int, noise: float, flat: boo
     }  # fmt: skip
 
 
-def on_lab(inventory: Path, budget: str, words: Sequence[str], kind: str, *, planted: bool) -> dict[str, Any]:
+def on_lab(
+    inventory: Path, budget: str, words: Sequence[str], kind: str, *, planted: bool, autotune: str
+) -> dict[str, Any]:
     """Return what a search on real hosts says, from planted settings or from the defaults."""
     with tempfile.TemporaryDirectory(prefix="bench-tune-") as place:
         folder = Path(place)
-        argv = [sys.executable, "-m", "hvlab", "tune", "-i", str(inventory), "--budget", budget, *words]
-        argv += ["--search", kind, "--results", str(folder), "--output", str(folder / "tuned.yml")]
-        if planted:
-            argv += ["--settings", str(save(SettingsFile(env=dict(PLANTED)), folder / "planted.yml"))]
+        today = save(SettingsFile(env=dict(PLANTED)), folder / "planted.yml") if planted else None
+        tuned = folder / "tuned.yml"
+        options = ["--budget", budget, "--search", kind, "--output", str(tuned), "--results", str(folder)]
+        options += ["--settings", str(today)] if today else []
         begun = time.monotonic()
-        done = subprocess.run(
-            [*argv, "--format", "json"], stdout=subprocess.PIPE, text=True, check=True, timeout=_CALL_S
-        )
-        result = json.loads(done.stdout)
-    proof = (result["proof"] or {"rows": []})["rows"]
+        result = json.loads(_hvlab("tune", "-i", str(inventory), *options, "--format", "json", *words))
+        proof = (result["proof"] or {"rows": []})["rows"]
+        row = {
+            "search": kind, "from": "planted" if planted else "defaults", "words": " ".join(words),
+            "proved": result["proved"], "answer": result["answer"], "tried": len(result["tried"]),
+            "launches": result["launches"], "search_s": result["seconds"],
+            "all_s": round(time.monotonic() - begun), "importance": result["importance"],
+            "ratios": [each["figures"]["verdict"]["ratio"] for each in proof],
+        }  # fmt: skip
+        if autotune:
+            row |= beside_autotune(inventory, words, tuned if tuned.exists() else today, autotune, folder)
+        return row
+
+
+def beside_autotune(
+    inventory: Path, words: Sequence[str], tuned: Path | None, longer: str, folder: Path
+) -> dict[str, Any]:
+    """Return what Horovod's autotune chose, and the verdict on it (B) beside the settings of tune (A).
+
+    It tunes in a launch of its own, whose parameters and environment ``longer`` changes (NAME=VALUE words).
+    Both are then measured in turn, without tuning, so that what its search costs a job does not count.
+    """
+    lab, log = ("-i", str(inventory)), f"/tmp/hvlab-autotune-{os.getpid()}.csv"  # noqa: S108 - on a host
+    results = ("--results", str(folder / "autotune"))
+    begun = time.monotonic()
+    given = longer.split()
+    env = [
+        "HOROVOD_AUTOTUNE=1",
+        f"HOROVOD_AUTOTUNE_LOG={log}",
+        *(item for item in given if item[0].isupper()),
+    ]
+    sets = [f"env={' '.join(env)}", *(item for item in given if not item[0].isupper())]
+    _hvlab("bench", *lab, *results, *words, *(word for item in sets for word in ("--set", item)))
+    seconds = round(time.monotonic() - begun)
+    head = min(load(inventory).hosts, key=lambda host: host.name).name
+    settings, samples = best_of(_hvlab("lab", "ssh", *lab, head, "--", "cat", log))
+    theirs = save(settings, folder / "autotuned.yml")
+    ours = f"settings={tuned}" if tuned else ""
+    _hvlab("bench", *lab, *results, *words, "--ab", ours, f"settings={theirs}")
+    rows = json.loads(_hvlab("compare", *results, "--format", "json"))["rows"]
     return {
-        "search": kind, "from": "planted" if planted else "defaults", "words": " ".join(words),
-        "proved": result["proved"], "answer": result["answer"], "tried": len(result["tried"]),
-        "launches": result["launches"], "search_s": result["seconds"],
-        "all_s": round(time.monotonic() - begun), "importance": result["importance"],
-        "ratios": [row["figures"]["verdict"]["ratio"] for row in proof],
+        "autotuned": dict(settings.env), "autotune_samples": samples, "autotune_s": seconds,
+        "beside_autotune": [row["figures"]["verdict"] for row in rows],
     }  # fmt: skip
+
+
+def best_of(log: str) -> tuple[SettingsFile, int]:
+    """Return the settings that Horovod's autotune scored best in its log, and how many it scored.
+
+    Source: common/parameter_manager.cc of Horovod 0.28.1.
+    """
+    samples = list(csv.DictReader(log.splitlines(), skipinitialspace=True))
+    best = max(samples, key=lambda sample: float(sample["score"]))
+    env: dict[str, str | int | float] = {
+        "HOROVOD_CYCLE_TIME": float(best["cycle_time_ms"]),
+        "HOROVOD_FUSION_THRESHOLD": int(float(best["tensor_fusion_threshold"]) * MIB),
+    }
+    if best["cache_enabled"] == "0":
+        env["HOROVOD_CACHE_CAPACITY"] = 0
+    if best["hierarchical_allreduce"] == "1":
+        env["HOROVOD_HIERARCHICAL_ALLREDUCE"] = 1
+    return SettingsFile(env=env), len(samples)
+
+
+def _hvlab(*words: str) -> str:
+    """Run a command of hvlab; return what it printed."""
+    argv = [sys.executable, "-m", "hvlab", *words]
+    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, timeout=_CALL_S).stdout
 
 
 @click.command()
@@ -130,18 +192,24 @@ def on_lab(inventory: Path, budget: str, words: Sequence[str], kind: str, *, pla
 @click.option("--search", "kinds", multiple=True, default=("tpe", "coordinate"))
 @click.option("--lab", type=click.Path(path_type=Path, exists=True))
 @click.option("--budget", default="8m")
+@click.option(
+    "--autotune",
+    default="",
+    metavar="'NAME=VALUE ...'",
+    help="Have Horovod's autotune choose settings, too, in a launch that these make long enough.",
+)
 @click.option("--from", "starts", multiple=True, default=("planted", "defaults"))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def main(
     *, searches: int, launches: int, noise: float, kinds: tuple[str, ...], lab: Path | None, budget: str,
-    starts: tuple[str, ...], words: tuple[str, ...],
+    autotune: str, starts: tuple[str, ...], words: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Print a JSON line for each search, and for each kind of simulated ones; WORDS are options of tune."""
     for kind in kinds:
         for start in starts:
             planted = start == "planted"
             if lab:
-                row = on_lab(lab, budget, words, kind, planted=planted)
+                row = on_lab(lab, budget, words, kind, planted=planted, autotune=autotune)
             else:
                 row = simulate(kind, searches=searches, launches=launches, noise=noise, flat=not planted)
             click.echo(json.dumps(row))
