@@ -58,7 +58,7 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
     """
     file = _file(results, lab, name)
     if not file.is_file():
-        others = sorted(path.stem for path in file.parent.glob("*.json"))
+        others = names(results, lab)
         hint = f"; {lab} has {', '.join(others)} (--name)" if others else ""
         raise UsageError(
             f"lab {lab} has no baseline {name!r} in {results}",
@@ -79,9 +79,9 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
     return runs
 
 
-def names(results: Path) -> list[str]:
-    """Return the names of the baselines of all labs."""
-    return sorted({path.stem for path in (results / _FOLDER).glob("*/*.json")})
+def names(results: Path, lab: str = "*") -> list[str]:
+    """Return the names of the baselines of a lab, or of all labs."""
+    return sorted({path.stem for path in (results / _FOLDER).glob(f"{lab}/*.json")})
 
 
 def _of_version(content: Mapping[str, Any], version: int) -> list[Mapping[str, Any]]:

@@ -1,17 +1,19 @@
-"""The two ends: a stack file, a plan's lock, a run, or what is in use; what they leave out is as in use."""
+"""The two ends: stack file, plan's lock, run, baseline, or what is in use; the rest is as in use."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from hvlab.baseline import keeping
 from hvlab.bench.settings import SettingsFile
 from hvlab.bisect.stack import COMPONENTS, Stack, from_settings
+from hvlab.compare import Measurements, measurements
 from hvlab.errors import CheckError, UsageError, some
 from hvlab.lab.environment import recorded_by_role
 from hvlab.lab.inventory import Lab
@@ -91,18 +93,25 @@ def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
     return Stack({**{name: version for name, version in versions.items() if version}, **build})
 
 
-def read(text: str, store: Store) -> dict[str, Any]:
-    """Return what a file, a run, or ``lab`` (nothing) says of a stack. Raises UsageError."""
+def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
+    """Return what a file, a run, a baseline of the lab, or ``lab`` (nothing) says of a stack.
+
+    Raises UsageError.
+    """
     if text == OWN_STACK:
         return {}
     path = Path(text)
     if path.is_file():
         return _lock(path) if path.suffix == ".json" else _file(path)
-    if any(run.run_id == text for run in store.runs()):
-        return _run(text, store)
+    for run in store.runs():
+        if run.run_id == text:
+            return _measured(f"run {text}", [measurements(run, store.records(text))])
+    if text in keeping.names(store.folder):
+        return _measured(f"the baseline {text}", keeping.load(store.folder, lab.name, name=text))
     raise UsageError(
-        f"{text} is neither a file nor a run",
-        remedy=f"name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), or {OWN_STACK}",
+        f"{text} is neither a file, nor a run, nor a baseline",
+        remedy="name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), a baseline, "
+        f"or {OWN_STACK}",
     )
 
 
@@ -158,19 +167,19 @@ def _lock(path: Path) -> dict[str, Any]:
     return shared
 
 
-def _run(run_id: str, store: Store) -> dict[str, Any]:
-    records = store.records(run_id)
-    stacks = [record.stack for record in records if record.stack]
-    if not stacks:
-        raise UsageError(f"run {run_id} has no stack: it was imported, or nothing of it was measured")
+def _measured(title: str, runs: Iterable[Measurements]) -> dict[str, Any]:
+    """Return the versions that all hosts of all runs had."""
+    stacks = [run.stack for run in runs]
+    if not any(stacks):
+        raise UsageError(f"{title} has no stack: it was imported, or nothing of it was measured")
     given: dict[str, Any] = {}
     for name in COMPONENTS:
-        values = {json.dumps(stack.get(name)) for stack in stacks}
-        if len(values) > 1 or any(isinstance(stack.get(name), dict) for stack in stacks):
+        values = sorted({value for stack in stacks for value in stack.get(name, ())})
+        if len(values) > 1:
             raise UsageError(
-                f"run {run_id} has several versions of {TITLES[name]}: {', '.join(sorted(values))}",
+                f"{title} has several versions of {TITLES[name]}: {', '.join(values)}",
                 remedy="write a stack file with the one that counts",
             )
-        if stacks[0].get(name):
-            given[name] = Pin(name, str(stacks[0][name])).version
+        if values:
+            given[name] = Pin(name, values[0]).version
     return given

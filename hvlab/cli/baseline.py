@@ -45,10 +45,12 @@ def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> in
 @_name
 @options.results
 def add_to_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
-    """Add each RUN (default: the last run) to the baseline of its lab."""
+    """Add each RUN (default: the last run) to the baseline of its lab; the first ones begin it."""
     store = _store(folder)
     measured = [_measurements(store, run) for run in runs or (None,)]
-    return _keep(store, [*baseline.load(store.folder, measured[0].lab, name=name), *measured], name)
+    lab = measured[0].lab
+    known = baseline.load(store.folder, lab, name=name) if name in baseline.names(store.folder, lab) else ()
+    return _keep(store, [*known, *measured], name)
 
 
 def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:

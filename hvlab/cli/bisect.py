@@ -50,12 +50,12 @@ def command(
 ) -> int:
     """Find which change of the stack makes one configuration slower.
 
-    GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, the id of a run, or `lab`: what
-    is in use. What they leave out is as in use. Stacks between the two are installed beside the one in use,
-    and measured in turn with GOOD, until one change is left that brings the difference: a release of Open
-    MPI, Python, torch, TensorFlow or Horovod, a variable of their roles, or a setting of the ranks. Then it
-    is tried alone, and all others without it. The exit code is 1 where BAD is not significantly slower. To
-    resume an interrupted search, run the same command again.
+    GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, the id of a run, the name of a
+    baseline, or `lab`: what is in use. What they leave out is as in use. Stacks between the two are
+    installed beside the one in use, and measured in turn with GOOD, until one change is left that brings the
+    difference: a release of Open MPI, Python, torch, TensorFlow or Horovod, a variable of their roles, or a
+    setting of the ranks. Then it is tried alone, and all others without it. The exit code is 1 where BAD is
+    not significantly slower. To resume an interrupted search, run the same command again.
     """
     lab = load(inventory, limit=limit)
     store = Store(folder.absolute() if folder else results_dir())
@@ -68,7 +68,7 @@ def command(
     from hvlab.resolver.lab import request  # noqa: PLC0415
 
     spec = one(lab, values, store)
-    given = [ends.read(text, store) for text in (good, bad)]
+    given = [ends.read(text, store, lab) for text in (good, bad)]
     known = facts(lab)
     in_use = ends.in_use(lab, known)
     own, fast, slow = ends.with_defaults(in_use, *(Stack({**in_use.items, **items}) for items in given))

@@ -80,9 +80,10 @@ def _runs(context: click.Context) -> Iterator[CompletionItem[str]]:
 
 @_offered
 def stacks(context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield what can name a stack: what is in use, runs, and any file."""
+    """Yield what can name a stack: what is in use, baselines, runs, and any file."""
     yield CompletionItem(incomplete, type="file")
     yield CompletionItem("lab", help="what is in use")
+    yield from _baselines(context)
     yield from _runs(context)
 
 
@@ -99,6 +100,11 @@ def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[s
 
 @_offered
 def baselines(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the baselines of all labs."""
+    return _baselines(context)
+
+
+def _baselines(context: click.Context) -> Iterator[CompletionItem[str]]:
     """Yield the baselines of all labs."""
     from hvlab.baseline import names  # noqa: PLC0415 - as above
 

@@ -368,6 +368,12 @@ def test_a_baseline_grows_run_by_run(store, capsys):
     assert "run r5 would be in the baseline default twice" in capsys.readouterr().err
 
 
+def test_the_first_runs_that_are_added_begin_a_baseline(store):
+    assert run(["baseline", "add", "r1", "r2", "--name", "spring"]) == 0
+    assert run(["baseline", "add", "r3", "--name", "spring"]) == 0
+    assert [kept.run_id for kept in baseline.load(store.folder, "t", name="spring")] == ["r1", "r2", "r3"]
+
+
 def test_a_baseline_of_one_run_by_an_earlier_version_is_read_and_grows(store):
     file = baseline.save(store.folder, [measured(repeated(5), "old")])
     content = json.loads(file.read_text())

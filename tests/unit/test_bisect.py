@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from benchmarks.records import filled
+from hvlab.baseline import keeping
 from hvlab.bench.settings import SettingsFile
 from hvlab.bisect import ends, install
 from hvlab.bisect.judge import Effect
@@ -20,6 +22,7 @@ from hvlab.bisect.result import BisectResult, TriedStack
 from hvlab.bisect.search import Culprit, Judge
 from hvlab.bisect.search import search as search_without
 from hvlab.bisect.stack import Stack, StackChange, chain, from_settings, without
+from hvlab.compare import measurements
 from hvlab.errors import CheckError, UsageError
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
@@ -207,7 +210,7 @@ def test_a_stack_file_says_what_differs_from_what_is_in_use(tmp_path: Path) -> N
     file = tmp_path / "spring.yml"
     content = {"versions": {"torch": "2.6.0"}, "settings": {"env": {"OMP_NUM_THREADS": 2}}}
     file.write_text(yaml.safe_dump(content))
-    read = ends.read(str(file), Store(tmp_path))
+    read = ends.read(str(file), Store(tmp_path), _lab())
     assert read == {"torch": "2.6.0", "env.OMP_NUM_THREADS": 2}
 
 
@@ -229,7 +232,7 @@ def test_a_wrong_stack_file_is_refused(text: str, problem: str, tmp_path: Path) 
     file = tmp_path / "spring.yml"
     file.write_text(text)
     with pytest.raises(UsageError, match=problem):
-        ends.read(str(file), Store(tmp_path))
+        ends.read(str(file), Store(tmp_path), _lab())
 
 
 def test_a_lock_is_an_end(tmp_path: Path) -> None:
@@ -237,12 +240,12 @@ def test_a_lock_is_an_end(tmp_path: Path) -> None:
     hosts = {name: {"versions": {"torch": "2.5.0", "driver": None}, "build": build} for name in ("n1", "n2")}
     file = tmp_path / "lock.json"
     file.write_text(json.dumps({"hosts": hosts}))
-    read = ends.read(str(file), Store(tmp_path))
+    read = ends.read(str(file), Store(tmp_path), _lab())
     assert read == {"torch": "2.5.0", **build}
     hosts["n2"] = {"versions": {"torch": "2.6.0"}, "build": {}}
     file.write_text(json.dumps({"hosts": hosts}))
     with pytest.raises(UsageError, match="its hosts differ in"):
-        ends.read(str(file), Store(tmp_path))
+        ends.read(str(file), Store(tmp_path), _lab())
 
 
 def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> None:
@@ -259,9 +262,9 @@ def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> No
 
 
 def test_what_is_no_end_is_refused_with_what_can_be_one(tmp_path: Path) -> None:
-    assert ends.read("lab", Store(tmp_path)) == {}
-    with pytest.raises(UsageError, match="neither a file nor a run"):
-        ends.read("spring", Store(tmp_path))
+    assert ends.read("lab", Store(tmp_path), _lab()) == {}
+    with pytest.raises(UsageError, match="neither a file, nor a run, nor a baseline"):
+        ends.read("spring", Store(tmp_path), _lab())
 
 
 def _result(bad: Judge, changes: Collection[StackChange], cost: float = 0.3) -> BisectResult:
@@ -327,5 +330,18 @@ def test_a_change_of_a_variable_says_where() -> None:
 def test_a_run_is_an_end_by_its_versions(tmp_path: Path) -> None:
     store = filled(Store(tmp_path), 200, run_records=100)
     run_id = store.runs()[0].run_id
-    read = ends.read(run_id, store)
+    read = ends.read(run_id, store, _lab())
     assert read == {"openmpi": "4.1.8", "horovod": "0.28.1", "torch": "2.13.0", "python": "3.11"}
+
+
+def test_a_baseline_is_an_end_by_the_versions_of_its_runs(tmp_path: Path) -> None:
+    store = filled(Store(tmp_path), 200, run_records=100)
+    runs = [measurements(run, store.records(run.run_id)) for run in store.runs()]
+    lab = dataclasses.replace(_lab(), name=runs[0].lab)
+    keeping.save(tmp_path, runs, name="spring")
+    expected = {"openmpi": "4.1.8", "horovod": "0.28.1", "torch": "2.13.0", "python": "3.11"}
+    assert ends.read("spring", store, lab) == expected
+    newer = dataclasses.replace(runs[0], run_id="newer", stack={**runs[0].stack, "torch": ("2.14.0",)})
+    keeping.save(tmp_path, [*runs, newer], name="spring")
+    with pytest.raises(UsageError, match=r"the baseline spring has several versions of torch"):
+        ends.read("spring", store, lab)
