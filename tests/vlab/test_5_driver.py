@@ -151,6 +151,20 @@ def test_a_kernel_that_boots_next_has_a_module(node):
     assert node.play(variables) == 0
 
 
+@pytest.mark.slow
+def test_an_initramfs_older_than_what_keeps_nouveau_from_loading_is_rebuilt(node):
+    """As after a playbook that was killed between the file and its handler."""
+    variables, image = {"nvidia_driver_version": node.fact["version"]}, f"/boot/initrd.img-{node.kernel}"
+    node.on(f"apt-get -qq install --yes initramfs-tools && update-initramfs -c -k {node.kernel}")
+    assert node.play(variables) == 0
+    node.on("touch /etc/modprobe.d/hvlab-nvidia.conf")
+    built = node.on(f"stat -c %Y {image}")
+    assert node.play(variables) == 1
+    assert node.on(f"stat -c %Y {image}") != built
+    assert "hvlab-nvidia.conf" in node.on(f"lsinitramfs {image}")
+    assert node.play(variables) == 0
+
+
 def test_a_container_takes_no_driver(node):
     variables = {"nvidia_driver_version": OLD, "nvidia_driver_load": "auto"}
     refused(node, variables, "it is a container", "lab_driver_method: none")

@@ -142,6 +142,18 @@ def test_a_changed_setting_restarts_the_daemons(lab):
 
 
 @pytest.mark.slow
+def test_a_file_that_slurmd_never_read_restarts_it(lab):
+    """As after a playbook that was killed between the file and its handler."""
+    lab.on("c3", "touch /etc/slurm/cgroup.conf")
+    before = lab.on("c3", "systemctl show --property=MainPID --value slurmd munge").split()
+    assert lab.playbook(PLAYBOOK)["c3"] > 0
+    after = lab.on("c3", "systemctl show --property=MainPID --value slurmd munge").split()
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+    assert lab.playbook(PLAYBOOK) == {"c1": 0, "c2": 0, "c3": 0}
+
+
+@pytest.mark.slow
 def test_the_nodes_do_not_change_while_hosts_are_left_out(lab):
     program = str(Path(lab.argv("verify")[0]).parent / "ansible-playbook")
     words = ["-i", str(lab.inventory), "--limit", "c2", "-e", "lab_slots=5"]
