@@ -159,7 +159,7 @@ def test_an_initramfs_older_than_what_keeps_nouveau_from_loading_is_rebuilt(node
     assert node.play(variables) == 0
     node.on("touch /etc/modprobe.d/hvlab-nvidia.conf")
     built = node.on(f"stat -c %Y {image}")
-    assert node.play(variables) == 1
+    assert node.play(variables) > 0
     assert node.on(f"stat -c %Y {image}") != built
     assert "hvlab-nvidia.conf" in node.on(f"lsinitramfs {image}")
     assert node.play(variables) == 0
