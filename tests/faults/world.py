@@ -23,7 +23,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 LEFT = (
     "for file in $(grep -lz '^HVLAB_CASE=' /proc/[0-9]*/environ 2>/dev/null); do "
     "echo process: $(tr '\\0' ' ' < ${file%environ}cmdline | cut -c1-80); done; "
-    "ls -d /tmp/*hvlab* /var/tmp/hvlab-* /tmp/pymp* {/root,/home/*}/.ansible/tmp/ansible-* "
+    "ls -d /tmp/*hvlab* /var/tmp/hvlab-* /tmp/pymp* {/root,/home/*}/{.ansible,.hvlab}/tmp/ansible-* "
     "2>/dev/null; cut -d' ' -f2 /proc/mounts | grep -i hvlab; true"
 )
 MARK = "COMMAND"

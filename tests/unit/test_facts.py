@@ -1,7 +1,9 @@
 """The probes of hvlab_facts, on recorded output."""
 
 import ast
+import configparser
 import json
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils import hvlab_disk, hvlab_network, hvlab_packages, hvlab_probe, hvlab_users
@@ -82,6 +84,21 @@ def test_packs_down_to_three_folders(tmp_path):
 
 def test_free_space_of_a_path_that_is_not_there_yet(tmp_path):
     assert hvlab_disk.free_mb(str(tmp_path / "a/b")) == hvlab_disk.free_mb(str(tmp_path))
+
+
+def test_what_killed_runs_left_for_ansible_is_listed_but_not_that_of_the_task_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("SUDO_USER", "alice")
+    homes = {"alice": SimpleNamespace(pw_dir=str(tmp_path))}
+    monkeypatch.setattr(hvlab_disk.pwd, "getpwnam", homes.__getitem__)
+    assert hvlab_disk.left_behind(None) == []
+    own, left = (tmp_path / ".hvlab/tmp" / f"ansible-tmp-1795473712.7-28114-{number}" for number in (1, 2))
+    for folder in (own, left, tmp_path / ".hvlab/tmp/of-somebody-else"):
+        folder.mkdir(parents=True)
+    assert hvlab_disk.left_behind(f"{own}/") == [str(left)]
+    assert hvlab_disk.left_behind(None) == [str(own), str(left)]
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(project_dir() / "ansible.cfg")
+    assert settings["defaults"]["remote_tmp"] == "~/.hvlab/tmp"
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("ip"), ValueError("odd"), OSError("no")])

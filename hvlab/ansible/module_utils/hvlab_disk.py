@@ -1,9 +1,11 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Where a host has room."""
+"""Where a host has room, and what takes it for nothing."""
 
 from __future__ import annotations
 
+import glob
 import os
+import pwd
 import stat
 import tempfile
 from typing import Any
@@ -31,3 +33,14 @@ def tmp() -> dict[str, Any]:
         "mode": "{:04o}".format(stat.S_IMODE(os.stat("/tmp").st_mode)),  # noqa: S108
         "free_mb": free_mb("/tmp"),  # noqa: S108
     }
+
+
+def left_behind(own: str | None) -> list[str]:
+    """Return the folders that killed runs left where the login user's Ansible puts its files.
+
+    ``own`` is that of this task; it has none where modules come over the connection itself.
+    """
+    user = os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
+    # As remote_tmp in ansible.cfg.
+    folders = glob.glob(os.path.join(pwd.getpwnam(user).pw_dir, ".hvlab/tmp/ansible-tmp-*"))
+    return sorted(folder for folder in folders if not own or folder != own.rstrip("/"))

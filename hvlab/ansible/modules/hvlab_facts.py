@@ -22,7 +22,7 @@ from ansible.module_utils.facts.system.pkg_mgr import PkgMgrFactCollector
 from ansible.module_utils.facts.system.python import PythonFactCollector
 from ansible.module_utils.facts.system.service_mgr import ServiceMgrFactCollector
 from ansible.module_utils.hvlab_cuda import cuda, cuda_home, cudnn, nccl
-from ansible.module_utils.hvlab_disk import free_mb, tmp
+from ansible.module_utils.hvlab_disk import free_mb, left_behind, tmp
 from ansible.module_utils.hvlab_gpu import driver, driver_installed, nvidia, nvswitches, open_modules
 from ansible.module_utils.hvlab_kernel import (
     cgroup,
@@ -200,6 +200,7 @@ def main() -> None:
         "resolves": json.dumps(ask(resolves, sorted({socket.gethostname(), *names}))),
         "interfaces": ask(interfaces),
         "tmp": ask(tmp),
+        "left_behind": ask(left_behind, module._tmpdir),
         "disk_free_mb": {path: ask(free_mb, path) for path in module.params["disk_paths"]},
         "gcc": ask(gcc),
         "kernel_gcc": ask(kernel_gcc),
