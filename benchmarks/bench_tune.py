@@ -124,8 +124,11 @@ def on_lab(
             "all_s": round(time.monotonic() - begun), "importance": result["importance"],
             "ratios": [each["figures"]["verdict"]["ratio"] for each in proof],
         }  # fmt: skip
+        chosen = tuned if tuned.exists() else today
+        if planted:
+            row["beside_defaults"] = verdicts(inventory, words, "", f"settings={chosen}", folder / "defaults")
         if autotune:
-            row |= beside_autotune(inventory, words, tuned if tuned.exists() else today, autotune, folder)
+            row |= beside_autotune(inventory, words, chosen, autotune, folder)
         return row
 
 
@@ -153,12 +156,18 @@ def beside_autotune(
     settings, samples = best_of(_hvlab("lab", "ssh", *lab, head, "--", "cat", log))
     theirs = save(settings, folder / "autotuned.yml")
     ours = f"settings={tuned}" if tuned else ""
-    _hvlab("bench", *lab, *results, *words, "--ab", ours, f"settings={theirs}")
-    rows = json.loads(_hvlab("compare", *results, "--format", "json"))["rows"]
+    beside = verdicts(inventory, words, ours, f"settings={theirs}", folder / "beside")
     return {
         "autotuned": dict(settings.env), "autotune_samples": samples, "autotune_s": seconds,
-        "beside_autotune": [row["figures"]["verdict"] for row in rows],
+        "beside_autotune": beside,
     }  # fmt: skip
+
+
+def verdicts(inventory: Path, words: Sequence[str], a: str, b: str, results: Path) -> list[dict[str, Any]]:
+    """Return how B stands to A, measured in turn."""
+    _hvlab("bench", "-i", str(inventory), "--results", str(results), *words, "--ab", a, b)
+    rows = json.loads(_hvlab("compare", "--results", str(results), "--format", "json"))["rows"]
+    return [row["figures"]["verdict"] for row in rows]
 
 
 def best_of(log: str) -> tuple[SettingsFile, int]:

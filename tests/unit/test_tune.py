@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.bench_tune import best_of
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import CheckError, UsageError
 from hvlab.statistics.looks import LOOKS
@@ -215,3 +216,18 @@ def test_where_nothing_acts_hardly_any_search_ends_with_proved_settings() -> Non
         )
         accepted += compare_in_looks([Pair(a, b)])[0].kind == "slower"
     assert accepted <= 2
+
+
+def test_what_horovods_autotune_chose_is_the_best_of_its_log() -> None:
+    """As common/parameter_manager.cc of Horovod 0.28.1 writes it: MiB, and a space before one column."""
+    log = (
+        "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
+        "tensor_fusion_threshold,score\n0,0,0, 1,5,64,12.5\n0,0,0, 0,1.25,12.5,22.5\n0,0,0, 1,2,32,20\n"
+    )
+    settings, scored = best_of(log)
+    assert scored == 3
+    assert settings.env == {
+        "HOROVOD_CYCLE_TIME": 1.25,
+        "HOROVOD_FUSION_THRESHOLD": 13107200,
+        "HOROVOD_CACHE_CAPACITY": 0,
+    }
