@@ -553,6 +553,20 @@ CAUSES = (
         weight=CRASH,
     ),
     Cause(
+        id="cuda-not-initialized",
+        title="CUDA cannot start in this process",
+        signs=(
+            r"cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED",
+            r"CUDA (?:runtime API )?error[^\n]{0,80}: ?initialization error",
+            r"cuda runtime error \(3\)",
+        ),
+        why="The process was forked after CUDA had begun (data loaders, multiprocessing), the driver is another release than the runtime "
+        "expects, or /dev/nvidia-uvm is missing.",
+        remedy="multiprocessing.set_start_method('spawn'), and no call of CUDA before it; nvidia-smi and nvidia-modprobe -u on the host.",
+        source="https://github.com/NVIDIA/DALI/issues/3163",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="cuda-fork",
         title="CUDA is used in a process that was forked after its start",
         signs=(r"Cannot re-initialize CUDA in forked subprocess",),

@@ -388,6 +388,34 @@ CAUSES = (
         weight=SETTING,
     ),
     Cause(
+        id="pmix-shared-memory",
+        title="PMIx cannot open its shared memory",
+        signs=(
+            r"PMIX ERROR: (?:PMIX_ERR_)?(?:FILE_OPEN_FAILURE|FILE-OPEN-FAILURE) in file \S*(?:shmem|dstore|pshmem)",
+            r"PMIX ERROR: \S+ in file \S*gds_shmem2?\.c",
+        ),
+        why="A rank finds the job's data in a file of the daemon on its host, and cannot open it: another /tmp (a container's, "
+        "a job's own), a PMIx of another release than the daemon's, or a rank that looks before it is there.",
+        remedy="PMIX_MCA_gds=hash in the environment of daemons and ranks; else one TMPDIR for both, and the same PMIx.",
+        source="https://github.com/openpmix/openpmix/issues/3839",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="pmix-mismatch",
+        title="two releases of PMIx do not understand each other",
+        signs=(
+            r"UNPACK-PMIX-VALUE: UNSUPPORTED TYPE",
+            r"PMIX ERROR: (?:PMIX_ERR_)?(?:UNPACK\S*|OUT.OF.RESOURCE|UNKNOWN.DATA.TYPE|PACK.MISMATCH|BAD.PARAM|NOT.SUPPORTED) "
+            r"in file \S*(?:bfrop|gds_base_fns|unpack)",
+        ),
+        why="What a daemon packed a rank cannot unpack: mpirun, its daemons on the hosts and the program's libmpi come from different "
+        "installations.",
+        remedy="which -a mpirun and ompi_info on all hosts, ldd of the program: one Open MPI and one PMIx everywhere; PMIX_MCA_gds=hash "
+        "may get round it.",
+        source="https://github.com/openpmix/openpmix/issues/2948",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="pmix-error",
         title="PMIx or ORTE reports an error of its own",
         signs=(

@@ -155,7 +155,7 @@ CAUSES = (
             r"Timeout at NCCL work: \d+",
             r"watchdog (?:thread )?.{0,60}(?:timeout|timed out|hang)",
             r"NCCL operation timed out|Timed out waiting for .{0,40}NCCL",
-            r"Rank \d+ failed to pass monitoredBarrier|received errors while waiting for send/recv from rank \d+",
+            r"Rank \d+ failed to pass monitoredBarrier",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",

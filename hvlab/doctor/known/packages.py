@@ -120,6 +120,18 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="no-module-for-kernel",
+        title="no ready-made NVIDIA module fits the kernel",
+        signs=(
+            r"Could not find suitable Nvidia kernel module version for kernel",
+            r"[Nn]o (?:suitable|matching) (?:precompiled|prebuilt) .{0,60}(?:kernel|nvidia)",
+        ),
+        why="The packages bring modules that were compiled for some kernels only, and there is none for this one: it is older, or newer.",
+        remedy="The packages that compile the module (dkms: kmod-nvidia-latest-dkms, nvidia-dkms), or a kernel for which there is one, and a reboot.",
+        source="https://github.com/NVIDIA/ansible-role-nvidia-driver/issues/4",
+        weight=FACT,
+    ),
+    Cause(
         id="held-broken",
         title="packages exclude one another",
         signs=(

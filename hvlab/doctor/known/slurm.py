@@ -614,6 +614,19 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="container-seccomp",
+        title="the kernel refuses the container's seccomp filter",
+        signs=(
+            r"pyxis: seccomp filter failed",
+            r"(?:seccomp|prctl\(PR_SET_SECCOMP\)).{0,60}(?:Function not implemented|not supported|Invalid argument)",
+        ),
+        why="pyxis and enroot need a kernel with seccomp filters (CONFIG_SECCOMP_FILTER), and this one has none, or the step already runs "
+        "under a filter that allows no other.",
+        remedy="grep SECCOMP /boot/config-$(uname -r); a kernel with CONFIG_SECCOMP_FILTER=y. Older pyxis on CentOS 7: its release notes.",
+        source="https://github.com/NVIDIA/pyxis/issues/6",
+        weight=FACT,
+    ),
+    Cause(
         id="slurm-task-plugin",
         title="a plugin of Slurm failed on a node as the step was started",
         signs=(

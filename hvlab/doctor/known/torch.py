@@ -43,6 +43,27 @@ CAUSES = (
         weight=CRASH,
     ),
     Cause(
+        id="rendezvous-closed",
+        title="torchrun's rendezvous is over: nobody can join any more",
+        signs=(r"RendezvousClosedError|The rendezvous .{0,60}is closed|rendezvous .{0,40}has already been closed",),
+        why="Another agent ended, failed for good or was stopped, and closed the meeting for all; or --rdzv-id is that of an earlier job.",
+        remedy="Look at the agent that ended first; start all anew, with a new --rdzv-id.",
+        source="https://github.com/pytorch/pytorch/issues/67616",
+        weight=CRASH,
+    ),
+    Cause(
+        id="barrier-rank",
+        title="another rank failed before a barrier",
+        signs=(
+            r"Rank \d+ successfully reached monitoredBarrier, but received errors while waiting",
+            r"Please check rank \d+ logs for faulty rank",
+        ),
+        why="This rank waited as it should; the rank that it names ended or lost its connection.",
+        remedy="Read the lines of the rank that is named; they hold the cause.",
+        source="https://github.com/pytorch/pytorch/issues/76198",
+        weight=CRASH,
+    ),
+    Cause(
         id="unused-parameters",
         title="DDP waits for gradients of parameters that were not used",
         signs=(

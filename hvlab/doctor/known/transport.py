@@ -107,6 +107,21 @@ CAUSES = (
         weight=SETTING,
     ),
     Cause(
+        id="hca-objects",
+        title="the network adapter has no room for another queue",
+        signs=(
+            r"mlx5dv_devx_obj_create\(\S+\) failed",
+            r"(?:mlx5dv|ibv)_create_(?:qp|srq)\S* failed: (?:Cannot allocate memory|No space left|Resource temporarily)",
+            r"failed to create (?:RC|DC|UD) QP",
+        ),
+        why="Each connection takes queues of the adapter, and their number (or its memory for them) is used up: many ranks on many hosts "
+        "with full meshes, several paths, or tag matching in hardware.",
+        remedy="UCX_TLS=dc_x,self,sm or UCX_IB_NUM_PATHS=1 and UCX_RC_MLX5_TM_ENABLE=n; fewer ranks a host; dmesg names the limit.",
+        source="https://github.com/openucx/ucx/issues/5351",
+        unless=(r"ulimit -l|max locked memory",),
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="ucx-error",
         title="UCX lost a connection",
         signs=(
