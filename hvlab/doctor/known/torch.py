@@ -45,7 +45,9 @@ CAUSES = (
     Cause(
         id="rendezvous-closed",
         title="torchrun's rendezvous is over: nobody can join any more",
-        signs=(r"RendezvousClosedError|The rendezvous .{0,60}is closed|rendezvous .{0,40}has already been closed",),
+        signs=(
+            r"RendezvousClosedError|The rendezvous .{0,60}is closed|rendezvous .{0,40}has already been closed",
+        ),
         why="Another agent ended, failed for good or was stopped, and closed the meeting for all; or --rdzv-id is that of an earlier job.",
         remedy="Look at the agent that ended first; start all anew, with a new --rdzv-id.",
         source="https://github.com/pytorch/pytorch/issues/67616",
