@@ -109,7 +109,6 @@ CAUSES = (
             r"PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER|UNPACK-PAST-END",
             r"Pack data mismatch",
             r"tcp_peer_recv_connect_ack: received different version",
-            r"received unexpected process identifier",
             r"(?:orted|prted): .{0,20}unknown option",
             r"Symbol `(?:orte|opal|ompi|mca|pmix|prte)_?\w*' has different size in shared object",
             r"(?:PRTE|ORTE) detected a mismatch in versions between two processes",
@@ -186,6 +185,7 @@ CAUSES = (
             r"no usable interfaces|no network interfaces were found for out-of-band communications",
             r"Match incoming connection from .{0,120} failed",
             r"no endpoint matches the netmask",
+            r"received unexpected process identifier",
             r"detected an inbound MPI TCP connection request from a peer that appears to be part of this MPI job",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
@@ -445,7 +445,9 @@ CAUSES = (
         title="MPICH or Intel MPI finds no network provider that works",
         signs=(
             r"MPIDI_OFI_mpi_init_hook",
-            r"OFI (?:addrinfo|get address vector|endpoint open|domain open)\S* failed|fi_getinfo\S* failed",
+            r"OFI (?:addrinfo|get address vector|endpoint open|domain open)\S* failed|fi_getinfo\S* fail(?:ed|ure)",
+            r"The Open MPI OFI MTL is aborting the MPI job|Error returned from fi_\w+: ",
+            r"PSM3 can't open nic unit|Unable to initialize verbs NIC",
             r"can.t (?:find suitable|init) provider",
             r"can ?not open network providers",
             r"CCL_ERROR\W{1,3}atl_ofi\S*",

@@ -72,6 +72,20 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="two-libc",
+        title="parts of two C libraries are mixed",
+        signs=(
+            r"relocation error: .{1,200} version GLIBC_PRIVATE not defined",
+            r"symbol \S+,? version GLIBC_PRIVATE",
+        ),
+        why="libc and the loader ld-linux belong together; here they come from two systems: folders of the host's libraries were bound into "
+        "a container, or stand in LD_LIBRARY_PATH.",
+        remedy="Bind single libraries (MPI, PMI, libibverbs) or their own folder, never /lib64 or /usr/lib64; take system folders out of "
+        "LD_LIBRARY_PATH.",
+        source="https://github.com/apptainer/singularity/issues/5118",
+        weight=FACT,
+    ),
+    Cause(
         id="glibc",
         title="the system's glibc is older than the one it was built for",
         signs=(r"version `?GLIBC_[\d.]+'? not found", r"GLIBC_[\d.]+'? not found"),

@@ -136,6 +136,21 @@ CAUSES = (
         weight=SYMPTOM,
     ),
     Cause(
+        id="cma-denied",
+        title="ranks of a host may not read one another's memory",
+        signs=(
+            r"Reading from remote process' memory failed\. Disabling CMA support",
+            r"process_vm_(?:readv|writev)\S* .{0,60}(?:failed|Operation not permitted)",
+        ),
+        why="Transports copy straight from rank to rank (CMA), and the kernel forbids it: Yama's ptrace_scope, or a container without "
+        "CAP_SYS_PTRACE. Some fall back, some give wrong data or end.",
+        remedy="sysctl kernel.yama.ptrace_scope=0; docker --cap-add=SYS_PTRACE; or without: PSM3_KASSIST_MODE=none, -mca "
+        "btl_vader_single_copy_mechanism none, UCX_TLS=^cma.",
+        source="https://github.com/uxlfoundation/oneCCL/issues/109",
+        weight=FACT,
+        needs=(r"CMA|Assertion failure|MPI|BAD TERMINATION|process_vm",),
+    ),
+    Cause(
         id="backing-file",
         title="there is no room for MPI's shared memory",
         signs=(
@@ -251,7 +266,7 @@ CAUSES = (
         id="psm-contexts",
         title="an Omni-Path adapter has no context left for a rank",
         signs=(
-            r"PSM[23] can't open (?:hfi|nic) unit: -?\d+",
+            r"PSM[23] can't open (?:hfi|nic) unit: -1|PSM2 can't open hfi unit: -?\d+",
             r"assign_context command failed: Device or resource busy",
             r"PSM2 was unable to open an endpoint",
         ),
