@@ -34,6 +34,7 @@ def test_entry_is_seen_in_its_log_and_not_in_its_near_miss(entry):
 
 def test_cases_and_entries_are_the_same():
     assert set(CASES) == set(IN_LOGS)
+    assert len(ENTRIES) == len(known.CAUSES), "two entries have one id"
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)

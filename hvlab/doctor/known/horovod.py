@@ -7,15 +7,6 @@ _INSTALL = "https://horovod.readthedocs.io/en/stable/install_include.html"
 
 CAUSES = (
     Cause(
-        id="hostfile-missing",
-        title="the list of hosts was not read, and only this host is used",
-        signs=(r"Unable to find hostfile, will proceed with training with local resources only",),
-        why="DeepSpeed looks for the file that --hostfile names (/job/hostfile without it) and goes on alone where it is not there.",
-        remedy="--hostfile with a full path that exists where the launcher runs; its lines are HOST slots=N.",
-        source="https://github.com/deepspeedai/DeepSpeedExamples/issues/575",
-        weight=SETTING,
-    ),
-    Cause(
         id="horovod-not-built",
         title="Horovod was built without this framework",
         signs=(
