@@ -249,6 +249,7 @@ CAUSES = (
         title="pip builds in an empty environment, where the framework is not",
         signs=(
             r"(?<!--\s)Could NOT find (?:Pytorch|Tensorflow|PyTorch|TensorFlow|Mxnet|MXNet)",
+            r"ModuleNotFoundError: No module named '(?:torch|tensorflow|mxnet)' (?:-- Could NOT find|CMake Error)",
             r"HOROVOD_WITH_(?:PYTORCH|TENSORFLOW|MXNET)=1.{0,100}(?:not|failed)",
             r"(?:PyTorch|TensorFlow|MXNet) (?:is )?not (?:found|installed|detected).{0,80}HOROVOD",
             r"None of TensorFlow, PyTorch, or MXNet plugins were built",

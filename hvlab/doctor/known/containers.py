@@ -126,6 +126,7 @@ CAUSES = (
         title="the node evicted the pod",
         signs=(
             r"The node was low on resource: ",
+            r"reason: MPIJobEvicted|\d+/\d+ workers are evicted",
             r"Pod (?:was )?[Ee]victed|reason: Evicted|Status: +Failed\s+Reason: +Evicted",
             r"[Pp]reempted|TaintManagerEviction|NodeNotReady",
         ),

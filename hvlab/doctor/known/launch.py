@@ -276,6 +276,7 @@ CAUSES = (
             r"[Uu]nrecogni[sz]ed argument (?:mca|allow-run-as-root|tag-output)",
             r"unrecognized argument \S+$",
             r"HYDU_\w+|mpiexec_options_parse",
+            r"Usage: \S*mpiexec \[global opts\]",
             r"[Uu]nknown option: ?(?:--|-)?(?:allow-run-as-root|mca|tag-output)",
             r"OPAL ERROR: (?:Unreachable|Error) in file (?:ext\w+|pmix[3-9]x)_client\.c",
         ),

@@ -194,6 +194,8 @@ CAUSES = (
         remedy="Name Python in full (/path/venv/bin/python), and install the module in that environment on every host.",
         source="https://docs.python.org/3/library/venv.html",
         weight=SETTING,
+        # In a build it is another entry.
+        unless=(r"No module named '\w+' (?:-- Could NOT find|CMake Error)",),
     ),
     Cause(
         id="numpy-2",
