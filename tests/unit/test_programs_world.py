@@ -152,7 +152,8 @@ def test_programs_of_the_ranks_print_nothing():
 
 def test_a_rank_of_ddp_may_leave_after_another_has_closed_its_connections(monkeypatch):
     distributed = ModuleType("torch.distributed")
-    distributed.destroy_process_group = lambda: None
+    destroyed = []
+    distributed.destroy_process_group = lambda: destroyed.append(True)
     monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
     world_ddp = imported(monkeypatch, "world_ddp", distributed=distributed)
 
@@ -164,3 +165,4 @@ def test_a_rank_of_ddp_may_leave_after_another_has_closed_its_connections(monkey
             raise RuntimeError("Connection closed by peer")
 
     Left().leave()
+    assert destroyed, "threads of the group would abort the interpreter as it ends"

@@ -151,7 +151,10 @@ class Ranks(world.Ranks):
         return {"torch": torch.__version__}
 
     def leave(self) -> None:
-        """Take leave of the other ranks; one that was faster may have closed its connections already."""
-        with contextlib.suppress(RuntimeError):
-            self.barrier()
-            dist.destroy_process_group()
+        """Take leave of the other ranks; one that was faster may have closed its connections already.
+
+        The group is destroyed then, too: threads of it that are left end the interpreter with an abort.
+        """
+        for step in (self.barrier, dist.destroy_process_group):
+            with contextlib.suppress(RuntimeError):
+                step()
