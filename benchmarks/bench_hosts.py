@@ -77,9 +77,9 @@ def _init(lab: SimulatedLab) -> list[str]:
     return [sys.executable, "-m", "hvlab", *words, "--known-hosts", str(lab.folder / "known_hosts")]
 
 
-def _base(lab: SimulatedLab) -> list[str]:
+def _playbook(name: str) -> Argv:
     program = str(Path(sys.executable).parent / "ansible-playbook")
-    return [program, "playbooks/base.yml", "-i", str(lab.inventory)]
+    return lambda lab: [program, f"playbooks/{name}", "-i", str(lab.inventory)]
 
 
 def _bench(*words: str) -> Argv:
@@ -104,9 +104,9 @@ STEPS: dict[str, Argv] = {
     "init": _init,
     "health": _hvlab("health"),
     "verify": _hvlab("verify"),
-    "keys issue": _hvlab("keys", "issue"),
-    "base.yml": _base,
-    "base.yml again": _base,
+    "base.yml": _playbook("base.yml"),
+    "base.yml again": _playbook("base.yml"),
+    "trust.yml": _playbook("trust.yml"),
 }
 
 

@@ -139,7 +139,7 @@ def _fix(
         return faults, {}, None
     failed = None
     try:
-        provision.site(lab, ["--tags", roles], limit=",".join(hosts))
+        provision.run_playbook(lab, ["--tags", roles], limit=",".join(hosts))
     except CheckError as error:
         failed = error
         click.echo(f"\n{error}")

@@ -15,7 +15,6 @@ from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
 from hvlab.remote.trust import Trust, check_keys, damaged, ensure_lab_trust, lab_trust, revoke
 
 SOON = timedelta(weeks=1)
-_TAGS = ["--tags", "ssh_trust"]
 _STEPS = {
     rotation.STABLE: "none under way",
     rotation.ANNOUNCED: "begun: hosts get to know the next authorities; go on with `hvlab keys rotate`",
@@ -147,7 +146,7 @@ def _key(trust: Trust, host: str) -> Path:
 def _issue(lab: Lab, limit: str | None = None) -> None:
     chosen = [host for host in lab.hosts if limit is None or host.name in limit.split(",")]
     probe.probe(chosen or lab.hosts)
-    provision.site(lab, _TAGS, limit=limit)
+    provision.run_playbook(lab, limit=limit, playbook="playbooks/trust.yml")
 
 
 def _end(file: Path) -> datetime | None:

@@ -61,14 +61,16 @@ def command(
     words += ["--check"] if check else []
     words += ["--diff"] if diff else []
     words += ["-e", '{"preflight_lock_write": true}'] if write_lock else []
-    site(lab, [*words, *further], limit=limit)
+    run_playbook(lab, [*words, *further], limit=limit)
     return 0
 
 
-def site(lab: Lab, words: Sequence[str], *, limit: str | None = None) -> None:
-    """Run site.yml with these further options on this terminal. Raises HvlabError for how it ended."""
+def run_playbook(
+    lab: Lab, words: Sequence[str] = (), *, limit: str | None = None, playbook: str = "site.yml"
+) -> None:
+    """Run a playbook with these further options on this terminal. Raises HvlabError for how it ended."""
     program = str(Path(sys.executable).parent / "ansible-playbook")
-    argv = [program, str(project_dir() / "site.yml"), "-i", str(lab.source)]
+    argv = [program, str(project_dir() / playbook), "-i", str(lab.source)]
     argv += ["--limit", limit] if limit else []
     status = _call([*argv, *words])
     if status == 0:

@@ -90,7 +90,7 @@ def test_fix_runs_roles_asks_again_and_says_what_is_left(rounds, capsys, monkeyp
         if fails:
             raise CheckError("provisioning failed")
 
-    monkeypatch.setattr(doctor_live.provision, "site", site)
+    monkeypatch.setattr(doctor_live.provision, "run_playbook", site)
     again = copy.deepcopy(RECORDED)
     again["p2"]["folders"] = sick()["p2"]["folders"]
     rounds += [answered(sick()), answered(again)]
@@ -104,7 +104,7 @@ def test_fix_runs_roles_asks_again_and_says_what_is_left(rounds, capsys, monkeyp
 
 
 def test_of_a_host_that_is_silent_after_fix_nothing_is_said_to_be_gone(rounds, capsys, monkeypatch):
-    monkeypatch.setattr(doctor_live.provision, "site", lambda *_, **__: None)
+    monkeypatch.setattr(doctor_live.provision, "run_playbook", lambda *_, **__: None)
     rounds += [answered(sick()), answered({"p2": RECORDED["p2"]}, silent={"p1": "no route"})]
     assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 3
     out = capsys.readouterr().out
@@ -117,14 +117,16 @@ def test_a_role_that_failed_is_the_error_even_if_nothing_is_left(rounds, capsys,
     def site(*_, **__):
         raise CheckError("provisioning failed")
 
-    monkeypatch.setattr(doctor_live.provision, "site", site)
+    monkeypatch.setattr(doctor_live.provision, "run_playbook", site)
     rounds += [answered(sick()), answered()]
     assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 1
     assert "provisioning failed" in capsys.readouterr().err
 
 
 def test_fix_leaves_a_host_that_preflight_would_refuse(rounds, capsys, monkeypatch):
-    monkeypatch.setattr(doctor_live.provision, "site", lambda *_, **__: pytest.fail("a host was changed"))
+    monkeypatch.setattr(
+        doctor_live.provision, "run_playbook", lambda *_, **__: pytest.fail("a host was changed")
+    )
     hosts = sick()
     hosts["p1"]["folders"]["out"] = hosts["p1"]["folders"]["out"].replace(
         "mode 1777\nwritable yes", "mode 755"
@@ -135,7 +137,9 @@ def test_fix_leaves_a_host_that_preflight_would_refuse(rounds, capsys, monkeypat
 
 
 def test_nothing_is_changed_where_a_person_says_no(rounds, monkeypatch):
-    monkeypatch.setattr(doctor_live.provision, "site", lambda *_, **__: pytest.fail("a host was changed"))
+    monkeypatch.setattr(
+        doctor_live.provision, "run_playbook", lambda *_, **__: pytest.fail("a host was changed")
+    )
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr(doctor_live.click, "confirm", lambda *_: False)
     rounds.append(answered(sick()))

@@ -117,7 +117,7 @@ def command(tmp_path, monkeypatch):
     (tmp_path / "hosts.yml").write_text(HOSTS)
     issued = []
     monkeypatch.setattr(keys.probe, "probe", lambda hosts: None)
-    monkeypatch.setattr(keys.provision, "site", lambda lab, words, limit=None: issued.append(limit))
+    monkeypatch.setattr(keys.provision, "run_playbook", lambda lab, limit=None, **_: issued.append(limit))
 
     def run(*words):
         result = CliRunner().invoke(cli, ["keys", *words[:1], "-i", str(tmp_path / "hosts.yml"), *words[1:]])
