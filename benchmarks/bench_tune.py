@@ -11,7 +11,6 @@ planted bad settings, and of the defaults, with the time it takes.
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -34,6 +33,7 @@ from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair
 from hvlab.tune import space as spaces
+from hvlab.tune.autotune import best_of
 from hvlab.tune.search import search
 from hvlab.tune.space import Candidate, Space
 
@@ -41,7 +41,6 @@ PLANTED = {"HOROVOD_FUSION_THRESHOLD": 0, "HOROVOD_CYCLE_TIME": 25}
 # The threshold and the cycle time that the landscape is best at.
 _BEST = (33554432, 0.5)
 _CALL_S = 3600
-MIB = 1 << 20
 
 
 def landscape(space: Space, candidate: Candidate) -> float:
@@ -120,8 +119,8 @@ def on_lab(
         row = {
             "search": kind, "from": "planted" if planted else "defaults", "words": " ".join(words),
             "proved": result["proved"], "answer": result["answer"], "tried": len(result["tried"]),
-            "launches": result["launches"], "search_s": result["seconds"],
-            "all_s": round(time.monotonic() - begun), "importance": result["importance"],
+            "launches": result["launches"], "tried_of_autotune": result["autotuned"],
+            "search_s": result["seconds"], "all_s": round(time.monotonic() - begun), "importance": result["importance"],
             "ratios": [each["figures"]["verdict"]["ratio"] for each in proof],
         }  # fmt: skip
         chosen = tuned if tuned.exists() else today
@@ -153,13 +152,16 @@ def beside_autotune(
     _hvlab("bench", *lab, *results, *words, *(word for item in sets for word in ("--set", item)))
     seconds = round(time.monotonic() - begun)
     head = min(load(inventory).hosts, key=lambda host: host.name).name
-    settings, samples = best_of(_hvlab("lab", "ssh", *lab, head, "--", "cat", log))
+    text = _hvlab("lab", "ssh", *lab, head, "--", "cat", log)
+    settings = best_of(text)
+    if settings is None:
+        raise click.ClickException(f"autotune chose nothing; its log: {text}")
     theirs = save(settings, folder / "autotuned.yml")
     ours = f"settings={tuned}" if tuned else ""
     beside = verdicts(inventory, words, ours, f"settings={theirs}", folder / "beside")
     return {
-        "autotuned": dict(settings.env), "autotune_samples": samples, "autotune_s": seconds,
-        "beside_autotune": beside,
+        "autotuned": dict(settings.env), "autotune_samples": len(text.splitlines()) - 1,
+        "autotune_s": seconds, "beside_autotune": beside,
     }  # fmt: skip
 
 
@@ -168,24 +170,6 @@ def verdicts(inventory: Path, words: Sequence[str], a: str, b: str, results: Pat
     _hvlab("bench", "-i", str(inventory), "--results", str(results), *words, "--ab", a, b)
     rows = json.loads(_hvlab("compare", "--results", str(results), "--format", "json"))["rows"]
     return [row["figures"]["verdict"] for row in rows]
-
-
-def best_of(log: str) -> tuple[SettingsFile, int]:
-    """Return the settings that Horovod's autotune scored best in its log, and how many it scored.
-
-    Source: common/parameter_manager.cc of Horovod 0.28.1.
-    """
-    samples = list(csv.DictReader(log.splitlines(), skipinitialspace=True))
-    best = max(samples, key=lambda sample: float(sample["score"]))
-    env: dict[str, str | int | float] = {
-        "HOROVOD_CYCLE_TIME": float(best["cycle_time_ms"]),
-        "HOROVOD_FUSION_THRESHOLD": int(float(best["tensor_fusion_threshold"]) * MIB),
-    }
-    if best["cache_enabled"] == "0":
-        env["HOROVOD_CACHE_CAPACITY"] = 0
-    if best["hierarchical_allreduce"] == "1":
-        env["HOROVOD_HIERARCHICAL_ALLREDUCE"] = 1
-    return SettingsFile(env=env), len(samples)
 
 
 def _hvlab(*words: str) -> str:

@@ -61,11 +61,13 @@ class Tpe:
         return list(self.asked)
 
     def tell(self, results: Mapping[Candidate, float]) -> None:
-        """Take the results of what was asked."""
+        """Take results, also of what others proposed."""
         for candidate, value in results.items():
+            self.known[candidate] = value
             if trial := self.asked.pop(candidate, None):
                 self.study.tell(trial, value)
-                self.known[candidate] = value
+            else:
+                self.study.add_trial(frozen(candidate, value, self.distributions))
 
 
 class Coordinate:

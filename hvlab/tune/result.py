@@ -19,13 +19,17 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class TuneResult:
-    """A search, which took ``seconds``, with its proof; None where there was nothing to prove."""
+    """A search, which took ``seconds``, with its proof; None where there was nothing to prove.
+
+    ``autotuned`` is what Horovod's autotune chose, where it ran.
+    """
 
     space: Space
     found: Found
     shares: Mapping[str, Interval]
     proof: Confirmation | None
     seconds: float
+    autotuned: Candidate | None = None
 
     @property
     def proved(self) -> bool:
@@ -93,6 +97,8 @@ class TuneResult:
         order = sorted(board.values, key=board.mean)
         lines = ["# Tuning", "", self.answer, ""]
         lines += [f"Tried: {self._tried}, {self.seconds / 60:.1f} minutes of measuring.", ""]
+        if self.autotuned is not None:
+            lines += [f"Horovod's autotune chose: {self.space.words(self.autotuned)}.", ""]
         lines += ["| settings | time against today's | rounds |", "|---|--:|--:|"]
         lines += [
             f"| {self.space.words(one)} | {_percent(board.mean(one))} | {len(board.values[one])} |"
@@ -124,6 +130,7 @@ class TuneResult:
             "seconds": round(self.seconds, 1),
             "launches": board.launches,
             "rounds": board.rounds,
+            "autotuned": None if self.autotuned is None else self.space.changes(self.autotuned),
             "tried": [
                 {"changes": self.space.changes(one), "log_ratios": board.values.get(one, []),
                  "failed": one in board.failed}

@@ -89,17 +89,20 @@ def search(
     *,
     kind: str = "tpe",
     seed: int = 0,
+    first: Sequence[Candidate] = (),
     note: Callable[[str], None] = lambda _: None,
 ) -> Found:
     """Return what is best of what was tried while ``left`` says that there is time for another round.
 
-    Raises CheckError where today's settings fail.
+    The first race has the candidates of ``first`` in it. Raises CheckError where today's settings fail.
     """
     board = Board()
     proposals = SEARCHES[kind](space, seed=seed)
     exhausted = False
+    given = [one for one in first if one != space.start]
     while left():
-        asked = proposals.ask(_SETTINGS)
+        proposed = proposals.ask(_SETTINGS - len(given))
+        asked, given = [*given, *(one for one in proposed if one not in given)], []
         if not asked:
             exhausted = True
             break

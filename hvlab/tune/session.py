@@ -9,23 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
+from hvlab.tune import autotune
 from hvlab.tune.confirmation import confirm
 from hvlab.tune.importance import importance
 from hvlab.tune.result import TuneResult
 from hvlab.tune.search import search
-from hvlab.tune.space import Space
-from hvlab.tune.trials import Trials
+from hvlab.tune.space import Space, including
+from hvlab.tune.trials import Launches, Trials
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
 RESULT, REPORT = "result.json", "tuning.md"
 # The proof needs 12 launches; it has time for so many, and so many seconds, whatever the search took.
 _PROOF_LAUNCHES, _PROOF_S = 20, 60
+# So much of the budget is for training with Horovod's autotune.
+_AUTOTUNE = 1 / 6
 
 
 @dataclass(frozen=True)
@@ -79,22 +81,29 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
     """Search, prove, and write the result into ``folder``. The proof is a run of ``store``."""
     check(request)
     folder.mkdir(parents=True, exist_ok=True)
-    trials = Trials(request.spec, request.lab, Store(folder), request.space, float(request.budget))
+    launches, today = Launches(request.lab, Store(folder)), request.space.today
 
     def say(text: str) -> None:
-        note(f"{text} ({trials.spent / 60:.1f} of {request.budget / 60:g} min)")
+        note(f"{text} ({launches.spent / 60:.1f} of {request.budget / 60:g} min)")
 
     with measuring(store.folder, request.lab.name):
-        found = search(request.space, trials, trials.left, kind=request.kind, seed=request.seed, note=say)
+        chosen = autotune.choice(request.spec, launches, today, request.budget * _AUTOTUNE)
+        space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
+        if autotuned is not None:
+            say(f"Horovod's autotune chose: {space.words(autotuned)}")
+        first = [] if autotuned is None else [autotuned]
+        trials = Trials(request.spec, launches, space, float(request.budget))
+        found = search(
+            space, trials, trials.left, kind=request.kind, seed=request.seed, first=first, note=say
+        )
     best, proof = found.best, None
     if best is not None:
-        note(f"to prove: {request.space.words(best)}")
-        least = _PROOF_LAUNCHES * trials.spent / trials.launches
-        seconds = round(max(_PROOF_S, least, request.budget - trials.spent))
-        settings: SettingsFile = request.space.settings(best)
-        proof = confirm(request.spec, request.lab, store, request.space.today, settings, seconds=seconds)
-    shares = importance(request.space, found.board, seed=request.seed)
-    result = TuneResult(request.space, found, shares, proof, trials.spent)
+        note(f"to prove: {space.words(best)}")
+        least = _PROOF_LAUNCHES * trials.spent / trials.count
+        seconds = round(max(_PROOF_S, least, request.budget - launches.spent))
+        proof = confirm(request.spec, request.lab, store, today, space.settings(best), seconds=seconds)
+    shares = importance(space, found.board, seed=request.seed)
+    result = TuneResult(space, found, shares, proof, launches.spent, autotuned)
     write_file(folder / REPORT, result.markdown())
     if proof and proof.cut_off:  # without a result, the same command goes on
         return result

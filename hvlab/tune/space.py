@@ -173,6 +173,12 @@ def space(parameters: Sequence[SpaceParameter], today: SettingsFile) -> Space:
     return Space(tuple(_with_today(item, today) for item in parameters), today)
 
 
+def including(space: Space, settings: SettingsFile) -> tuple[Space, Candidate]:
+    """Return a space that has the values of these settings, too, and the candidate that stands for them."""
+    wider = Space(tuple(_with_today(item, settings) for item in space.parameters), space.today)
+    return wider, replace(wider, today=settings).start
+
+
 def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
     value = _today(item, today)
     if value is None or str(value) in map(str, item.values):

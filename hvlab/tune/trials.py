@@ -12,10 +12,12 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from hvlab.bench.matrix import Block, Spec
 from hvlab.bench.measure import measure
 from hvlab.bench.schedule import Schedule
+from hvlab.bench.settings import SettingsFile
 from hvlab.compare.measurements import primary
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
@@ -33,74 +35,99 @@ _LONGER, _LEAST_S = 6, 60
 
 
 @dataclass
-class Trials:
-    """Measures candidates. ``spec`` asks for one configuration; ``budget`` is in seconds."""
+class Launches:
+    """Runs in the search's own store. One that ended there before is not measured again, but its time counts.
 
-    spec: Spec
+    ``seconds`` holds the time that each run took, by the key of its specification.
+    """
+
     lab: Lab
     store: Store
-    space: Space
-    budget: float
     seconds: dict[str, float] = field(default_factory=dict)
     spent: float = 0.0
-    launches: int = 0
-    rounds: int = 0
-    _launch: float = 0.0
+    count: int = 0
 
     def __post_init__(self) -> None:
         self._file = self.store.folder / "seconds.json"
         if self._file.is_file():
             self.seconds = json.loads(self._file.read_text("utf-8"))
 
-    def __call__(self, batch: Sequence[Candidate]) -> list[float | None]:
-        """Return the logarithm of the time that each candidate takes; None where it failed."""
-        self.rounds += 1
-        schedule = Schedule.of(self._spec(batch), self.lab)
+    def measured(self, spec: Spec) -> str:
+        """Return the run of ``spec``, measured now where it was not before."""
+        schedule = Schedule.of(spec, self.lab)
         key = schedule.spec.key(self.lab)
         run_id = self.store.finished(key)
         if run_id is None:
             before = self._done(key)
             begun = time.monotonic()
             run_id = measure(schedule, self.store)
-            # What an interrupted round had measured before counts as the rest of it.
+            # What an interrupted run had measured before counts as the rest of it.
             whole = len(schedule.cases) / max(1, len(schedule.cases) - before)
             self.seconds[key] = (time.monotonic() - begun) * whole
             write_file(self._file, json.dumps(self.seconds, indent=1))
-        taken = self.seconds.get(key, 0.0)
-        self.spent += taken
-        self.launches += len(schedule.cases)
+        self.spent += self.seconds.get(key, 0.0)
+        self.count += len(schedule.cases)
+        return run_id
+
+    def folders(self, run_id: str) -> list[Path]:
+        """Return the folders with the files of a run's cases."""
+        return sorted({self.store.folder / record.raw_path for record in self.store.records(run_id)})
+
+    def _done(self, key: str) -> int:
+        run = self.store.unfinished(key)
+        return len({record.case_id for record in self.store.records(run.run_id)}) if run else 0
+
+
+@dataclass
+class Trials:
+    """Measures candidates of a space. ``spec`` asks for one configuration; ``budget`` is in seconds."""
+
+    spec: Spec
+    launches: Launches
+    space: Space
+    budget: float
+    spent: float = 0.0
+    count: int = 0
+    rounds: int = 0
+    _launch: float = 0.0
+
+    def __call__(self, batch: Sequence[Candidate]) -> list[float | None]:
+        """Return the logarithm of the time that each candidate takes; None where it failed."""
+        self.rounds += 1
+        spent, count = self.launches.spent, self.launches.count
+        run_id = self.launches.measured(self._spec(batch))
+        self.spent += self.launches.spent - spent
+        self.count += self.launches.count - count
         if self.rounds == 1:
-            self._launch = taken / max(1, len(schedule.cases))
-        costs = figures(self.store.records(run_id))
+            self._launch = self.spent / max(1, self.count)
+        costs = figures(self.launches.store.records(run_id))
         return [costs.get(str(number)) for number in range(len(batch))]
 
     def left(self) -> bool:
         """Return whether there is time for another round, the last race and the proof."""
-        if not self.launches:
+        if not self.count:
             return True
-        launch = self.spent / self.launches
-        kept = min(_KEPT_LAUNCHES * launch, self.budget / 2)
-        return self.spent + self.spent / self.rounds + kept < self.budget
+        kept = min(_KEPT_LAUNCHES * self.spent / self.count, self.budget / 2)
+        return self.launches.spent + self.spent / self.rounds + kept < self.budget
 
     def _spec(self, batch: Sequence[Candidate]) -> Spec:
         timeout = self.spec.timeout
         if self._launch:
             timeout = min(timeout, max(_LEAST_S, math.ceil(_LONGER * self._launch)))
-        blocks = tuple(self._block(number, one) for number, one in enumerate(batch))
+        [block] = self.spec.blocks
+        settings = [self.space.settings(candidate) for candidate in batch]
+        blocks = tuple(replace(changed(block, one), side=str(number)) for number, one in enumerate(settings))
         return replace(self.spec, blocks=blocks, suite=f"tune-{self.rounds}", timeout=timeout)
 
-    def _block(self, number: int, candidate: Candidate) -> Block:
-        [block] = self.spec.blocks
-        known = parameters(block.workload)
-        axes = dict(block.axes)
-        for name, text in self.space.settings(candidate).parameters.items():
-            if item := find(name, known):
-                axes[name] = item.several(text)
-        return replace(block, axes=axes, side=str(number))
 
-    def _done(self, key: str) -> int:
-        run = self.store.unfinished(key)
-        return len({record.case_id for record in self.store.records(run.run_id)}) if run else 0
+def changed(block: Block, settings: SettingsFile) -> Block:
+    """Return a block whose cases run with these settings."""
+    known = parameters(block.workload)
+    axes = dict(block.axes)
+    for name, text in settings.parameters.items():
+        if item := find(name, known):
+            axes[name] = item.several(text)
+    return replace(block, axes=axes)
 
 
 def figures(records: Sequence[Record]) -> Mapping[str, float]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench_tune import best_of
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import CheckError, UsageError
 from hvlab.statistics.looks import LOOKS
@@ -17,6 +16,7 @@ from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair
 from hvlab.tune import confirmation
 from hvlab.tune import space as spaces
+from hvlab.tune.autotune import best_of
 from hvlab.tune.importance import importance
 from hvlab.tune.search import Found, search
 from hvlab.tune.space import Candidate, Space, SpaceParameter
@@ -224,10 +224,11 @@ def test_what_horovods_autotune_chose_is_the_best_of_its_log() -> None:
         "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
         "tensor_fusion_threshold,score\n0,0,0, 1,5,64,12.5\n0,0,0, 0,1.25,12.5,22.5\n0,0,0, 1,2,32,20\n"
     )
-    settings, scored = best_of(log)
-    assert scored == 3
+    settings = best_of(log)
+    assert settings is not None
     assert settings.env == {
         "HOROVOD_CYCLE_TIME": 1.25,
         "HOROVOD_FUSION_THRESHOLD": 13107200,
         "HOROVOD_CACHE_CAPACITY": 0,
     }
+    assert best_of(log.splitlines()[0]) is None

@@ -184,6 +184,63 @@ def test_what_is_not_one_configuration_is_refused(
         _tune(Hosts(_slow), tmp_path, monkeypatch, today=SettingsFile(), **changes)
 
 
+class Training(Hosts):
+    """Writes the steps of a training, and in the case's folder the log of autotune."""
+
+    def __init__(self, cost: Cost, log: str, *, step_s: float = 0.01) -> None:
+        super().__init__(cost)
+        self.log, self.step_s = log, step_s
+        self.epochs: list[int] = []
+        self.env: list[str] = []
+
+    def __call__(self, schedule: Schedule, store: Store) -> str:
+        run_id = super().__call__(schedule, store)
+        params = schedule.cases[0].params
+        if schedule.spec.suite == "tune-step":
+            (store.folder / "result.json").write_text(json.dumps({"steps": {"mean_s": [self.step_s] * 20}}))
+        if schedule.spec.suite == "tune-autotune":
+            (store.folder / "autotune.csv").write_text(self.log)
+            self.epochs.append(params["epochs"])
+            self.env.append(params["env"])
+        return run_id
+
+
+LOG = (
+    "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
+    "tensor_fusion_threshold,score\n0,0,0, 1,25,64,10\n0,0,0, 1,3.25,32,20\n"
+)
+
+
+def test_what_horovods_autotune_chooses_is_raced_and_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = Training(lambda case: 1.0 + 0.1 * abs(float(case.params["cycle_time"]) - 3.25), LOG)
+    result, place = _tune(hosts, tmp_path, monkeypatch, today=BAD, workload="mnist", sizes=None)
+    assert hosts.runs[:2] == ["tune-step", "tune-autotune"]
+    # 5 s are 500 steps, so 3 for each of 5 scores of 28 choices: 420 steps, 21 times the launch's 2 epochs.
+    assert hosts.epochs == [42]
+    assert "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=3" in hosts.env[0]
+    assert "HOROVOD_AUTOTUNE=1" in hosts.env[0]
+    assert result.proved
+    assert result.space.settings(result.found.best).env["HOROVOD_CYCLE_TIME"] == 3.25
+    assert json.loads((place / RESULT).read_text())["autotuned"] == {"cycle_time": 3.25}
+    assert "autotune chose: cycle_time=3.25." in (place / session.REPORT).read_text()
+
+
+@pytest.mark.parametrize(
+    ("log", "step_s", "runs"),
+    [("no log at all", 0.01, ["tune-step", "tune-autotune"]), (LOG, 0.1, ["tune-step"])],
+)
+def test_without_an_answer_of_autotune_the_search_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, step_s: float, runs: list[str]
+) -> None:
+    hosts = Training(_slow, log, step_s=step_s)
+    result, _ = _tune(hosts, tmp_path, monkeypatch, today=BAD, workload="mnist", sizes=None)
+    assert hosts.runs[: len(runs) + 1] == [*runs, "tune-1"]
+    assert result.autotuned is None
+    assert result.proved
+
+
 def test_a_finished_search_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, first = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
     _, second = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
@@ -208,7 +265,8 @@ def test_a_round_that_was_interrupted_counts_as_a_whole_one(
     space = spaces.space(SPACE, SettingsFile())
     batch = [space.start, (0, 0), (3, 0), (2, 2)]
     for attempt in range(2):
-        measured = trials.Trials(labs.spec("mpi", sizes=(1024,)), labs.lab(2), Store(tmp_path), space, 9000)
+        launches = trials.Launches(labs.lab(2), Store(tmp_path))
+        measured = trials.Trials(labs.spec("mpi", sizes=(1024,)), launches, space, 9000)
         if not attempt:
             with pytest.raises(KeyboardInterrupt):
                 measured(batch)

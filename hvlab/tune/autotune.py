@@ -1,0 +1,92 @@
+"""Horovod's own autotune: what it chooses within one long launch is among the first settings that are raced.
+
+While a training runs, it changes fusion threshold, cycle time and cache, and scores some twenty choices in
+the time of a few launches. Its figures count for nothing here; its choice is measured as any other.
+Source of its variables, schedule and log: common/parameter_manager.cc of Horovod 0.28.1.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from dataclasses import replace
+
+from hvlab.bench.matrix import Block, Spec
+from hvlab.bench.settings import SettingsFile
+from hvlab.lab.backends import BACKENDS, HOROVOD
+from hvlab.tune.trials import Launches, changed
+from hvlab.workloads import parameters, samples
+
+# Ranks run in the case's folder, whose files come back to this machine.
+_LOG = "autotune.csv"
+# Some 25 choices, after three for warming up, are scored five times each, every time over as many steps as a
+# variable says: ten, unless there is no time for so many.
+_SCORED, _MOST_STEPS, _WARM_UP = 5 * 28, 10, 3
+_LENGTHS = ("steps", "epochs")
+_THRESHOLD, _CYCLE, _CACHE = "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_CACHE_CAPACITY"
+_HIERARCHICAL = "HOROVOD_HIERARCHICAL_ALLREDUCE"
+_MIB = 1 << 20
+
+
+def choice(spec: Spec, launches: Launches, today: SettingsFile, seconds: float) -> SettingsFile | None:
+    """Return what autotune chooses over today's settings, in about so many seconds of training.
+
+    None where it cannot: for a backend or a workload without it, or with too few steps in that time.
+    """
+    [block] = spec.blocks
+    length = _length(block)
+    if BACKENDS[block.backends[0]].framework != HOROVOD or length is None:
+        return None
+    usual = launches.measured(replace(spec, blocks=(changed(block, today),), suite="tune-step"))
+    trained = [each for folder in launches.folders(usual) for each in samples.read(folder)]
+    if not trained:
+        return None
+    name, now = length
+    for_each = min(_MOST_STEPS, math.floor(seconds / statistics.fmean(trained[0].times) / _SCORED))
+    if for_each < 1:
+        return None
+    longer = math.ceil(now * for_each * _SCORED / (trained[0].warmup + len(trained[0].times)))
+    # What is set by a variable stays as it is.
+    free = {key: value for key, value in today.env.items() if key not in (_THRESHOLD, _CYCLE, _CACHE)}
+    tuning: dict[str, str | int | float] = {
+        "HOROVOD_AUTOTUNE": 1,
+        "HOROVOD_AUTOTUNE_LOG": _LOG,
+        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": for_each,
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": _WARM_UP,
+    }
+    settings = today.model_copy(update={"env": free | tuning})
+    lengthened = replace(block, axes={**block.axes, name: (longer,)})
+    run = launches.measured(replace(spec, blocks=(changed(lengthened, settings),), suite="tune-autotune"))
+    for folder in launches.folders(run):
+        log = folder / _LOG
+        chosen = best_of(log.read_text("utf-8", errors="replace")) if log.is_file() else None
+        if chosen is not None:
+            return today.model_copy(update={"env": free | dict(chosen.env)})
+    return None
+
+
+def best_of(log: str) -> SettingsFile | None:
+    """Return the settings that autotune scored best in its log; None where it scored none."""
+    rows = [row for row in csv.DictReader(log.splitlines(), skipinitialspace=True) if row.get("score")]
+    if not rows:
+        return None
+    best = max(rows, key=lambda row: float(row["score"]))
+    env: dict[str, str | int | float] = {
+        _CYCLE: float(best["cycle_time_ms"]),
+        _THRESHOLD: int(float(best["tensor_fusion_threshold"]) * _MIB),
+    }
+    if best["cache_enabled"] == "0":
+        env[_CACHE] = 0
+    if best["hierarchical_allreduce"] == "1":
+        env[_HIERARCHICAL] = 1
+    return SettingsFile(env=env)
+
+
+def _length(block: Block) -> tuple[str, int] | None:
+    """Return the parameter that makes a training longer, and its value; None where there is none."""
+    for item in parameters(block.workload):
+        if item.name in _LENGTHS:
+            [value] = block.axes.get(item.name, (item.default,))
+            return item.name, int(value)  # type: ignore[arg-type]
+    return None
