@@ -120,7 +120,8 @@ def on_lab(
             "search": kind, "from": "planted" if planted else "defaults", "words": " ".join(words),
             "proved": result["proved"], "answer": result["answer"], "tried": len(result["tried"]),
             "launches": result["launches"], "tried_of_autotune": result["autotuned"],
-            "search_s": result["seconds"], "all_s": round(time.monotonic() - begun), "importance": result["importance"],
+            "search_s": result["seconds"], "all_s": round(time.monotonic() - begun),
+            "importance": result["importance"],
             "ratios": [each["figures"]["verdict"]["ratio"] for each in proof],
         }  # fmt: skip
         chosen = tuned if tuned.exists() else today
