@@ -194,7 +194,7 @@ CAUSES = (
         id="horovod-shut-down",
         title="Horovod was shut down because another rank ended",
         signs=(
-            r"Horovod has been shut down\. This was caused by an exception on one of the ranks",
+            r"Horovod has been shut down\. This (?:was|has been) caused by an exception on one of the rank",
             r"HorovodInternalError",
             r"Horovod background loop uncaught exception: (?![^\n]*/gloo/)",
         ),

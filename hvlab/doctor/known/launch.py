@@ -472,6 +472,15 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="launcher-suspended",
+        title="the job was suspended from the terminal (Ctrl-Z)",
+        signs=(r"Forwarding signal (?:20|SIGTSTP) to job",),
+        why="mpirun stops its ranks and its daemons, which then answer nobody: peers and launcher take them for lost.",
+        remedy="Start it again, and leave it in the foreground; to have the terminal free, use nohup, tmux or a batch job.",
+        source="https://www.open-mpi.org/faq/?category=running#suspend-jobs",
+        weight=FACT,
+    ),
+    Cause(
         id="daemon-lost",
         title="mpirun lost the connection to its daemon on a host",
         signs=(r"(?:ORTE|PRR?TE) has lost communication with a remote daemon",),

@@ -377,7 +377,7 @@ CAUSES = (
         title="the nodes cannot reach back to srun",
         signs=(
             r"srun: error: .{0,60}(?:timed out waiting|Timed out waiting) for task launch",
-            r"Job allocation \d+ has been revoked|srun: error: Task launch for \S+ failed on node \S+: "
+            r"srun: error: Task launch for \S+ failed on node \S+: "
             r"(?:Communication connection failure|Connection refused|Socket timed out)",
             r"slurmstepd: error: .{0,60}connect\w* .{0,60}io(?:_init)?\S*: (?:Connection refused|No route|timed out)",
             r"Socket timed out on send/recv operation",
@@ -387,6 +387,15 @@ CAUSES = (
         remedy="Open SrunPortRange (slurm.conf) on the submit host for the nodes, or submit from the head.",
         source="https://slurm.schedmd.com/network.html",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="slurm-revoked",
+        title="Slurm took an allocation back",
+        signs=(r"Job allocation \d+ has been revoked",),
+        why="The job was cancelled, its time was over, a node of it was lost, or a prolog failed; salloc is told no more than that.",
+        remedy="scontrol show job JOB (Reason), sacct -j JOB, and sinfo -R for nodes that were drained meanwhile.",
+        source="https://slurm.schedmd.com/salloc.html",
+        weight=SYMPTOM,
     ),
     Cause(
         id="slurm-credential",
@@ -593,7 +602,7 @@ CAUSES = (
         id="slurm-prolog",
         title="a node's prolog or epilog failed",
         signs=(
-            r"(?:Prolog|Epilog|prolog|epilog) (?:hung|error|failed)\b",
+            r"(?:Prolog|Epilog|prolog|epilog) (?:hung|error|failed|failure)\b",
             r"launch failed requeued held",
         ),
         why="Slurm runs these scripts as root around each job; one of them ended with an error or did not end, and the node is drained.",
