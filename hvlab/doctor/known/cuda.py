@@ -65,7 +65,7 @@ CAUSES = (
             r"modprobe: ERROR: could not insert 'nvidia",
             r"nvidia-smi: (?:command )?not found|exec: \"nvidia-smi\": executable file not found",
             r"/dev/nvidia(?:ctl|\d|-uvm)\S*: No such (?:file|device)",
-            r"Failed to initialize NVML: (?:Driver Not Loaded|Unknown Error|Not Found)",
+            r"Failed to initialize NVML: (?:Driver Not Loaded|Not Found)",
             r"nvml error: driver not loaded|NVML: driver not loaded",
             r"Found no NVIDIA driver on your system",
             r"nvidia: (?:loading out-of-tree module|module verification) .{0,20}failed to load",
@@ -78,13 +78,22 @@ CAUSES = (
             r"FATAL: Error inserting nvidia\w* ",
             r"could not insert module \S*nvidia\S*\.ko",
         ),
-        why="The kernel module is not built for the running kernel, not loaded, or the container has lost its devices "
-        "(systemctl daemon-reload with cgroup v2).",
-        remedy="On the host: lsmod | grep nvidia, dkms status, dmesg | grep -i nvidia; install the module for uname -r, or reboot. In a "
-        "container that lost its GPUs: start it anew.",
+        why="The kernel module is not built for the running kernel, or not loaded.",
+        remedy="lsmod | grep nvidia, dkms status, dmesg | grep -i nvidia; install the module for uname -r, or reboot.",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
         weight=SETTING,
         unless=(r"(?:Key was rejected by service|Required key not available|Lockdown)",),
+    ),
+    Cause(
+        id="container-lost-gpu",
+        title="a container may no longer use its GPUs",
+        signs=(r"Failed to initialize NVML: Unknown Error",),
+        why="The host's systemd was reloaded (a package, kubelet, daemon-reload) and wrote the cgroup's devices anew, without those that were "
+        "added behind its back; or the container never had /dev/nvidiactl.",
+        remedy="Start the container anew. So that it stays: name the devices (CDI, or --device /dev/nvidia0 ...), or cgroupdriver=cgroupfs; "
+        "nvidia-smi on the host shows whether it is the driver after all.",
+        source="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+        weight=FACT,
     ),
     Cause(
         id="secure-boot",

@@ -17,6 +17,7 @@ CAUSES = (
             r"OpenFabrics (?:vendor|subsystem).{0,80} register",
             r"libibverbs: Warning: RLIMIT_MEMLOCK is \d+ bytes",
             r"failed to (?:pin|register) memory.{0,80}(?:memlock|ulimit)",
+            r"mmap of rcvhdr_bufbase .{0,60}failed: Resource temporarily unavailable",
         ),
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
