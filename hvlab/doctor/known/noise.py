@@ -448,6 +448,17 @@ CAUSES = (
         "-mca coll ^hcoll silences it; where MPI itself fails, another line tells why.",
         "https://docs.nvidia.com/networking/display/hpcxv215/hcoll",
     ),
+    _noise(
+        "configure-probes",
+        "configure asks the compiler for its name and version",
+        (
+            r"gcc\S*: error: unrecognized command[- ]line option '(?:-V|-qversion|-version)'",
+            r"gcc\S*: fatal error: no input files",
+        ),
+        "It tries what other compilers understand; most tests in a config.log fail, and are meant to.",
+        "Nothing to do: what stopped configure stands at the end of its own output.",
+        "https://github.com/open-mpi/ompi/issues/2568",
+    ),
     Cause(
         id="slurm-memory-touched",
         title="a step of Slurm came to its memory limit and went on",
