@@ -14,7 +14,9 @@ from dataclasses import replace
 
 from hvlab.bench.matrix import Block, Spec
 from hvlab.bench.settings import SettingsFile
+from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, HOROVOD
+from hvlab.tune.space import Space
 from hvlab.tune.trials import Launches, changed
 from hvlab.workloads import parameters, samples
 
@@ -29,14 +31,15 @@ _HIERARCHICAL = "HOROVOD_HIERARCHICAL_ALLREDUCE"
 _MIB = 1 << 20
 
 
-def choice(spec: Spec, launches: Launches, today: SettingsFile, seconds: float) -> SettingsFile | None:
+def choice(spec: Spec, launches: Launches, space: Space, seconds: float) -> SettingsFile | None:
     """Return what autotune chooses over today's settings, in about so many seconds of training.
 
-    None where it cannot: for a backend or a workload without it, or with too few steps in that time.
+    None where it cannot: for a backend, a workload or a space without it, or with too few steps in that time.
     """
     [block] = spec.blocks
-    length = _length(block)
-    if BACKENDS[block.backends[0]].framework != HOROVOD or length is None:
+    today, length = space.today, _length(block)
+    searched = {item.variable for item in space.parameters} & {_THRESHOLD, _CYCLE, _CACHE}
+    if BACKENDS[block.backends[0]].framework != HOROVOD or length is None or not searched:
         return None
     usual = launches.measured(replace(spec, blocks=(changed(block, today),), suite="tune-step"))
     trained = [each for folder in launches.folders(usual) for each in samples.read(folder)]
@@ -67,20 +70,23 @@ def choice(spec: Spec, launches: Launches, today: SettingsFile, seconds: float) 
 
 
 def best_of(log: str) -> SettingsFile | None:
-    """Return the settings that autotune scored best in its log; None where it scored none."""
-    rows = [row for row in csv.DictReader(log.splitlines(), skipinitialspace=True) if row.get("score")]
-    if not rows:
+    """Return the settings that autotune scored best in its log; None where it is no such log."""
+    try:
+        rows = list(csv.DictReader(log.splitlines(), skipinitialspace=True))
+        best = max(rows, key=lambda row: float(row["score"]))
+        env: dict[str, str | int | float] = {
+            _CYCLE: float(best["cycle_time_ms"]),
+            _THRESHOLD: int(float(best["tensor_fusion_threshold"]) * _MIB),
+        }
+        if best["cache_enabled"] == "0":
+            env[_CACHE] = 0
+        if best["hierarchical_allreduce"] == "1":
+            env[_HIERARCHICAL] = 1
+        settings = SettingsFile(env=env)
+        _ = settings.parameters
+    except (ValueError, KeyError, TypeError, OverflowError, csv.Error, UsageError):
         return None
-    best = max(rows, key=lambda row: float(row["score"]))
-    env: dict[str, str | int | float] = {
-        _CYCLE: float(best["cycle_time_ms"]),
-        _THRESHOLD: int(float(best["tensor_fusion_threshold"]) * _MIB),
-    }
-    if best["cache_enabled"] == "0":
-        env[_CACHE] = 0
-    if best["hierarchical_allreduce"] == "1":
-        env[_HIERARCHICAL] = 1
-    return SettingsFile(env=env)
+    return settings
 
 
 def _length(block: Block) -> tuple[str, int] | None:

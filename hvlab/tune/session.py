@@ -87,7 +87,7 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         note(f"{text} ({launches.spent / 60:.1f} of {request.budget / 60:g} min)")
 
     with measuring(store.folder, request.lab.name):
-        chosen = autotune.choice(request.spec, launches, today, request.budget * _AUTOTUNE)
+        chosen = autotune.choice(request.spec, launches, request.space, request.budget * _AUTOTUNE)
         space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
         if autotuned is not None:
             say(f"Horovod's autotune chose: {space.words(autotuned)}")

@@ -231,4 +231,6 @@ def test_what_horovods_autotune_chose_is_the_best_of_its_log() -> None:
         "HOROVOD_FUSION_THRESHOLD": 13107200,
         "HOROVOD_CACHE_CAPACITY": 0,
     }
-    assert best_of(log.splitlines()[0]) is None
+    head = log.splitlines()[0]
+    for broken in ("", head, f"{head}\n0,0,0, 1,5", f"{head}\n0,0,0, 1,nan,inf,1", "a,b\n1,2", f"{head}\n\0"):
+        assert best_of(broken) is None
