@@ -9,48 +9,43 @@ from __future__ import annotations
 
 import csv
 import math
-import statistics
 from dataclasses import replace
 
-from hvlab.bench.matrix import Block, Spec
+from hvlab.bench.matrix import Spec
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, HOROVOD
+from hvlab.tune.length import TrainingLength, longer
 from hvlab.tune.space import Space
 from hvlab.tune.trials import Launches, changed
-from hvlab.workloads import parameters, samples
 
 # Ranks run in the case's folder, whose files come back to this machine.
 _LOG = "autotune.csv"
 # Some 25 choices, after three for warming up, are scored five times each, every time over as many steps as a
 # variable says: ten, unless there is no time for so many.
 _SCORED, _MOST_STEPS, _WARM_UP = 5 * 28, 10, 3
-_LENGTHS = ("steps", "epochs")
 _THRESHOLD, _CYCLE, _CACHE = "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_CACHE_CAPACITY"
 _HIERARCHICAL = "HOROVOD_HIERARCHICAL_ALLREDUCE"
 _MIB = 1 << 20
 
 
-def choice(spec: Spec, launches: Launches, space: Space, seconds: float) -> SettingsFile | None:
+def choice(
+    spec: Spec, launches: Launches, space: Space, trained: TrainingLength | None, seconds: float
+) -> SettingsFile | None:
     """Return what autotune chooses over today's settings, in about so many seconds of training.
 
-    None where it cannot: for a backend, a workload or a space without it, or with too few steps in that time.
+    ``trained`` is what a launch as ``spec`` asks for showed. None where there is no choice: for a backend,
+    a workload or a space without autotune's settings, or with too few steps in that time.
     """
     [block] = spec.blocks
-    today, length = space.today, _length(block)
     searched = {item.variable for item in space.parameters} & {_THRESHOLD, _CYCLE, _CACHE}
-    if BACKENDS[block.backends[0]].framework != HOROVOD or length is None or not searched:
+    if trained is None or not searched or BACKENDS[block.backends[0]].framework != HOROVOD:
         return None
-    usual = launches.measured(replace(spec, blocks=(changed(block, today),), suite="tune-step"))
-    trained = [each for folder in launches.folders(usual) for each in samples.read(folder)]
-    if not trained:
-        return None
-    name, now = length
-    for_each = min(_MOST_STEPS, math.floor(seconds / statistics.fmean(trained[0].times) / _SCORED))
+    for_each = min(_MOST_STEPS, math.floor(seconds / trained.step_s / _SCORED))
     if for_each < 1:
         return None
-    longer = math.ceil(now * for_each * _SCORED / (trained[0].warmup + len(trained[0].times)))
     # What is set by a variable stays as it is.
+    today = space.today
     free = {key: value for key, value in today.env.items() if key not in (_THRESHOLD, _CYCLE, _CACHE)}
     tuning: dict[str, str | int | float] = {
         "HOROVOD_AUTOTUNE": 1,
@@ -59,7 +54,7 @@ def choice(spec: Spec, launches: Launches, space: Space, seconds: float) -> Sett
         "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": _WARM_UP,
     }
     settings = today.model_copy(update={"env": free | tuning})
-    lengthened = replace(block, axes={**block.axes, name: (longer,)})
+    lengthened = longer(block, for_each * _SCORED / trained.steps)
     run = launches.measured(replace(spec, blocks=(changed(lengthened, settings),), suite="tune-autotune"))
     for folder in launches.folders(run):
         log = folder / _LOG
@@ -87,12 +82,3 @@ def best_of(log: str) -> SettingsFile | None:
     except (ValueError, KeyError, TypeError, OverflowError, csv.Error, UsageError):
         return None
     return settings
-
-
-def _length(block: Block) -> tuple[str, int] | None:
-    """Return the parameter that makes a training longer, and its value; None where there is none."""
-    for item in parameters(block.workload):
-        if item.name in _LENGTHS:
-            [value] = block.axes.get(item.name, (item.default,))
-            return item.name, int(value)  # type: ignore[arg-type]
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hvlab.bench.matrix import Spec, expand
@@ -17,10 +17,11 @@ from hvlab.results.store import Store
 from hvlab.tune import autotune
 from hvlab.tune.confirmation import confirm
 from hvlab.tune.importance import importance
+from hvlab.tune.length import TrainingLength, balanced, length_of, trains
 from hvlab.tune.result import TuneResult
 from hvlab.tune.search import search
 from hvlab.tune.space import Space, including
-from hvlab.tune.trials import Launches, Trials
+from hvlab.tune.trials import Launches, Trials, changed
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
 RESULT, REPORT = "result.json", "tuning.md"
@@ -87,12 +88,13 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         note(f"{text} ({launches.spent / 60:.1f} of {request.budget / 60:g} min)")
 
     with measuring(store.folder, request.lab.name):
-        chosen = autotune.choice(request.spec, launches, request.space, request.budget * _AUTOTUNE)
+        spec, trained = _lengthened(request, launches)
+        chosen = autotune.choice(request.spec, launches, request.space, trained, request.budget * _AUTOTUNE)
         space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
         if autotuned is not None:
             say(f"Horovod's autotune chose: {space.words(autotuned)}")
         first = [] if autotuned is None else [autotuned]
-        trials = Trials(request.spec, launches, space, float(request.budget))
+        trials = Trials(spec, launches, space, float(request.budget))
         found = search(
             space, trials, trials.left, kind=request.kind, seed=request.seed, first=first, note=say
         )
@@ -101,7 +103,7 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         note(f"to prove: {space.words(best)}")
         least = _PROOF_LAUNCHES * trials.spent / trials.count
         seconds = round(max(_PROOF_S, least, request.budget - launches.spent))
-        proof = confirm(request.spec, request.lab, store, today, space.settings(best), seconds=seconds)
+        proof = confirm(spec, request.lab, store, today, space.settings(best), seconds=seconds)
     shares = importance(space, found.board, seed=request.seed)
     result = TuneResult(space, found, shares, proof, launches.spent, autotuned)
     write_file(folder / REPORT, result.markdown())
@@ -109,3 +111,16 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         return result
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
+
+
+def _lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
+    """Return what is measured in each trial, a training for long enough, and what a launch of it showed."""
+    [block] = request.spec.blocks
+    if not trains(block):
+        return request.spec, None
+    today = changed(block, request.space.today)
+    run = launches.measured(replace(request.spec, blocks=(today,), suite="tune-length"))
+    trained = length_of(launches.folders(run))
+    if trained is None:
+        return request.spec, None
+    return replace(request.spec, blocks=(balanced(block, trained, launches.spent),)), trained

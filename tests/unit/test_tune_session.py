@@ -190,17 +190,17 @@ class Training(Hosts):
     def __init__(self, cost: Cost, log: str, *, step_s: float = 0.01) -> None:
         super().__init__(cost)
         self.log, self.step_s = log, step_s
-        self.epochs: list[int] = []
+        self.epochs: dict[str, int] = {}
         self.env: list[str] = []
 
     def __call__(self, schedule: Schedule, store: Store) -> str:
         run_id = super().__call__(schedule, store)
         params = schedule.cases[0].params
-        if schedule.spec.suite == "tune-step":
+        self.epochs.setdefault(schedule.spec.suite, params["epochs"])
+        if schedule.spec.suite == "tune-length":
             (store.folder / "result.json").write_text(json.dumps({"steps": {"mean_s": [self.step_s] * 20}}))
         if schedule.spec.suite == "tune-autotune":
             (store.folder / "autotune.csv").write_text(self.log)
-            self.epochs.append(params["epochs"])
             self.env.append(params["env"])
         return run_id
 
@@ -216,9 +216,12 @@ def test_what_horovods_autotune_chooses_is_raced_and_proved(
 ) -> None:
     hosts = Training(lambda case: 1.0 + 0.1 * abs(float(case.params["cycle_time"]) - 3.25), LOG)
     result, place = _tune(hosts, tmp_path, monkeypatch, today=BAD, workload="mnist", sizes=None)
-    assert hosts.runs[:2] == ["tune-step", "tune-autotune"]
+    assert hosts.runs[:2] == ["tune-length", "tune-autotune"]
     # 5 s are 500 steps, so 3 for each of 5 scores of 28 choices: 420 steps, 21 times the launch's 2 epochs.
-    assert hosts.epochs == [42]
+    # Of the launch's second, 0.2 s are steps; 0.8 s are 4 times as many.
+    assert hosts.epochs == {"tune-length": 2, "tune-autotune": 42, "tune-1": 8} | dict.fromkeys(
+        hosts.runs[3:], 8
+    )
     assert "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=3" in hosts.env[0]
     assert "HOROVOD_AUTOTUNE=1" in hosts.env[0]
     assert result.proved
@@ -229,7 +232,7 @@ def test_what_horovods_autotune_chooses_is_raced_and_proved(
 
 @pytest.mark.parametrize(
     ("log", "step_s", "runs"),
-    [("no log at all", 0.01, ["tune-step", "tune-autotune"]), (LOG, 0.1, ["tune-step"])],
+    [("no log at all", 0.01, ["tune-length", "tune-autotune"]), (LOG, 0.1, ["tune-length"])],
 )
 def test_without_an_answer_of_autotune_the_search_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, step_s: float, runs: list[str]
