@@ -135,6 +135,18 @@ def test_a_probes_answer_with_anything_in_it_is_read_or_refused(path, value, pri
     subjects.findings(subjects.every(), values, {})
 
 
+@pytest.mark.parametrize(
+    "answered",
+    [
+        {"memory corrected": {"rc": "0", "out": "2"}},
+        {"network devices": {"rc": 0, "/sys/class/net": 1, "/sys/class/net/a/b/device": {}}},
+    ],
+)
+def test_an_answer_whose_paths_are_none_has_no_device(answered):
+    values = subjects.readings(subjects.every(), answered)
+    assert not any(interface["card"] for interface in values.get("interfaces", {}).values())
+
+
 def test_a_probe_that_cannot_be_read_is_a_broken_host(gathered):
     said = {"n1": json.dumps({}), "n2": "Welcome!\n{}", "n3": "[" * 9999}
     gathered(json.dumps(said).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 from typing import Any, Dict, List, Mapping, Optional
 
 from hvlab.health.node.answers import files, number, output, text, whole
@@ -51,7 +52,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     for kind in ("corrected", "uncorrected"):
         counts = {path: whole(count) for path, count in files(answers, f"memory {kind}").items()}
         if counts and None not in counts.values():
-            values[f"memory_{kind}"] = {path.split("/")[-2]: count for path, count in counts.items()}
+            values[f"memory_{kind}"] = {PurePath(path).parent.name: count for path, count in counts.items()}
     shm = _shm(output(answers, "memory shm"))
     return {**values, "shm": shm} if shm else values
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any, Dict, List, Mapping
 
 from hvlab.health.node.answers import files, number, whole
@@ -40,7 +41,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     counts = {name: _by_interface(files(answers, f"network {name}")) for name in _COUNTERS}
     devices = answers.get("network devices")
     cards = (
-        {path.split("/")[4] for path in devices if path.count("/") > len("sys")}
+        {PurePath(path).parent.name for path in devices if PurePath(path).match(_NET + "device")}
         if isinstance(devices, dict)
         else set()
     )
