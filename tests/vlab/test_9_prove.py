@@ -1,6 +1,6 @@
 """`hvlab doctor --prove`: every cause that virtual hosts can show is shown, and its remedy helps.
 
-`make test-prove` runs it.
+`make test-prove` runs it. The command comes first: it waits for a lab that another one holds.
 """
 
 import os
@@ -15,19 +15,6 @@ from hvlab.doctor.proofs import PROOFS
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def lab():
-    with doctor_prove.fresh_lab() as lab:
-        yield lab
-
-
-@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.cause)
-def test_a_cause_is_shown_and_its_remedy_helps(lab, proof, capsys):
-    doctor_prove.show(lab, proof)
-    steps = [line.split(":")[0].strip() for line in capsys.readouterr().out.splitlines()]
-    assert steps == ["before", "put in", "the same failure", "remedy", "gone"]
 
 
 def test_from_a_log_to_its_proof(tmp_path):
@@ -46,3 +33,16 @@ def test_from_a_log_to_its_proof(tmp_path):
     assert "the same failure: " in done.stdout
     assert done.stdout.splitlines()[-1].strip().startswith("gone: ")
     assert not Path("/var/lib/hvlab/prove").exists()
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with doctor_prove.fresh_lab() as lab:
+        yield lab
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.cause)
+def test_a_cause_is_shown_and_its_remedy_helps(lab, proof, capsys):
+    doctor_prove.show(lab, proof)
+    steps = [line.split(":")[0].strip() for line in capsys.readouterr().out.splitlines()]
+    assert steps == ["before", "put in", "the same failure", "remedy", "gone"]
