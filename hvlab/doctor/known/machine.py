@@ -78,7 +78,32 @@ CAUSES = (
         weight=FACT,
         unless=(
             r"posix_fallocate|/dev/shm|shared memory segment|shared-memory backing|_multiprocessing\.SemLock",
+            r"/sys/fs/cgroup/[^\n]{0,200}[Nn]o space left|inotify[^\n]{0,80}[Nn]o space left",
         ),
+    ),
+    Cause(
+        id="cgroups-used-up",
+        title="the kernel can make no further cgroup",
+        signs=(
+            r"mkdir /sys/fs/cgroup/\S+?:? no space left on device",
+            r"unable to create cgroup '/sys/fs/cgroup/[^\n]{0,200}No space left on device",
+        ),
+        why="The number of memory cgroups is limited to 65,535, and old kernels keep those of ended containers and jobs; it is no disk that is full.",
+        remedy="cat /proc/cgroups (num_cgroups); reboot the host; a newer kernel, or cgroup.memory=nokmem on its command line.",
+        source="https://github.com/moby/moby/issues/29638",
+        weight=FACT,
+    ),
+    Cause(
+        id="inotify",
+        title="the limit of inotify is reached",
+        signs=(
+            r"inotify[^\n]{0,80}(?:[Tt]oo many open files|[Nn]o space left)",
+            r"inotify watch limit reached",
+        ),
+        why="Each watched file and each watching program counts against limits of the kernel for a user; it is no disk that is full.",
+        remedy="sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512, and a file in /etc/sysctl.d that keeps it.",
+        source="https://man7.org/linux/man-pages/man7/inotify.7.html",
+        weight=FACT,
     ),
     Cause(
         id="quota",

@@ -354,6 +354,19 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="slurm-cpuset",
+        title="the step's cpuset holds no CPUs of this node",
+        signs=(
+            r"write value '\d+' to '/sys/fs/cgroup/cpuset/\S+' failed: No space left on device",
+            r"cpuset\S* .{0,80}cgroup\.procs.{0,20}: No space left on device",
+        ),
+        why="A cpuset without CPUs (or memory nodes) takes no process, and says that no space is left. Slurm found no CPUs for the step that "
+        "the node has: CPUs, sockets and cores in its configuration differ from the machine's.",
+        remedy="slurmd -C on that node, and its line as NodeName= (or in scontrol create); then restart slurmd.",
+        source="https://man7.org/linux/man-pages/man7/cpuset.7.html",
+        weight=FACT,
+    ),
+    Cause(
         id="slurm-controller",
         title="slurmctld does not answer",
         signs=(
