@@ -218,13 +218,13 @@ CAUSES = (
     ),
     Cause(
         id="gpu-arch-unsupported",
-        title="nvcc does not know a GPU architecture",
+        title="nvcc, or the build of torch, does not know a GPU architecture",
         signs=(
             r"Unsupported gpu architecture '(?:compute|sm)_\w+'",
             r"nvcc fatal +: (?:Value|Unknown option) '?(?:sm|compute)_\d+",
-            r"Unknown CUDA [Aa]rch(?:itecture)? Name",
+            r"Unknown CUDA [Aa]rch(?:itecture)? (?:Name|\(\d+\.\d\w*\) or GPU not supported)",
         ),
-        why="The list of architectures holds one that this CUDA no longer, or not yet, compiles for.",
+        why="The list of architectures holds one that this CUDA (or torch) no longer, or not yet, compiles for.",
         remedy="HOROVOD_BUILD_CUDA_CC_LIST=75,80,86,90 (TORCH_CUDA_ARCH_LIST for torch) with what this CUDA and these GPUs have.",
         source="https://github.com/horovod/horovod/issues/3922",
         weight=FACT,

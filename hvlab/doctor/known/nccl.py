@@ -66,6 +66,36 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="nccl-ofi-device",
+        title="NCCL's OFI plugin finds no adapter (EFA)",
+        signs=(
+            r"NET/OFI [^\n]{0,60}fi_getinfo\(\) call failed: No data available",
+            r"NET/OFI [^\n]{0,20}[Cc]ould(?:n't| not) find any optimal provider",
+            r"NET/OFI Only EFA provider is supported",
+            r"fi_getinfo: provider efa output empty list",
+            r"EFA libfabric provider not detected",
+        ),
+        why="The plugin asks libfabric for the adapter, and it has none here: its devices were not handed to the container, or this machine "
+        "has none. NCCL goes on over TCP, slowly, or not at all.",
+        remedy="fi_info -p efa -t FI_EP_RDM, on the host and in the container; docker --device /dev/infiniband/uverbs0 (each of them) --ulimit "
+        "memlock=-1; in a pod the resource vpc.amazonaws.com/efa; without EFA, no plugin: NCCL_NET_PLUGIN=none.",
+        source="https://github.com/aws/aws-ofi-nccl/issues/1020",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="nccl-ofi-mismatch",
+        title="NCCL's OFI plugin and libfabric do not fit",
+        signs=(
+            r"NET/OFI Couldn't open (?:AV|CQ|EP|a fabric access domain)\b",
+            r"NET/OFI [^\n]{0,60}failed: (?:Protocol not available|Invalid argument|Function not implemented)",
+        ),
+        why="The plugin asks of libfabric, or this of the kernel's driver, what that release does not have.",
+        remedy="Install plugin, libfabric and driver from one EFA installer, on the host and in the image; fi_info --version; LD_LIBRARY_PATH "
+        "with /opt/amazon/efa/lib first.",
+        source="https://github.com/aws/aws-ofi-nccl/issues/803",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="nccl-two-ranks-one-gpu",
         title="two ranks use the same GPU",
         signs=(

@@ -32,7 +32,7 @@ CAUSES = (
         "cma",
         "a container does not allow single-copy transfers",
         (
-            r"Read -1, expected \d+, errno = \d+",
+            r"Read -1, expected \d+, errno = 1\b",
             r"Linux kernel CMA support was requested via the btl_vader_single_copy_mechanism",
             r"WARNING: .{0,60}CMA .{0,80}(?:ptrace|permission)",
             r"single[- _]copy mechanism .{0,100}(?:not available|unable|disabled)",

@@ -649,6 +649,16 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="slurmstepd",
+        title="slurmstepd does not start on that node",
+        signs=(r"slurmstepd failed to send return code", r"_forkexec_slurmstepd: .{0,60}(?:fail|No such file)"),
+        why="slurmd starts it for each step, and it ended before its first answer: a library or the program itself is missing, it is of another "
+        "release than slurmd, or the machine (a container) lacks what it sets up.",
+        remedy="ldd $(command -v slurmstepd) on that node; slurmd -D -vvv there shows its own words; the same packages for both.",
+        source="https://github.com/MITIBMxGraph/SALIENT_artifact/issues/2",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="slurm-task-plugin",
         title="a plugin of Slurm failed on a node as the step was started",
         signs=(

@@ -211,7 +211,7 @@ CAUSES = (
     Cause(
         id="not-cuda-aware",
         title="GPU memory was handed to an MPI that cannot read it",
-        signs=(r"Signal code: Invalid permissions \(2\)",),
+        signs=(r"Signal code: Invalid permissions \(2\)", r"Read -1, expected \d+, errno = 14"),
         why="An MPI without CUDA touches the pointer with the CPU, and that crashes.",
         remedy="ompi_info --parsable --all | grep mpi_built_with_cuda_support:value must be true; build Open MPI --with-cuda, or Horovod with HOROVOD_GPU_OPERATIONS=NCCL.",
         source="https://github.com/horovod/horovod/issues/786",
