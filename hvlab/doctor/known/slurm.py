@@ -651,7 +651,10 @@ CAUSES = (
     Cause(
         id="slurmstepd",
         title="slurmstepd does not start on that node",
-        signs=(r"slurmstepd failed to send return code", r"_forkexec_slurmstepd: .{0,60}(?:fail|No such file)"),
+        signs=(
+            r"slurmstepd failed to send return code",
+            r"_forkexec_slurmstepd: .{0,60}(?:fail|No such file)",
+        ),
         why="slurmd starts it for each step, and it ended before its first answer: a library or the program itself is missing, it is of another "
         "release than slurmd, or the machine (a container) lacks what it sets up.",
         remedy="ldd $(command -v slurmstepd) on that node; slurmd -D -vvv there shows its own words; the same packages for both.",
