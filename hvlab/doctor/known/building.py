@@ -135,7 +135,7 @@ CAUSES = (
             r"No CMAKE_C(?:XX)?_COMPILER could be found",
             r"CMAKE_C(?:XX)?_COMPILER not set, after EnableLanguage",
             r"The CMAKE_C(?:XX)?_COMPILER: .{1,200}? is not a full path|no acceptable C compiler found in \$PATH",
-            r"C\+\+ compiler cannot create executables|(?:g\+\+|gcc|make|nvcc): (?:[Cc]ommand )?not found",
+            r"(?:g\+\+|gcc|make|nvcc): (?:[Cc]ommand )?not found",
             r"No such file or directory: '(?:g\+\+|gcc|nvcc|make)'",
             r"error: Microsoft Visual C\+\+ \S+ (?:or greater )?is required",
             r"cannot execute '?cc1plus'?|error trying to exec 'cc1plus'",
@@ -349,6 +349,20 @@ CAUSES = (
         why="Open MPI is to be built with Fortran bindings, and there is no working gfortran.",
         remedy="--disable-mpi-fortran, or install gfortran of the same release as gcc.",
         source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/",
+        weight=FACT,
+    ),
+    Cause(
+        id="compiler-broken",
+        title="the compiler cannot make a program on this machine",
+        signs=(
+            r"(?:C|C\+\+|Fortran) compiler cannot create executables",
+            r"The C\w* compiler\s+\S+\s+is not able to compile a simple test program",
+        ),
+        why="The C library's headers or the linker are missing, CFLAGS or LDFLAGS name what is not there, or the compiler of a module needs "
+        "another one beside it (icc needs a gcc; newer oneAPI has icx only).",
+        remedy="The last error in config.log (CMakeError.log) names it; apt install build-essential, or dnf install gcc-c++ glibc-devel; unset "
+        "CFLAGS LDFLAGS.",
+        source="https://github.com/open-mpi/ompi/issues/12492",
         weight=FACT,
     ),
     Cause(

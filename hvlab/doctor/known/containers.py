@@ -227,6 +227,16 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="pyxis-no-container",
+        title="the named container is not on that node",
+        signs=(r"pyxis: .{0,20}a container with name \S+ does not exist, and --container-image is not set",),
+        why="Containers of enroot lie on the node that made them, below the user's ENROOT_DATA_PATH there, and pyxis looks for pyxis_NAME.",
+        remedy="--container-image with the image or a .sqsh file on a shared folder, with --container-name beside it to keep it; enroot list on "
+        "that node.",
+        source="https://github.com/NVIDIA/enroot/issues/249",
+        weight=FACT,
+    ),
+    Cause(
         id="http-for-https",
         title="a registry or proxy answers in HTTP where HTTPS is spoken",
         signs=(

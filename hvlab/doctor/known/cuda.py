@@ -188,7 +188,7 @@ CAUSES = (
             r"unknown or invalid runtime name: nvidia",
             r"unresolvable CDI devices",
             r"exec: \"nvidia-container-runtime\S*\"",
-            r"exec: \"\S*nvidia-container-cli\"[^\n]{0,80}(?:no such file|not found)",
+            r"exec: \\?\"\S*nvidia-(?:container-cli|smi)\\?\"[^\n]{0,80}(?:no such file|not found)",
             r"Incompatible platform detected",
             r"did you configure the NVIDIA Container Toolkit",
             r"No devices found\. Waiting indefinitely",

@@ -269,7 +269,7 @@ CAUSES = (
         id="different-mpi",
         title="the launcher and the program have different MPIs",
         signs=(
-            r"PMI_KVS_Get returned \d+",
+            r"PMI_KVS_Get returned -?\d+",
             r"Missing ifname or invalid host/port description in business card",
             r"write_line error; fd=\d+ buf=:cmd=init|Unable to write to PMI_fd|invalid PMI1 init command",
             r"PMI version mismatch",

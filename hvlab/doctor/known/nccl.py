@@ -96,6 +96,18 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="nccl-tests-alone",
+        title="each rank of nccl-tests runs alone",
+        signs=(
+            r"# Using devices\n(?:(?!# Avg bus bandwidth|# Out of bounds)[\s\S]){0,6000}?# Using devices",
+        ),
+        why="Each rank names its own devices: nccl-tests was built without MPI, or with another MPI than the one that starts it, so no rank "
+        "knows of the others.",
+        remedy="make clean; make MPI=1 MPI_HOME=/of/the/mpirun/in/use; ldd build/all_reduce_perf | grep libmpi.",
+        source="https://github.com/NVIDIA/nccl-tests/issues/213",
+        weight=FACT,
+    ),
+    Cause(
         id="nccl-two-ranks-one-gpu",
         title="two ranks use the same GPU",
         signs=(
@@ -251,7 +263,7 @@ CAUSES = (
         title="NCCL was called in a way that it does not allow",
         signs=(
             r"ncclInvalidUsage",
-            r"NCCL error[^\n]{0,120}invalid usage",
+            r"NCCL error[^\n]{0,200}invalid (?:usage|argument, NCCL version)",
             r"ncclCommInitRank failed: invalid usage",
             r"allocated on device \d+ mismatchs with NCCL device \d+",
             r"Blocking and nonblocking communicators are not allowed",
