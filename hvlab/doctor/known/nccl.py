@@ -315,7 +315,10 @@ CAUSES = (
     Cause(
         id="nccl-nvls",
         title="NCCL cannot use the multicast of NVSwitch",
-        signs=(r"Failed to (?:bind|create|map|import) NVLink SHARP \(NVLS\) [Mm]ulticast",),
+        signs=(
+            r"Failed to (?:bind|create|map|import) NVLink SHARP \(NVLS\) [Mm]ulticast",
+            r"transport/nvls\.cc:\d+ NCCL WARN Cuda failure",
+        ),
         why="NVLink SHARP needs a running fabric manager of the same release as the driver, and all GPUs of the machine in one partition.",
         remedy="systemctl status nvidia-fabricmanager and nvidia-smi -q | grep -A3 Fabric; NCCL_NVLS_ENABLE=0 goes on without it.",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-nvls-enable",

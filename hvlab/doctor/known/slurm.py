@@ -478,6 +478,7 @@ CAUSES = (
             r"DBD_\w+ .{0,60}(?:Connection refused|failure)",
             r"Unable to contact (?:the )?slurmdbd|slurm_persist_conn_open_without_init: failed to open",
             r"Unable to connect to database|Database connection reference is invalid|something internally wrong with the SQL",
+            r"(?:sacct|sacctmgr|sreport): error: slurmdbd: (?:Operation not permitted|Unknown error \d+|Unspecified error)",
         ),
         why="slurmdbd does not run, runs under another name than DbdHost, or cannot log in to its MySQL or MariaDB.",
         remedy="systemctl status slurmdbd mariadb; DbdHost is hostname -s of its host, StorageUser and StoragePass are those of the database; start slurmdbd before slurmctld.",
@@ -600,11 +601,25 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="slurm-no-accounting",
+        title="this Slurm keeps no accounts",
+        signs=(
+            r"not running a supported accounting_storage plugin",
+            r"Slurm accounting storage is disabled|SLURM accounting storage is disabled",
+        ),
+        why="slurm.conf names no slurmdbd (AccountingStorageType), so sacct and sacctmgr have nothing to ask.",
+        remedy="AccountingStorageType=accounting_storage/slurmdbd and AccountingStorageHost in slurm.conf, slurmdbd with its MariaDB; then restart "
+        "slurmctld. In hvlab: slurm_accounting_enabled: true.",
+        source="https://slurm.schedmd.com/accounting.html",
+        weight=FACT,
+    ),
+    Cause(
         id="slurm-cluster-unregistered",
         title="the accounting database does not know this cluster",
         signs=(
             r"Table '\w+\.\w+' doesn't exist",
             r"(?:cluster|Cluster) '?\S+'? (?:is not registered|doesn't exist|has not been added)",
+            r"trying to register a cluster \(\S+\) with no remote port",
         ),
         why="slurmdbd makes the tables of a cluster when it is added; slurmctld was started before, or ClusterName was changed.",
         remedy="sacctmgr -i add cluster NAME with ClusterName of slurm.conf; then restart slurmctld.",

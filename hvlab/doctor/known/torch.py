@@ -216,6 +216,7 @@ CAUSES = (
         title="a checkpoint is damaged or not complete",
         signs=(
             r"PytorchStreamReader failed (?:reading zip archive|locating file)",
+            r"storage has wrong size: expected -?\d+ got \d+",
             r"UnpicklingError: invalid load key|EOFError: Ran out of input",
             r"Error while deserializing header: (?:HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeaderDeserialization)",
         ),
