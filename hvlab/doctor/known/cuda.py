@@ -191,6 +191,7 @@ CAUSES = (
             r"exec: \\?\"\S*nvidia-(?:container-cli|smi)\\?\"[^\n]{0,80}(?:no such file|not found)",
             r"Incompatible platform detected",
             r"did you configure the NVIDIA Container Toolkit",
+            r"The default runtime is not set correctly",
             r"No devices found\. Waiting indefinitely",
             r"Could not find any nv files on this host",
         ),

@@ -364,6 +364,7 @@ CAUSES = (
         title="a disk reports errors",
         signs=(
             r"\[Errno 5\] Input/output error",
+            r"(?:^|[\s'\"])/[\w./+-]+['\"]?: Input/output error",
             r"(?:blk_update_request: |Buffer )I/O error",
             r"EXT4-fs error|XFS \(\S+\): (?:Corruption|metadata I/O error)",
         ),

@@ -285,6 +285,7 @@ CAUSES = (
             r"Node \S+ now has status: DOWN",
             r"Partition in DOWN state|Required partition not available \(inactive or drain\)|Requested partition configuration not available now",
             r"Required nodes lack available resources",
+            r"^\S+ +\d+ +\S+ +(?:down|drain|drained|fail)\*? [^\n]{0,120}(?:Not responding|Node unexpectedly rebooted)",
         ),
         why="slurmd on them does not answer, or an administrator or health check has drained them.",
         remedy="sinfo -R says why; mend the node (slurmd, network, munge), then scontrol update nodename=N state=resume.",

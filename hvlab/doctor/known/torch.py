@@ -1,6 +1,6 @@
 """torch.distributed: the store, torchrun, processes that die."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, END, FACT, SYMPTOM, Cause
 
 _DIST = "https://docs.pytorch.org/docs/stable/distributed.html"
 
@@ -41,6 +41,19 @@ CAUSES = (
         remedy="nc -vz MASTER_ADDR MASTER_PORT from every host; the same values and WORLD_SIZE everywhere; look for a rank that ended.",
         source=_DIST,
         weight=CRASH,
+    ),
+    Cause(
+        id="store-gone",
+        title="the rank that keeps torch's store has ended",
+        signs=(
+            r"TCPStore server has shut down too early",
+            r"sendBytes failed on SocketImpl\([^\n]{0,160}Broken pipe",
+            r"RPC agent for \S+ encountered error [^\n]{0,80}(?:Broken pipe|Connection reset by peer|eof)",
+        ),
+        why="Rank 0 keeps the store (each rank its own end of RPC), and it ended while others still asked.",
+        remedy="Read the lines of the rank that ended first, mostly rank 0; end with a barrier and destroy_process_group().",
+        source=_DIST,
+        weight=ECHO,
     ),
     Cause(
         id="rendezvous-closed",

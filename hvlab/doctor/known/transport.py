@@ -258,6 +258,7 @@ CAUSES = (
             r"(?:/dev/infiniband/\S+)\S* .{0,40}(?:Permission denied|No such file|Operation not permitted)",
             r"libibverbs: Fatal: ",
             r"NET/IB ?: Unable to query (?:device|port)",
+            r"^\s*(?:0 HCAs found|No IB devices found)",
         ),
         why="The device files under /dev/infiniband are not in the container, or not open to this user.",
         remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
