@@ -423,6 +423,20 @@ CAUSES = (
         unless=(r"Error 80[24]:",),
     ),
     Cause(
+        id="gpu-gsp",
+        title="a GPU's system processor (GSP) does not answer",
+        signs=(
+            r"[Tt]imeout (?:after \S+ )?(?:while )?waiting for RPC (?:response )?from GSP",
+            r"NVRM: [^\n]{0,40}_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
+            r"NVRM: .{0,80}GSP (?:Timeout|RPC timeout|is not responding)",
+        ),
+        why="The driver runs most of itself on the GPU, and that part hangs: a bug of its firmware, power saving of the PCIe link, or a bad card.",
+        remedy="Stop the GPU's jobs, nvidia-smi --gpu-reset -i INDEX or power the host off and on; another driver release; "
+        "NVreg_EnableGpuFirmware=0 where the closed modules allow it; if it comes back, replace the GPU.",
+        source="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446",
+        weight=FACT,
+    ),
+    Cause(
         id="gpu-init",
         title="the driver cannot start a GPU",
         signs=(

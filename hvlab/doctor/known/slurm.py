@@ -191,6 +191,7 @@ CAUSES = (
         id="slurm-gres",
         title="the GPUs of a node are not configured for Slurm",
         signs=(
+            r"Invalid GRES data for \w+|xcpuinfo_abs_to_mac: failed",
             r"Invalid generic resource \(gres\) specification",
             r"fatal: can't stat gres\.conf file /dev/nvidia\d+",
             r"gres\.conf: .{0,100}(?:No such file|invalid|not found)",
@@ -227,7 +228,7 @@ CAUSES = (
         signs=(
             r"Invalid account or account/partition combination specified",
             r"Invalid qos specification",
-            r"Job violates accounting/QOS policy",
+            r"[Jj]ob violates accounting/(?:QOS|qos) policy",
             r"User's group not permitted to use this partition",
             r"\b(?:AssocGrp|AssocMax|QOSMax|QOSGrp|MaxJobs)\w+Limit\b|\bQOSNotAllowed\b|\bInvalidQOS\b|\bInvalidAccount\b",
             r"error: [^\n]{0,80}(?:Access/permission denied|Invalid or unknown association|breached requested QOS usage threshold)",
