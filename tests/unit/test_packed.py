@@ -131,12 +131,32 @@ def test_a_manifest_of_no_use_is_written_anew(pack: Path, text: str) -> None:
     assert not hvlab_packed.state(str(pack))["whole"]
 
 
+def printed(root: Path, *words: str) -> dict[str, list[list[str]]]:
+    """What it prints as a program, as `hvlab verify` runs it."""
+    program = Path(hvlab_packed.__file__).read_text()
+    argv = [sys.executable, "-c", program, str(root), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20)
+    return dict(json.loads(done.stdout))
+
+
 def test_verify_runs_it_as_a_program(pack: Path) -> None:
     overwrite(pack)
-    program = Path(hvlab_packed.__file__).read_text()
-    root = str(pack.parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", program, root], capture_output=True, text=True, check=True, timeout=20
-    )
-    said = {str(pack): [[str(pack / "lib/lib.so"), "has another content than was installed"]]}
-    assert json.loads(done.stdout) == said
+    changed = [[str(pack / "lib/lib.so"), "has another content than was installed"]]
+    assert printed(pack.parents[1]) == {str(pack): changed}
+
+
+def test_one_host_reads_what_many_share(tmp_path: Path, pack: Path) -> None:
+    shared = tmp_path / "nfs/tool-k"
+    shutil.copytree(pack, shared, symlinks=True)
+    hvlab_packed.write_manifest(str(shared), hvlab_packed.contents(str(shared)))
+    (tmp_path / "opt/other").mkdir()
+    (tmp_path / "opt/other/current").symlink_to(shared)
+    overwrite(shared)
+    opt, nfs = tmp_path / "opt", str(tmp_path / "nfs")
+    changed = [[str(shared / "lib/lib.so"), "has another content than was installed"]]
+    assert printed(opt) == {str(pack): [], str(shared): changed}
+    assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): []}
+    assert printed(opt, "--shared", nfs) == {str(shared): changed}
+    (shared / hvlab_packed.MARKER).write_text("{")
+    unread = [[str(shared / hvlab_packed.MARKER), "cannot be read"]]
+    assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): unread}

@@ -4,10 +4,12 @@
 Beside each pack lies its manifest, which root alone writes: of each file what ``lstat`` says, and its sha256.
 A file of which that has not moved since counts as right; of any other the content is summed.
 As a program it prints ``{folder: [[path, what is wrong]]}`` of the packs below a folder, and changes nothing.
+``--others-read FOLDER`` looks at the marker alone of packs that lie there, ``--shared FOLDER`` at these only.
 """
 
 from __future__ import annotations
 
+import argparse
 import glob
 import hashlib
 import json
@@ -227,11 +229,27 @@ def packs(root: str, record: bool = False) -> dict[str, Any]:
     }
 
 
-def main(root: str, deep: bool) -> None:
+def main(root: str, words: list[str]) -> None:
     """Print what is wrong, by folder."""
-    real = sorted({os.path.realpath(folder) for folder in folders(root)})
-    json.dump({folder: state(folder, deep)["wrong"] for folder in real}, sys.stdout)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--deep", action="store_true")
+    parser.add_argument("--others-read", default="")
+    parser.add_argument("--shared", default="")
+    asked = parser.parse_args(words)
+    wrong = {}
+    for folder in sorted({os.path.realpath(folder) for folder in folders(root)}):
+        if asked.shared and not _lies_in(folder, asked.shared):
+            continue
+        if asked.others_read and _lies_in(folder, asked.others_read):
+            wrong[folder] = [] if read_marker(folder) else [[os.path.join(folder, MARKER), "cannot be read"]]
+        else:
+            wrong[folder] = state(folder, asked.deep)["wrong"]
+    json.dump(wrong, sys.stdout)
+
+
+def _lies_in(folder: str, parent: str) -> bool:
+    return folder.startswith(os.path.join(os.path.realpath(parent), ""))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], deep="--deep" in sys.argv[2:])
+    main(sys.argv[1], sys.argv[2:])
