@@ -410,6 +410,7 @@ CAUSES = (
         title="CUDA could not start on this host",
         signs=(
             r"CUDA error: unknown error",
+            r"Cuda failure (?:999 )?'unknown error'",
             r"CUDA unknown error",
             r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN",
             r"cuInit\S* .{0,40}(?:returned|failed).{0,20}999",
@@ -584,6 +585,7 @@ CAUSES = (
             r"cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED",
             r"CUDA (?:runtime API )?error[^\n]{0,80}: ?initialization error",
             r"cuda runtime error \(3\)",
+            r"Cuda failure (?:3 )?'initialization error'",
         ),
         why="The process was forked after CUDA had begun (data loaders, multiprocessing), the driver is another release than the runtime "
         "expects, or /dev/nvidia-uvm is missing.",

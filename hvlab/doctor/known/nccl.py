@@ -186,6 +186,8 @@ CAUSES = (
         remedy="NCCL_DEBUG=WARN and read the failure; libnccl2 pinned to +cudaX.Y of the driver; one GPU for each rank.",
         source="https://github.com/horovod/horovod/issues/2408",
         weight=BREAKDOWN,
+        # These have entries of their own.
+        unless=(r"Cuda failure (?:\d+ )?'(?:initialization|unknown) error'",),
     ),
     Cause(
         id="nccl-timeout",
