@@ -154,7 +154,10 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damage: Any) -> None:
+def test_a_damaged_pack_is_thrown_away_and_missing(
+    tmp_path: Path, archive: packs.Archive, damage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hvlab_pack, "_run_folder", tmp_path.joinpath)
     damage(archive)
     action = object.__new__(hvlab_pack.ActionModule)
     action.archive, action.key, action.args, action.work = archive, "k", {"builder": ""}, "/nowhere"
@@ -167,6 +170,7 @@ def test_a_damaged_pack_is_thrown_away_and_missing(archive: packs.Archive, damag
         "wrong": [],
         "free": 1 << 40,
         "linked": False,
+        "joined": "",
         "trusted": False,
         "building": [],
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -197,6 +199,7 @@ class Host:
         self.commands: list[str] = []
         self.files: list[dict] = []
         self.answers: list[tuple[str, dict]] = []
+        self.modules: list[str] = []
 
     def task(self, args, check_mode=False):
         module = ActionModule.__new__(ActionModule)
@@ -211,6 +214,7 @@ class Host:
             base.run = run
 
     def execute(self, *, module_name, module_args, task_vars):
+        self.modules.append(module_name)
         if module_name == "hvlab_files":
             self.files += module_args["files"]
         if module_name != "ansible.builtin.command":
@@ -346,6 +350,52 @@ def test_a_failure_says_what_is_gone_already():
     ]
     with pytest.raises(AnsibleActionFail, match=r"\(nothing was changed\)"):
         host.task({"name": ["newdrv"], "replaces": ["olddrv"]})
+
+
+INSTALLED = [("--simulate", {"stdout": "Inst gcc (2 x)"}), ("dpkg-query", {"stdout": "installed gcc 2"})]
+
+
+@pytest.mark.parametrize(("age", "read"), [(None, True), (90_000, True), (80_000, False), (0, False)])
+def test_lists_of_a_day_are_not_read_again(age, read):
+    host = Host()
+    host.seen["lists_age"] = age
+    host.answers = INSTALLED
+    done = host.task({"name": ["gcc"]})
+    assert ("ansible.builtin.apt" in host.modules) is read
+    assert done["ansible_facts"]["hvlab"]["lists_age"] == (0 if read else age)
+
+
+def test_a_package_that_left_the_mirror_is_fetched_after_the_lists_were_read():
+    host = Host()
+    host.seen["lists_age"] = 80_000
+    gone = {"rc": 100, "stderr": "E: Failed to fetch http://a/gcc_1.deb  404  Not Found"}
+    host.answers = [*INSTALLED, ("install", gone)]
+
+    def refreshed(**call):
+        answer = Host.execute(host, **call)
+        if "update" in host.commands[-1]:
+            host.answers = INSTALLED
+        return answer
+
+    host.execute = refreshed
+    done = host.task({"name": ["gcc"]})
+    assert done["ansible_facts"]["hvlab"]["packages"] == {"gcc": "2"}
+    assert done["ansible_facts"]["hvlab"]["lists_age"] == 0
+    words = [next(w for w in ("simulate", "update", "install", "query") if w in c) for c in host.commands]
+    assert words == ["simulate", "install", "update", "simulate", "install", "query"]
+
+
+def test_the_age_of_apts_lists(tmp_path, monkeypatch):
+    lists, stamp = tmp_path / "lists", tmp_path / "stamp"
+    monkeypatch.setattr(facts, "LISTS", str(lists))
+    monkeypatch.setattr(facts, "LISTS_STAMP", str(stamp))
+    lists.mkdir()
+    assert facts.lists_age() is None
+    (lists / "mirror_dists_bookworm_InRelease").touch()
+    os.utime(lists, (0, time.time() - 1000))
+    assert 1000 <= facts.lists_age() < 1060
+    stamp.touch()
+    assert facts.lists_age() < 60
 
 
 def test_an_unknown_package_manager_is_named():

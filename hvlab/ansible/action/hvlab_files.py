@@ -40,9 +40,15 @@ def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[st
 
 
 def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts without the states of files and packs: after a change on the host, tasks look again."""
+    """Return facts without the states of files and packs: after a change on the host, tasks look again.
+
+    The record and the keys of packs stay.
+    """
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed")
-    return {"hvlab_managed": {"record": managed["record"]}} if managed else {}
+    if not managed:
+        return {}
+    keys = {path: state["key"] for path, state in managed.get("packs", {}).items()} | managed.get("keys", {})
+    return {"hvlab_managed": {"record": managed["record"], "keys": keys}}
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:

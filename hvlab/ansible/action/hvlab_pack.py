@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from hvlab import cache
 from hvlab.ansible.action.hvlab_files import outdated
-from hvlab.provision.handover import Handover, PackSource, first_of_the_run, worthwhile
+from hvlab.provision.handover import Handover, PackSource, after_the_first, first_of_the_run, worthwhile
 from hvlab.provision.packs import Archive, elect, file_sha256, pack_key
 
 MIB = 1 << 20
@@ -56,16 +56,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return self._elected()
         self.key = ""
         self.peer = self.args["peer"] or {}
-        state = self._known() or self._look()
-        self.inputs = {**self.args["inputs"], "needs": self._needs(state["needs"])}
-        if self.args["shared"] and self.args["needs"]:
-            # Linkers write down where the links to those packs lead.
-            self.inputs["shared"] = self.args["shared"]
-        self.key = pack_key(self.args["name"], self.inputs)
-        self.archive = Archive(self.args["name"], self.key)
         self.place = self.args["path"]
-        self.work = f"{self.args['builds']}/{self.args['name']}-{self.key}"
-        result = self._save() if self.args["state"] == "saved" else self._present(state)
+        known = self._known()
+        with contextlib.nullcontext() if known else self._turn():
+            state = known or self._look()
+            self._request(self._needs(state["needs"]))
+            result = self._save() if self.args["state"] == "saved" else self._present(state)
         if self.archive.cached():
             cache.use(self.archive.sum_path)
         cores = self.vars.get("ansible_facts", {}).get("processor_vcpus")
@@ -84,6 +80,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "build": builder == self.host and own["status"] == "missing",
             "save": builder == self.host,
         }
+
+    def _request(self, needs: list[str]) -> None:
+        """Note which pack is requested, of all keys that go into its own."""
+        self.inputs = {**self.args["inputs"], "needs": needs}
+        if self.args["shared"] and needs:
+            # Linkers write down where the links to those packs lead.
+            self.inputs["shared"] = self.args["shared"]
+        self.key = pack_key(self.args["name"], self.inputs)
+        self.archive = Archive(self.args["name"], self.key)
+        self.work = f"{self.args['builds']}/{self.args['name']}-{self.key}"
+
+    def _turn(self) -> contextlib.AbstractContextManager[object]:
+        """Let one host of the run fill the folder that all share; the others have only to link then."""
+        if not self.args["shared"] or self.args["state"] == "saved":
+            return contextlib.nullcontext()
+        return after_the_first(_run_folder(f"{self.args['name']}.shared"))
 
     def _needs(self, keys: dict[str, str | None]) -> list[str]:
         absent = sorted(path for path, key in keys.items() if key is None)
@@ -112,9 +124,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
 
     def _look(self) -> dict[str, Any]:
-        """Return what the host says of the folder and of what it is built on."""
-        user, builds = self.peer.get("user") or "", self.args["builds"]
-        return self._step("check", needs=self.args["needs"], user=user, builds=builds)
+        """Return what the host says of the folder, a link now if hosts share it, and of what it needs."""
+        about = {
+            "user": self.peer.get("user") or "",
+            "builds": self.args["builds"],
+            "shared": self.args["shared"],
+        }
+        keys = self.vars.get("ansible_facts", {}).get("hvlab_managed", {}).get("keys", {})
+        needs = self.args["needs"]
+        if about["shared"] and self.args["state"] == "present" and set(needs) <= set(keys):
+            self._request([keys[path] for path in needs])
+            about["shared"] = self._shared_place()
+        return self._step("check", needs=needs, **about)
+
+    def _shared_place(self) -> str:
+        return str(Path(self.args["shared"], f"{self.args['name']}-{self.key}"))
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         result = self._try(step, **more)
@@ -124,7 +148,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             remedy = f"rm -r {place} there"
             if "No space left" in problem:
                 remedy = "free space there"
-            elif self.args["shared"] and place == self.place:
+            elif place != self.args["path"]:
                 remedy = f"let root of one host write to {self.args['shared']}, name that host with --limit,"
             raise AnsibleActionFail(
                 f"{self.host}: {step} {place}: {problem}.\nWhat to do: {remedy} and run again.",
@@ -146,20 +170,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             state = self._look()
         if state["key"] == self.key and state["whole"]:
             return self._installed(state)
+        if state["joined"] == self.key:
+            return self._brought(state, {"source": "shared folder"})
         marker = self._cached()
         if marker is None:
             return self._missing(linked=state["linked"])
         unpacked = marker.get("bytes", 0)
         if self.args["shared"]:
-            brought = {} if self._task.check_mode else self._link(unpacked)
+            brought = {} if self._task.check_mode else self._link(state["shared_free"], unpacked)
         else:
             self._room(state["free"], unpacked)
             brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
+        return self._brought(state, brought)
+
+    def _brought(self, state: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
+        """Return the result for a host that has the pack now."""
         if self.work in state["building"] and not self._task.check_mode:
             self._step("clear", work=self.work)
         if state["key"] == self.key and state["wrong"]:
             brought["wrong"] = state["wrong"]
-        return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
+        facts = outdated(self.vars)
+        if facts:
+            facts["hvlab_managed"]["keys"][self.args["path"]] = self.key
+        return {"changed": True, "status": "unpacked", "ansible_facts": facts, **brought}
 
     def _installed(self, state: dict[str, Any]) -> dict[str, Any]:
         """Leave a pack alone; what a run that was killed left beside it goes."""
@@ -170,12 +203,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": left, "status": "installed"}
 
     def _cached(self) -> dict[str, Any] | None:
-        """Return the marker of the pack in the cache; None without one. A damaged pack is thrown away."""
-        marker = self.archive.marker() if self.archive.cached() else None
-        if marker is None and self.archive.path.exists() and not self._task.check_mode:
-            name = self.archive.path.name
-            self._display.warning(f"{name} in the controller's cache is damaged: it is made again")
-            self.archive.discard()
+        """Return the marker of the pack in the cache; None without one. A damaged pack is thrown away.
+
+        One process of the run sums the archive; hosts that get it check the sum again.
+        """
+        name, check = self.archive.path.name, self._task.check_mode
+        once = contextlib.nullcontext(True) if check else first_of_the_run(_run_folder(f"{name}.sum"))
+        with once as first:
+            marker = self.archive.marker(summed=first) if self.archive.cached() else None
+            if marker is None and self.archive.path.exists() and not check:
+                self._display.warning(f"{name} in the controller's cache is damaged: it is made again")
+                self.archive.discard()
         return marker
 
     def _missing(self, *, linked: bool) -> dict[str, Any]:
@@ -200,18 +238,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"{free // MIB} MiB free.\nWhat to do: free space there and run again."
             )
 
-    def _link(self, unpacked: int) -> dict[str, Any]:
+    def _link(self, free: int, unpacked: int) -> dict[str, Any]:
         """Link to the pack in the folder that all hosts share; the first that misses it there unpacks it."""
         shared, archive = self.args["shared"], self.archive.path.name
-        self.place = str(Path(shared, f"{self.args['name']}-{self.key}"))
-        link, brought = self._step("link", shared=self.place), {"source": "shared folder"}
-        if not link["linked"]:
-            with first_of_the_run(_run_folder(archive)) as first:
-                if first:
-                    self._room(link["free"], unpacked)
-                    brought = self._bring(trusted=False)
-            link = self._step("link", shared=self.place)
-        if not link["linked"]:
+        self.place, brought = self._shared_place(), {"source": "shared folder"}
+        with first_of_the_run(_run_folder(archive)) as first:
+            if first:
+                self._room(free, unpacked)
+                brought = self._bring(trusted=False)
+        if not self._step("link", shared=self.place)["linked"]:
             raise AnsibleActionFail(
                 f"{self.host}: {self.place}, which another host unpacked, is not there.\n"
                 f"What to do: see that {shared} is the same folder on all hosts (lab_shared_packs)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,6 +27,9 @@ from hvlab.provision.packages import (
 )
 
 HELD_OWN = "/etc/hvlab/held.json"
+# So old may apt's lists be; apt's own timer reads them as often.
+LISTS_S = 24 * 3600
+_NOT_FETCHED = re.compile(r"^E: (Failed|Unable) to fetch", re.MULTILINE)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -50,6 +54,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         self.manager = MANAGERS[facts["pkg_mgr"]]()
         self.refreshed: dict[str, Any] = {"rc": 0, "stdout": "", "stderr": ""}
+        self.read = False
         work = self._work()
         if not work:
             return result | {"changed": False, "packages": []}
@@ -136,13 +141,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Judge, do and check."""
         self._refresh(work)
         self._judge(work)
-        for argv in self.manager.perform(work.install, work.remove):
-            done = self._command(argv)
-            if done["rc"]:
-                now = self._query()
-                gone = ", ".join(sorted(set(self.installed) - set(now))) or "none"
-                state = "nothing was changed" if now == self.installed else f"gone already: {gone}"
-                raise self._failure(f"the package manager failed {work} ({state})", done)
+        done = self._perform(work)
+        if done["rc"] and not self.read and _NOT_FETCHED.search(done["stderr"]):
+            # The mirror may have replaced what the lists name.
+            self._read_lists()
+            self._judge(work)
+            done = self._perform(work)
+        if done["rc"]:
+            now = self._query()
+            gone = ", ".join(sorted(set(self.installed) - set(now))) or "none"
+            state = "nothing was changed" if now == self.installed else f"gone already: {gone}"
+            raise self._failure(f"the package manager failed {work} ({state})", done)
         self.installed = self._query()
         # A name without version may be one that other packages provide.
         missing = [str(one) for one in work.install if one.version and not one.is_met(self.installed)]
@@ -172,22 +181,39 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"remove {'them' if len(others) > 1 else 'it'} yourself, or {self.args['remedy']}."
             )
 
+    def _perform(self, work: PackageChanges) -> dict[str, Any]:
+        """Return the result of the last command; after one that fails, none follows."""
+        done: dict[str, Any] = {"rc": 0}
+        for argv in self.manager.perform(work.install, work.remove):
+            done = self._command(argv)
+            if done["rc"]:
+                break
+        return done
+
     def _refresh(self, work: PackageChanges) -> None:
-        if work.install and isinstance(self.manager, Apt):
-            options = {"update_cache": True, "cache_valid_time": 3600, "lock_timeout": 300}
+        """Read apt's lists where they are old; a failure is told only when a package is missing."""
+        age = self.facts.get("lists_age")
+        recent = age is not None and age < LISTS_S
+        if work.install and isinstance(self.manager, Apt) and not recent:
+            options = {"update_cache": True, "lock_timeout": 300}
             done = self._execute_module(
                 module_name="ansible.builtin.apt", module_args=options, task_vars=self.vars
             )
+            self.read = True
             if done.get("failed"):
                 self.refreshed["stderr"] = str(done.get("msg", ""))
+
+    def _read_lists(self) -> None:
+        self.read = True
+        refreshed = self._command(self.manager.refresh)
+        if refreshed["rc"] or not self.refreshed["stderr"]:
+            self.refreshed = refreshed
 
     def _simulate(self, work: PackageChanges) -> Transaction:
         """Return what would happen; a refusal counts once the lists, which may be old, were read anew."""
         answer = self._ask(work)
         if not isinstance(answer, Transaction) and work.install:
-            refreshed = self._command(self.manager.refresh)
-            if refreshed["rc"] or not self.refreshed["stderr"]:
-                self.refreshed = refreshed
+            self._read_lists()
             answer = self._ask(work)
         if isinstance(answer, Transaction):
             return answer
@@ -253,6 +279,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "packages": self.installed,
             "held": sorted(self.held),
             "held_own": sorted(self.own),
+            "lists_age": 0 if self.read and not self.refreshed["stderr"] else self.facts.get("lists_age"),
             "module_streams": (self.facts.get("module_streams") or {})
             | dict(one.split(":", 1) for one in work.modules),
         }

@@ -8,11 +8,15 @@ import glob
 import json
 import os
 import re
+import time
 from typing import Any
 
 from ansible.module_utils.hvlab_probe import read, run
 
 DPKG = "/var/lib/dpkg/status"
+LISTS = "/var/lib/apt/lists"
+# What apt's timer touches, where that is set up.
+LISTS_STAMP = "/var/lib/apt/periodic/update-success-stamp"
 HELD_OWN = "/etc/hvlab/held.json"
 LOCKS = (
     "/etc/dnf/plugins/versionlock.list",
@@ -51,6 +55,13 @@ def held() -> list[str]:
 def held_own() -> list[str]:
     """Return the names of those held packages that hvlab itself holds, as hvlab_packages recorded them."""
     return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(held()))
+
+
+def lists_age() -> float | None:
+    """Return how many seconds ago apt's lists were read; None where there are none."""
+    if not glob.glob(os.path.join(LISTS, "*Release")):
+        return None
+    return time.time() - max(os.stat(path).st_mtime for path in (LISTS, LISTS_STAMP) if os.path.exists(path))
 
 
 def module_streams() -> dict[str, str]:

@@ -34,7 +34,15 @@ from ansible.module_utils.hvlab_kernel import (
 )
 from ansible.module_utils.hvlab_managed import files as managed_files
 from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, resolves
-from ansible.module_utils.hvlab_packages import gcc, held, held_own, module_streams, packages, packs
+from ansible.module_utils.hvlab_packages import (
+    gcc,
+    held,
+    held_own,
+    lists_age,
+    module_streams,
+    packages,
+    packs,
+)
 from ansible.module_utils.hvlab_packed import packs as managed_packs
 from ansible.module_utils.hvlab_probe import probe, read
 from ansible.module_utils.hvlab_rdma import rdma
@@ -207,6 +215,7 @@ def main() -> None:
         "packages": ask(packages),
         "held": ask(held),
         "held_own": ask(held_own),
+        "lists_age": ask(lists_age),
         "module_streams": ask(module_streams),
         "ssh_host_key": ask(host_key),
         "ssh_host_cert": read("/etc/ssh/ssh_host_ed25519_key-cert.pub"),

@@ -134,14 +134,14 @@ TAR_SECONDS = 900
 SHOWN = 10
 
 
-def describe(
-    root: str, needs: list[str], user: str = "", builds: str = "", record: bool = False
-) -> dict[str, Any]:
+def describe(root: str, needs: list[str], record: bool = False, **about: str) -> dict[str, Any]:
     """Return the pack's key and state, and the keys of what it is built on (None: not there).
 
-    ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts. ``record``
-    keeps the pack's manifest up to date. ``building`` are the folders below ``builds``.
+    ``record`` keeps the pack's manifest up to date. ``about`` may have ``user``: ``trusted`` says whether it
+    has a key with which it may log in to the lab's other hosts; ``builds``: ``building`` are the folders
+    below it; and ``shared``, where the pack of all hosts lies: ``shared_free`` is the space there.
     """
+    user, builds, shared = (about.get(name, "") for name in ("user", "builds", "shared"))
     keys = {path: read_marker(path).get("key", "unpacked") if os.path.isdir(path) else None for path in needs}
     held = state(root, record=record)
     return {
@@ -151,6 +151,7 @@ def describe(
         "building": glob.glob(os.path.join(builds, "*")) if builds else [],
         "needs": keys,
         "free": free_bytes(root),
+        "shared_free": free_bytes(shared or root),
         "linked": os.path.islink(root),
         "trusted": bool(user) and os.path.exists(certificate(user)),
     }
@@ -258,6 +259,12 @@ def link(shared: str, root: str, key: str) -> bool:
     return True
 
 
+def join(root: str, key: str, shared: str, now: dict[str, Any]) -> str:
+    """Link ``root`` to the shared pack ``key`` unless ``now`` shows it there; return the key if linked."""
+    right = now["key"] == key and now["whole"]
+    return key if shared and key and not right and link(shared, root, key) else ""
+
+
 def clear(root: str, archive: str = "", work: str = "") -> None:
     """Remove what a killed run left beside a pack, but not the folder of ``archive``; and ``work``."""
     for place in leftovers(root):
@@ -306,7 +313,7 @@ def main() -> None:
             "key": {"type": "str", "default": "", "no_log": False},
             "needs": {"type": "list", "elements": "path", "default": []},
             "archive": {"type": "path"},
-            "shared": {"type": "path"},
+            "shared": {"type": "str", "default": ""},
             "url": {"type": "str", "default": ""},
             "peer": {"type": "dict", "default": {}},
             "size": {"type": "int", "default": 0},
@@ -323,8 +330,11 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False}
     try:
         if step == "check":
-            about = {name: module.params[name] for name in ("needs", "user", "builds")}
+            about = {name: module.params[name] for name in ("needs", "user", "builds", "shared")}
             result.update(describe(path, **about, record=not module.check_mode))
+            result["joined"] = (
+                "" if module.check_mode else join(path, module.params["key"], about["shared"], result)
+            )
         elif step == "receive":
             names = ("archive", "url", "peer", "size", "sha256", "user")
             result["archive"] = received(path, **{name: module.params[name] for name in names})
@@ -332,7 +342,6 @@ def main() -> None:
             unpack(archive, path, module.params["key"])
         elif step == "link":
             result["linked"] = link(module.params["shared"], path, module.params["key"])
-            result["free"] = free_bytes(module.params["shared"])
         elif step == "unlink":
             os.unlink(path)
         elif step == "save":
