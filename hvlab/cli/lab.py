@@ -83,7 +83,7 @@ def up(
     )
     with _Progress([node.name for node in plan.nodes]) as progress:
         remarks = virtual.up(plan, report=progress.report)
-    for line in remarks:
+    for line in [*remarks, *plan.advice()]:
         click.echo(line, err=True)
     click.echo(f"{len(plan.nodes)} nodes are up after {time.monotonic() - begun:.1f} s", err=True)
 

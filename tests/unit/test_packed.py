@@ -145,6 +145,14 @@ def test_verify_runs_it_as_a_program(pack: Path) -> None:
     assert printed(pack.parents[1]) == {str(pack): changed}
 
 
+def test_a_pack_that_lost_its_marker_is_still_one(pack: Path) -> None:
+    (pack / hvlab_packed.MARKER).unlink()
+    gone = [[str(pack / hvlab_packed.MARKER), "is gone, or cannot be read"]]
+    assert printed(pack.parents[1]) == {str(pack): gone}
+    state = {"key": "unpacked", "whole": False, "leftovers": []}
+    assert hvlab_packed.packs(str(pack.parents[1])) == {str(pack): state}
+
+
 def test_one_host_reads_what_many_share(tmp_path: Path, pack: Path) -> None:
     shared = tmp_path / "nfs/tool-k"
     shutil.copytree(pack, shared, symlinks=True)
@@ -158,5 +166,5 @@ def test_one_host_reads_what_many_share(tmp_path: Path, pack: Path) -> None:
     assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): []}
     assert printed(opt, "--shared", nfs) == {str(shared): changed}
     (shared / hvlab_packed.MARKER).write_text("{")
-    unread = [[str(shared / hvlab_packed.MARKER), "cannot be read"]]
+    unread = [[str(shared / hvlab_packed.MARKER), "is gone, or cannot be read"]]
     assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): unread}

@@ -73,6 +73,13 @@ def test_more_nodes_than_hosts_are_refused():
         make_plan(lab(*THREE), count=4)
 
 
+def test_many_hosts_are_advised_to_share_their_packs():
+    many = lab(*(host(f"n{number}", f"198.18.0.1{number}") for number in range(1, 9)))
+    assert "lab_shared_packs" in make_plan(many).advice()[0]
+    assert make_plan(many, count=7).advice() == []
+    assert make_plan(replace(many, vars={"lab_shared_packs": "/nfs/hvlab"})).advice() == []
+
+
 def test_without_root_the_command_that_helps_is_named():
     with pytest.raises(UsageError, match="needs root") as caught:
         check_machine(root=False)

@@ -209,11 +209,12 @@ def _content(path: str, before: list[Any], same: bool) -> str:
 
 
 def folders(root: str) -> list[str]:
-    """Return the packed folders at most three folders below ``root``, links included."""
-    depths = ("*", "*/*", "*/*/*")
-    return sorted(
-        {os.path.dirname(path) for d in depths for path in glob.glob(os.path.join(root, d, MARKER))}
-    )
+    """Return the packs at most three folders below ``root``: links, too, and those that lost their marker."""
+    places = [os.path.join(root, *depth) for depth in ([], ["*"], ["*", "*"])]
+    marked = [os.path.dirname(path) for at in places for path in glob.glob(os.path.join(at, "*", MARKER))]
+    manifests = [os.path.split(path) for at in places for path in glob.glob(os.path.join(at, ".*.manifest"))]
+    listed = [os.path.join(folder, name[1 : -len(".manifest")]) for folder, name in manifests]
+    return sorted({*marked, *filter(os.path.isdir, listed)})
 
 
 def packs(root: str, record: bool = False) -> dict[str, Any]:
@@ -240,8 +241,10 @@ def main(root: str, words: list[str]) -> None:
     for folder in sorted({os.path.realpath(folder) for folder in folders(root)}):
         if asked.shared and not _lies_in(folder, asked.shared):
             continue
-        if asked.others_read and _lies_in(folder, asked.others_read):
-            wrong[folder] = [] if read_marker(folder) else [[os.path.join(folder, MARKER), "cannot be read"]]
+        if not read_marker(folder):
+            wrong[folder] = [[os.path.join(folder, MARKER), "is gone, or cannot be read"]]
+        elif asked.others_read and _lies_in(folder, asked.others_read):
+            wrong[folder] = []
         else:
             wrong[folder] = state(folder, asked.deep)["wrong"]
     json.dump(wrong, sys.stdout)
