@@ -165,6 +165,10 @@ def test_one_host_reads_what_many_share(tmp_path: Path, pack: Path) -> None:
     assert printed(opt) == {str(pack): [], str(shared): changed}
     assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): []}
     assert printed(opt, "--shared", nfs) == {str(shared): changed}
+    others = hvlab_packed.packs(str(opt), nfs)
+    assert [others[str(path)]["whole"] for path in (pack, opt / "other/current")] == [True, True]
+    assert hvlab_packed.packs(str(opt))[str(opt / "other/current")]["whole"] is False
     (shared / hvlab_packed.MARKER).write_text("{")
     unread = [[str(shared / hvlab_packed.MARKER), "is gone, or cannot be read"]]
     assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): unread}
+    assert hvlab_packed.packs(str(opt), nfs)[str(opt / "other/current")]["whole"] is False

@@ -97,6 +97,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return contextlib.nullcontext()
         return after_the_first(_run_folder(f"{self.args['name']}.shared"))
 
+    def _shared(self) -> dict[str, Any]:
+        """Return where the pack of all hosts lies, and whether this host, like the first, reads all of it."""
+        place = str(Path(self.args["shared"], f"{self.args['name']}-{self.key}"))
+        return {"shared": place, "read": not self._right().exists()}
+
+    def _right(self) -> Path:
+        """Return the file that says that a host of this run read the shared pack, and that it is right."""
+        return _run_folder(f"{self.archive.path.name}.right") / "right"
+
     def _needs(self, keys: dict[str, str | None]) -> list[str]:
         absent = sorted(path for path, key in keys.items() if key is None)
         if absent and not self._task.check_mode:
@@ -134,11 +143,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         needs = self.args["needs"]
         if about["shared"] and self.args["state"] == "present" and set(needs) <= set(keys):
             self._request([keys[path] for path in needs])
-            about["shared"] = self._shared_place()
+            about |= self._shared()
         return self._step("check", needs=needs, **about)
-
-    def _shared_place(self) -> str:
-        return str(Path(self.args["shared"], f"{self.args['name']}-{self.key}"))
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         result = self._try(step, **more)
@@ -185,6 +191,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _brought(self, state: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
         """Return the result for a host that has the pack now."""
+        if self.args["shared"] and not self._task.check_mode:
+            self._right().parent.mkdir(parents=True, exist_ok=True)
+            self._right().touch()
         if self.work in state["building"] and not self._task.check_mode:
             self._step("clear", work=self.work)
         if state["key"] == self.key and state["wrong"]:
@@ -241,12 +250,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _link(self, free: int, unpacked: int) -> dict[str, Any]:
         """Link to the pack in the folder that all hosts share; the first that misses it there unpacks it."""
         shared, archive = self.args["shared"], self.archive.path.name
-        self.place, brought = self._shared_place(), {"source": "shared folder"}
+        self.place, brought = self._shared()["shared"], {"source": "shared folder"}
         with first_of_the_run(_run_folder(archive)) as first:
             if first:
                 self._room(free, unpacked)
                 brought = self._bring(trusted=False)
-        if not self._step("link", shared=self.place)["linked"]:
+        if not self._step("link", **self._shared())["linked"]:
             raise AnsibleActionFail(
                 f"{self.host}: {self.place}, which another host unpacked, is not there.\n"
                 f"What to do: see that {shared} is the same folder on all hosts (lab_shared_packs)."

@@ -217,11 +217,17 @@ def folders(root: str) -> list[str]:
     return sorted({*marked, *filter(os.path.isdir, listed)})
 
 
-def packs(root: str, record: bool = False) -> dict[str, Any]:
-    """Return ``{folder: {key, whole, leftovers}}`` of the packs below ``root``; links included."""
+def packs(root: str, others_read: str = "", record: bool = False) -> dict[str, Any]:
+    """Return ``{folder: {key, whole, leftovers}}`` of the packs below ``root``; links included.
+
+    Packs below ``others_read`` count as whole where they have a marker: another host reads them for all.
+    """
     states: dict[str, Any] = {}
     for folder in folders(root):
         real = os.path.realpath(folder)
+        if real not in states and others_read and _lies_in(real, others_read):
+            key = read_marker(real).get("key", "unpacked")
+            states[real] = {"key": key, "whole": key != "unpacked"}
         states[real] = states.get(real) or state(real, record=record)
         states[folder] = states[real]
     return {

@@ -245,13 +245,14 @@ def unpack(archive: str, root: str, key: str) -> None:
         write_manifest(root, entries)
 
 
-def link(shared: str, root: str, key: str) -> bool:
+def link(shared: str, root: str, key: str, read: bool = True) -> bool:
     """Make ``root`` a link to a folder that all hosts share, if that holds the whole pack; return whether.
 
-    Raises PermissionError where others than root may write there.
+    Where another host has read it, and ``read`` is false, its marker is enough. Raises PermissionError where
+    others than root may write there.
     """
     writer(os.path.join(shared, "file"), 0)
-    if read_marker(shared).get("key") != key or not state(shared)["whole"]:
+    if read_marker(shared).get("key") != key or (read and not state(shared)["whole"]):
         return False
     with beside(root) as new:
         os.symlink(shared, os.path.join(new, "link"))
@@ -259,10 +260,12 @@ def link(shared: str, root: str, key: str) -> bool:
     return True
 
 
-def join(root: str, key: str, shared: str, now: dict[str, Any]) -> str:
-    """Link ``root`` to the shared pack ``key`` unless ``now`` shows it there; return the key if linked."""
-    right = now["key"] == key and now["whole"]
-    return key if shared and key and not right and link(shared, root, key) else ""
+def join(root: str, params: dict[str, Any], now: dict[str, Any]) -> str:
+    """Link ``root`` to the shared pack unless ``now`` shows that it is right; return its key if linked."""
+    key, shared = params["key"], params["shared"]
+    if not shared or not key or (now["key"] == key and now["whole"]):
+        return ""
+    return key if link(shared, root, key, params["read"]) else ""
 
 
 def clear(root: str, archive: str = "", work: str = "") -> None:
@@ -314,6 +317,7 @@ def main() -> None:
             "needs": {"type": "list", "elements": "path", "default": []},
             "archive": {"type": "path"},
             "shared": {"type": "str", "default": ""},
+            "read": {"type": "bool", "default": True},
             "url": {"type": "str", "default": ""},
             "peer": {"type": "dict", "default": {}},
             "size": {"type": "int", "default": 0},
@@ -332,16 +336,15 @@ def main() -> None:
         if step == "check":
             about = {name: module.params[name] for name in ("needs", "user", "builds", "shared")}
             result.update(describe(path, **about, record=not module.check_mode))
-            result["joined"] = (
-                "" if module.check_mode else join(path, module.params["key"], about["shared"], result)
-            )
+            result["joined"] = "" if module.check_mode else join(path, module.params, result)
         elif step == "receive":
             names = ("archive", "url", "peer", "size", "sha256", "user")
             result["archive"] = received(path, **{name: module.params[name] for name in names})
         elif step == "unpack":
             unpack(archive, path, module.params["key"])
         elif step == "link":
-            result["linked"] = link(module.params["shared"], path, module.params["key"])
+            about = [module.params[name] for name in ("shared", "path", "key", "read")]
+            result["linked"] = link(*about)
         elif step == "unlink":
             os.unlink(path)
         elif step == "save":
