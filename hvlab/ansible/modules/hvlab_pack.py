@@ -343,8 +343,7 @@ def main() -> None:
         elif step == "unpack":
             unpack(archive, path, module.params["key"])
         elif step == "link":
-            about = [module.params[name] for name in ("shared", "path", "key", "read")]
-            result["linked"] = link(*about)
+            result["linked"] = link(*(module.params[name] for name in ("shared", "path", "key", "read")))
         elif step == "unlink":
             os.unlink(path)
         elif step == "save":
