@@ -247,6 +247,17 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="gpu-hidden-from-peer",
+        title="a rank may not use the GPU of another rank of its host",
+        signs=(r"p2p\.cc:\d+ NCCL WARN Cuda failure \d+ 'invalid device ordinal'",),
+        why="Each rank has only its own GPU in its device cgroup (--gpus-per-task, --gpu-bind=per_task:1, a pod for each rank), and NCCL "
+        "imports memory of the other's.",
+        remedy="--gpus-per-node with --gpu-bind=none (--tres-bind=gres/gpu:none), each rank taking the GPU of its local rank; "
+        "NCCL_P2P_DISABLE=1 proves it.",
+        source="https://github.com/NVIDIA/nccl/issues/1948",
+        weight=FACT,
+    ),
+    Cause(
         id="invalid-ordinal",
         title="a rank asks for a GPU that is not there",
         signs=(

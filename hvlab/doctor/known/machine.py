@@ -134,6 +134,8 @@ CAUSES = (
         signs=(
             r"system limit on number of pipes a process can open was reached",
             r"[Tt]oo many open files",
+            # With port 0 any port would do: none, or no socket, was left.
+            r"bind on local address \(\S+:0\) failed",
             r"EMFILE|ENFILE",
             r"The accept\(3\) system call failed on a TCP socket",
             r"received 0 items of ancdata",
