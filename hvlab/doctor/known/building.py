@@ -369,6 +369,33 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="pmix-mixed",
+        title="Open MPI is built against a PMIx that does not fit it",
+        signs=(
+            r"Could not find viable pmix build",
+            r"EXTERNAL PMIX SUPPORT REQUIRES USE OF EXTERNAL LIBEVENT",
+            r"'PMIX_\w+' undeclared",
+            r"undefined reference to [`']PMIx_\w+'",
+        ),
+        why="configure takes the PMIx that pkg-config or --with-pmix names. It has no headers, is of another release, or needs the libevent "
+        "and hwloc that it was built with.",
+        remedy="--with-pmix=internal --with-libevent=internal --with-hwloc=internal; or all three from outside, of one build, as Slurm has them.",
+        source="https://github.com/open-mpi/ompi/issues/11547",
+        weight=FACT,
+    ),
+    Cause(
+        id="hwloc-unusable",
+        title="the hwloc that configure is given cannot be linked",
+        signs=(
+            r"HWLOC SUPPORT REQUESTED AND NOT FOUND",
+            r"checking for library containing hwloc_topology_init\.\.\. no",
+        ),
+        why="Its header is there, but its library is in another folder, for another machine, or needs libraries that are not named.",
+        remedy="config.log has the failed link; --with-hwloc-libdir for lib64, PKG_CONFIG_PATH, or --with-hwloc=internal for Open MPI.",
+        source="https://github.com/openpmix/openpmix/issues/2419",
+        weight=FACT,
+    ),
+    Cause(
         id="configure-failed",
         title="configure stopped",
         signs=(r"configure: error: (?!.{0,200}Fortran)",),

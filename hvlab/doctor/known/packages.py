@@ -11,7 +11,7 @@ CAUSES = (
         signs=(
             r"Could not get lock /var/lib/(?:dpkg|apt)\S*",
             r"Could not get lock /var/cache/apt\S*",
-            r"Unable to (?:acquire|lock) the (?:dpkg frontend lock|administration directory|directory)",
+            r"Unable to (?:acquire|lock) the (?:dpkg frontend lock|administration directory|directory)(?! \S+ are you root)",
             r"Unable to lock directory /var/lib/apt",
             r"Failed to lock apt for exclusive operation",
             r"Waiting for cache lock: ",
