@@ -570,10 +570,14 @@ CAUSES = (
     ),
     Cause(
         id="driver-legacy",
-        title="this release of the driver no longer knows the GPU",
-        signs=(r"[Ll]egacy driver|Legacy drivers",),
-        why="Each release drops old GPUs, and names the last one that serves them.",
-        remedy="Install the release that the line names (470.xx for Kepler, 390.xx for Fermi), on a kernel that it still builds for.",
+        title="this release of the driver does not know the GPU",
+        signs=(
+            r"[Ll]egacy driver|Legacy drivers",
+            r"You do not appear to have an NVIDIA GPU supported by the \S+",
+        ),
+        why="Each release knows the GPUs of its time: it drops old ones, and does not have those that came later.",
+        remedy="lspci -nn | grep -i nvidia names the GPU (nothing: no GPU here); install a release that lists it, for old ones the one that the line "
+        "names (470.xx for Kepler, 390.xx for Fermi).",
         source="https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
         weight=FACT,
         needs=(r"NVRM|nvidia|NVIDIA",),

@@ -417,6 +417,17 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="rank-not-understood",
+        title="a rank's Open MPI does not understand what started it",
+        signs=(r"(?:ompi|orte)_rte_init failed\s+--> Returned \"\(null\)\" \(-43\)",),
+        why="mpirun is of another Open MPI than the library that the rank loads (in a container, a conda environment, another module), or "
+        "srun starts it without PMIx.",
+        remedy="mpirun --version against ldd on the program (or its libmpi.so), inside the container too: one Open MPI for both; "
+        "srun --mpi=pmix under Slurm.",
+        source="https://github.com/apptainer/singularity/issues/88",
+        weight=FACT,
+    ),
+    Cause(
         id="pmix-error",
         title="PMIx or ORTE reports an error of its own",
         signs=(
