@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,24 +31,36 @@ def asks(node: Node) -> dict[str, Question]:
     return {"packs": question(node, *(["--others-read", shared(node)] if shared(node) else []))}
 
 
-def reads_for_all(node: Node, nodes: Mapping[str, Node]) -> bool:
-    """Whether this is the host that reads the packs it shares with others: the first that answers."""
-    sharing = (name for name, other in nodes.items() if not other.silence and shared(other) == shared(node))
-    return bool(shared(node)) and node.name == next(sharing, "")
+def left_to_others(node: Node) -> set[str]:
+    """The packs that this host saw, and left to another host to read."""
+    with contextlib.suppress(ValueError, AttributeError):
+        wrong = json.loads(node.answers.get("packs", {}).get("out", "{}"))
+        return {folder for folder, files in wrong.items() if files is None}
+    return set()
+
+
+def reads(node: Node, nodes: Mapping[str, Node]) -> list[str]:
+    """The shared packs that this host reads for all: it is the first that saw them."""
+    firsts = {
+        folder: next(other.name for other in nodes.values() if folder in left_to_others(other))
+        for folder in left_to_others(node)
+    }
+    return sorted(folder for folder, first in firsts.items() if first == node.name)
 
 
 def asks_after(node: Node, nodes: Mapping[str, Node]) -> dict[str, Question]:
-    if not reads_for_all(node, nodes) or "shared packs" in node.answers:
+    folders = reads(node, nodes)
+    if not folders or "shared packs" in node.answers:
         return {}
-    return {"shared packs": question(node, "--shared", shared(node))}
+    return {"shared packs": question(node, "--only", *folders)}
 
 
 def test_files_are_as_installed(node: Node, nodes: dict[str, Node]) -> None:
-    wrong = {}
-    for packs in ("packs", *(["shared packs"] if reads_for_all(node, nodes) else [])):
+    wrong: dict[str, list[list[str]] | None] = {}
+    for packs in ("packs", *(["shared packs"] if reads(node, nodes) else [])):
         wrong.update(json.loads(node.output(packs, f"look at the disk below {ROOT}, and run this again")))
     damaged = [folder for folder, files in wrong.items() if files]
-    files = [f"{path} {seen}" for folder in damaged for path, seen in wrong[folder]]
+    files = [f"{path} {seen}" for folder in damaged for path, seen in wrong[folder] or ()]
     more = f"; and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
     again = "run `hvlab provision`, which installs it again"
     if any("times are the same" in file for file in files):

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils import hvlab_packed
+
+from tests.node import test_packs
 
 
 @pytest.fixture
@@ -163,12 +166,21 @@ def test_one_host_reads_what_many_share(tmp_path: Path, pack: Path) -> None:
     opt, nfs = tmp_path / "opt", str(tmp_path / "nfs")
     changed = [[str(shared / "lib/lib.so"), "has another content than was installed"]]
     assert printed(opt) == {str(pack): [], str(shared): changed}
-    assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): []}
-    assert printed(opt, "--shared", nfs) == {str(shared): changed}
-    others = hvlab_packed.packs(str(opt), nfs)
-    assert [others[str(path)]["whole"] for path in (pack, opt / "other/current")] == [True, True]
-    assert hvlab_packed.packs(str(opt))[str(opt / "other/current")]["whole"] is False
+    assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): None}
+    assert printed(opt, "--only", str(shared)) == {str(shared): changed}
     (shared / hvlab_packed.MARKER).write_text("{")
     unread = [[str(shared / hvlab_packed.MARKER), "is gone, or cannot be read"]]
     assert printed(opt, "--others-read", nfs) == {str(pack): [], str(shared): unread}
-    assert hvlab_packed.packs(str(opt), nfs)[str(opt / "other/current")]["whole"] is False
+
+
+def test_each_shared_pack_is_read_by_the_first_host_that_links_to_it() -> None:
+    saw = {
+        "n1": '{"/opt/hvlab/horovod": []}',
+        "n2": "no JSON",
+        "n3": '{"/nfs/python-k": null, "/opt/hvlab/horovod": []}',
+        "n4": '{"/nfs/python-k": null, "/nfs/horovod-k": null}',
+    }
+    nodes = {name: SimpleNamespace(name=name, answers={"packs": {"out": out}}) for name, out in saw.items()}
+    nodes["n0"] = SimpleNamespace(name="n0", answers={})
+    read = {name: test_packs.reads(node, nodes) for name, node in nodes.items()}
+    assert read == {"n0": [], "n1": [], "n2": [], "n3": ["/nfs/python-k"], "n4": ["/nfs/horovod-k"]}

@@ -4,7 +4,7 @@
 Beside each pack lies its manifest, which root alone writes: of each file what ``lstat`` says, and its sha256.
 A file of which that has not moved since counts as right; of any other the content is summed.
 As a program it prints ``{folder: [[path, what is wrong]]}`` of the packs below a folder, and changes nothing.
-``--others-read FOLDER`` looks at the marker alone of packs that lie there, ``--shared FOLDER`` at these only.
+``--others-read FOLDER`` looks at the marker alone of packs that lie there, ``--only`` at these packs only.
 """
 
 from __future__ import annotations
@@ -217,17 +217,11 @@ def folders(root: str) -> list[str]:
     return sorted({*marked, *filter(os.path.isdir, listed)})
 
 
-def packs(root: str, others_read: str = "", record: bool = False) -> dict[str, Any]:
-    """Return ``{folder: {key, whole, leftovers}}`` of the packs below ``root``; links included.
-
-    Packs below ``others_read`` count as whole where they have a marker: another host reads them for all.
-    """
+def packs(root: str, record: bool = False) -> dict[str, Any]:
+    """Return ``{folder: {key, whole, leftovers}}`` of the packs below ``root``; links included."""
     states: dict[str, Any] = {}
     for folder in folders(root):
         real = os.path.realpath(folder)
-        if real not in states and others_read and _lies_in(real, others_read):
-            key = read_marker(real).get("key", "unpacked")
-            states[real] = {"key": key, "whole": key != "unpacked"}
         states[real] = states.get(real) or state(real, record=record)
         states[folder] = states[real]
     return {
@@ -237,27 +231,24 @@ def packs(root: str, others_read: str = "", record: bool = False) -> dict[str, A
 
 
 def main(root: str, words: list[str]) -> None:
-    """Print what is wrong, by folder."""
+    """Print what is wrong, by folder; null for one that another host reads."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--others-read", default="")
-    parser.add_argument("--shared", default="")
+    parser.add_argument("--only", nargs="*")
     asked = parser.parse_args(words)
-    wrong = {}
+    shared = os.path.join(os.path.realpath(asked.others_read), "") if asked.others_read else None
+    wrong: dict[str, Any] = {}
     for folder in sorted({os.path.realpath(folder) for folder in folders(root)}):
-        if asked.shared and not _lies_in(folder, asked.shared):
+        if asked.only is not None and folder not in asked.only:
             continue
         if not read_marker(folder):
             wrong[folder] = [[os.path.join(folder, MARKER), "is gone, or cannot be read"]]
-        elif asked.others_read and _lies_in(folder, asked.others_read):
-            wrong[folder] = []
+        elif shared and folder.startswith(shared):
+            wrong[folder] = None
         else:
             wrong[folder] = state(folder, asked.deep)["wrong"]
     json.dump(wrong, sys.stdout)
-
-
-def _lies_in(folder: str, parent: str) -> bool:
-    return folder.startswith(os.path.join(os.path.realpath(parent), ""))
 
 
 if __name__ == "__main__":

@@ -79,10 +79,6 @@ options:
     description: Folder below which packed software is looked for.
     type: path
     default: /opt/hvlab
-  others_read:
-    description: Folder of packs that hosts share and another host reads; here their markers are enough.
-    type: str
-    default: ""
   fact_path:
     description: Folder of the local facts.
     type: path
@@ -189,7 +185,6 @@ def main() -> None:
                 "default": ["/", "/opt", "/usr", "/var", "/var/tmp", "/tmp", "/home"],  # noqa: S108
             },
             "pack_root": {"type": "path", "default": "/opt/hvlab"},
-            "others_read": {"type": "str", "default": ""},
             "fact_path": {"type": "path", "default": "/etc/ansible/facts.d"},
             "managed": {"type": "bool", "default": False},
             "record": {"type": "path", "default": "/var/lib/hvlab-files.json"},
@@ -230,11 +225,10 @@ def main() -> None:
         **gpu_facts(ask),
     }
     if module.params["managed"]:
-        where = [module.params[name] for name in ("pack_root", "others_read")]
         facts["ansible_hvlab_managed"] = {
             "record": module.params["record"],
             "files": ask(managed_files, module.params["record"]) or {},
-            "packs": ask(managed_packs, *where, not module.check_mode) or {},
+            "packs": ask(managed_packs, module.params["pack_root"], not module.check_mode) or {},
         }
     module.exit_json(ansible_facts=facts)
 

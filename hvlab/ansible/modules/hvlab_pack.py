@@ -134,14 +134,15 @@ TAR_SECONDS = 900
 SHOWN = 10
 
 
-def describe(root: str, needs: list[str], record: bool = False, **about: str) -> dict[str, Any]:
+def describe(
+    root: str, needs: list[str], *, user: str = "", builds: str = "", shared: str = "", record: bool = False
+) -> dict[str, Any]:
     """Return the pack's key and state, and the keys of what it is built on (None: not there).
 
-    ``record`` keeps the pack's manifest up to date. ``about`` may have ``user``: ``trusted`` says whether it
-    has a key with which it may log in to the lab's other hosts; ``builds``: ``building`` are the folders
-    below it; and ``shared``, where the pack of all hosts lies: ``shared_free`` is the space there.
+    ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts. ``record``
+    keeps the pack's manifest up to date. ``building`` are the folders below ``builds``. ``shared_free`` is
+    the space where the pack of all hosts lies, at ``shared``.
     """
-    user, builds, shared = (about.get(name, "") for name in ("user", "builds", "shared"))
     keys = {path: read_marker(path).get("key", "unpacked") if os.path.isdir(path) else None for path in needs}
     held = state(root, record=record)
     return {
