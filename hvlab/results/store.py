@@ -135,8 +135,8 @@ def utc(seconds: float | None = None) -> str:
 
 
 def new_run_id() -> str:
-    """Return an id that sorts by time, such as 20261120T155301Z-ab12."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    """Return an id that sorts by time, such as 20261120T155301Z-ab12cd34."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
 
 class Store:

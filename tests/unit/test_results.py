@@ -197,5 +197,5 @@ def test_a_damaged_store_is_an_error_for_the_reader(tmp_path):
 
 
 def test_run_ids_sort_by_time():
-    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{4}", new_run_id())
+    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}", new_run_id())
     assert utc(0) == "1970-01-01T00:00:00.000Z"
