@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,12 +32,16 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What a node gets each time it starts. ``shared`` are folders shown at the same path, read-only."""
+    """What a node gets each time it starts. ``shared`` are folders shown at the same path, read-only.
+
+    ``files`` are (path, mode, content) of what pip's settings name in folders of the system itself.
+    """
 
     resolv_conf: str
     pip_conf: str
     environment: str
     shared: tuple[Path, ...]
+    files: tuple[tuple[str, int, bytes], ...] = ()
 
 
 def image_config(release: str) -> ImageConfig:
@@ -47,18 +52,15 @@ def image_config(release: str) -> ImageConfig:
     paths = [Path(name) for name in packages.files_named(sources, settings)]
     paths += [_APT / "auth.conf", *sorted((_APT / "auth.conf.d").glob("*.conf"))]
     own_keyrings = Path("/usr/share/keyrings/debian-archive-")
-    files = tuple(
-        (str(path), path.stat().st_mode & 0o777, path.read_bytes())
-        for path in paths
-        if path.is_file() and not str(path).startswith(str(own_keyrings)) and path != _CA_BUNDLE
-    )
+    files = _files(path for path in paths if not str(path).startswith(str(own_keyrings)))
     return ImageConfig(release, sources, settings, files, _text(_CA_BUNDLE))
 
 
 def node_config(release: str) -> NodeConfig:
     """Return what each node inherits from this machine when it starts."""
     settings = packages.pip_settings(_pip_listing())
-    shared = packages.pip_paths(settings) + packages.source_paths(_sources(names.debian(release)))
+    named = packages.pip_paths(settings)
+    shared = named + packages.source_paths(_sources(names.debian(release)))
     proxies = [
         f'{name}="{os.environ[name]}"\n'
         for variable in _PROXIES
@@ -70,6 +72,16 @@ def node_config(release: str) -> NodeConfig:
         pip_conf=packages.pip_conf(settings),
         environment="".join(proxies),
         shared=tuple(path for path in dict.fromkeys(shared) if path.exists() and packages.shareable(path)),
+        files=_files(path for path in named if not packages.shareable(path)),
+    )
+
+
+def _files(paths: Iterable[Path]) -> tuple[tuple[str, int, bytes], ...]:
+    """Return path, mode and content of those that are files; the CA bundle is in the image."""
+    return tuple(
+        (str(path), path.stat().st_mode & 0o777, path.read_bytes())
+        for path in paths
+        if path.is_file() and path != _CA_BUNDLE
     )
 
 

@@ -113,6 +113,8 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
     if not (etc / "machine-id").exists():
         write(etc / "hosts", _HOSTS)
         write(etc / "pip.conf", config.pip_conf)
+        for path, mode, content in config.files:
+            write(node.root / path.lstrip("/"), content, mode=mode)
         write(etc / "environment", config.environment)
         write(etc / "machine-id", uuid.uuid4().hex + "\n", mode=0o444)
 

@@ -26,6 +26,7 @@ _PIP_LINE = re.compile(r"(?P<section>.+?)\.(?P<key>[\w-]+)=(?P<value>['\"].*['\"
 _PIP_NOT_INHERITED = {"cache-dir", "log", "log-file", "target", "prefix", "root", "src", "python", "user",
                       "require-virtualenv", "no-input", "report"}  # fmt: skip
 _PIP_FOLDERS = ("find-links", "index-url", "extra-index-url")
+_PIP_FILES = ("cert", "client-cert", "constraint")
 _SYSTEM = {"/", "/etc", "/usr", "/var", "/home", "/root", "/tmp", "/opt", "/srv", "/run", "/bin", "/lib"}  # noqa: S108
 
 
@@ -190,7 +191,8 @@ def pip_paths(settings: Mapping[str, Mapping[str, str]]) -> list[Path]:
                 path = local_path(word)
                 if path:
                     paths.add(path.parent if key != "find-links" and path.name == "simple" else path)
-        paths |= {Path(values[key]) for key in ("cert", "client-cert", "constraint") if key in values}
+        words = [word for key in _PIP_FILES for word in values.get(key, "").split()]
+        paths |= {path for path in map(local_path, words) if path}
     return sorted(path for path in paths if path.is_absolute())
 
 

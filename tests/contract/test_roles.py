@@ -88,6 +88,14 @@ def test_only_role_variables_are_wired() -> None:
 
 
 @each_role
+def test_offline_installs_ignore_the_hosts_pip_configuration(role: str) -> None:
+    folder = tree.ROOT / "roles" / role
+    parts = [path for part in ("vars", "tasks") for path in (folder / part).glob("*.yml")]
+    text = "".join(path.read_text(encoding="utf-8") for path in parts)
+    assert ("--no-index" in text) <= ("PIP_CONFIG_FILE: /dev/null" in text)
+
+
+@each_role
 def test_has_meta(role: str) -> None:
     info = (tree.load(tree.ROOT / "roles" / role / "meta/main.yml") or {}).get("galaxy_info", {})
     assert info.get("description"), f"roles/{role}/meta/main.yml has no description"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.vlab import packages
+from hvlab.vlab import controller, packages
 from hvlab.vlab.packages import PackageSource
 
 LIST = """\
@@ -198,6 +198,25 @@ def test_paths_of_pip_are_shared_with_what_their_pages_point_to():
         Path("/srv/index"),
         Path("/srv/wheels"),
     ]
+
+
+def test_files_that_pip_is_to_read_are_each_a_path():
+    settings = {
+        "global": {"constraint": "/etc/a.txt\n/srv/b.txt https://example.org/c.txt", "cert": "/etc/ca.pem"}
+    }
+    assert packages.pip_paths(settings) == [Path("/etc/a.txt"), Path("/etc/ca.pem"), Path("/srv/b.txt")]
+
+
+def test_a_node_has_the_files_of_pips_settings_that_lie_among_the_systems_own(monkeypatch, tmp_path):
+    constraint = tmp_path / "constraints.txt"
+    constraint.write_text("torch<3\n")
+    constraint.chmod(0o640)
+    monkeypatch.setattr(controller, "_pip_listing", lambda: f"global.constraint='{constraint}'\n")
+    assert controller.node_config("bookworm").shared == (constraint,)
+    monkeypatch.setattr(packages, "shareable", lambda path: path != constraint)
+    config = controller.node_config("bookworm")
+    assert config.files == ((str(constraint), 0o640, b"torch<3\n"),)
+    assert constraint not in config.shared
 
 
 @pytest.mark.parametrize(
