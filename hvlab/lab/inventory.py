@@ -14,6 +14,7 @@ from typing import Any
 
 from hvlab import process
 from hvlab.errors import InventoryError, Problem, report
+from hvlab.lab import ansible_variables
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import LAB_VARIABLES, not_evaluated, problems
 from hvlab.paths import project_dir
@@ -172,14 +173,11 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
     command += [f"--limit={limit}"] if limit else []
     command += ["--", *map(str, project_files)]
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {
+    environment = ansible_variables.kept(os.environ) | {
         "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
         "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
         "ANSIBLE_NOCOLOR": "1",
-        # What a user has set to see more would stand in the answer.
-        "ANSIBLE_VERBOSITY": "0",
-        "ANSIBLE_DEBUG": "0",
         "PYTHONPATH": python_path,
     }
     try:

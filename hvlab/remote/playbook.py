@@ -20,6 +20,7 @@ from hvlab import process
 from hvlab.answers import clean
 from hvlab.doctor import reading
 from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab.lab import ansible_variables
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
@@ -32,6 +33,21 @@ _SSH = (
 )
 # As in ansible.cfg.
 _FORKS = 32
+_SET = {
+    "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
+    "ANSIBLE_HOST_KEY_CHECKING": "True",
+    "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.minimal",
+    "ANSIBLE_NOCOLOR": "1",
+}
+# What ansible-runner sets itself (its config/_base.py), and the callback of the user that it then loads.
+_RUNNERS = {
+    f"ANSIBLE_{name}"
+    for name in (
+        *("STDOUT_CALLBACK", "CALLBACK_PLUGINS", "LOAD_CALLBACK_PLUGINS", "RETRY_FILES_ENABLED"),
+        *("CACHE_PLUGIN", "CACHE_PLUGIN_CONNECTION"),
+    )
+}
+_USERS_CALLBACK = "ORIGINAL_STDOUT_CALLBACK"
 _STOP_S = 10.0
 _TICK_S = 0.2
 # Of what a host says of a failure, the end.
@@ -208,7 +224,10 @@ class Play:
         program = str(Path(sys.executable).parent / "ansible-playbook")
         variables = f"@{self._folder}/env/extravars"
         inventory = ["-i", str(self._source), *self._forks]
-        return process.bound([program, *inventory, "-e", variables, f"playbooks/{self._playbook}"])
+        argv = process.bound([program, *inventory, "-e", variables, f"playbooks/{self._playbook}"])
+        # The runner starts from this process's environment, and sets some itself.
+        unset = set(ansible_variables.dropped(os.environ)) - _SET.keys() - _RUNNERS
+        return ["env", *(f"--unset={name}" for name in sorted({*unset, _USERS_CALLBACK})), *argv]
 
     def _write_settings(self) -> None:
         env = self._folder / "env"
@@ -220,10 +239,7 @@ class Play:
             "envvars": {
                 "PATH": path,
                 "PYTHONPATH": os.pathsep.join(python),
-                "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
-                "ANSIBLE_HOST_KEY_CHECKING": "True",
-                "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.minimal",
-                "ANSIBLE_NOCOLOR": "1",
+                **_SET,
                 "ANSIBLE_LOCAL_TEMP": str(self._folder),
                 "TMPDIR": str(self._folder),
             },

@@ -13,6 +13,7 @@ from pathlib import Path
 from hvlab import answers, process
 from hvlab.answers.shapes import HostAnswer
 from hvlab.errors import CheckError, HvlabError, UnreachableError, some
+from hvlab.lab import ansible_variables
 from hvlab.paths import project_dir
 from hvlab.remote.check_outcome import CheckOutcome
 from hvlab.temporary import temporary_folder
@@ -77,7 +78,8 @@ def run(
             subprocess.Popen(
                 process.bound(argv),
                 cwd=project_dir(),
-                env=os.environ | {"ANSIBLE_LOCAL_TEMP": str(folder), "TMPDIR": str(folder)},
+                env=ansible_variables.kept(os.environ)
+                | {"ANSIBLE_LOCAL_TEMP": str(folder), "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -290,8 +290,20 @@ def test_load_refuses_what_is_not_there_or_does_not_parse(tmp_path):
         load(tmp_path / "hosts.ini")
 
 
-@pytest.mark.parametrize("name", ["ANSIBLE_VERBOSITY", "ANSIBLE_DEBUG", "ANSIBLE_FORCE_COLOR"])
-def test_what_a_user_set_to_see_more_of_ansible_does_not_matter(lab, monkeypatch, name):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANSIBLE_VERBOSITY", "1"),
+        ("ANSIBLE_DEBUG", "1"),
+        ("ANSIBLE_FORCE_COLOR", "1"),
+        ("ANSIBLE_VARS_ENABLED", ""),
+        ("ANSIBLE_PRECEDENCE", "all_inventory"),
+        ("ANSIBLE_INVENTORY_ENABLED", "ini"),
+        ("ANSIBLE_INVENTORY_IGNORE", ".yml"),
+        ("ANSIBLE_YAML_FILENAME_EXT", ".none"),
+    ],
+)
+def test_what_a_user_set_for_other_uses_of_ansible_does_not_matter(lab, monkeypatch, name, value):
     before = load(lab)
-    monkeypatch.setenv(name, "1")
+    monkeypatch.setenv(name, value)
     assert load(lab) == before

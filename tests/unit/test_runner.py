@@ -2,13 +2,15 @@
 
 import json
 import stat
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import ansible_runner
 import pytest
 
 from hvlab.errors import UnreachableError
-from hvlab.remote.playbook import HostFailure, Login, Play
+from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.trust import Trust
 from tests.unit.labs import lab
 
@@ -52,6 +54,23 @@ def test_hosts_that_wait_for_one_another_run_at_once(tmp_path, at_once, forks):
     many._folder = tmp_path
     command = many._command()
     assert command[command.index("/nowhere") + 1 : -3] == forks
+
+
+@pytest.mark.parametrize("callback", ["ansible.posix.json", "nonexistent"])
+def test_what_a_user_set_for_other_uses_of_ansible_changes_nothing(tmp_path, monkeypatch, callback):
+    """Each of these ended Ansible at a question, ran no task, or hid its failures."""
+    inventory = tmp_path / "hosts"
+    inventory.write_text(f"n1 ansible_connection=local ansible_python_interpreter={sys.executable}\n")
+    for name in ("BECOME_ASK_PASS", "ASK_PASS", "ENABLE_TASK_DEBUGGER", "CHECK_MODE_MARKERS"):
+        monkeypatch.setenv(f"ANSIBLE_{name}", "1")
+    monkeypatch.setenv("ANSIBLE_RUN_TAGS", "none")
+    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", callback)
+    owner = Owner(replace(lab(1), source=inventory))
+    variables = {"hvlab_hosts": "n1", "hvlab_reap": "/nowhere/reap.py", "hvlab_run": "r"}
+    with Play("reap-cases.yml", owner, variables) as play:
+        assert play.wait(60)
+    assert play.rc == 2
+    assert [failure.host for failure in play.failures] == ["n1"]
 
 
 def event(kind: str, pid: int = 1, **result: object) -> dict:
