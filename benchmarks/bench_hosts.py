@@ -87,6 +87,22 @@ def _bench(*words: str) -> Argv:
     return lambda lab: [*_hvlab("bench", *counts)(lab), "--hosts", f"1,{len(lab.hosts)}"]
 
 
+def _measured(lab: SimulatedLab) -> list[str]:
+    """Return a bench of four launches on all hosts, in a network where their ports answer."""
+    recorded = (
+        "--sizes",
+        "1K,32K,1M",
+        "--iterations",
+        "15",
+        "--repeats",
+        "2",
+        "--hosts",
+        str(len(lab.hosts)),
+    )
+    words = _hvlab("bench", "--backend", "mpi,gloo", "--slots", "1", *recorded)(lab)
+    return [sys.executable, "-m", "benchmarks.simulated.network", *words]
+
+
 def _export(lab: SimulatedLab) -> list[str]:
     folder = lab.folder / "jobs"
     return _bench("--container", "example/horovod", "--export", "mpijob", "--output", str(folder))(lab)
@@ -107,6 +123,7 @@ STEPS: dict[str, Argv] = {
     "base.yml": _playbook("base.yml"),
     "base.yml again": _playbook("base.yml"),
     "trust.yml": _playbook("trust.yml"),
+    "bench": _measured,
 }
 
 
