@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from hvlab.errors import HvlabError
+from hvlab.results import journal
 from hvlab.temporary import temporary_folder
 
 # SQLite's words for a file that holds something else than it should.
@@ -49,10 +50,12 @@ def remedy_for(error: Exception, file: Path) -> str:
     return f"correct the rights of {file.parent}, or choose another folder with --results"
 
 
-def is_empty(file: Path) -> bool:
-    """Return whether a file of 0 bytes has taken the store's place, although there are runs."""
+def lost(file: Path) -> str:
+    """Return how a store's file is lost although runs are there; empty where it is not."""
     runs = file.parent / "runs"
-    return file.is_file() and not file.stat().st_size and runs.is_dir() and any(runs.iterdir())
+    if not file.is_file():
+        return "it is gone" if any(runs.glob(f"*/{journal.NAME}")) else ""
+    return "it has 0 bytes" if not file.stat().st_size and runs.is_dir() and any(runs.iterdir()) else ""
 
 
 @contextmanager

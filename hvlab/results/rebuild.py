@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -85,7 +85,18 @@ def _journals(folder: Path, file: Path) -> tuple[dict[str, Journal], int]:
         # Of one run both say the same, but a store that ends early says less.
         if run_id not in journals:
             journals[run_id] = known
-    return dict(sorted(journals.items(), key=lambda item: (item[1].number, str(item[1].run[1])))), lost
+    return _ordered(journals), lost
+
+
+def _ordered(journals: Mapping[str, Journal]) -> dict[str, Journal]:
+    """Return runs by their numbers; where a store began anew beside old runs, by their times."""
+    numbers = [known.number for known in journals.values() if known.number != _AFTER_ALL]
+    unique = len(numbers) == len(set(numbers))
+
+    def place(run_id: str) -> tuple[int, str]:
+        return (journals[run_id].number if unique else 0, str(journals[run_id].run[1]))
+
+    return {run_id: journals[run_id] for run_id in sorted(journals, key=place)}
 
 
 def _salvaged(file: Path) -> dict[str, Journal]:

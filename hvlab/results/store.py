@@ -23,7 +23,7 @@ from hvlab import answers
 from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.errors import HvlabError, UsageError
 from hvlab.results import journal
-from hvlab.results.database import DamagedStoreError, is_damage, is_empty, reading, remedy_for
+from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
 
 _VERSION_1 = (
     """CREATE TABLE runs (
@@ -310,8 +310,8 @@ class Store:
         try:
             if self.folder.exists() and not self.folder.is_dir():
                 raise NotADirectoryError(f"{self.folder} is not a directory")
-            if is_empty(self._file):
-                raise DamagedStoreError(self._file, "it has 0 bytes")
+            if how := lost(self._file):
+                raise DamagedStoreError(self._file, how)
             with self._writing() if write else self._reading() as database, database:
                 yield database
         except (OSError, sqlite3.Error) as error:

@@ -144,8 +144,23 @@ def test_a_damaged_store_is_told_and_made_anew(store, damage, capsys):
 def test_a_store_that_is_gone_is_made_anew(store):
     before = everything(store)
     (store.folder / "hvlab.db").unlink()
+    for use in (store.runs, lambda: store.create("r3", lab="t", spec_key="k", spec={}, cases=[])):
+        with pytest.raises(DamagedStoreError, match=r"hvlab\.db are damaged: it is gone"):
+            use()
     assert rebuild(store.folder).kept is None
     assert everything(store) == before
+
+
+def test_a_store_that_began_anew_beside_old_runs_is_ordered_by_time(store):
+    for number, day in ((1, 3), (2, 4), (1, 1), (2, 2)):
+        folder = store.folder / f"runs/day{day}"
+        row = (f"day{day}", f"2026-11-0{day}T00:00:00.000Z", "t", "k", "{}", "[]")
+        journal.write(folder, "run", (number, *row))
+    shutil.rmtree(store.folder / "runs/r1")
+    shutil.rmtree(store.folder / "runs/r2")
+    (store.folder / "hvlab.db").unlink()
+    rebuild(store.folder)
+    assert [run.run_id for run in store.runs()] == ["day1", "day2", "day3", "day4"]
 
 
 def test_runs_without_files_come_from_the_damaged_store(store):
