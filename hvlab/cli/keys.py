@@ -8,17 +8,19 @@ from pathlib import Path
 import click
 
 from hvlab.cli import candidates, options, provision
-from hvlab.errors import CheckError, UsageError, some
+from hvlab.errors import CheckError, UnreachableError, UsageError, report, some
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote import probe, rotation
 from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
 from hvlab.remote.trust import Trust, check_keys, damaged, ensure_lab_trust, lab_trust, revoke
 
 SOON = timedelta(weeks=1)
+_PLAYBOOK = "playbooks/trust.yml"
 _STEPS = {
     rotation.STABLE: "none under way",
     rotation.ANNOUNCED: "begun: hosts get to know the next authorities; go on with `hvlab keys rotate`",
     rotation.REPLACED: "begun: the former authorities are still trusted; go on with `hvlab keys rotate`",
+    rotation.RETIRED: "begun: hosts may still trust the former authorities; go on with `hvlab keys rotate`",
 }
 
 
@@ -67,11 +69,13 @@ def rotate(inventory: Path) -> None:
         _say("1 of 3: hosts get to know the next authorities")
         _issue(lab)
         rotation.replace(trust)
-    _say("2 of 3: the next authorities sign every host")
-    _issue(lab)
-    rotation.retire(trust)
+    if rotation.step(trust) == rotation.REPLACED:
+        _say("2 of 3: the next authorities sign every host")
+        _issue(lab)
+        rotation.retire(trust)
     _say("3 of 3: hosts forget the former authorities")
     _issue(lab)
+    rotation.finish(trust)
     _say("replaced: both authorities, each host's certificate, the lab user's key")
 
 
@@ -92,12 +96,21 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
             f"{some(missing)}: no host of lab {lab.name} by that name was signed",
             remedy=f"choose from {some(known)}" if known else "run `hvlab keys issue` first",
         )
-    others = [host.name for host in lab.hosts if host.name not in hosts]
+    others = [host for host in lab.hosts if host.name not in hosts]
     revoke(trust, [_key(trust, host).read_text("utf-8") for host in hosts] + [public(trust.identity)])
     rotation.replace_identity(trust)
-    if others:
-        _issue(lab, ",".join(others))
+    silent = probe.problems(others) if others else []
+    reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
+    if reached:
+        provision.run_playbook(lab, limit=",".join(reached), playbook=_PLAYBOOK)
     _say(f"revoked: {', '.join(hosts)}, and the lab user's former key; take the hosts out of the inventory")
+    if silent:
+        names = some(problem.host for problem in silent)
+        accept = "accepts" if len(silent) == 1 else "accept"
+        raise UnreachableError(
+            f"{names} still {accept} what was revoked:\n{report(silent, indent='  ')}",
+            remedy="`hvlab keys issue` as soon as they can be reached; until then keep them off the network",
+        )
 
 
 @command.command("status")
@@ -146,7 +159,7 @@ def _key(trust: Trust, host: str) -> Path:
 def _issue(lab: Lab, limit: str | None = None) -> None:
     chosen = [host for host in lab.hosts if limit is None or host.name in limit.split(",")]
     probe.probe(chosen or lab.hosts)
-    provision.run_playbook(lab, limit=limit, playbook="playbooks/trust.yml")
+    provision.run_playbook(lab, limit=limit, playbook=_PLAYBOOK)
 
 
 def _end(file: Path) -> datetime | None:

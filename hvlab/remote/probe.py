@@ -23,13 +23,17 @@ def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
 
     ``known_hosts`` is the file in force; by default what the inventory's ssh options name, else the user's.
     """
+    if seen := problems(hosts, known_hosts=known_hosts):
+        head = f"{len(seen)} of {len(hosts)} hosts cannot be used:"
+        raise UnreachableError(f"{head}\n{report(seen, indent='  ')}")
+
+
+def problems(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> list[Problem]:
+    """Reach every host at once; return what is wrong with those that cannot be used."""
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     with ThreadPoolExecutor(max_workers=min(32, len(hosts))) as pool:
         answers = pool.map(lambda host: _ask(host, known_hosts), hosts)
-        problems = [problem for problem in answers if problem is not None]
-    if problems:
-        head = f"{len(problems)} of {len(hosts)} hosts cannot be used:"
-        raise UnreachableError(f"{head}\n{report(problems, indent='  ')}")
+        return [problem for problem in answers if problem is not None]
 
 
 def _ask(host: Host, known_hosts: Path | None) -> Problem | None:

@@ -2,8 +2,9 @@
 
 Three steps, each on all hosts before the next begins. ANNOUNCED: hosts trust the next authorities, too.
 REPLACED: those are in use, and sign every host and a new key of the lab user; the former ones still count.
-STABLE: the former ones are gone. The step shows in the lab's folder, so an interrupted rotation goes on from
-there, and hosts that it has not reached are trusted meanwhile.
+RETIRED: hosts are told to trust the former ones no longer. STABLE: all of them were. The step shows in the
+lab's folder, so an interrupted rotation goes on from there, and hosts that it has not reached are trusted
+meanwhile.
 """
 
 from __future__ import annotations
@@ -12,20 +13,19 @@ import shutil
 from pathlib import Path
 
 from hvlab.remote.ssh_keys import make_key
-from hvlab.remote.trust import NEXT, PREVIOUS, Trust, locked
+from hvlab.remote.trust import FORMER, NEXT, PREVIOUS, Trust, locked
 
-STABLE, ANNOUNCED, REPLACED = "stable", "announced", "replaced"
+STABLE, ANNOUNCED, REPLACED, RETIRED = "stable", "announced", "replaced", "retired"
+# The step of a rotation shows in which other keys lie beside the authorities.
+_STEPS = {NEXT: ANNOUNCED, PREVIOUS: REPLACED, FORMER: RETIRED}
 
 
 def step(trust: Trust) -> str:
     """Return how far a rotation is; STABLE where none is under way."""
-    if any(path.exists() for key in _authorities(trust) for path in _pair(key, NEXT)):
-        return ANNOUNCED
-    return (
-        REPLACED
-        if any(path.exists() for key in _authorities(trust) for path in _pair(key, PREVIOUS))
-        else STABLE
-    )
+    for ending, step in _STEPS.items():
+        if any(path.exists() for key in _authorities(trust) for path in _pair(key, ending)):
+            return step
+    return STABLE
 
 
 def announce(trust: Trust) -> None:
@@ -66,10 +66,19 @@ def replace(trust: Trust) -> None:
 
 
 def retire(trust: Trust) -> None:
-    """Forget the former authorities, which hosts no longer trust from their next provisioning on."""
+    """Trust the former authorities no longer, nor do hosts from their next provisioning on."""
     with locked(trust.folder):
         for key in _authorities(trust):
-            for path in _pair(key, PREVIOUS):
+            for path, former in zip(_pair(key, PREVIOUS), _pair(key, FORMER), strict=True):
+                if path.exists():
+                    path.replace(former)
+
+
+def finish(trust: Trust) -> None:
+    """Remove the former authorities, which no host trusts any more."""
+    with locked(trust.folder):
+        for key in _authorities(trust):
+            for path in _pair(key, FORMER):
                 path.unlink(missing_ok=True)
 
 

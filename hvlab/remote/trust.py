@@ -33,7 +33,7 @@ HOST_LIFE = timedelta(weeks=52)
 USER_LIFE = timedelta(days=7)
 SSH_PORT = 22
 # The endings of an authority that is to come into use, and of one that has been in use.
-NEXT, PREVIOUS = "next", "previous"
+NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from hvlab.cli import cli, keys
-from hvlab.errors import HvlabError
+from hvlab.errors import HvlabError, Problem, UnreachableError
 from hvlab.remote import rotation, ssh_keys, trust
 
 HOSTS = """
@@ -60,6 +60,9 @@ def test_at_each_step_hosts_trust_who_signs_before_and_after(lab):
     assert ssh_keys.public(lab.identity) != identity
     assert lab.user_certificate_good("hvlab")
     rotation.retire(lab)
+    assert rotation.step(lab) == rotation.RETIRED
+    assert trusted(lab) == ({in_use(lab)[0]}, {in_use(lab)[1]})
+    rotation.finish(lab)
     assert rotation.step(lab) == rotation.STABLE
     assert trusted(lab) == ({in_use(lab)[0]}, {in_use(lab)[1]})
 
@@ -116,7 +119,7 @@ def command(tmp_path, monkeypatch):
     """Run `hvlab keys`; return its result and the hosts that were provisioned, in order."""
     (tmp_path / "hosts.yml").write_text(HOSTS)
     issued = []
-    monkeypatch.setattr(keys.probe, "probe", lambda hosts: None)
+    monkeypatch.setattr(keys.probe, "problems", lambda hosts, **_: [])
     monkeypatch.setattr(keys.provision, "run_playbook", lambda lab, limit=None, **_: issued.append(limit))
 
     def run(*words):
@@ -133,6 +136,27 @@ def test_rotate_provisions_after_each_step(command, lab):
     assert issued == [None, None, None]
     assert not set(in_use(lab)) & set(former)
     assert rotation.step(lab) == rotation.STABLE
+
+
+@pytest.mark.parametrize("cut_off", [1, 2, 3])
+def test_a_rotation_that_is_cut_off_before_all_hosts_are_reached_goes_on(command, lab, monkeypatch, cut_off):
+    former, reached = in_use(lab), []
+
+    def until(*_, **__):
+        reached.append(rotation.step(lab))
+        if len(reached) == cut_off:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(keys.provision, "run_playbook", until)
+    command("rotate")
+    assert "none under way" not in command("status")[0].output
+    monkeypatch.setattr(keys.provision, "run_playbook", lambda *_, **__: reached.append(rotation.step(lab)))
+    command("rotate")
+    # The step that was cut off is done again, and no other authorities are made after it.
+    steps = [rotation.ANNOUNCED, rotation.REPLACED, rotation.RETIRED]
+    assert reached == [*steps[:cut_off], *steps[cut_off - 1 :]]
+    assert "none under way" in command("status")[0].output
+    assert not set(in_use(lab)) & set(former)
 
 
 def test_a_rotation_goes_on_where_it_was(command, lab):
@@ -158,6 +182,18 @@ def test_revoke_gives_the_other_hosts_a_new_key_of_the_user(command, lab, host_k
     assert revoked == [" ".join(key.split()[:2]) for key in (host_key, identity)]
     assert ssh_keys.public(lab.identity) != identity
     assert not lab.certificate.exists()
+
+
+def test_revoke_reaches_the_hosts_that_answer_and_names_the_others(command, lab, host_key, monkeypatch):
+    lab.sign_host(host_key, name="n9", principals=["n9"])
+    down = Problem("n1", "192.0.2.1:22 does not answer within 8 s", "look at its power")
+    monkeypatch.setattr(keys.probe, "problems", lambda hosts, **_: [down])
+    result, issued = command("revoke", "n9")
+    assert issued == ["n2"]
+    assert isinstance(result.exception, UnreachableError)
+    assert "n1 still accepts what was revoked" in str(result.exception)
+    assert "does not answer within 8 s" in str(result.exception)
+    assert "`hvlab keys issue`" in result.exception.remedy
 
 
 def test_status_warns_a_week_before_a_certificate_ends(command, lab, host_key):
