@@ -29,7 +29,14 @@ def files(job: dict[str, Any]) -> dict[str, Any]:
         "stolen": dict.fromkeys(hosts, record["stolen"]),
         "wire": wire,
     }
-    ended = {"started_at": now, "ended_at": now, "rc": 0, "timed_out": False, "error": None, "reaped": {}}
+    ended: dict[str, Any] = {
+        "started_at": now,
+        "ended_at": now,
+        "rc": 0,
+        "timed_out": False,
+        "error": None,
+        "reaped": {},
+    }
     return {
         "argv.json": argv,
         "env.json": job["env"],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from hvlab.answers import AnswerError
 from hvlab.errors import CheckError
 from hvlab.lab.inventory import Lab
 from hvlab.remote.playbook import HostFailure, Owner, Play
+from hvlab.temporary import temporary_folder
 
 
 def collect(
@@ -33,12 +32,11 @@ def collect(
     ``check`` it is raised.
     Raises CheckError where Ansible itself fails, AnswerError.
     """
-    descriptor, name = tempfile.mkstemp(prefix="hvlab-gathered-", suffix=".json")
-    os.close(descriptor)
-    file = Path(name)
     hosts = [host.name for host in lab.hosts]
-    given = {"hvlab_hosts": ",".join(hosts), "hvlab_file": name, **variables}
-    try:
+    with temporary_folder() as folder:
+        file = folder / "gathered.json"
+        file.touch(mode=0o600)
+        given = {"hvlab_hosts": ",".join(hosts), "hvlab_file": str(file), **variables}
         with Play(playbook, Owner(lab), given, at_once=at_once) as play:
             play.finish()
             if check:
@@ -47,8 +45,6 @@ def collect(
                 raise CheckError(f"nothing could be gathered:\n{play.last_words()}")
             failures = list(play.failures)
         gathered = _by_host(file, len(hosts))
-    finally:
-        file.unlink(missing_ok=True)
     answered = {}
     for host in hosts:
         if host not in gathered:

@@ -143,7 +143,8 @@ def main() -> None:
     try:
         download(module, module.params["package"], folder)
         result = describe(folder)
-        for path in (folder, result["archive"]):
+        # The archive first: who owns the folder can put a link in its place.
+        for path in (result["archive"], folder):
             shutil.chown(path, module.params["reader"])
     except (OSError, ValueError) as error:
         shutil.rmtree(folder)
