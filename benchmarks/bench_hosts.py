@@ -36,6 +36,7 @@ _PIECES = (
     "look-up",
     "look-up-hashed",
     "look-up-authority",
+    "trust",
     "search",
     "store",
 )

@@ -95,6 +95,13 @@ def look_up_authority(folder: Path, _: int) -> None:
         assert known_keys([host.name, entry_name(host)], [file]).by_authority  # noqa: S101
 
 
+def make_trust(folder: Path, _: int) -> None:
+    """Make the lab's keys, and the file by which the controller trusts all hosts; no host is contacted."""
+    lab = inventory.load(folder / "inventory/hosts.yml")
+    trust = ensure_lab_trust(lab.name)
+    trust.write_known_hosts(trust.known_hosts_text({host.name: [host.address] for host in lab.hosts}))
+
+
 def search(_: Path, hosts: int) -> None:
     """Plan and judge a search for slow hosts, of at most as many as `hvlab find-slow` takes.
 
@@ -161,6 +168,7 @@ PIECES = {
     "look-up": look_up,
     "look-up-hashed": look_up_hashed,
     "look-up-authority": look_up_authority,
+    "trust": make_trust,
     "search": search,
     "store": store,
 }

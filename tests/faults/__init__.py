@@ -1,6 +1,7 @@
 """Faults that hvlab survives: what is put in, what it says, how soon. A module for each family."""
 
 from tests.faults import (  # noqa: F401 - they enter their faults
+    caches,
     clocks,
     disks,
     inventories,

@@ -1,12 +1,10 @@
 """SIGKILL at random points of a provisioning, a small build and a bench: the next call completes each."""
 
 import random
-import shutil
 import signal
 import time
 from contextlib import nullcontext
 
-from hvlab.paths import cache_dir
 from tests.faults.fault import fault
 
 PROVISION = ("provision",)
@@ -36,14 +34,6 @@ def undo_pack(world):
         world.on(host, "rm -rf /opt/hvlab/oneccl*")
 
 
-def own_cache(world):
-    """Have hvlab use a copy of the cache."""
-    if not world.cache.exists():
-        for name in ("packs", "sources", "wheels"):
-            shutil.copytree(cache_dir() / name, world.cache / name)
-    return world.changed(HVLAB_CACHE=str(world.cache))
-
-
 def killed(kind, number):
     command, prepare, then = {
         "provision": (PROVISION, undo, ("verify",)),
@@ -52,7 +42,7 @@ def killed(kind, number):
     }[kind]
 
     def put_in(world):
-        with own_cache(world) if kind == "build" else nullcontext():
+        with world.own_cache() if kind == "build" else nullcontext():
             if kind not in world.durations:
                 prepare(world)
                 begun = time.monotonic()

@@ -31,6 +31,7 @@ TITLES = {
     "stores": "Stores of results",
     "provisioning": "Provisioning",
     "lab": "The virtual lab",
+    "caches": "Packs and caches",
     "kills": "SIGKILL at random points",
 }
 HEAD = "| fault | command | exit code | time | what it says | then |\n|---|---|---|---|---|---|"

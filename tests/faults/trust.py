@@ -20,6 +20,24 @@ def authorities_that_are_lost(world):
         yield
 
 
+@fault("keys", *STATUS, code=1, says=("damaged", "hvlab keys init"), seconds=15)
+def authority_that_is_emptied(world):
+    """The file of the hosts' authority has 0 bytes on the controller, as after a full disk."""
+    with world.saved(world.trust / "host_ca") as file:
+        file.write_bytes(b"")
+        yield
+
+
+@fault("keys", *TINY, code=0, seconds=60)
+def keys_that_others_may_read(world):
+    """The lab's private keys have mode 0644: they get mode 0600 again."""
+    keys = [world.trust / name for name in ("host_ca", "user_ca", "id_ed25519")]
+    for key in keys:
+        key.chmod(0o644)
+    yield
+    assert [key.stat().st_mode & 0o777 for key in keys] == [0o600] * 3
+
+
 @fault("keys", *TINY, code=1, says=("do not trust this machine yet", "hvlab provision"), seconds=30)
 def bench_without_authorities(world):
     """The lab's authorities are gone when a bench begins."""

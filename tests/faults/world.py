@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from hvlab.lab.inventory import load
+from hvlab.paths import cache_dir
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import plan_without_limits
 
@@ -146,6 +147,13 @@ class World:
             yield
         finally:
             self.extra = before
+
+    def own_cache(self) -> AbstractContextManager[None]:
+        """Have hvlab use a copy of the cache."""
+        if not self.cache.exists():
+            for name in ("packs", "sources", "wheels"):
+                shutil.copytree(cache_dir() / name, self.cache / name)
+        return self.changed(HVLAB_CACHE=str(self.cache))
 
     @contextmanager
     def copied(self, change: Callable[[dict], None] | str, **variables: object) -> Iterator[Path]:
