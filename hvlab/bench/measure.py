@@ -7,6 +7,7 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -45,15 +46,18 @@ def measure(
     *,
     restart: bool = False,
     resume: Run | None = None,
+    locked: bool = False,
 ) -> str:
     """Run every pending case and return the run's id; ``resume`` is the run to resume.
+
+    ``locked`` says that the caller is ``measuring`` the lab into that store already.
 
     An unfinished run with the same schedule is resumed too, unless ``restart`` says otherwise.
     Raises UnreachableError, UsageError (a backend is not built) and InterruptedRunError; a case that fails
     is a record, not an error.
     """
     login = _login(schedule.lab)
-    with measuring(store.folder, schedule.lab.name):
+    with nullcontext() if locked else measuring(store.folder, schedule.lab.name):
         resumed = resume or (None if restart else store.unfinished(schedule.spec.key(schedule.lab)))
         measured = store.records(resumed.run_id) if resumed else []
         done = {record.case_id for record in measured}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from collections.abc import Callable
 from dataclasses import asdict
@@ -16,11 +17,13 @@ from hvlab.bench import looks
 from hvlab.bench.schedule import Schedule
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import CheckError, UsageError
+from hvlab.results.lock import holder
+from hvlab.results.searches import RESULT
 from hvlab.results.store import Record, Run, Store, new_run_id
 from hvlab.tune import confirmation, session, trials
 from hvlab.tune import space as spaces
 from hvlab.tune.result import TuneResult
-from hvlab.tune.session import RESULT, TuneRequest
+from hvlab.tune.session import TuneRequest
 from hvlab.tune.space import SpaceParameter
 from hvlab.workloads.case import Case
 from tests.unit import labs
@@ -41,8 +44,12 @@ class Hosts:
         self.cost, self.loss, self.random = cost, loss, random.Random(seed)  # noqa: S311 - noise
         self.runs: list[str] = []
         self.dies_after: int | None = None
+        self.results: Path | None = None
 
-    def __call__(self, schedule: Schedule, store: Store) -> str:
+    def __call__(self, schedule: Schedule, store: Store, *, locked: bool = False) -> str:
+        if self.results:  # that of the user, where the proof goes
+            assert holder(self.results, schedule.lab.name) == os.getpid(), "another command may measure now"
+        assert locked == (store.folder == self.results)
         key = schedule.spec.key(schedule.lab)
         run: Run | None = store.unfinished(key)
         run_id = run.run_id if run else new_run_id()
@@ -99,6 +106,7 @@ def _tune(
     spec = labs.spec("mpi", **{name: value for name, value in asked.items() if value is not None})
     request = TuneRequest(spec, labs.lab(2), spaces.space(SPACE, today), "tpe", 0, 30)
     store = Store(folder)
+    hosts.results = folder
     place = session.folder_of(request, folder, restart=False)
     return session.tune(request, store, place, note=lambda _: None), place
 
@@ -193,8 +201,8 @@ class Training(Hosts):
         self.epochs: dict[str, int] = {}
         self.env: list[str] = []
 
-    def __call__(self, schedule: Schedule, store: Store) -> str:
-        run_id = super().__call__(schedule, store)
+    def __call__(self, schedule: Schedule, store: Store, *, locked: bool = False) -> str:
+        run_id = super().__call__(schedule, store, locked=locked)
         params = schedule.cases[0].params
         self.epochs.setdefault(schedule.spec.suite, params["epochs"])
         if schedule.spec.suite == "tune-length":
