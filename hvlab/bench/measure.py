@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-from hvlab import workloads
+from hvlab import cache, workloads
 from hvlab.bench import allocation, containers, looks, stack
 from hvlab.bench.allocation import Allocation
 from hvlab.bench.estimate import estimate, shown
@@ -71,6 +71,8 @@ def measure(
         known_hosts = login.trust.known_hosts if login.trust else None
         probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
         data = _prepared(schedule.cases)
+        if data:
+            cache.keep_limit(progress.note)
         schedule = replace(schedule, keys={name: dataset.key for name, dataset in data.items()})
         run_id = resumed.run_id if resumed else new_run_id()
         run = _Run(

@@ -18,7 +18,7 @@ from hvlab.cache import Kept
 from hvlab.cli import options
 from hvlab.errors import HvlabError
 from hvlab.paths import results_dir
-from hvlab.results import tables
+from hvlab.results import searches, tables
 
 _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
 
@@ -32,7 +32,12 @@ _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
     metavar="DAYS",
     help="Remove what was not used for so many days.",
 )
-@click.option("--limit", "size", metavar="SIZE", help="Remove as much more as exceeds this size, as in 10G.")
+@click.option(
+    "--max-size",
+    "size",
+    metavar="SIZE",
+    help="Then remove the longest unused until the rest fits SIZE (10G).",
+)
 @options.results
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.table_or_json
@@ -41,16 +46,19 @@ def command(
 ) -> None:
     """Show what hvlab keeps on this machine, with sizes, and remove what is old.
 
-    It looks at the cache (packs, packages, sources, data sets), the images of virtual hosts, what killed
-    commands left of these, and what the programs of old runs printed. All that is made again where it is
-    needed, but for the last. Records, settings and keys always stay, as does what was used within a day or
-    belongs to a lab that is up.
+    That is the cache (packs, packages, sources, data sets), the images of virtual hosts, what killed commands
+    left of these, and what the programs of old runs printed, including those of searches by tune and bisect
+    that have ended. All of it but the last is made or fetched again when it is needed. Records, settings and
+    keys always stay, and so does what was used within a day or belongs to a lab that is up.
 
-    Without --yes it asks first; where there is no terminal, it only shows. The cache is also kept below
-    $HVLAB_CACHE_LIMIT (20G) by itself, whenever something is added.
+    Without --yes it asks first; where there is no terminal, it only shows. Whenever something is added to the
+    cache, the longest unused goes by itself until the rest fits $HVLAB_CACHE_LIMIT (20G).
     """
     now = time.time()
-    each = [*cache.kept(), *cache.run_files((folder or results_dir()).resolve())]
+    results = (folder or results_dir()).resolve()
+    # An open search is resumed from the files of its runs.
+    ended = [search for search in searches.folders(results) if searches.ended(search)]
+    each = [*cache.kept(), *(one for place in [results, *ended] for one in cache.run_files(place))]
     chosen = cache.older(each, older_than * cache.DAY_S, now=now)
     if size is not None:
         rest = [one for one in each if one not in chosen]
