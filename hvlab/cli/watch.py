@@ -34,7 +34,7 @@ _STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
 def command(*, run: str | None, once: bool, folder: Path | None) -> int:
     """Show a run in progress: its cases, the time left, the verdicts.
 
-    RUN is a run of bench, tune or bisect; the default is the newest that goes on. In a search of tune or
+    RUN is a run of bench, tune or bisect; the default is the newest in progress. In a search of tune or
     bisect, the display follows from run to run until the search ends.
 
     It reads what these commands write on this machine, contacts no host, and may be ended at any time.
