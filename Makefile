@@ -25,7 +25,7 @@ INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab package test demo demo-slurm down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tutorials
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tutorials
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -69,9 +69,17 @@ sudo sudo
 endef
 export TEST_PROGRAMS
 
+# Shells that the unit tests complete a line in; without root, `make unit` skips what it lacks.
+define SHELL_PROGRAMS
+zsh zsh
+fish fish
+endef
+export SHELL_PROGRAMS
+
 system:
 	@needed="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl test-containers test-user test-user-cold,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$TEST_PROGRAMS";) \
 	$(if $(filter browser test,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$BROWSER_PROGRAMS";) \
+	$(if $(filter test $(if $(SUDO),,unit),$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$SHELL_PROGRAMS";) \
 	missing=$$(while read -r program package; do \
 		command -v "$$program" >/dev/null || echo "$$package"; done <<< "$$needed"); \
 	$(or $(PYTHON),python3) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
@@ -166,6 +174,9 @@ test-prove: install  ## causes that doctor puts into fresh virtual hosts, and ta
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_5_driver.py -m vlab -v -k debians_own
+
+test-pipx: package  ## the wheel, as pipx installs it for a plain user with an empty home: 3 minutes
+	@pytest tests/pipx -v
 
 test-user: install  ## the README's commands as a plain user with sudo: 5 minutes with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_user.py -m vlab -v

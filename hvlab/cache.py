@@ -36,7 +36,8 @@ _RUN_FILES = ("stdout", "stderr", "timeline.json")
 class Kept:
     """Something that can be made again; ``size`` is in bytes, ``used_at`` in seconds since the epoch.
 
-    ``busy`` says that it is in use now, as the image of a lab that is up.
+    ``busy`` says that it is in use now, as the image of a lab that is up; ``host`` is where it lies, if that
+    is not this machine.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Kept:
     size: int
     used_at: float
     busy: bool = False
+    host: str = ""
 
     def removable(self, now: float) -> bool:
         """Return whether nothing uses it now, or may have begun to."""
@@ -150,6 +152,18 @@ def run_files(results: Path) -> Iterator[Kept]:
         )
         if paths:
             yield Kept("run files", run.name, paths, sum(map(_size, paths)), _last_used(paths))
+
+
+def chosen(each: Sequence[Kept], *, seconds: float, size: int | None, now: float) -> list[Kept]:
+    """Return what was not used for so long, and then what exceeds ``size`` bytes, of each host. Pure."""
+    old = older(each, seconds, now=now)
+    if size is None:
+        return old
+    rest = [one for one in each if one not in old]
+    hosts = dict.fromkeys(one.host for one in rest)
+    return old + [
+        one for host in hosts for one in beyond([one for one in rest if one.host == host], size, now=now)
+    ]
 
 
 def older(each: Iterable[Kept], seconds: float, *, now: float) -> list[Kept]:

@@ -7,11 +7,12 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-from hvlab import workloads
+from hvlab import cache, workloads
 from hvlab.bench import allocation, containers, looks, stack
 from hvlab.bench.allocation import Allocation
 from hvlab.bench.estimate import estimate, shown
@@ -45,15 +46,18 @@ def measure(
     *,
     restart: bool = False,
     resume: Run | None = None,
+    locked: bool = False,
 ) -> str:
     """Run every pending case and return the run's id; ``resume`` is the run to resume.
+
+    ``locked`` says that the caller is ``measuring`` the lab into that store already.
 
     An unfinished run with the same schedule is resumed too, unless ``restart`` says otherwise.
     Raises UnreachableError, UsageError (a backend is not built) and InterruptedRunError; a case that fails
     is a record, not an error.
     """
     login = _login(schedule.lab)
-    with measuring(store.folder, schedule.lab.name):
+    with nullcontext() if locked else measuring(store.folder, schedule.lab.name):
         resumed = resume or (None if restart else store.unfinished(schedule.spec.key(schedule.lab)))
         measured = store.records(resumed.run_id) if resumed else []
         done = {record.case_id for record in measured}
@@ -67,6 +71,8 @@ def measure(
         known_hosts = login.trust.known_hosts if login.trust else None
         probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
         data = _prepared(schedule.cases)
+        if data:
+            cache.keep_limit(progress.note)
         schedule = replace(schedule, keys={name: dataset.key for name, dataset in data.items()})
         run_id = resumed.run_id if resumed else new_run_id()
         run = _Run(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hvlab.bench.progress import RunProgress, read
 from hvlab.errors import UsageError
+from hvlab.results import searches
 from hvlab.results.lock import holder
 from hvlab.results.store import Record, Run, Store
 from hvlab.statistics.looks import LOOKS
 
 _BAD = ("failed", "skipped")
+_GOING = ("running", "elsewhere")
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class View:
 
     ``state`` is that of the store; a run that is running there may be killed instead, or "elsewhere": on
     another machine, where it cannot be seen whether it still runs. ``judged`` are the records of the last
-    look at all its comparisons, none before the first; None where it compares nothing.
+    look at all its comparisons, none before the first; None where it compares nothing. ``search`` is the
+    folder of the search that the run belongs to, and ``searching`` says that this goes on.
     """
 
     run: Run
@@ -42,11 +46,18 @@ class View:
     cases: tuple[CaseEnd, ...]
     judged: tuple[Record, ...] | None
     spec: Mapping[str, Any]
+    search: Path | None = None
+    searching: bool = False
 
     @property
     def going(self) -> bool:
-        """Return whether it may go on by itself."""
-        return self.state in ("running", "elsewhere")
+        """Return whether the run may go on by itself."""
+        return self.state in _GOING
+
+    @property
+    def ended(self) -> bool:
+        """Return whether neither the run nor its search goes on."""
+        return not (self.going or self.searching)
 
     @property
     def total(self) -> int:
@@ -57,6 +68,8 @@ class View:
     @property
     def doing(self) -> str:
         """Return what is going on."""
+        if self.search and self.searching and not self.going:
+            return f"between two runs of {searches.name(self.search)}"
         return self.progress.doing if self.progress and self.going else ""
 
     @property
@@ -83,26 +96,39 @@ class View:
         return sum(case.status == status for case in self.cases)
 
 
-def current(store: Store) -> Run:
-    """Return the newest run that goes on. Raises UsageError where there is none."""
-    runs = store.runs()
-    for run in reversed(runs):
-        if run.state == "running" and _state(store, run.run_id)[0] in ("running", "elsewhere"):
-            return run
-    if not runs:
-        raise UsageError(f"there are no results in {store.folder}", remedy="run `hvlab bench` first")
-    raise UsageError(
-        f"no run goes on in {store.folder}",
-        remedy=f"`hvlab watch {runs[-1].run_id}` shows the last one; --results names other results",
-    )
+@dataclass(frozen=True)
+class Search:
+    """A search by tune or bisect, and the process that makes it: on which machine, and its id.
+
+    That has the lab's lock in ``results``, where the proof goes, until the search ends.
+    """
+
+    folder: Path
+    results: Store
+    lab: str
+    process: tuple[str, int]
+
+    def going(self) -> bool:
+        """Return whether it goes on; on another machine, that cannot be seen."""
+        return (socket.gethostname(), holder(self.results.folder, self.lab)) == self.process
+
+    def run(self) -> tuple[Store, str] | None:
+        """Return the run that is its own now; None between two."""
+        for store in (Store(self.folder), self.results):
+            for run in reversed(store.runs()):
+                state, _, progress = _state(store, run.run_id) if run.state == "running" else ("", run, None)
+                if state in _GOING and progress and (progress.machine, progress.pid) == self.process:
+                    return store, run.run_id
+        return None
 
 
 @dataclass
 class Watch:
-    """Looks at a run; reads only what has changed since."""
+    """Looks at a run; reads only what has changed since. In a search, it follows from run to run."""
 
     store: Store
     run_id: str
+    search: Search | None = None
     _written: tuple[int, ...] = ()
     _cases: tuple[CaseEnd, ...] = ()
     _judged: tuple[Record, ...] | None = None
@@ -110,7 +136,11 @@ class Watch:
 
     def look(self) -> View:
         """Return the run as it is now. Raises UsageError where there is none, HvlabError if it is damaged."""
+        searching = self.search is not None and self.search.going()
         state, run, progress = _state(self.store, self.run_id)
+        if self.search and state not in _GOING and (following := self.search.run()):
+            (self.store, self.run_id), self._written = following, ()
+            state, run, progress = _state(self.store, self.run_id)
         written = self._written_at()
         if written != self._written:
             records = self.store.records(self.run_id)
@@ -118,12 +148,59 @@ class Watch:
             self._cases = _ends(records)
             self._judged = _judged(records, self._spec, ended=state == "finished")
             self._written = written
-        return View(run, state, progress, self._cases, self._judged, self._spec)
+        folder = self.search.folder if self.search else None
+        return View(run, state, progress, self._cases, self._judged, self._spec, folder, searching)
 
     def _written_at(self) -> tuple[int, ...]:
         """Return when the files of the store were last written."""
         files = (self.store.folder / name for name in ("hvlab.db", "hvlab.db-wal"))
         return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
+
+
+def current(results: Store) -> Watch:
+    """Return a watch of the newest run that goes on. Raises UsageError where there is none."""
+    runs = results.runs()
+    going = [
+        (run.started_at, Watch(results, run.run_id))
+        for run in runs
+        if run.state == "running" and _state(results, run.run_id)[0] in _GOING
+    ]
+    open_searches = [folder for folder in searches.folders(results.folder) if not searches.ended(folder)]
+    going += [each for folder in open_searches for each in _searching(folder, results)]
+    if going:
+        return max(going, key=lambda each: each[0])[1]
+    for lock in sorted(results.folder.glob(".*.lock")):
+        lab = lock.name[1 : -len(".lock")]
+        if (pid := holder(results.folder, lab)) is not None:
+            raise UsageError(
+                f"process {pid} prepares to measure lab {lab}: there is no run yet",
+                remedy="try again when its terminal shows the first case",
+            )
+    if not runs:
+        raise UsageError(f"there are no results in {results.folder}", remedy="run `hvlab bench` first")
+    raise UsageError(
+        f"no run goes on in {results.folder}",
+        remedy=f"`hvlab watch {runs[-1].run_id}` shows the last one; --results names other results",
+    )
+
+
+def named(results: Store, run_id: str) -> Watch:
+    """Return a watch of one run, of the results or of a search. Raises UsageError where there is none."""
+    for folder in searches.folders(results.folder):
+        if Store(folder).run_folder(run_id).is_dir():
+            return Watch(Store(folder), run_id)
+    return Watch(results, results.run(run_id).run_id)
+
+
+def _searching(folder: Path, results: Store) -> Iterator[tuple[str, Watch]]:
+    """Yield the last run of a search, with when it began, if that search goes on."""
+    store = Store(folder)
+    for last in store.runs()[-1:]:
+        state, run, progress = _state(store, last.run_id)
+        if progress is not None:
+            search = Search(folder, results, run.lab, (progress.machine, progress.pid))
+            if state in _GOING or search.going():
+                yield run.started_at, Watch(store, run.run_id, search)
 
 
 def _state(store: Store, run_id: str) -> tuple[str, Run, RunProgress | None]:

@@ -20,10 +20,12 @@ from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
 from hvlab.resolver import HostRequest, Resolution, catalogue, plan
 from hvlab.resolver.pins import Pin
+from hvlab.results import searches
 from hvlab.results.lock import measuring
+from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
 
-RESULT, REPORT = "result.json", "bisect.md"
+REPORT = "bisect.md"
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,7 @@ def check(request: BisectRequest) -> None:
 
 def folder_of(request: BisectRequest, results: Path, *, restart: bool) -> Path:
     """Return the folder of the bisection: that of an unfinished one, unless ``restart`` says otherwise."""
-    folders, key = results / "bisect", request.key()
-    earlier = sorted(folders.glob(f"{key}*"), key=lambda path: path.stat().st_mtime)
-    if earlier and not restart and not (earlier[-1] / RESULT).exists():
-        return earlier[-1]
-    return folders / (f"{key}-{len(earlier) + 1}" if earlier else key)
+    return searches.folder_of(results, "bisect", request.key(), restart=restart)
 
 
 def bisect(
@@ -111,9 +109,9 @@ def bisect(
         culprit = None
         if whole.slower:
             culprit = search(len(changes), points.bad, lambda numbers: without(changes, numbers))
-    result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps))
-    write_file(folder / REPORT, result.markdown())
-    write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+        result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps))
+        write_file(folder / REPORT, result.markdown())
+        write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
 
 

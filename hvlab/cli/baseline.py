@@ -30,17 +30,17 @@ def command() -> None:
     """Keep runs as the baseline of their lab, and check later runs against it."""
 
 
-@command.command("set")
+@command.command("set", short_help="Make runs the baseline of their lab.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
 @_name
 @options.results
 def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
-    """Keep each RUN (default: the last run) as the baseline of their lab, in place of what it had."""
+    """Make each RUN (default: the last run) the baseline of their lab, in place of the earlier one."""
     store = _store(folder)
     return _keep(store, [_measurements(store, run) for run in runs or (None,)], name)
 
 
-@command.command("add")
+@command.command("add", short_help="Add runs to the baseline of their lab.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
 @_name
 @options.results
@@ -66,7 +66,7 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
     return 0
 
 
-@command.command("check")
+@command.command("check", short_help="Check a run against the baseline; exit code 1 if worse.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @_name
 @verdicts.metric
@@ -104,8 +104,8 @@ def check_run(
 ) -> int:
     """Check RUN (default: the last run) against the baseline of its lab; exit code 1 on a regression.
 
-    How much runs differ merely because they were measured at different times comes from the runs of the
-    baseline. With fewer than five, all figures are undecided; what fails now and did not before is a
+    How much runs differ merely because they were measured at different times is estimated from the runs of
+    the baseline. With fewer than five, all figures are undecided; what fails now and did not before is a
     regression.
     """
     store = _store(folder)

@@ -186,7 +186,7 @@ def _short(name: str) -> Callable[[F], F]:
     type=TimeType(),
     metavar="TIME",
     default=0,
-    help="With --repeats auto: start no more repeats after 20m, 90s, 2h; the run can be resumed.",
+    help="With --repeats auto: start no more repeats after this time (90s, 20m, 2h); the run can be resumed.",
 )
 @_number("--timeout", 900, "Time limit of a case, in seconds.")
 @click.option(
@@ -200,7 +200,7 @@ def _short(name: str) -> Callable[[F], F]:
     type=TimeType(),
     metavar="TIME",
     default=0,
-    help="With srun: wait no longer than 10m, 90s, 2h for Slurm to grant the hosts. Default: no limit.",
+    help="With srun: how long to wait for Slurm to grant the hosts, as in 90s, 10m, 2h. Default: no limit.",
 )
 @click.option("--container", metavar="IMAGE", help="Run the ranks in containers of this image.")
 @_number("--ssh-port", 9435, "Port of the containers' sshd.")

@@ -67,7 +67,7 @@ _ONE = (
     click.option(
         "--backend",
         type=click.Choice(list(BACKENDS)),
-        help="Over what. Default: the first that can run, with GPUs before others.",
+        help="What carries the data. Default: the first that can run, with GPUs before others.",
     ),
     click.option(
         "--set",

@@ -29,7 +29,7 @@ class _Bisect(GroupedCommand):
 @options.inventory
 @options.limit
 @one_options
-@click.option("--restart", is_flag=True, help="Start anew instead of resuming an unfinished one.")
+@click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")
 @click.option("--keep", is_flag=True, help="Leave the stacks on the hosts at the end.")
 @options.results
 @options.table_or_json
@@ -51,10 +51,10 @@ def command(
     """Find which change of the stack makes one configuration slower.
 
     GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, the id of a run, the name of a
-    baseline, or `lab`: what is in use. What they leave out is as in use. Stacks between the two are
-    installed beside the one in use, and measured in turn with GOOD, until one change is left that brings the
-    difference: a release of Open MPI, Python, torch, TensorFlow or Horovod, a variable of their roles, or a
-    setting of the ranks. Then it is tried alone, and all others without it. The exit code is 1 where BAD is
+    baseline, or `lab`: what is in use. For what they leave out, what is in use counts. Stacks between the two
+    are installed beside the one in use, and measured in turn with GOOD, until one change is left that brings
+    the difference: a release of Open MPI, Python, torch, TensorFlow or Horovod, a variable of their roles, or
+    a setting of the ranks. Then it is tried alone, and all others without it. The exit code is 1 if BAD is
     not significantly slower. To resume an interrupted search, run the same command again.
     """
     lab = load(inventory, limit=limit)

@@ -29,10 +29,10 @@ def command() -> None:
     """
 
 
-@command.command("check")
+@command.command("check", short_help="Print where catalogue and package index differ.")
 @options.table_or_json
 def check_catalogue(*, output_format: str) -> int:
-    """Print what the catalogue lacks or has otherwise; exit with 1 if there is anything."""
+    """Print where the catalogue and the package index differ; the exit code is 1 if they do."""
     changes = _differences()
     if output_format == "json":
         click.echo(json.dumps([change.as_json() for change in changes], indent=1))
@@ -41,12 +41,12 @@ def check_catalogue(*, output_format: str) -> int:
     return 1 if changes else 0
 
 
-@command.command("update")
+@command.command("update", short_help="Write what the index says into the catalogue's files.")
 @click.option("--own", "to_own", is_flag=True, help="Write to your own file of releases.")
 def update_catalogue(*, to_own: bool) -> int:
     """Write what the index says into the catalogue's files, for review.
 
-    Outside a clone of the repository, and with --own, your own file of releases gets it.
+    Outside a clone of the repository, or with --own, it goes into your own file of releases.
     """
     changes = _differences()
     if not changes:

@@ -39,8 +39,8 @@ def command(
     it is. "needs" is how many repeats would probably decide what is open.
 
     Between two runs it does not: "differs" means that the difference is statistically significant, but
-    perhaps only because of the time of measurement, and "same" may be so for that reason, too: to compare
-    two settings, measure both in one run.
+    perhaps only because the runs were measured at different times, and "same" may hide a difference for the
+    same reason. To compare two settings, measure both in one run.
     """
     store = Store(folder.absolute() if folder else results_dir())
     if run_b is None:

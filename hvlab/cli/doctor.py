@@ -31,7 +31,7 @@ from hvlab.errors import UsageError
 @click.option(
     "--prove",
     is_flag=True,
-    help="Put the cause into a fresh virtual lab, show the failure, apply the remedy, show it gone.",
+    help="Put the cause into a fresh virtual lab, show the failure, and show that the remedy helps.",
 )
 @click.pass_context
 def command(
@@ -53,12 +53,13 @@ def command(
     mend it and asks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
 
     With --log, it reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package
-    managers, Slurm's daemons, pods and kernels, as they come: ranks among one another, prefixes, colours,
-    wrapped lines. The cause nearest to the root comes first. What it does not know it does not mention, and
-    what only looks like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
+    managers, Slurm's daemons, pods and kernels, as they come: with lines of several ranks mixed, prefixes,
+    colours and wrapped lines. The cause nearest to the root comes first. What it does not know it does not
+    mention, and what only looks like a fault is listed as harmless. The exit code is 1 if a cause is
+    recognised.
 
-    --prove needs root, and takes some two minutes where the packs are in the cache. The exit code is 0 then
-    if the cause was shown and its remedy helped.
+    --prove needs root, and takes about two minutes if the packs are in the cache. Its exit code is 0 if the
+    cause was shown and the remedy helped.
     """
     if prove and (fix or output_format == "json"):
         raise UsageError("--prove shows what it does as text", remedy="leave out --fix and --format json")

@@ -33,14 +33,14 @@ _WIDE = 10_000
     type=click.FloatRange(min=1.05),
     default=RATIO,
     show_default=True,
-    help="Slow is what takes this many times as long as the others, or more.",
+    help="What takes at least this many times as long as the others is slow.",
 )
 @click.option(
     "--alpha",
     type=click.FloatRange(min=1e-6, max=0.2),
     default=ALPHA,
     show_default=True,
-    help="The share of searches that may hold a false alarm.",
+    help="The share of searches that may raise a false alarm.",
 )
 @click.option(
     "--seconds",
@@ -66,7 +66,7 @@ def command(
 
     First all hosts compute and send to one another at once; then each suspect is measured alone beside
     others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
-    The hosts need Python 3.8 and nothing else, and should have no other work meanwhile. Nothing is changed
+    The hosts need Python 3.8 and nothing else, and should do no other work meanwhile. Nothing is changed
     on them, and nothing is stored: the folder of the results only holds the lock against other measurements
     of the lab. The exit code is 1 if something is slow or most links carry nothing, 3 if a host is
     unreachable.

@@ -34,17 +34,17 @@ _COLUMNS = ("host", "check", "outcome", "severity", "seen", "remedy")
     "teacher",
     metavar="HOST",
     shell_complete=candidates.hosts,
-    help="Write what this host has as the type of such machines, and stop.",
+    help="Record this host as the model of its machine type, and stop.",
 )
 @click.option(
     "--bandwidth",
     is_flag=True,
-    help="Also measure with nccl-tests and nvbandwidth; needs free GPUs, a minute.",
+    help="Also measure with nccl-tests and nvbandwidth; takes a minute and needs idle GPUs.",
 )
 @click.option(
     "--diagnostics",
     type=click.IntRange(2, 3),
-    help="Level of DCGM's diagnostics, 1 otherwise; needs free GPUs: 2 takes minutes, 3 half an hour.",
+    help="Level of DCGM's diagnostics, else 1; needs idle GPUs. 2 takes minutes, 3 half an hour.",
 )
 @click.option("--force", is_flag=True, help="With --learn: replace the file of the type.")
 def command(

@@ -33,7 +33,7 @@ def command() -> None:
     """
 
 
-@command.command("init")
+@command.command("init", short_help="Make the lab's authorities and its user's key.")
 @options.inventory
 def init(inventory: Path) -> None:
     """Make the lab's authorities and its user's key, where they are missing or damaged."""
@@ -44,7 +44,7 @@ def init(inventory: Path) -> None:
     click.echo(f"{'kept' if kept else 'made'} in {trust.folder}; next: `hvlab keys issue`")
 
 
-@command.command("issue")
+@command.command("issue", short_help="Sign every host, and give it the lab user's key.")
 @options.inventory
 @options.limit
 def issue(inventory: Path, limit: str | None) -> None:
@@ -53,14 +53,14 @@ def issue(inventory: Path, limit: str | None) -> None:
     _issue(lab, limit)
 
 
-@command.command("rotate")
+@command.command("rotate", short_help="Replace the authorities and the lab user's key.")
 @options.inventory
 def rotate(inventory: Path) -> None:
     """Replace the authorities and the lab user's key, on all hosts.
 
-    Hosts go on accepting one another; only a login that begins in the instant in which its host's key is
+    Hosts go on accepting one another; only a login that begins at the moment when its host's key is
     replaced may fail. If it is interrupted, or a host cannot be reached, the same command goes on from
-    there. Let no benchmark run meanwhile.
+    there. Run no benchmark meanwhile.
     """
     lab = load(inventory)
     trust = _trust(lab)
@@ -79,7 +79,7 @@ def rotate(inventory: Path) -> None:
     _say("replaced: both authorities, each host's certificate, the lab user's key")
 
 
-@command.command("revoke")
+@command.command("revoke", short_help="Revoke the keys of hosts that were lost or taken over.")
 @options.inventory
 @click.argument("hosts", nargs=-1, required=True, shell_complete=candidates.hosts)
 def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
@@ -113,12 +113,12 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
         )
 
 
-@command.command("status")
+@command.command("status", short_help="Show authorities, expiry dates and revoked keys.")
 @options.inventory
 def status(inventory: Path) -> None:
-    """Show the authorities, when certificates end, and what was revoked.
+    """Show the authorities, when certificates expire, and what was revoked.
 
-    The exit code is 1 if a host's certificate ends within a week.
+    The exit code is 1 if a host's certificate expires within a week.
     """
     lab = load(inventory)
     trust = _trust(lab)

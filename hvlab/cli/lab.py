@@ -31,7 +31,7 @@ def command() -> None:
     """Boot and remove the virtual hosts of an inventory."""
 
 
-@command.command()
+@command.command(short_help="Boot the virtual hosts that are not running.")
 @options.inventory
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Boot only the first N virtual hosts.")
 @click.option(
@@ -142,7 +142,10 @@ def _rate(row: NodeStatus) -> str:
     return ", ".join(filter(None, [*rates, *more]))
 
 
-@command.command(context_settings={"ignore_unknown_options": True})
+@command.command(
+    short_help="Log in to a virtual host as root, or run a command there.",
+    context_settings={"ignore_unknown_options": True},
+)
 @options.inventory
 @click.argument("host", shell_complete=candidates.hosts)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")

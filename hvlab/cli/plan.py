@@ -74,7 +74,7 @@ def command(
     fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
     exit code is 1.
 
-    With --limit, the versions of the lock are pins for these hosts. What differs from it is noted.
+    With --limit, the versions of the lock are pins for these hosts. What differs from the lock is noted.
     """
     added, other = [parse(text) for text in pins], [parse(text) for text in instead]
     named = context.get_parameter_source("inventory") == ParameterSource.COMMANDLINE

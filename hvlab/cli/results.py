@@ -28,7 +28,7 @@ def command() -> None:
     """List, show, export and import results."""
 
 
-@command.command("list")
+@command.command("list", short_help="List the runs, newest first.")
 @options.results
 @options.output_format
 def list_runs(*, folder: Path | None, output_format: str) -> int:
@@ -41,7 +41,7 @@ def list_runs(*, folder: Path | None, output_format: str) -> int:
     return 0
 
 
-@command.command("show")
+@command.command("show", short_help="Show a run, by default the last.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @options.results
 @options.output_format
@@ -59,7 +59,7 @@ def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int
     return 0
 
 
-@command.command("samples")
+@command.command("samples", short_help="Show how the iterations of a run are distributed.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @options.results
 @options.output_format
@@ -68,7 +68,7 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
 
     A row for each configuration: mean, median, p95, p99 and a histogram of the iterations of all repeats
     after the warm-up; each is the mean over the ranks. p95 takes 20 iterations, p99 takes 100. The last bar
-    holds all that is beyond. JSON has the edges and counts of the histogram.
+    holds everything beyond. JSON has the edges and counts of the histogram.
     """
     from hvlab.compare.names import case_names  # noqa: PLC0415 - it takes long, and `list` must not
 
@@ -89,7 +89,7 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
     return 0
 
 
-@command.command("export")
+@command.command("export", short_help="Export a run in the format of another tool.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @click.option("--to", "name", type=click.Choice(list(formats.FORMATS)), required=True, help="Output format.")
 @click.option(
@@ -136,13 +136,13 @@ def export_run(
     return 0
 
 
-@command.command("rebuild")
+@command.command("rebuild", short_help="Rebuild a damaged store from the raw files beside it.")
 @options.results
 def rebuild_store(*, folder: Path | None) -> int:
-    """Make a damaged store anew from the raw files beside it.
+    """Rebuild a damaged store from the raw files beside it.
 
-    The damaged one is kept under another name. What it still tells of runs whose raw files are gone is taken,
-    too.
+    The damaged one is kept under another name. What it still says of runs whose raw files are gone is taken
+    over.
     """
     place = folder.absolute() if folder else results_dir()
     rebuilt = rebuild(place)
@@ -156,7 +156,7 @@ def rebuild_store(*, folder: Path | None) -> int:
     return 1 if rebuilt.lost or rebuilt.bare else 0
 
 
-@command.command("import")
+@command.command("import", short_help="Import the output of nccl-tests or OSU as a new run.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--from",

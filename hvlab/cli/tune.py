@@ -36,7 +36,7 @@ class _Tune(GroupedCommand):
     "--settings",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The settings of today, which others have to beat. Default: hvlab's defaults.",
+    help="Today's settings, which others have to beat. Default: hvlab's defaults.",
 )
 @click.option(
     "--space",
@@ -54,7 +54,11 @@ class _Tune(GroupedCommand):
     help="tpe: Optuna's estimator. coordinate: one setting after another.",
 )
 @click.option(
-    "--budget", type=TimeType(), metavar="TIME", default=1200, help="Time for all: 20m (default), 2h."
+    "--budget",
+    type=TimeType(),
+    metavar="TIME",
+    default=1200,
+    help="Time for search and proof, as in 2h. Default: 20m.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")

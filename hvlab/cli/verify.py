@@ -22,7 +22,7 @@ _COLUMNS = ("host", "role", "check", "outcome", "seen", "remedy")
 @options.limit
 @options.output_format
 @options.junit
-@click.option("--deep", is_flag=True, help="Read every file of the packs, also where no time has moved.")
+@click.option("--deep", is_flag=True, help="Read every file of the packs, even if no timestamp has changed.")
 def command(
     inventory: Path, limit: str | None, output_format: str, junit: Path | None, *, deep: bool
 ) -> None:

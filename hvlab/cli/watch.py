@@ -14,9 +14,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from hvlab.bench.watch import View, Watch, current
+from hvlab.bench.watch import View, Watch, current, named
 from hvlab.cli import candidates, options
 from hvlab.paths import results_dir
+from hvlab.results import searches
 from hvlab.results.store import Record, Store
 
 _EVERY_S = 1.0
@@ -31,19 +32,23 @@ _STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--once", is_flag=True, help="Show the run as it is now, and end.")
 @options.results
 def command(*, run: str | None, once: bool, folder: Path | None) -> int:
-    """Show how RUN of bench goes on (default: the newest that does): cases, time left, verdicts.
+    """Show a run in progress: its cases, the time left, the verdicts.
 
-    It reads what bench writes on this machine, contacts no host and may end at any time. Verdicts are those
-    of the last look at all comparisons of a run with --repeats auto, --ab or --against; in between there are
-    none, since looking more often would find more false ones. It ends with the run: exit code 0 if that is
-    finished, 1 if cases failed or it is not, 130 after Ctrl-C.
+    RUN is a run of bench, tune or bisect; the default is the newest in progress. In a search of tune or
+    bisect, the display follows from run to run until the search ends.
+
+    It reads what these commands write on this machine, contacts no host, and may be ended at any time.
+    Verdicts are those of the last look at all comparisons of a run with --repeats auto, --ab or --against; in
+    between there are none, since looking more often would find more false ones. The display ends with the
+    run: exit code 0 if the run finished, 1 if cases failed or it did not finish, 130 after Ctrl-C. A search
+    gives 0 if it came to its result, else 1.
     """
     store = Store(folder.absolute() if folder else results_dir())
-    watch = Watch(store, store.run(run).run_id if run else current(store).run_id)
+    watch = named(store, run) if run else current(store)
     console = Console(highlight=False)
     try:
         view = watch.look()
-        if once or (not view.going and not console.is_terminal):
+        if once or (view.ended and not console.is_terminal):
             _print(view)
         elif console.is_terminal:
             view = _live(watch, view, console)
@@ -51,7 +56,20 @@ def command(*, run: str | None, once: bool, folder: Path | None) -> int:
             view = _lines(watch, view)
     except KeyboardInterrupt:
         return 130
-    return 0 if (once and view.going) or (view.state == "finished" and not view.count("failed")) else 1
+    if once and not view.ended:
+        return 0
+    if view.search:
+        return _search_end(view.search)
+    return 0 if view.state == "finished" and not view.count("failed") else 1
+
+
+def _search_end(folder: Path) -> int:
+    name = searches.name(folder)
+    if searches.ended(folder):
+        click.echo(f"{name} ended; its report is in {folder}")
+        return 0
+    click.echo(f"{name} did not come to its end; the same command resumes it")
+    return 1
 
 
 def _print(view: View) -> None:
@@ -65,7 +83,7 @@ def _print(view: View) -> None:
 def _live(watch: Watch, view: View, console: Console) -> View:
     page = _Page(console)
     with Live(page.shown(view), console=console, auto_refresh=False) as live:
-        while view.going:
+        while not view.ended:
             time.sleep(_EVERY_S)
             view = watch.look()
             live.update(page.shown(view), refresh=True)
@@ -75,8 +93,7 @@ def _live(watch: Watch, view: View, console: Console) -> View:
 def _lines(watch: Watch, view: View) -> View:
     """Print a line for each case that ends, and one where what goes on has changed."""
     shown, said = len(view.cases), ""
-    click.echo(_title(view))
-    click.echo(_counts(view))
+    _print_head(view)
     while True:
         for number, case in enumerate(view.cases[shown:], shown + 1):
             place = f"[{number}/{view.total}] {case.case} on {','.join(case.hosts)}"
@@ -84,14 +101,21 @@ def _lines(watch: Watch, view: View) -> View:
         shown = len(view.cases)
         if view.doing not in ("", said):
             said = view.doing
-            click.echo(f"{said}; {_time(view)}")
-        if not view.going:
+            click.echo(f"{said}; {_time(view)}" if view.going else said)
+        if view.ended:
             break
         time.sleep(_EVERY_S)
-        view = watch.look()
+        before, view = view, watch.look()
+        if view.run.run_id != before.run.run_id:
+            shown = 0
+            _print_head(view)
+    _print_head(view)
+    return view
+
+
+def _print_head(view: View) -> None:
     click.echo(_title(view))
     click.echo(_counts(view))
-    return view
 
 
 class _Page:
@@ -127,13 +151,15 @@ def _head(view: View, *, bar: bool) -> Iterator[RenderableType]:
 
 def _title(view: View) -> str:
     run, progress = view.run, view.progress
-    title = f"run {run.run_id} on {run.lab}: {view.state}"
+    name = f"run {run.run_id} of {searches.name(view.search)}" if view.search else f"run {run.run_id}"
+    title = f"{name} on {run.lab}: {view.state}"
     if view.state == "elsewhere" and progress:
-        title = f"run {run.run_id} on {run.lab}: running on {progress.machine}"
+        title = f"{name} on {run.lab}: running on {progress.machine}"
         return f"{title}, unless it was killed: that cannot be seen from here"
     if view.state == "killed":
         process = f"process {progress.pid}" if progress else "its process"
-        return f"{title}; {process} is gone. `hvlab bench --resume {run.run_id}` goes on with it"
+        resume = "the same command" if view.search else f"`hvlab bench --resume {run.run_id}`"
+        return f"{title}; {process} is gone; {resume} resumes it"
     return title
 
 

@@ -97,6 +97,7 @@ def archive(folder: Path) -> Path:
             with replacing(packed) as part, tarfile.open(part, "w:gz", compresslevel=1) as tar:
                 for path in sorted(folder.iterdir()):
                     tar.add(path, path.name, filter=_nobodys)
+        cache.use(packed)
     return packed
 
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from hvlab.lab.inventory import Lab
 
-STACKS = "/opt/hvlab/stacks"
+ROOT = "/opt/hvlab"
+STACKS = f"{ROOT}/stacks"
+# Where packs are built.
+BUILDS = "/var/cache/hvlab/build"
 
 
 @dataclass(frozen=True)

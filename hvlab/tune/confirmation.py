@@ -52,7 +52,10 @@ class Confirmation:
 def confirm(
     spec: Spec, lab: Lab, store: Store, today: SettingsFile, best: SettingsFile, *, seconds: int
 ) -> Confirmation:
-    """Measure both settings in turn, with as many repeats as it takes within ``seconds``."""
+    """Measure both settings in turn, with as many repeats as it takes within ``seconds``.
+
+    The caller is ``measuring`` the lab into ``store``.
+    """
     chosen = {A: today.parameters, B: best.parameters}
     both = replace(
         spec,
@@ -62,7 +65,7 @@ def confirm(
         repeats=LOOKS[-1].repeats,
         time_limit=seconds,
     )
-    run_id = measure(Schedule.of(both, lab), store)
+    run_id = measure(Schedule.of(both, lab), store, locked=True)
     records = store.records(run_id)
     _, stored = store.spec(run_id)
     decisions = decide(measurements(store.run(run_id), records), stored)

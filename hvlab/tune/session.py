@@ -12,7 +12,9 @@ from hvlab.bench.matrix import Spec, expand
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
+from hvlab.results import searches
 from hvlab.results.lock import measuring
+from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
 from hvlab.tune import autotune
 from hvlab.tune.confirmation import confirm
@@ -24,7 +26,7 @@ from hvlab.tune.space import Space, including
 from hvlab.tune.trials import Launches, Trials, changed
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
-RESULT, REPORT = "result.json", "tuning.md"
+REPORT = "tuning.md"
 # The proof needs 12 launches; it has time for so many, and so many seconds, whatever the search took.
 _PROOF_LAUNCHES, _PROOF_S = 20, 60
 # So much of the budget is for training with Horovod's autotune.
@@ -70,12 +72,7 @@ def check(request: TuneRequest) -> None:
 
 def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
     """Return the folder of the search: that of an unfinished one, unless ``restart`` says otherwise."""
-    tunes = results / "tune"
-    key = request.key()
-    earlier = sorted(tunes.glob(f"{key}*"), key=lambda path: path.stat().st_mtime)
-    if earlier and not restart and not (earlier[-1] / RESULT).exists():
-        return earlier[-1]
-    return tunes / (f"{key}-{len(earlier) + 1}" if earlier else key)
+    return searches.folder_of(results, "tune", request.key(), restart=restart)
 
 
 def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[str], None]) -> TuneResult:
@@ -87,6 +84,7 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
     def say(text: str) -> None:
         note(f"{text} ({launches.spent / 60:.1f} of {request.budget / 60:g} min)")
 
+    # Nothing else may measure the lab between the search and its proof.
     with measuring(store.folder, request.lab.name):
         spec, trained = _lengthened(request, launches)
         chosen = autotune.choice(request.spec, launches, request.space, trained, request.budget * _AUTOTUNE)
@@ -98,18 +96,17 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         found = search(
             space, trials, trials.left, kind=request.kind, seed=request.seed, first=first, note=say
         )
-    best, proof = found.best, None
-    if best is not None:
-        note(f"to prove: {space.words(best)}")
-        least = _PROOF_LAUNCHES * trials.spent / trials.count
-        seconds = round(max(_PROOF_S, least, request.budget - launches.spent))
-        proof = confirm(spec, request.lab, store, today, space.settings(best), seconds=seconds)
-    shares = importance(space, found.board, seed=request.seed)
-    result = TuneResult(space, found, shares, proof, launches.spent, autotuned)
-    write_file(folder / REPORT, result.markdown())
-    if proof and proof.cut_off:  # without a result, the same command goes on
-        return result
-    write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+        best, proof = found.best, None
+        if best is not None:
+            note(f"to prove: {space.words(best)}")
+            least = _PROOF_LAUNCHES * trials.spent / trials.count
+            seconds = round(max(_PROOF_S, least, request.budget - launches.spent))
+            proof = confirm(spec, request.lab, store, today, space.settings(best), seconds=seconds)
+        shares = importance(space, found.board, seed=request.seed)
+        result = TuneResult(space, found, shares, proof, launches.spent, autotuned)
+        write_file(folder / REPORT, result.markdown())
+        if not (proof and proof.cut_off):  # without a result, the same command goes on
+            write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
 
 

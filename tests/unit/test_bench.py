@@ -1,6 +1,8 @@
 """The bench, with hosts and Ansible replaced by a stand-in that writes a case's files."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,20 @@ def test_a_training_and_its_data(world, store, monkeypatch, tmp_path):
     assert {record.params["data"] for record in records} == {"digits"}
     hosts = {record.params["host"] for record in records if record.metric == "host_compute_time"}
     assert hosts == {"n1", "n2"}
+
+
+def test_data_in_the_cache_keep_it_below_its_limit(world, store, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HVLAB_CACHE_LIMIT", "1M")
+    old = tmp_path / "cache/packs/old-k.tar.gz"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"x" * 2_000_000)
+    os.utime(old, (time.time() - 3 * 86_400,) * 2)
+    FakePlay.result = TRAINED
+    measure.measure(plan(1, workload="mnist"), store)
+    assert not old.exists()
+    assert len([path for path in (tmp_path / "cache/datasets").iterdir() if path.is_dir()]) == 1
+    assert "old-k.tar.gz went from the cache" in capsys.readouterr().err
 
 
 def test_data_that_cannot_be_had_leaves_no_run(world, store, monkeypatch):

@@ -116,6 +116,26 @@ def test_of_old_runs_only_what_programs_printed_goes(folder):
     assert left == ["case.json", "result.json", "stdout", "store.jsonl"]
 
 
+def test_of_searches_that_ended_only_what_programs_printed_goes(folder):
+    for search, result in (("tune/ended", True), ("bisect/ended", True), ("tune/open", False)):
+        own = folder / "results" / search
+        for name in ("runs/r1/case/stdout", "runs/r1/case/result.json", "runs/r1/store.jsonl", "hvlab.db"):
+            put(own / name, 40)
+        if result:
+            put(own / "result.json", 40)
+    assert hvlab("--yes").exit_code == 0
+    printed = sorted((folder / "results").glob("*/*/runs/*/*/stdout"))
+    assert printed == [folder / "results/tune/open/runs/r1/case/stdout"], "an open search is resumed from it"
+    assert len([path for path in (folder / "results").rglob("*") if path.is_file()]) == 12
+
+
+def test_what_exceeds_a_size_goes_too(folder):
+    rows = json.loads(hvlab("--older-than", "45", "--max-size", "30K", "--format", "json").stdout)
+    assert sorted(row["name"] for row in rows if row["goes"]) == [
+        ".incoming-killed", "bookworm-1", "k1", "old-k.tar.gz",
+    ]  # fmt: skip
+
+
 def test_what_cannot_be_removed_is_named(folder, monkeypatch):
     def refuse(one):
         raise PermissionError(13, "Permission denied", str(one.paths[0]))

@@ -9,14 +9,16 @@ from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
 from hvlab.bench import suite
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import run
+from hvlab.cli import cli, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
+from tests.contract.generate import commands
 from tests.unit.labs import spec
 from tests.unit.test_results import RECORD
 
@@ -192,6 +194,18 @@ def test_no_data_is_made_ready_for_a_dry_run(inventory, capsys, tmp_path, monkey
     monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
     dry(inventory, capsys, "--workload", "mnist", "--data", "mnist", "--backend", "mpi")
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    "group", [name for name, command, _ in commands(cli, "hvlab") if isinstance(command, click.Group)]
+)
+def test_summaries_of_commands_fit_a_line_of_80_columns(group, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    run([*group.split()[1:], "--help"])
+    for line in capsys.readouterr().out.partition("Commands:")[2].splitlines():
+        assert len(line) <= 80
+        assert "..." not in line
+        assert not line.startswith("    "), f"{group}: a summary goes on in a second line: {line}"
 
 
 def test_the_help_tells_every_parameter_and_every_suite(capsys):

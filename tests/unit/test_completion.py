@@ -199,6 +199,19 @@ def test_zsh_takes_the_script(path):
     assert in_shell(["zsh", "-f", "-c"], script) == ["_hvlab_completion", "hvlab"]
 
 
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+def test_zsh_completes(path):
+    script = """\
+compdef() { :; }; eval "$(hvlab completion zsh)"
+_describe() { print -rl -- "${(@P)3}"; }
+words=(hvlab results show r) CURRENT=4
+_hvlab_completion"""
+    assert [line.partition(":")[0] for line in in_shell(["zsh", "-f", "-c"], script) if ":" in line] == [
+        "r2",
+        "r1",
+    ]
+
+
 def test_every_value_that_is_a_run_is_completed(here):
     for name, command, context in commands(cli.cli, "hvlab"):
         for item in command.params:

@@ -51,6 +51,12 @@ def test_a_set_is_put_there_once(ready, root):
     assert names(root) == [".lock", ready.key]
 
 
+def test_an_archive_that_is_brought_counts_as_used(ready):
+    packed = datasets.archive(ready.folder)
+    os.utime(packed, (0, 0))
+    assert datasets.archive(ready.folder).stat().st_mtime > 0
+
+
 def test_what_a_killed_run_left_goes(ready, root):
     for left in ("new", "old"):
         (root / f".{ready.key}.{left}").mkdir(parents=True)

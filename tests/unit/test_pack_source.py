@@ -1,7 +1,10 @@
 """Sources: which files count, which checksums stop, and what the distribution's package says."""
 
+import os
 import runpy
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible.errors import AnsibleActionFail
@@ -42,3 +45,31 @@ def test_upstream_version_of_a_source_package(tmp_path: Path, package: str, vers
     (tmp_path / "x_1.orig.tar.xz.asc").touch()
     found = runpy.run_path(str(MODULE))["describe"](str(tmp_path))
     assert found == {"archive": str(tmp_path / "x_1.orig.tar.xz"), "version": version, "sha256": EMPTY}
+
+
+def test_a_new_source_keeps_the_cache_below_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HVLAB_CACHE_LIMIT", "10K")
+    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
+    old = tmp_path / "cache/sources/tool-0.tar.gz"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"x" * 20_000)
+    os.utime(old, (time.time() - 3 * 86_400,) * 2)
+    new = tmp_path / "tool-1.tar.gz"
+    new.write_bytes(b"x" * 5000)
+    said: list[str] = []
+    plugin = object.__new__(action.ActionModule)
+    plugin._task = SimpleNamespace(check_mode=False)
+    plugin._display = SimpleNamespace(display=said.append)
+    args = {
+        "name": "tool", "version": "1", "ways": ["url"], "url": new.as_uri(), "folder": None, "avoid": {},
+        "checksum": action.file_sha256(new), "platform": "", "at_least": "0", "below": "9", "refresh": False,
+    }  # fmt: skip
+    plugin.validate_argument_spec = lambda **_: (None, args)
+    for _ in range(2):
+        source = Path(plugin.run(None, {"inventory_hostname": "n1"})["path"])
+        assert source.read_bytes() == new.read_bytes()
+    assert not old.exists()
+    assert [line.split()[0] for line in said] == [old.name]

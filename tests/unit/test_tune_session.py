@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hvlab.bench import looks
+from hvlab.bench import looks, progress, watch
 from hvlab.bench.schedule import Schedule
 from hvlab.bench.settings import SettingsFile
+from hvlab.bench.watch import Watch
 from hvlab.errors import CheckError, UsageError
+from hvlab.results import searches
+from hvlab.results.lock import holder, measuring
+from hvlab.results.searches import RESULT
 from hvlab.results.store import Record, Run, Store, new_run_id
 from hvlab.tune import confirmation, session, trials
 from hvlab.tune import space as spaces
 from hvlab.tune.result import TuneResult
-from hvlab.tune.session import RESULT, TuneRequest
+from hvlab.tune.session import TuneRequest
 from hvlab.tune.space import SpaceParameter
 from hvlab.workloads.case import Case
 from tests.unit import labs
+from tests.unit.test_watch import begun
 
 SPACE = (
     SpaceParameter(
@@ -41,8 +48,12 @@ class Hosts:
         self.cost, self.loss, self.random = cost, loss, random.Random(seed)  # noqa: S311 - noise
         self.runs: list[str] = []
         self.dies_after: int | None = None
+        self.results: Path | None = None
 
-    def __call__(self, schedule: Schedule, store: Store) -> str:
+    def __call__(self, schedule: Schedule, store: Store, *, locked: bool = False) -> str:
+        if self.results:  # that of the user, where the proof goes
+            assert holder(self.results, schedule.lab.name) == os.getpid(), "another command may measure now"
+        assert locked == (store.folder == self.results)
         key = schedule.spec.key(schedule.lab)
         run: Run | None = store.unfinished(key)
         run_id = run.run_id if run else new_run_id()
@@ -99,6 +110,7 @@ def _tune(
     spec = labs.spec("mpi", **{name: value for name, value in asked.items() if value is not None})
     request = TuneRequest(spec, labs.lab(2), spaces.space(SPACE, today), "tpe", 0, 30)
     store = Store(folder)
+    hosts.results = folder
     place = session.folder_of(request, folder, restart=False)
     return session.tune(request, store, place, note=lambda _: None), place
 
@@ -125,6 +137,37 @@ def test_a_planted_setting_is_found_proved_and_reported(
     assert "cycle_time" in (place / session.REPORT).read_text()
     # The proof is a run of the user's own results, the trials are not.
     assert [run.run_id for run in Store(tmp_path).runs()] == [result.proof.run_id]
+
+
+class Watched(Hosts):
+    """Looks at the search while its first launches of each run are made."""
+
+    watching: Watch | None = None
+
+    def __call__(self, schedule: Schedule, store: Store, *, locked: bool = False) -> str:
+        self.store, self.views = store, getattr(self, "views", [])
+        return super().__call__(schedule, store, locked=locked)
+
+    def _records(self, run_id: str, case: Case) -> list[Record]:
+        if not (self.store.run_folder(run_id) / progress.NAME).exists():
+            begun(self.store.run_folder(run_id), total=1, done=0)
+            proves = self.store.folder == self.results
+            with nullcontext() if proves else measuring(self.store.folder, "t"):
+                self.watching = self.watching or watch.current(Store(self.results))
+                self.views.append(self.watching.look())
+        return super()._records(run_id, case)
+
+
+def test_a_search_can_be_watched_from_its_first_run_to_its_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = Watched(_slow)
+    result, place = _tune(hosts, tmp_path, monkeypatch, today=BAD)
+    runs = [run.run_id for run in Store(place).runs()]
+    assert [view.run.run_id for view in hosts.views] == [*runs, result.proof.run_id]
+    assert {(view.state, view.search) for view in hosts.views} == {("running", place)}
+    assert hosts.watching.look().ended
+    assert searches.ended(place)
 
 
 def test_where_nothing_helps_the_default_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +236,8 @@ class Training(Hosts):
         self.epochs: dict[str, int] = {}
         self.env: list[str] = []
 
-    def __call__(self, schedule: Schedule, store: Store) -> str:
-        run_id = super().__call__(schedule, store)
+    def __call__(self, schedule: Schedule, store: Store, *, locked: bool = False) -> str:
+        run_id = super().__call__(schedule, store, locked=locked)
         params = schedule.cases[0].params
         self.epochs.setdefault(schedule.spec.suite, params["epochs"])
         if schedule.spec.suite == "tune-length":

@@ -106,6 +106,101 @@ def test_a_failed_case_is_an_exit_code_and_one_line(results, capsys):
     assert "failed  n1: a b" in text
 
 
+@pytest.fixture
+def trials(tmp_path):
+    """A search of tune between two rounds, in results that hold an older run."""
+    recorded = Store(tmp_path / "results")
+    recorded.put("r0", [replace(RECORD, run_id="r0")], lab="t", spec_key="j", spec={}, cases=["c1"])
+    own = Store(recorded.folder / "tune" / "k1")
+    own.put("r1", [RECORD], lab="t", spec_key="k", spec={}, cases=["c1"])
+    begun(own.run_folder("r1"), doing="", running=False, left=None)
+    return own
+
+
+def next_run(place: Store, run_id: str, **changes) -> None:
+    place.create(run_id, lab="t", spec_key=run_id, spec={}, cases=["c1"])
+    begun(place.run_folder(run_id), total=1, done=0, **changes)
+
+
+def test_a_search_is_followed_from_run_to_run_to_its_proof(trials, tmp_path):
+    results = Store(tmp_path / "results")
+    with measuring(results.folder, "t"):
+        watching = watch.current(results)
+        view = watching.look()
+        assert (view.run.run_id, view.state, view.ended) == ("r1", "finished", False)
+        assert view.doing == "between two runs of tune k1"
+        with measuring(trials.folder, "t"):
+            next_run(trials, "r2")
+            view = watching.look()
+            assert (view.run.run_id, view.state, view.doing) == ("r2", "running", "c2 on n1,n2")
+            assert not view.cases
+        trials.enter("r2", "finished")
+        next_run(results, "r3")
+        view = watching.look()
+        assert (view.run.run_id, view.search, view.ended) == ("r3", trials.folder, False)
+        results.enter("r3", "finished")
+        assert not watching.look().ended
+    view = watching.look()
+    assert (view.run.run_id, view.ended) == ("r3", True)
+
+
+def test_runs_of_others_do_not_belong_to_a_search(trials, tmp_path):
+    results = Store(tmp_path / "results")
+    with measuring(results.folder, "t"):
+        watching = watch.current(results)
+        next_run(results, "r2", pid=os.getpid() + 1)
+        next_run(results, "r3", machine="elsewhere")
+        assert watching.look().run.run_id == "r1"
+
+
+@pytest.mark.parametrize(("result", "code", "last"), [
+    (True, 0, "tune k1 ended; its report is in {folder}"),
+    (False, 1, "tune k1 did not come to its end; the same command resumes it"),
+])  # fmt: skip
+def test_a_search_is_followed_in_lines(trials, tmp_path, result, code, last):
+    lines = []
+
+    def until(beginning: str) -> None:
+        for line in watching.stdout:
+            lines.append(line.rstrip())
+            if line.startswith(beginning):
+                return
+
+    argv = [sys.executable, "-u", "-m", "hvlab", "watch", "--results", str(tmp_path / "results")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with measuring(tmp_path / "results", "t"):
+        watching = subprocess.Popen(argv, env=os.environ | {"PYTHONPATH": str(project_dir())}, **pipes)
+        until("between two runs of tune k1")
+        with measuring(trials.folder, "t"):
+            next_run(trials, "r2")
+            until("c2 on n1,n2")
+        trials.enter("r2", "finished")
+        if result:
+            (trials.folder / "result.json").write_text("{}")
+    out, err = watching.communicate(timeout=30)
+    assert (watching.returncode, err) == (code, "")
+    assert lines[0] == "run r1 of tune k1 on t: finished"
+    assert "run r2 of tune k1 on t: running" in lines
+    assert out.splitlines()[-1] == last.format(folder=trials.folder)
+
+
+def test_a_search_that_ended_is_none_in_progress(trials, tmp_path):
+    with pytest.raises(UsageError, match="no run goes on"):
+        watch.current(Store(tmp_path / "results"))
+
+
+def test_a_run_of_a_search_is_shown_by_its_name(trials, tmp_path, capsys):
+    code, text = shown(Store(tmp_path / "results"), capsys, "r1", "--once")
+    assert (code, "run r1 on t: finished" in text) == (0, True)
+
+
+def test_a_command_that_has_no_run_yet_is_named(tmp_path, capsys):
+    with measuring(tmp_path, "t"):
+        code, text = shown(Store(tmp_path), capsys)
+    assert code == 2
+    assert f"process {os.getpid()} prepares to measure lab t" in text
+
+
 def test_an_unknown_run_and_an_empty_store_are_usage_errors(results, capsys, tmp_path):
     assert shown(results, capsys, "r7")[0] == 2
     assert shown(Store(tmp_path / "none"), capsys)[0] == 2

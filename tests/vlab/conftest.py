@@ -16,6 +16,7 @@ SHARED = {
         "test_2_bench",
         "test_2_training",
         "test_3_alone",
+        "test_3_clean",
         "test_3_health",
         "test_3_verify",
         "test_7_containers",

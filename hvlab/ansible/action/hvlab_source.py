@@ -145,6 +145,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "way": source.way,
         }
         self.memory.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        # Before others go: it may have been there for long.
+        cache.use(source.path)
+        cache.keep_limit(self._display.display)
 
     def _from_file(self) -> SourceArchive:
         folder = Path(self.args["folder"] or "")

@@ -1,0 +1,94 @@
+"""What may go on a lab's hosts: each is asked in one round trip, and removes it in another."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hvlab import answers
+from hvlab.answers import AnswerError
+from hvlab.answers.shapes import Count, HostAnswer, NotNegative
+from hvlab.cache import Kept
+from hvlab.lab.folders import BUILDS, ROOT, STACKS
+from hvlab.lab.inventory import Lab
+from hvlab.remote.collect import collect
+from hvlab.remote.playbook import HostFailure
+
+_PROGRAM = Path(__file__).parent / "programs/unused.py"
+# Removing a build's folder takes seconds, from a slow disk minutes.
+_SECONDS = 900
+# So many paths fit one word of a command line, by Linux's limit of 128 KiB.
+_AT_ONCE = 500
+
+
+class UnusedFolder(HostAnswer):
+    """A folder on a host that may go; ``idle`` is how many seconds it was not used."""
+
+    kind: str
+    path: str
+    size: Count
+    idle: NotNegative
+    busy: bool
+
+
+@dataclass(frozen=True)
+class HostsAnswer:
+    """What lies on the hosts, and why some of them did not say."""
+
+    kept: tuple[Kept, ...]
+    failures: tuple[HostFailure, ...]
+
+
+def listed(lab: Lab) -> HostsAnswer:
+    """Return what lies on the hosts and may be removed. Raises CheckError where Ansible itself fails."""
+    on_hosts = _asked(lab, ())
+    # A run in progress may have no process on one of its hosts, and hosts may share the folder of its files.
+    busy = {one.name for one in on_hosts.kept if one.kind == "run files" and one.busy}
+    kept = (replace(one, busy=one.busy or one.name in busy) for one in on_hosts.kept)
+    return replace(on_hosts, kept=tuple(kept))
+
+
+def remove(lab: Lab, chosen: Sequence[Kept]) -> HostsAnswer:
+    """Remove what is chosen, but what was used meanwhile; return what went, and what could not be asked."""
+    gone: list[Kept] = []
+    failures: list[HostFailure] = []
+    for host in lab.hosts:
+        paths = [str(one.paths[0]) for one in chosen if one.host == host.name]
+        for begin in range(0, len(paths), _AT_ONCE):
+            done = _asked(replace(lab, hosts=(host,)), paths[begin : begin + _AT_ONCE])
+            gone += done.kept
+            failures += done.failures
+    return HostsAnswer(tuple(gone), tuple(failures))
+
+
+def _asked(lab: Lab, paths: Collection[str]) -> HostsAnswer:
+    request = {
+        "builds": BUILDS,
+        "root": ROOT,
+        "stacks": STACKS,
+        "user": lab.text("lab_user_name", "hvlab"),
+        "remove": list(paths),
+    }
+    variables = {
+        "hvlab_probe": str(_PROGRAM),
+        "hvlab_questions": base64.b64encode(json.dumps(request).encode()).decode(),
+        "hvlab_seconds": _SECONDS,
+    }
+    gathered, failures = collect(lab, "ask.yml", variables, shape=str)
+    now, kept = time.time(), []
+    for host, answer in gathered.items():
+        try:
+            rows = answers.load(answer, host, list[UnusedFolder])
+        except AnswerError as error:
+            failures.append(HostFailure(host, f"its answer cannot be read: {error.seen}", False))
+            continue
+        for row in rows:
+            path = Path(row["path"])
+            kept.append(
+                Kept(row["kind"], path.name, (path,), row["size"], now - row["idle"], row["busy"], host)
+            )
+    return HostsAnswer(tuple(kept), tuple(failures))

@@ -1,0 +1,33 @@
+"""The searches of tune and bisect: each a folder in that of the results, with a store of its own runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+KINDS = ("tune", "bisect")
+# Written when a search comes to its end; without it, the same command resumes the search.
+RESULT = "result.json"
+
+
+def folders(results: Path) -> list[Path]:
+    """Return the folders of all searches, the oldest first."""
+    each = [path for kind in KINDS for path in (results / kind).glob("*") if path.is_dir()]
+    return sorted(each, key=lambda path: path.stat().st_mtime)
+
+
+def name(folder: Path) -> str:
+    """Return how a search is called, such as `tune 0f3a9c2b41de`."""
+    return f"{folder.parent.name} {folder.name}"
+
+
+def ended(folder: Path) -> bool:
+    """Return whether a search came to its end."""
+    return (folder / RESULT).exists()
+
+
+def folder_of(results: Path, kind: str, key: str, *, restart: bool) -> Path:
+    """Return the folder of a search: that of an unfinished one, unless ``restart`` says otherwise."""
+    earlier = [path for path in folders(results) if path.parent.name == kind and path.name.startswith(key)]
+    if earlier and not restart and not ended(earlier[-1]):
+        return earlier[-1]
+    return results / kind / (f"{key}-{len(earlier) + 1}" if earlier else key)
