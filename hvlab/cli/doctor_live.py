@@ -49,7 +49,7 @@ def examine(
         )
     lab = inventories.load(inventory, limit=limit)
     faults, silent = _ask(lab)
-    failed: CheckError | None = None
+    failed: HvlabError | None = None
     if output_format == "json":
         click.echo(json.dumps(_document(lab, faults, silent), indent=1))
     else:
@@ -119,7 +119,7 @@ def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> st
 
 def _fix(
     lab: Lab, faults: list[HostFault], *, yes: bool
-) -> tuple[list[HostFault], dict[str, str], CheckError | None]:
+) -> tuple[list[HostFault], dict[str, str], HvlabError | None]:
     """Show which roles would run where, run them, and ask again; the error is that of a role that failed."""
     for fault, hosts in _groups([fault for fault in faults if not fault.role]):
         click.echo(f"\nno role mends: {', '.join(hosts)}: {live.ENTRIES[fault.id].title}")
@@ -137,10 +137,10 @@ def _fix(
     click.echo(f"\n--fix runs: hvlab provision -l {','.join(hosts)} -t {roles}")
     if not yes and not click.confirm("Change these hosts?"):
         return faults, {}, None
-    failed = None
+    failed: HvlabError | None = None
     try:
         provision.run_playbook(lab, ["--tags", roles], limit=",".join(hosts))
-    except CheckError as error:
+    except (CheckError, UnreachableError) as error:
         failed = error
         click.echo(f"\n{error}")
     again, silent = _ask(lab)

@@ -141,13 +141,22 @@ def test_names_that_nobody_manages_need_not_resolve(hosts):
 def test_logins(hosts, said, id_):
     failed = {"p2": {"rc": 255, "out": "", "err": said}}
     hosts["p1"]["logins"]["out"] = json.dumps(failed)
-    assert shown(hosts) == {(id_, "p1")}
-    (fault,) = live.faults(SITE, hosts)
-    assert fault.role == ("ssh_trust" if id_ in ("host-key", "ssh-denied", "ssh-key-modes") else "")
-    assert "to p2" in fault.seen
+    # Keys of the client, or what the other end knows of them: nobody can say from here which one lacks it.
+    ends = ("p1", "p2") if id_ in ("host-key", "ssh-denied") else ("p1",)
+    assert shown(hosts) == {(id_, end) for end in ends}
+    for fault in live.faults(SITE, hosts):
+        assert fault.role == ("ssh_trust" if id_ in ("host-key", "ssh-denied", "ssh-key-modes") else "")
+        assert "from p1 to p2" in fault.seen
     # A warning of a login that succeeds is none.
     hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": "orted /usr/bin/orted\n", "err": said}})
     assert shown(hosts) == set()
+
+
+def test_an_end_that_does_not_answer_is_not_mended(hosts):
+    denied = {"p2": {"rc": 255, "out": "", "err": "hvlab@198.18.61.12: Permission denied (publickey)."}}
+    hosts["p1"]["logins"]["out"] = json.dumps(denied)
+    del hosts["p2"]
+    assert shown(hosts) == {("ssh-denied", "p1")}
 
 
 def test_a_user_who_is_not_there_is_the_only_fault(hosts):
@@ -223,6 +232,7 @@ def test_of_three_hosts_the_one_with_another_mtu_is_named(hosts):
         ),
         ("asked yes\n", {"mpirun-not-found", "orted-not-found"}),
         ("", set()),
+        ("asked yes\npath /usr/bin/mpirun\n", {"different-mpi", "unknown-mpi", "orted-not-found"}),
         (
             "asked yes\npath /opt/hvlab/openmpi/current/bin/mpirun\nreal /usr/lib64/openmpi/bin/orterun\n"
             "version mpirun (Open MPI) 4.1.4\ndaemon /usr/lib64/openmpi/bin/orted\n",

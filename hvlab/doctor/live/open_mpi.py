@@ -80,8 +80,9 @@ def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> I
     version = _version(table)
     # Of a distribution's packages, links to it lie there.
     home = prefix.rpartition("/")[0]
-    if prefix and not any(table[key].startswith(f"{home}/") for key in ("path", "real")):
-        seen = f"mpirun in PATH is {table['path']} ({version or table['real']}), not that of {prefix}"
+    real = table.get("real", table["path"])
+    if prefix and not any(path.startswith(f"{home}/") for path in (table["path"], real)):
+        seen = f"mpirun in PATH is {table['path']} ({version or real}), not that of {prefix}"
         yield HostFault("different-mpi", name, seen, role)
     if "missing" in table:
         yield HostFault("libmpi-missing", name, f"{table['path']}: {table['missing']}", role)
