@@ -19,6 +19,7 @@ from hvlab.doctor.live.site import Member, Site
 from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError, some
 from hvlab.health.ask import put
 from hvlab.lab import inventory as inventories
+from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Host, Lab
 
 # Below the ports that systems give to clients, and those of Kubernetes' services.
@@ -69,7 +70,8 @@ def site(lab: Lab) -> Site:
     members = tuple(_member(lab, host) for host in lab.hosts)
     port = random.randint(*_PORTS)  # noqa: S311 - only not the one of another run
     managed = lab.text("common_hosts_managed", "true").lower() in ("true", "yes")
-    return Site(members, lab.text("lab_user_name", "hvlab"), port, names_managed=managed)
+    user = lab.text("lab_user_name", "hvlab")
+    return Site(members, user, port, names_managed=managed, horovod=folders(lab).horovod)
 
 
 def _member(lab: Lab, host: Host) -> Member:

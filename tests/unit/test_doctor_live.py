@@ -34,6 +34,26 @@ GPU = {
     "kernel": {"rc": 0, "out": "6.1.0-30-amd64\n", "err": ""},
     "kernel headers": {"/lib/modules/6.1.0-30-amd64/build/Makefile": {"mode": "0644"}},
     "dkms": {"/var/lib/dkms/nvidia": {"mode": "0755"}},
+    # The head of github.com/NVIDIA/go-nvml issue 75, nvcc of github.com/jytime/Mask_RCNN_Pytorch issue 15.
+    "driver's cuda": {
+        "rc": 0,
+        "out": "| NVIDIA-SMI 535.54.03              Driver Version: 535.54.03    CUDA Version: 12.2     |\n",
+        "err": "",
+    },
+    "cuda compat": {},
+    "nccl package": {"rc": 0, "out": "libnccl2 2.18.3-1+cuda12.2\n", "err": ""},
+    "nccl files": {
+        f"/opt/hvlab/nccl/current/{path}": {"mode": "0644"}
+        for path in ("include/nccl.h", "include/nccl_net.h", "lib/libnccl.so", "lib/libnccl.so.2")
+    },
+    "gpu capabilities": {"rc": 0, "out": "0, 8.0\n1, 8.0\n", "err": ""},
+    "nvcc codes": {
+        "rc": 0,
+        "out": "".join(f"sm_{n}\n" for n in (35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86)),
+        "err": "",
+    },
+    "ranks on gpus": {"rc": 0, "out": "[]", "err": ""},
+    "library path": {"rc": 0, "out": "", "err": ""},
 }
 
 
@@ -254,6 +274,11 @@ def test_the_open_mpi_in_use(hosts, table, expected):
             {("open-mpi-avoid", "p2"), ("mixed-open-mpi", "p1"), ("mixed-open-mpi", "p2")},
         ),
         ("4.1.4\ndaemon", "4.1.4\ndaemon", set()),
+        (
+            "(Open MPI) 4.1.4",
+            "(Open MPI) 1.10.7",
+            {("old-mpi-const", "p2"), ("mixed-open-mpi", "p1"), ("mixed-open-mpi", "p2")},
+        ),
         ("version mpirun (Open MPI) 4.1.4", "version ", {("unknown-mpi", "p2")}),
         (
             "version mpirun (Open MPI) 4.1.4",

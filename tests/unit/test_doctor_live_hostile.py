@@ -78,7 +78,7 @@ def lab_answers(draw, question):
 
 
 @pytest.mark.parametrize("question", sorted(HEALTHY["p1"]))
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_answers_give_faults_or_nothing(question, data):
     hosts = data.draw(lab_answers(question))
@@ -87,7 +87,7 @@ def test_damaged_answers_give_faults_or_nothing(question, data):
         assert fault.host in hosts
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.dictionaries(
         st.sampled_from(sorted(HEALTHY)),
