@@ -19,6 +19,7 @@ from hvlab.doctor.live.site import Member, Site
 from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError, some
 from hvlab.health.ask import put
 from hvlab.lab import inventory as inventories
+from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Host, Lab
 
 # Below the ports that systems give to clients, and those of Kubernetes' services.
@@ -49,7 +50,7 @@ def examine(
         )
     lab = inventories.load(inventory, limit=limit)
     faults, silent = _ask(lab)
-    failed: CheckError | None = None
+    failed: HvlabError | None = None
     if output_format == "json":
         click.echo(json.dumps(_document(lab, faults, silent), indent=1))
     else:
@@ -69,7 +70,8 @@ def site(lab: Lab) -> Site:
     members = tuple(_member(lab, host) for host in lab.hosts)
     port = random.randint(*_PORTS)  # noqa: S311 - only not the one of another run
     managed = lab.text("common_hosts_managed", "true").lower() in ("true", "yes")
-    return Site(members, lab.text("lab_user_name", "hvlab"), port, names_managed=managed)
+    user = lab.text("lab_user_name", "hvlab")
+    return Site(members, user, port, names_managed=managed, horovod=folders(lab).horovod)
 
 
 def _member(lab: Lab, host: Host) -> Member:
@@ -119,7 +121,7 @@ def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> st
 
 def _fix(
     lab: Lab, faults: list[HostFault], *, yes: bool
-) -> tuple[list[HostFault], dict[str, str], CheckError | None]:
+) -> tuple[list[HostFault], dict[str, str], HvlabError | None]:
     """Show which roles would run where, run them, and ask again; the error is that of a role that failed."""
     for fault, hosts in _groups([fault for fault in faults if not fault.role]):
         click.echo(f"\nno role mends: {', '.join(hosts)}: {live.ENTRIES[fault.id].title}")
@@ -137,10 +139,10 @@ def _fix(
     click.echo(f"\n--fix runs: hvlab provision -l {','.join(hosts)} -t {roles}")
     if not yes and not click.confirm("Change these hosts?"):
         return faults, {}, None
-    failed = None
+    failed: HvlabError | None = None
     try:
         provision.run_playbook(lab, ["--tags", roles], limit=",".join(hosts))
-    except CheckError as error:
+    except (CheckError, UnreachableError) as error:
         failed = error
         click.echo(f"\n{error}")
     again, silent = _ask(lab)

@@ -70,5 +70,45 @@ PROOFS = (
         _DOCTOR,
         by_hand="sed -i 1d /etc/hosts",
     ),
+    CauseProof(
+        "ssh-key-modes",
+        "p1",
+        "chmod 0644 ~hvlab/.ssh/id_ed25519",
+        _BENCH,
+        ("provision", "--tags", "preflight,ssh_trust"),
+    ),
+    CauseProof(
+        "orted-not-found",
+        "p2",
+        "rm /opt/hvlab/openmpi/current/bin/orted",
+        _BENCH,
+        ("provision", "--tags", "preflight,openmpi"),
+    ),
+    CauseProof(
+        "horovod-not-built",
+        "p2",
+        "rm /opt/hvlab/horovod/*/lib/python3*/site-packages/horovod/torch/mpi_lib*.so",
+        _DOCTOR,
+        ("provision", "--tags", "preflight,horovod"),
+    ),
+    # What p2 answers from high ports is dropped; 6 is TCP.
+    CauseProof(
+        "tcp-firewall",
+        "p2",
+        "ip rule add ipproto 6 sport 20000-29999 blackhole",
+        _DOCTOR,
+        by_hand="ip rule del ipproto 6 sport 20000-29999 blackhole",
+    ),
+    CauseProof(
+        "mtu-differs", "p2", "ip link set host0 mtu 1400", _DOCTOR, by_hand="ip link set host0 mtu 1500"
+    ),
+    CauseProof(
+        "backing-file",
+        "p2",
+        "mount -o remount,size=96m /dev/shm && head -c 90M /dev/zero > /dev/shm/full",
+        _DOCTOR,
+        by_hand="rm /dev/shm/full; mount -o remount,size=50% /dev/shm",
+    ),
+    CauseProof("hostname-twice", "p2", "hostname p1", _DOCTOR, by_hand="hostname p2"),
 )
 OF_CAUSE = {proof.cause: proof for proof in PROOFS}

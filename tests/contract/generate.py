@@ -98,6 +98,7 @@ def xids_page() -> str:
     return f"# Xids\n\n{about}\n\n{table}\n"
 
 
+ENTRIES = {cause.id: cause for cause in known.CAUSES}
 DOCTOR = """\
 # What hvlab doctor knows
 
@@ -120,9 +121,17 @@ to the three that follow it as the lab user, and sends each of them 256 KiB over
 - Open MPI: its release and hwloc on all hosts, the `mpirun` of a login shell, its daemon, its libraries,
   releases with known faults;
 - /tmp, TMPDIR, / and /dev/shm, clocks, compilers of hosts with the same system, NCCL's wheels;
-- the user's number on hosts that share its home, locked memory on hosts with RDMA;
+- the user's number on hosts that share its home, locked memory on hosts with RDMA, whether ranks of one
+  host may read one another's memory;
+- every Python environment that the roles installed: whether Horovod's extensions can be imported, with which
+  MPI they are linked, whether torch has the CUDA that was asked for;
 - hosts of the group `gpu`: driver and library, headers for DKMS, compute mode, libcuda, GPUs for all
-  slots.
+  slots, NCCL's package, headers and strays of conda, the architectures of nvcc, and, while ranks run,
+  whether two of one run use one GPU.
+
+The imports come last, one after another on a host. Each takes one to two seconds of a core with torch,
+more with TensorFlow, and is given up after 60 s; one that is given up is no finding. Many virtual hosts on
+few cores take that much longer: 32 of them on two cores half a minute.
 
 Each finding says on which hosts, what was seen, why it breaks, what to do, and where that is from; what
 is nearest to the root comes first. What a host does not answer is no finding. Nothing is changed, unless
@@ -174,7 +183,25 @@ def doctor_page() -> str:
         ]
         head = ["| what | why | what to do | |", "|---|---|---|---|"]
         parts.append("\n".join([f"## {family}\n", *head, *rows]) + "\n")
-    return "\n".join(parts)
+    return "\n".join([*parts[:1], _catalogue(), *parts[1:]])
+
+
+def _catalogue() -> str:
+    """The failures that are asked about often: which hosts show, which only logs, and why."""
+    rows, live = [], 0
+    for number, row in enumerate(tree.load(tree.ROOT / "tests/data/doctor/catalogue.yml"), 1):
+        entry = ENTRIES[row["entry"]]
+        asked, in_logs = row.get("live", True) is not False, bool(entry.signs)
+        live += asked
+        marks = ["yes" if each else "no" for each in (asked, in_logs)]
+        rows.append(f"| {number} | {_text(entry.title)} | {' | '.join(marks)} | {_text(row['how'])} |")
+    about = (
+        f"Of {len(rows)} failures that are asked about often, hosts show {live} when they are asked; the "
+        "others are no state of a host, or hvlab does not need what is missing there. The last column says "
+        "what shows it, or why nothing can."
+    )
+    head = ["| | what | hosts | logs | how |", "|---|---|---|---|---|"]
+    return "\n".join(["## What hosts can be asked\n", about, "", *head, *rows]) + "\n"
 
 
 PAGES = {

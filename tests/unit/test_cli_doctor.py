@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.cli import doctor_live, run
-from hvlab.errors import CheckError
+from hvlab.errors import CheckError, UnreachableError
 from hvlab.health.ask import Answered
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +121,33 @@ def test_a_role_that_failed_is_the_error_even_if_nothing_is_left(rounds, capsys,
     rounds += [answered(sick()), answered()]
     assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 1
     assert "provisioning failed" in capsys.readouterr().err
+
+
+def test_a_host_that_is_lost_while_roles_run_is_still_looked_at_again(rounds, capsys, monkeypatch):
+    def site(*_, **__):
+        raise UnreachableError("p2 does not answer")
+
+    monkeypatch.setattr(doctor_live.provision, "run_playbook", site)
+    rounds += [answered(sick()), answered()]
+    assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 3
+    out, err = capsys.readouterr()
+    assert "gone: p1: ssh ignores a key" in out
+    assert "p2 does not answer" in err
+
+
+def test_fix_provisions_both_ends_of_a_login_that_is_refused(rounds, capsys, monkeypatch):
+    """The client's key may be gone, or the other host's knowledge of the users' CA."""
+    hosts = copy.deepcopy(RECORDED)
+    said = "hvlab@198.18.61.12: Permission denied (publickey)."
+    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 255, "out": "", "err": said}})
+    limits = []
+    monkeypatch.setattr(doctor_live.provision, "run_playbook", lambda *_, limit: limits.append(limit))
+    rounds += [answered(hosts), answered()]
+    assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 0
+    assert limits == ["p1,p2"]
+    assert capsys.readouterr().out.startswith(
+        "1. p1, p2: the host refuses the login\n  seen: hvlab cannot log in from p1 to p2:"
+    )
 
 
 def test_fix_leaves_a_host_that_preflight_would_refuse(rounds, capsys, monkeypatch):

@@ -34,6 +34,26 @@ GPU = {
     "kernel": {"rc": 0, "out": "6.1.0-30-amd64\n", "err": ""},
     "kernel headers": {"/lib/modules/6.1.0-30-amd64/build/Makefile": {"mode": "0644"}},
     "dkms": {"/var/lib/dkms/nvidia": {"mode": "0755"}},
+    # The head of github.com/NVIDIA/go-nvml issue 75, nvcc of github.com/jytime/Mask_RCNN_Pytorch issue 15.
+    "driver's cuda": {
+        "rc": 0,
+        "out": "| NVIDIA-SMI 535.54.03              Driver Version: 535.54.03    CUDA Version: 12.2     |\n",
+        "err": "",
+    },
+    "cuda compat": {},
+    "nccl package": {"rc": 0, "out": "libnccl2 2.18.3-1+cuda12.2\n", "err": ""},
+    "nccl files": {
+        f"/opt/hvlab/nccl/current/{path}": {"mode": "0644"}
+        for path in ("include/nccl.h", "include/nccl_net.h", "lib/libnccl.so", "lib/libnccl.so.2")
+    },
+    "gpu capabilities": {"rc": 0, "out": "0, 8.0\n1, 8.0\n", "err": ""},
+    "nvcc codes": {
+        "rc": 0,
+        "out": "".join(f"sm_{n}\n" for n in (35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86)),
+        "err": "",
+    },
+    "ranks on gpus": {"rc": 0, "out": "[]", "err": ""},
+    "library path": {"rc": 0, "out": "", "err": ""},
 }
 
 
@@ -141,13 +161,22 @@ def test_names_that_nobody_manages_need_not_resolve(hosts):
 def test_logins(hosts, said, id_):
     failed = {"p2": {"rc": 255, "out": "", "err": said}}
     hosts["p1"]["logins"]["out"] = json.dumps(failed)
-    assert shown(hosts) == {(id_, "p1")}
-    (fault,) = live.faults(SITE, hosts)
-    assert fault.role == ("ssh_trust" if id_ in ("host-key", "ssh-denied", "ssh-key-modes") else "")
-    assert "to p2" in fault.seen
+    # Keys of the client, or what the other end knows of them: nobody can say from here which one lacks it.
+    ends = ("p1", "p2") if id_ in ("host-key", "ssh-denied") else ("p1",)
+    assert shown(hosts) == {(id_, end) for end in ends}
+    for fault in live.faults(SITE, hosts):
+        assert fault.role == ("ssh_trust" if id_ in ("host-key", "ssh-denied", "ssh-key-modes") else "")
+        assert "from p1 to p2" in fault.seen
     # A warning of a login that succeeds is none.
     hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": "orted /usr/bin/orted\n", "err": said}})
     assert shown(hosts) == set()
+
+
+def test_an_end_that_does_not_answer_is_not_mended(hosts):
+    denied = {"p2": {"rc": 255, "out": "", "err": "hvlab@198.18.61.12: Permission denied (publickey)."}}
+    hosts["p1"]["logins"]["out"] = json.dumps(denied)
+    del hosts["p2"]
+    assert shown(hosts) == {("ssh-denied", "p1")}
 
 
 def test_a_user_who_is_not_there_is_the_only_fault(hosts):
@@ -223,6 +252,7 @@ def test_of_three_hosts_the_one_with_another_mtu_is_named(hosts):
         ),
         ("asked yes\n", {"mpirun-not-found", "orted-not-found"}),
         ("", set()),
+        ("asked yes\npath /usr/bin/mpirun\n", {"different-mpi", "unknown-mpi", "orted-not-found"}),
         (
             "asked yes\npath /opt/hvlab/openmpi/current/bin/mpirun\nreal /usr/lib64/openmpi/bin/orterun\n"
             "version mpirun (Open MPI) 4.1.4\ndaemon /usr/lib64/openmpi/bin/orted\n",
@@ -244,6 +274,11 @@ def test_the_open_mpi_in_use(hosts, table, expected):
             {("open-mpi-avoid", "p2"), ("mixed-open-mpi", "p1"), ("mixed-open-mpi", "p2")},
         ),
         ("4.1.4\ndaemon", "4.1.4\ndaemon", set()),
+        (
+            "(Open MPI) 4.1.4",
+            "(Open MPI) 1.10.7",
+            {("old-mpi-const", "p2"), ("mixed-open-mpi", "p1"), ("mixed-open-mpi", "p2")},
+        ),
         ("version mpirun (Open MPI) 4.1.4", "version ", {("unknown-mpi", "p2")}),
         (
             "version mpirun (Open MPI) 4.1.4",

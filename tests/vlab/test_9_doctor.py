@@ -67,3 +67,12 @@ def test_faults_are_named_mended_and_gone(lab):
     for host, command in TAKEN_BACK.items():
         lab.on(host, command)
     assert "nothing known is wrong on p1, p2" in lab.hvlab("doctor").stdout
+
+
+def test_a_host_that_no_longer_knows_the_users_ca_is_mended(lab):
+    """The host that logs in has all it needs: provisioning it alone would change nothing."""
+    lab.on("p2", "rm /etc/ssh/hvlab_user_ca.pub")
+    seen = findings(lab, 1)
+    assert set(seen) == {("ssh-denied", "p1,p2", "ssh_trust")}
+    assert "from p1 to p2" in seen["ssh-denied", "p1,p2", "ssh_trust"]
+    assert "nothing is left" in lab.hvlab("doctor", "--fix", "--yes").stdout

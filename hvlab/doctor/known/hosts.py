@@ -1,6 +1,6 @@
 """What hosts show when they are asked, and no log says in words of its own: entries without signs."""
 
-from hvlab.doctor.cause import FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, Cause
 
 _MTU = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
@@ -111,5 +111,24 @@ CAUSES = (
         remedy="mount -o remount,exec /tmp, or TMPDIR in a folder with exec for builds and ranks.",
         source="https://man7.org/linux/man-pages/man8/mount.8.html",
         weight=SETTING,
+    ),
+    Cause(
+        id="environment-broken",
+        title="a Python environment of the ranks does not work",
+        signs=(),
+        why="Ranks start with this interpreter and this import; what it ended with is not among what is known here.",
+        remedy="Run the same import by hand on that host as the user of the ranks; provision again brings back what hvlab installed.",
+        source="https://docs.python.org/3/library/venv.html",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="nccl-newer-than-driver",
+        title="NCCL was built for a newer CUDA than the driver serves",
+        signs=(),
+        why="A driver runs what was built for its own major release of CUDA or an older one; NCCL then ends with "
+        "'unhandled cuda error'.",
+        remedy="A newer driver, or the package of NCCL whose +cudaX.Y is not above what nvidia-smi shows (nccl_version).",
+        source="https://github.com/horovod/horovod/issues/2408",
+        weight=FACT,
     ),
 )

@@ -1,4 +1,4 @@
-"""The machine: its clock, the user's number, memory that may be locked."""
+"""The machine: its clock, the user's number, memory that may be locked, and that of other ranks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any
 
 from hvlab.doctor.live import ssh
 from hvlab.doctor.live.fault import HostFault
+from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies
 from hvlab.doctor.live.site import Site
 
 _NOW = "now"
 _RDMA = "rdma"
 _HOME = "home"
+_SIBLING = "sibling's memory"
+_YAMA = "ptrace scope"
 # Answers of one round trip come at different times.
 _APART_S = 60.0
 _SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "cifs", "glusterfs", "fuse.glusterfs")
 _MEMLOCK_KIB = 1024 * 1024
+_REFUSED = {"1": "Operation not permitted", "38": "Function not implemented"}
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
@@ -29,6 +33,8 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
         _NOW: {"run": ["date", "+%s"], "timeout": 5},
         _RDMA: {"stat": "/sys/class/infiniband/*"},
         _HOME: {"run": ["bash", "-c", script], "timeout": 10},
+        _SIBLING: {"run": ["python3", "-c", source("read_sibling")], "user": site.user, "timeout": 10},
+        _YAMA: {"read": "/proc/sys/kernel/yama/ptrace_scope"},
     }
 
 
@@ -36,6 +42,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     """Compare clocks and numbers, and judge limits where RDMA needs them."""
     yield from _clocks(every)
     yield from _numbers(site, every)
+    yield from _siblings(site, every)
     for name, (_, seen) in ssh.reached(every).items():
         limit = seen.get("memlock", "")
         small = _NUMBER.fullmatch(limit) and int(limit) < _MEMLOCK_KIB
@@ -74,3 +81,13 @@ def _numbers(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault
         yield from (
             HostFault("user-id-differs", name, f"{site.user} on a shared home: {listing}") for name in numbers
         )
+
+
+def _siblings(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Ranks of one host copy from one another's memory; EPERM and ENOSYS are what Yama and seccomp answer."""
+    for host in site.hosts:
+        said = every[host.name].output(_SIBLING).strip() if host.name in every else ""
+        if host.slots > 1 and said in _REFUSED:
+            scope = "".join(every[host.name].files(_YAMA).values())[:8] or "not there"
+            seen = f"process_vm_readv by {site.user}: {_REFUSED[said]}; kernel.yama.ptrace_scope is {scope}"
+            yield HostFault("cma-denied", host.name, seen)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.doctor.live import ssh
+from hvlab.doctor.live import environments, ssh
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.replies import HostReplies
 from hvlab.doctor.live.site import Site
@@ -22,6 +22,7 @@ r=$(readlink -f "$p"); d=$(dirname "$r")
 echo "path $p"; echo "real $r"
 echo "version $("$p" --version 2>&1 | head -n 1)"
 for f in orted prted; do [ -x "$d/$f" ] && echo "daemon $d/$f"; done
+[ -e "$d/../lib/libmpi.so" ] && echo "libmpi $(readlink -f "$d/../lib/libmpi.so")"
 ldd "$r" 2>&1 | grep "not found" | head -n 1 | sed "s/^[[:space:]]*/missing /"
 for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so; do
   [ -e "$f" ] && ldd "$f" 2>/dev/null
@@ -52,6 +53,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     some_have_it = any("path" in table for table in tables.values())
     for name, replies in every.items():
         yield from _one(name, tables[name], _prefix(replies), others=some_have_it)
+        yield from _linked(name, tables[name], replies)
     yield from _versions(tables)
     yield from _daemons(tables, every)
 
@@ -80,16 +82,31 @@ def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> I
     version = _version(table)
     # Of a distribution's packages, links to it lie there.
     home = prefix.rpartition("/")[0]
-    if prefix and not any(table[key].startswith(f"{home}/") for key in ("path", "real")):
-        seen = f"mpirun in PATH is {table['path']} ({version or table['real']}), not that of {prefix}"
+    real = table.get("real", table["path"])
+    if prefix and not any(path.startswith(f"{home}/") for path in (table["path"], real)):
+        seen = f"mpirun in PATH is {table['path']} ({version or real}), not that of {prefix}"
         yield HostFault("different-mpi", name, seen, role)
     if "missing" in table:
         yield HostFault("libmpi-missing", name, f"{table['path']}: {table['missing']}", role)
     elif not version:
         seen = f"mpirun --version prints {table.get('version', '')[:120]!r}"
         yield HostFault("unknown-mpi", name, seen, role)
+    if version.startswith("1."):
+        yield HostFault("old-mpi-const", name, f"{table['path']} is Open MPI {version}", role)
     if version in _AVOID:
         yield HostFault("open-mpi-avoid", name, f"{table['path']} is Open MPI {version}: {_AVOID[version]}")
+
+
+def _linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterator[HostFault]:
+    """Where mpirun is hvlab's own, Horovod has to be linked with the library beside it."""
+    prefix, own = _prefix(replies), table.get("libmpi", "")
+    if not prefix or not own.startswith(f"{prefix}/"):
+        return
+    for path, environment in environments.environments(replies).items():
+        for library in environment.libmpi:
+            if library != own:
+                seen = f"Horovod in {path} takes {library}, and mpirun is that of {prefix}"
+                yield HostFault("different-mpi", name, seen)
 
 
 def _version(table: Mapping[str, str]) -> str:

@@ -22,13 +22,14 @@ class Member:
 class Site:
     """All hosts; ``port`` is one on which they try to reach one another, ``user`` is who runs the ranks.
 
-    ``names_managed`` says whether hvlab writes the hosts' names.
+    ``names_managed`` says whether hvlab writes the hosts' names; ``horovod`` is the folder of its variants.
     """
 
     hosts: tuple[Member, ...]
     user: str
     port: int
     names_managed: bool = True
+    horovod: str = "/opt/hvlab/horovod"
 
     def next(self, name: str) -> list[Member]:
         """Return the hosts that a host tries to reach: some that follow it, in a ring."""

@@ -19,8 +19,9 @@ _USER = "user"
 _SCRIPT = (
     "echo hostname $(hostname); echo memlock $(ulimit -l); echo orted $(command -v orted || command -v prted)"
 )
-# What the roles write: keys, certificates, modes.
-_MENDED = ("host-key", "host-key-changed", "ssh-key-modes", "ssh-denied")
+# What the roles write: keys, certificates, modes. A login fails by what either end lacks, but for the modes.
+_EITHER = ("host-key", "host-key-changed", "ssh-denied")
+_MENDED = (*_EITHER, "ssh-key-modes")
 
 
 class PeerLogin(HostAnswer):
@@ -78,6 +79,8 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
             root = reading.root(login.err.splitlines())
             lines = [text for _, text in root.lines] if root else login.err.splitlines()
             words = " ".join(" ".join(lines).split())[:200]
-            seen = f"{site.user} cannot log in to {other}: {words}"
+            seen = f"{site.user} cannot log in from {name} to {other}: {words}"
             id_ = root.cause.id if root else "horovodrun-ssh"
-            yield HostFault(id_, name, seen, "ssh_trust" if id_ in _MENDED else "")
+            ends = (name, other) if id_ in _EITHER and other in every else (name,)
+            role = "ssh_trust" if id_ in _MENDED else ""
+            yield from (HostFault(id_, end, seen, role) for end in ends)
