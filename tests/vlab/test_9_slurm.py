@@ -98,12 +98,23 @@ def test_hosts_check_right(lab):
     lab.hvlab("verify")
 
 
+ACCOUNTS = """
+slurm_accounting_enabled: true
+slurm_rest_enabled: true
+slurm_accounts: [{name: physics, shares: 3, users: [hvlab]}]
+slurm_partitions:
+  - {name: hvlab}
+  - {name: short, hosts: [c1, c2], settings: {MaxTime: "10"}}
+slurm_settings: {AccountingStorageEnforce: limits}
+"""
+
+
 @pytest.fixture
 def account_of_jobs(lab):
-    """Slurm's accounting and its REST daemon."""
+    """Slurm's accounting and its REST daemon, and a second partition."""
     file = lab.inventory / "group_vars/all.yml"
     kept = file.read_text("utf-8")
-    file.write_text(f"{kept}slurm_accounting_enabled: true\nslurm_rest_enabled: true\n", "utf-8")
+    file.write_text(kept + ACCOUNTS, "utf-8")
     try:
         lab.playbook(PLAYBOOK)
         yield
@@ -122,6 +133,16 @@ def test_a_bench_is_in_the_accounts_and_the_rest_daemon_answers(lab):
     jobs = lab.on("c3", f"sacct -a -n -P -o Account,User,AllocNodes --name=hvlab-{run} -X").split()
     assert jobs == ["hvlab|hvlab|2"]
     lab.hvlab("verify")
+    assert lab.on("c1", "sinfo --noheader --partition=short '--format=%l %D'").split() == ["10:00", "2"]
+    shown = "format=Account,User,Share"
+    physics = f"sacctmgr --noheader --parsable2 show associations account=physics {shown}"
+    assert lab.on("c1", physics).split() == ["physics||3", "physics|hvlab|1"]
+    # Less than the 15 minutes that one case may take.
+    lab.on("c1", "sacctmgr --immediate modify qos normal set MaxWall=00:10:00")
+    said = " ".join(lab.hvlab("bench", *sizes, "--backend", "mpi", expect=2).stderr.split())
+    assert "would wait for ever: QOSMaxWallDurationPerJobLimit" in said
+    assert "name a shorter --time in lab_slurm_options" in said
+    assert lab.on("c1", "squeue --noheader") == ""
     assert lab.on("c1", "ss -Hltn 'sport = :3306'").split()[3] == "127.0.0.1:3306"
     assert lab.on("c1", "ps -C slurmrestd -o user:20=").strip() == "slurmrestd"
     # Its own user alone gets an answer.
