@@ -240,17 +240,18 @@ PREFLIGHT = """
 @pytest.mark.parametrize(
     ("partitions", "seen"),
     [
-        ([{"name": "long"}], "slurm_partition is hvlab, and slurm_partitions has long. What to do:"),
+        ([{"name": "long"}], "slurm_partition, is not among them: hvlab. What to do:"),
         (
-            [{"name": "hvlab"}, {"name": "far", "hosts": ["localhost", "g9"]}],
-            "slurm_partitions has hvlab, far, with hosts that Slurm does not have: g9. What to do:",
+            [{"name": "hvlab"}, {"name": "far", "hosts": ["g1", "g9"]}],
+            "slurm_partitions: hosts that Slurm does not have: g9. What to do:",
         ),
+        ([{"name": "hvlab", "hosts": ["g1"]}], "hosts that are in no partition: localhost. What to do:"),
     ],
 )
 def test_partitions_that_fit_nothing_are_refused(tmp_path, partitions, seen):
     (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
     variables = {
-        "slurm_hosts": ["localhost"],
+        "slurm_hosts": ["localhost", "g1"],
         "slurm_partitions": partitions,
         "__slurm_system_files": ["Debian-12.yml"],
     }
