@@ -14,13 +14,15 @@ from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.errors import HvlabError, UsageError
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import slurm
+from hvlab.launchers import slurm, slurm_queue
 from hvlab.remote.playbook import Login
 from hvlab.remote.shell import SSH_FAILED, Shell
 from hvlab.workloads.case import Case
 
 _FILE = "allocation.json"
 _TICK_S, _LOOK_S, ANSWER_S = 0.1, 1.0, 30.0
+# A request that waits for long is looked at less often, since slurmctld is everybody's.
+_LOOK_PART, _LOOK_MOST_S = 0.1, 30.0
 # slurmctld may be started anew, or moved to another host, while a run goes on.
 _AWAY_S = 90.0
 
@@ -54,12 +56,12 @@ class Allocation:
 
 @contextmanager
 def granted(
-    schedule: Schedule, cases: Sequence[Case], folder: Path, login: Login, show: Display
+    schedule: Schedule, cases: Sequence[Case], folder: Path, login: Login, show: Display, *, seconds: float
 ) -> Iterator[Allocation | None]:
     """Have the hosts of those ``cases`` that Slurm starts while the block runs; None where it starts none.
 
-    ``folder`` is the run's, and named after it. Raises UsageError, CheckError or UnreachableError where Slurm
-    does not grant them.
+    ``folder`` is the run's, and named after it; ``seconds`` is how long the cases are estimated to take.
+    Raises UsageError, CheckError or UnreachableError where Slurm does not grant them.
     """
     run_id = folder.name
     hosts = schedule.allocated(cases)
@@ -73,7 +75,8 @@ def granted(
     (folder / _FILE).write_text(json.dumps({"hosts": hosts}), "utf-8")
     asked = _Request(shell, hosts, run_id, show, schedule.spec.queue_limit)
     try:
-        yield asked.wait(schedule.allocation(cases, run_id))
+        longest = _longest(shell, schedule.lab)
+        yield asked.wait(schedule.allocation(cases, run_id, seconds=seconds, longest=longest))
     finally:
         if asked.refused:
             (folder / _FILE).unlink()
@@ -101,7 +104,7 @@ def release(lab: Lab, login: Login, folder: Path) -> list[str]:
         except HvlabError as error:
             said = str(error)
             break
-        left = slurm.waiting(done.stdout)
+        left = slurm_queue.waiting(done.stdout)
         if done.returncode == 0 and (left is None or left.state == slurm.COMPLETING):
             file.unlink()
             return []
@@ -110,6 +113,11 @@ def release(lab: Lab, login: Login, folder: Path) -> list[str]:
             break
         time.sleep(_LOOK_S)
     return [f"{host}: the allocation {slurm.job_name(run_id)} may still be in the queue: {said}"]
+
+
+def _longest(shell: Shell, lab: Lab) -> int | None:
+    """Return how many minutes the lab's partition gives at most; None where nobody needs or knows that."""
+    return None if slurm.limited(lab) else slurm.longest(_answer(shell, slurm.partition(lab)))
 
 
 def _around(shell: Shell, hosts: Sequence[str]) -> Allocation:
@@ -149,7 +157,7 @@ class _Request:
             looked = time.monotonic()
             while process.poll() is None:
                 time.sleep(_TICK_S)
-                if time.monotonic() - looked > _LOOK_S:
+                if time.monotonic() - looked > self._pause(looked):
                     self._look()
                     looked = time.monotonic()
             said = process.stderr.read() if process.stderr else ""
@@ -167,9 +175,15 @@ class _Request:
         self.show.note(f"Slurm grants {','.join(self.hosts)} as job {job}{after}")
         return Allocation(job, self.shell, waited)
 
+    def _pause(self, looked: float) -> float:
+        """Return the seconds until the next look: a tenth of the time waited, and not beyond the limit."""
+        waited = looked - self.started
+        pause = min(_LOOK_PART * waited, _LOOK_MOST_S, self.limit - waited if self.limit else _LOOK_MOST_S)
+        return max(pause, _LOOK_S)
+
     def _look(self) -> None:
         """Show why the request waits. Raises HvlabError where it would wait for ever, or has for too long."""
-        job = slurm.waiting(_answer(self.shell, slurm.queue(self.run_id)))
+        job = slurm_queue.waiting(_answer(self.shell, slurm.queue(self.run_id)))
         seconds = time.monotonic() - self.started
         if job is None:
             self.show.step(f"Slurm has not taken the request for {seconds:.0f} s")
@@ -179,17 +193,17 @@ class _Request:
         else:
             if job.reason != self.reason:
                 self.reason = job.reason
-                self.show.note(f"job {job.job} waits in the queue: {job.reason}")
+                self.show.note(f"job {job.job} waits in the queue: {job.reason}{job.hint}")
             self.show.step(f"in the queue since {seconds:.0f} s: {job.reason}")
-            error = slurm.hopeless(job, self._unfit())
+            error = slurm_queue.hopeless(job, self._unfit() if job.about_nodes else {})
         if error is None and self.limit and seconds > self.limit:
-            error = slurm.too_long(job, seconds, self.limit)
+            error = slurm_queue.too_long(job, seconds, self.limit)
         if error:
             raise error
 
-    def _unfit(self) -> dict[str, slurm.Unfit]:
+    def _unfit(self) -> dict[str, slurm_queue.Unfit]:
         """Return those of its hosts that take no jobs now."""
-        return slurm.unfit(_answer(self.shell, slurm.nodes(self.hosts)))
+        return slurm_queue.unfit(_answer(self.shell, slurm_queue.nodes(self.hosts)))
 
 
 def _answer(shell: Shell, words: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.errors import HvlabError, UnreachableError
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import slurm
+from hvlab.launchers import slurm, slurm_queue
 from hvlab.remote.playbook import RESUMES, Login
 from hvlab.remote.shell import Shell
 from hvlab.workloads.case import Case
@@ -93,11 +93,11 @@ class Losses:
         return fit
 
 
-def _unfit(lab: Lab, login: Login, hosts: Sequence[str]) -> dict[str, slurm.Unfit]:
+def _unfit(lab: Lab, login: Login, hosts: Sequence[str]) -> dict[str, slurm_queue.Unfit]:
     """Return those of the hosts that take no jobs now; a host that answers is asked."""
     for name in hosts:
         with suppress(HvlabError):
-            done = Shell(login, lab.host(name)).run(slurm.nodes(hosts), seconds=ANSWER_S)
+            done = Shell(login, lab.host(name)).run(slurm_queue.nodes(hosts), seconds=ANSWER_S)
             if done.returncode == 0:
-                return slurm.unfit(done.stdout)
+                return slurm_queue.unfit(done.stdout)
     return {}

@@ -245,7 +245,10 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "refused.json").unlink(missing_ok=True)
         schedule = self.losses.remaining(self.queue)
-        granting = allocation.granted(schedule, self.queue, self.folder, self.login, self.progress)
+        seconds = estimate(self.queue, self.store).seconds
+        granting = allocation.granted(
+            schedule, self.queue, self.folder, self.login, self.progress, seconds=seconds
+        )
         with self.progress, granting as allocated:
             if allocated:
                 self.started += allocated.waited

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvlab import launchers, workloads
@@ -50,15 +50,39 @@ class Schedule:
         used = {name for case in cases if self.command(case).step for name in case.hosts}
         return tuple(host.name for host in self.lab.hosts if host.name in used)
 
-    def allocation(self, cases: Sequence[Case], run_id: str = DRY_RUN_ID) -> tuple[str, ...]:
-        """Return the command that asks Slurm for the hosts of those cases; empty if none is needed."""
+    def allocation(
+        self,
+        cases: Sequence[Case],
+        run_id: str = DRY_RUN_ID,
+        *,
+        seconds: float = 0.0,
+        longest: int | None = None,
+    ) -> tuple[str, ...]:
+        """Return the command that asks Slurm for the hosts of those cases; empty if none is needed.
+
+        ``seconds`` is how long they are estimated to take; the partition gives at most ``longest`` minutes.
+        """
         hosts = () if self.lab.step else self.allocated(cases)
-        gpus = max((case.slots for case in cases if case.params["device"] == "cuda"), default=0)
-        return slurm.request(self.lab, hosts, run_id, gpus=gpus) if hosts else ()
+        if not hosts:
+            return ()
+        minutes = slurm.minutes(seconds, max(case.timeout for case in cases), longest)
+        return slurm.request(self.lab, hosts, run_id, gpus=self._gpus(cases, hosts), minutes=minutes)
+
+    def _gpus(self, cases: Sequence[Case], hosts: Sequence[str]) -> int:
+        """Return the GPUs to ask for on each of the hosts: as many as cases use on all of them.
+
+        Slurm takes one number for all hosts; of an exclusive host the job has all GPUs (20.11 and later).
+        """
+        used = {name: [case.slots for case in cases if _cuda(case) and name in case.hosts] for name in hosts}
+        return min(max(slots, default=0) for slots in used.values())
 
     def command(self, case: Case, run_id: str = DRY_RUN_ID) -> launchers.Command:
         """Return the command that starts a case."""
-        return launchers.command(case, self.lab, run_id, workloads.argv(case, self.keys))
+        command = launchers.command(case, self.lab, run_id, workloads.argv(case, self.keys))
+        if not command.step or not _cuda(case) or self.lab.step:
+            return command
+        # A step has only those GPUs by itself that its job was asked for by number.
+        return replace(command, env={**command.env, "SLURM_STEP_GRES": f"gpu:{case.slots}"})
 
     def containers(self, run_id: str = DRY_RUN_ID) -> dict[str, tuple[str, ...]]:
         """Return the command that starts the run's container on each host; empty without containers."""
@@ -104,3 +128,8 @@ class Schedule:
             "programs": folders(self.lab).workloads,
             "cases": rows,
         }
+
+
+def _cuda(case: Case) -> bool:
+    """Return whether a case's ranks use GPUs."""
+    return bool(case.params["device"] == "cuda")

@@ -336,13 +336,15 @@ def _options(context: click.Context, given: set[str]) -> str:
 def _dry_run(schedule: Schedule, store: Store, output_format: str) -> None:
     """Print the commands, and how long they take; with auto those that are needed whatever comes."""
     if not schedule.spec.auto:
-        bench_output.dry_run(schedule, output_format)
-        click.echo(estimate(schedule.cases, store).text, err=True)
+        expected = estimate(schedule.cases, store)
+        bench_output.dry_run(schedule, output_format, seconds=expected.seconds)
+        click.echo(expected.text, err=True)
         return
     from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly
 
     cases = looks.first(schedule.cases, schedule.spec)
-    bench_output.dry_run(replace(schedule, cases=cases), output_format)
+    seconds = estimate(cases, store).seconds
+    bench_output.dry_run(replace(schedule, cases=cases), output_format, seconds=seconds)
     click.echo(measure.expected(schedule, cases, store), err=True)
 
 

@@ -52,14 +52,14 @@ def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
         )
 
 
-def dry_run(schedule: Schedule, output_format: str) -> None:
-    """Print every command line of a schedule."""
+def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:
+    """Print every command line of a schedule that is estimated to take so many seconds."""
     starts = schedule.containers()
     commands = [(case, schedule.command(case)) for case in schedule.cases]
     if output_format == "table":
         for host, argv in starts.items():
             click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
-        if request := schedule.allocation(schedule.cases):
+        if request := schedule.allocation(schedule.cases, seconds=seconds):
             host = schedule.allocated(schedule.cases)[0]
             click.echo(f"# {host}, before the first case\n{shlex.join(request)}")
         for case, command in commands:

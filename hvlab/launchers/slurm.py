@@ -1,44 +1,42 @@
 """Slurm's words: the command of an allocation, and what its answers mean. Pure.
 
 As recorded of Slurm 22.05. Every answer that ends a run becomes an error that says which host, what was seen
-and what to do.
+and what to do. What its queue says is in slurm_queue.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
+from hvlab.launchers import slurm_queue
+from hvlab.launchers.slurm_queue import RESUMES, SEE, SET_PARTITION, Unfit
 
 PARTITION = "hvlab"
-_COLUMNS = 3
 RUNNING = "RUNNING"
 UNKNOWN = "UNKNOWN"
 COMPLETING = "COMPLETING"
 NODE_FAIL = "NODE_FAIL"
-_RESUMES = "the same command resumes from there"
-_SEE = "see `sinfo` and `scontrol show partition`"
-_PARTITION = f"set lab_slurm_partition in the inventory; {_SEE}"
 # What salloc says when it ends at once: the error, and what to do.
 _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
-    ("Invalid partition name", UsageError, _PARTITION),
+    ("Invalid partition name", UsageError, SET_PARTITION),
     (
         "not permitted to use this partition",
         UsageError,
-        f"ask who runs the cluster for the right, or {_PARTITION}",
+        f"ask who runs the cluster for the right, or {SET_PARTITION}",
     ),
-    ("partition not available", UsageError, f"ask who runs the cluster, or {_PARTITION}"),
+    ("partition not available", UsageError, f"ask who runs the cluster, or {SET_PARTITION}"),
     ("Invalid account", UsageError, "name one of yours in lab_slurm_options, such as [--account=NAME]"),
     ("Invalid qos", UsageError, "name one of yours in lab_slurm_options, such as [--qos=NAME]"),
     ("Invalid node name", UsageError, "give the hosts the names that they have in Slurm: `sinfo -N`"),
-    ("Requested node configuration is not available", UsageError, f"ask for fewer slots or hosts; {_SEE}"),
+    ("Requested node configuration is not available", UsageError, f"ask for fewer slots or hosts; {SEE}"),
     ("Requested time limit is invalid", UsageError, "name a shorter --time in lab_slurm_options"),
     ("accounting/QOS policy", CheckError, "end a job of yours (`squeue --me`), or ask for a higher limit"),
     ("Access/permission denied", UsageError, "ask who runs the cluster for the right"),
-    ("Unable to contact slurm controller", UnreachableError, f"look at slurmctld on its host; {_RESUMES}"),
+    ("Unable to contact slurm controller", UnreachableError, f"look at slurmctld on its host; {RESUMES}"),
     (
         "Invalid authentication credential",
         CheckError,
@@ -47,62 +45,22 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
     (
         "Resource temporarily unavailable",
         CheckError,
-        f"Slurm takes no more jobs now (MaxJobCount): see `squeue`, and try again later; {_RESUMES}",
+        f"Slurm takes no more jobs now (MaxJobCount): see `squeue`, and try again later; {RESUMES}",
     ),
     (
         "Relinquishing job allocation",
         UnreachableError,
-        f"a host was lost before the job began: see `sinfo -R`, and slurmctld's log; {_RESUMES}",
+        f"a host was lost before the job began: see `sinfo -R`, and slurmctld's log; {RESUMES}",
     ),
     ("No such file", UsageError, "install Slurm there, or measure with --launcher mpirun"),
     ("command not found", UsageError, "install Slurm there, or measure with --launcher mpirun"),
 )
-# Why a job waits that waits for ever: squeue's reason, and what to do.
-_HOPELESS: Mapping[str, str] = {
-    # Hosts outside of the partition, or more time than it gives (22.05).
-    "PartitionConfig": "limit the hosts with -l to those of the partition, name a shorter --time in "
-    f"lab_slurm_options, or {_PARTITION}",
-    "PartitionNodeLimit": f"limit the hosts with -l to those of the partition, or {_PARTITION}",
-    "PartitionTimeLimit": "name a shorter --time in lab_slurm_options",
-    "PartitionDown": f"ask who runs the cluster, or {_PARTITION}",
-    "PartitionInactive": f"ask who runs the cluster, or {_PARTITION}",
-    "AccountNotAllowed": "name an account in lab_slurm_options, such as [--account=NAME]",
-    "QOSNotAllowed": "name a QOS in lab_slurm_options, such as [--qos=NAME]",
-    "BadConstraints": f"change lab_slurm_options; {_SEE}",
-    "JobHeldUser": "release it: `scontrol release`",
-    "JobHeldAdmin": "ask who runs the cluster why jobs are held",
-}
-# The end of a sentence of slurmctld's own, such as "Job's account not known, so it can't use this partition".
-_NO_RIGHT = re.compile(r"Job's (?:account|QOS) .* use this partition")
+# Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
+_MARGIN, _LEAST_S = 2, 600
+# The options of salloc that limit the time.
+_TIME = re.compile(r"-t|--time(?:[= ]|$)")
 # Why a job ends whose last steps are still being cleared away.
 _COMPLETING = {"TimeLimit": "TIMEOUT", "NodeDown": NODE_FAIL, "NodeFail": NODE_FAIL}
-# What does not pass by itself. A node that slurmctld has not heard of yet, such as all of them after it was
-# started anew, soon answers or is down.
-_UNFIT = ("down", "drain", "fail", "maint", "power")
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A job of the queue: its number, its state and why it waits, in Slurm's words."""
-
-    job: str
-    state: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Unfit:
-    """A node that takes no jobs: its state, and the reason that somebody gave."""
-
-    host: str
-    state: str
-    reason: str
-
-    @property
-    def seen(self) -> str:
-        """Return what is wrong with it."""
-        reason = f" ({self.reason})" if self.reason not in ("", "none") else ""
-        return f"{self.host}: Slurm has it as {self.state}{reason}"
 
 
 def job_name(run_id: str) -> str:
@@ -110,9 +68,14 @@ def job_name(run_id: str) -> str:
     return f"hvlab-{run_id}"
 
 
-def request(lab: Lab, hosts: Sequence[str], run_id: str, *, gpus: int = 0) -> tuple[str, ...]:
-    """Return the command that asks for whole hosts; it ends when they are granted, and they stay so."""
-    more = lab.vars.get("lab_slurm_options") or []
+def request(
+    lab: Lab, hosts: Sequence[str], run_id: str, *, gpus: int = 0, minutes: int = 0
+) -> tuple[str, ...]:
+    """Return the command that asks for whole hosts; it ends when they are granted, and they stay so.
+
+    ``minutes`` limits the time where no option of the lab does; with 0 it is the partition's.
+    """
+    more = _options(lab)
     return (
         *("salloc", "--no-shell", f"--job-name={job_name(run_id)}"),
         f"--partition={lab.text('lab_slurm_partition', PARTITION)}",
@@ -120,8 +83,43 @@ def request(lab: Lab, hosts: Sequence[str], run_id: str, *, gpus: int = 0) -> tu
         # Nobody else's work beside what is measured; all of the hosts' memory.
         *("--exclusive", "--mem=0"),
         *([f"--gres=gpu:{gpus}"] if gpus else []),
-        *map(str, [more] if isinstance(more, str) else more),
+        *([f"--time={minutes}"] if minutes and not limited(lab) else []),
+        *more,
     )
+
+
+def _options(lab: Lab) -> list[str]:
+    more = lab.vars.get("lab_slurm_options") or []
+    return list(map(str, [more] if isinstance(more, str) else more))
+
+
+def limited(lab: Lab) -> bool:
+    """Return whether an option of the lab limits the time of its allocations."""
+    return any(_TIME.match(option) for option in _options(lab))
+
+
+def minutes(estimate: float, case: float, longest: int | None = None) -> int:
+    """Return how long an allocation may take, in minutes, for work that is estimated to take so many seconds.
+
+    ``case`` is the time limit of the longest case in seconds, ``longest`` what the partition gives at most.
+    """
+    needed = math.ceil((_MARGIN * estimate + max(case, _LEAST_S)) / 60)
+    return needed if longest is None else min(needed, longest)
+
+
+def partition(lab: Lab) -> tuple[str, ...]:
+    """Return the command that shows the time limit of the lab's partition."""
+    name = lab.text("lab_slurm_partition", PARTITION)
+    return ("sinfo", "--noheader", f"--partition={name}", "--format=%l")
+
+
+def longest(text: str) -> int | None:
+    """Return the minutes that ``partition`` shows; None where there is no limit, or no answer."""
+    match = re.search(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):\d+\s*$", text, re.MULTILINE)
+    if not match:
+        return None
+    days, hours, rest = (int(part or 0) for part in match.groups())
+    return (days * 24 + hours) * 60 + rest
 
 
 def queue(run_id: str) -> tuple[str, ...]:
@@ -129,34 +127,11 @@ def queue(run_id: str) -> tuple[str, ...]:
     return ("squeue", "--noheader", f"--name={job_name(run_id)}", "--format=%i|%T|%r")
 
 
-def waiting(text: str) -> Waiting | None:
-    """Return the job that ``queue`` shows; None where there is none."""
-    rows = _rows(text)
-    return Waiting(*rows[0]) if rows else None
-
-
-def nodes(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Return the command that shows the states of nodes."""
-    return ("sinfo", "--noheader", "--Node", f"--nodes={','.join(hosts)}", "--format=%N|%T|%E")
-
-
-def unfit(text: str) -> dict[str, Unfit]:
-    """Return the nodes that take no jobs, from what ``nodes`` shows."""
-    nodes_shown = [Unfit(*row) for row in _rows(text)]
-    return {node.host: node for node in nodes_shown if any(word in node.state.lower() for word in _UNFIT)}
-
-
-def _rows(text: str) -> list[list[str]]:
-    """Return the lines of three columns."""
-    rows = [line.strip().split("|", _COLUMNS - 1) for line in text.splitlines()]
-    return [row for row in rows if len(row) == _COLUMNS]
-
-
 def granted(stderr: str) -> str:
     """Return the number of the job that salloc was granted. Raises CheckError where it names none."""
     match = re.search(r"Granted job allocation (\d+)", stderr)
     if not match:
-        raise CheckError(f"salloc names no job: {stderr.strip()}", remedy=_SEE)
+        raise CheckError(f"salloc names no job: {stderr.strip()}", remedy=SEE)
     return match[1]
 
 
@@ -168,51 +143,17 @@ def revoked(stderr: str) -> bool:
 def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> HvlabError:
     """Return the error of a salloc that was refused on ``host``; ``taken`` are nodes that take no jobs."""
     if revoked(stderr) and taken:
-        return unusable(taken)
+        return slurm_queue.unusable(taken)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     reason = lines[-1].removeprefix("salloc: ").removeprefix("error: ") if lines else f"exit status {status}"
+    for line in lines:
+        limit = line.removeprefix("salloc: ").removeprefix("error: ")
+        if remedy := slurm_queue.remedy(limit):
+            return UsageError(f"{host}: Slurm grants no hosts: {limit}", remedy=remedy)
     for words, kind, remedy in _REFUSALS:
         if words.lower() in stderr.lower():
             return kind(f"{host}: Slurm grants no hosts: {reason}", remedy=remedy)
-    return CheckError(f"{host}: Slurm grants no hosts: {reason}", remedy=_SEE)
-
-
-def unusable(taken: Mapping[str, Unfit]) -> HvlabError:
-    """Return the error of nodes that take no jobs."""
-    names = ",".join(taken)
-    lost = any("down" in node.state.lower() for node in taken.values())
-    look = f"see slurmd and munge there (`hvlab verify -l {names}`), then " if lost else ""
-    back = f"`scontrol update nodename={names} state=resume`"
-    return (UnreachableError if lost else CheckError)(
-        "; ".join(node.seen for node in taken.values()),
-        remedy=f"{look}bring it back ({back}), or leave it out with -l; {_RESUMES}",
-    )
-
-
-def hopeless(job: Waiting, taken: Mapping[str, Unfit]) -> HvlabError | None:
-    """Return the error of a job that would wait for ever; ``taken`` are the nodes that take no jobs."""
-    if job.reason.startswith("ReqNodeNotAvail") and taken:
-        return unusable(taken)
-    remedy = _HOPELESS.get(job.reason.strip("()"), "")
-    if _NO_RIGHT.match(job.reason):
-        options = "name one that is allowed in lab_slurm_options, such as [--account=NAME] or [--qos=NAME]"
-        remedy = f"{options}, or {_PARTITION}"
-    if not remedy:
-        return None
-    return UsageError(f"job {job.job} would wait for ever: {job.reason}", remedy=remedy)
-
-
-def too_long(job: Waiting | None, seconds: float, limit: float) -> HvlabError:
-    """Return the error of a request that has waited too long; ``job`` is None where Slurm did not take it."""
-    if job is None:
-        return CheckError(
-            f"Slurm has not taken the request for {seconds:.0f} s; --queue-limit is {limit:.0f} s",
-            remedy=f"see whether it answers, and how many jobs it has: `sinfo`, `squeue`; {_RESUMES}",
-        )
-    return CheckError(
-        f"job {job.job} waited {seconds:.0f} s in the queue ({job.reason}); --queue-limit is {limit:.0f} s",
-        remedy=f"see who is before it: `squeue`; {_RESUMES}",
-    )
+    return CheckError(f"{host}: Slurm grants no hosts: {reason}", remedy=SEE)
 
 
 def state(text: str) -> str:
@@ -232,15 +173,15 @@ def ended(job: str, how: str) -> HvlabError:
         remedy = (
             "name a longer --time in lab_slurm_options, or a partition that has it; measure shorter cases"
         )
-        return CheckError(problem, remedy=f"{remedy}; {_RESUMES}")
+        return CheckError(problem, remedy=f"{remedy}; {RESUMES}")
     if how == NODE_FAIL:
-        return UnreachableError(problem, remedy=f"see `sinfo -R` and bring the host back; {_RESUMES}")
+        return UnreachableError(problem, remedy=f"see `sinfo -R` and bring the host back; {RESUMES}")
     if how in (UNKNOWN, RUNNING):
         return UnreachableError(
             f"slurmctld did not answer at the end of a case; job {job} may still be there",
-            remedy=f"look at slurmctld on its host; {_RESUMES}",
+            remedy=f"look at slurmctld on its host; {RESUMES}",
         )
-    return CheckError(problem, remedy=f"see `scontrol show job {job}`; {_RESUMES}")
+    return CheckError(problem, remedy=f"see `scontrol show job {job}`; {RESUMES}")
 
 
 def outside(job: str, hosts: Sequence[str], inside: Sequence[str]) -> HvlabError | None:

@@ -52,21 +52,47 @@ def plan(*backends, **changes):
 
 
 def granting(schedule, folder):
-    return allocation.granted(schedule, schedule.cases, folder, Login(lab(), None, "x"), Display(1))
+    login = Login(lab(), None, "x")
+    return allocation.granted(schedule, schedule.cases, folder, login, Display(1), seconds=300)
 
 
 def commands(slurm):
     """The commands in their order, without the looks at the queue, of which a busy machine makes more."""
-    return [words[1] for words in slurm.asked if words[1] != "squeue"]
+    return [words[1] for words in slurm.asked if words[1] not in ("squeue", "sinfo")]
 
 
 def test_hosts_are_granted_and_given_back(slurm, tmp_path):
     with granting(plan(hosts=(1, 2)), tmp_path) as granted:
         assert granted.env == {"SLURM_JOB_ID": "7"}
         assert commands(slurm) == ["salloc"]
-        assert "--nodelist=n1,n2" in slurm.asked[0]
+        (asked,) = [words for words in slurm.asked if words[1] == "salloc"]
+        assert "--nodelist=n1,n2" in asked
+        # Twice 300 s, and one case of 900 s.
+        assert "--time=25" in asked
     assert ["n1", "scancel", f"--name=hvlab-{tmp_path.name}"] in slurm.asked
     assert not (tmp_path / "allocation.json").exists()
+
+
+def test_no_more_time_is_asked_for_than_the_partition_gives(slurm, tmp_path):
+    slurm.answers["sinfo"] = ["20:00\n"]
+    with granting(plan(), tmp_path):
+        assert "--time=20" in slurm.asked[-1]
+
+
+def test_a_request_that_waits_for_long_is_looked_at_less_often(slurm):
+    asked = allocation._Request(None, ["n1"], "R", Display(1), 600.0, started=1000.0)
+    after = {waited: asked._pause(1000.0 + waited) for waited in (0.2, 5, 40, 300, 595, 599.9)}
+    assert after == pytest.approx({0.2: 0.2, 5: 0.5, 40: 4, 300: 30, 595: 5, 599.9: 0.2})
+    without = allocation._Request(None, ["n1"], "R", Display(1), 0.0, started=1000.0)
+    assert without._pause(1000.0 + 7200) == 30
+
+
+def test_the_nodes_are_asked_for_only_where_the_job_waits_for_them(slurm, tmp_path):
+    slurm.salloc = "sleep 1.2; echo 'Granted job allocation 7' >&2"
+    slurm.answers["squeue"] = ["7|PENDING|Priority\n"] * 20 + [""]
+    with granting(plan(), tmp_path):
+        shown = [words for words in slurm.asked if words[1] == "sinfo" and "--Node" in words]
+    assert shown == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CheckError("x")])

@@ -332,7 +332,7 @@ def test_a_host_without_docker_is_told(host, tmp_path):
 
 
 def test_a_dry_run_shows_how_containers_are_started(monkeypatch, capsys):
-    bench_output.dry_run(plan(), "table")
+    bench_output.dry_run(plan(), "table", seconds=60)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "# n1, before the first case"
     assert tuple(shlex.split(lines[1])) == plan().containers()["n1"]

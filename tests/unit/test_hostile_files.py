@@ -14,7 +14,7 @@ from hvlab.errors import HvlabError, UsageError
 from hvlab.formats import READERS, detect, pods, sheet_tasks
 from hvlab.health import expected
 from hvlab.lab import inventory
-from hvlab.launchers import slurm
+from hvlab.launchers import slurm, slurm_queue
 from hvlab.remote.known_hosts import known_keys
 from hvlab.resolver import catalogue, own
 from hvlab.vlab import topology
@@ -124,11 +124,12 @@ TEXT_READERS = {
     "pods": lambda text: pods.read(text, "file") if pods.knows(text) else None,
     "sheet answers": lambda text: sheet_tasks.given_answers(text.split("\n")),
     "doctor": lambda text: reading.diagnose(text.splitlines()),
-    "slurm waiting": slurm.waiting,
-    "slurm unfit": slurm.unfit,
+    "slurm waiting": slurm_queue.waiting,
+    "slurm unfit": slurm_queue.unfit,
     "slurm granted": slurm.granted,
     "slurm revoked": slurm.revoked,
     "slurm state": slurm.state,
+    "slurm longest": slurm.longest,
     "sizes": sizes.parse_sizes,
     "throughput": throughput,
     "pattern": command.check_pattern,

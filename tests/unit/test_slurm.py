@@ -1,12 +1,14 @@
 """Slurm: what its commands answer, as recorded of Slurm 22.05, and what hvlab makes of it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from hvlab.bench.schedule import Schedule
 from hvlab.errors import CheckError, UnreachableError, UsageError
-from hvlab.launchers import slurm
-from tests.unit.labs import lab
+from hvlab.launchers import slurm, slurm_queue
+from tests.unit.labs import VARIANTS, lab, spec
 from tests.unit.programs import program
 
 FAILED = "salloc: error: Job submit/allocate failed:"
@@ -23,6 +25,72 @@ def test_an_allocation_asks_for_whole_hosts_of_the_labs_partition():
         *("--exclusive", "--mem=0", "--gres=gpu:2", "--account=x", "--time=60"),
     )
     assert "--partition=hvlab" in slurm.request(lab(), ("n1",), "R")
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ([], True),
+        (["--account=x", "--time-min=5", "--tmp=1G"], True),
+        (["--time=60"], False),
+        (["--time", "60"], False),
+        ("-t60", False),
+        (["--time 60"], False),
+    ],
+)
+def test_the_time_is_hvlabs_unless_the_lab_has_its_own(options, given):
+    there = lab(lab_slurm_options=options)
+    assert ("--time=25" in slurm.request(there, ("n1",), "R", minutes=25)) is given
+    assert slurm.limited(there) is not given
+
+
+@pytest.mark.parametrize(
+    ("estimate", "case", "longest", "minutes"),
+    [
+        (0, 60, None, 10),
+        (61, 900, None, 18),
+        (7200, 900, None, 255),
+        (7200, 900, 120, 120),
+        (600, 1800, 1440, 50),
+    ],
+)
+def test_the_time_is_twice_the_estimate_and_one_case_within_what_the_partition_gives(
+    estimate, case, longest, minutes
+):
+    assert slurm.minutes(estimate, case, longest) == minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("infinite\n", None),
+        ("1-02:30:00\n1-02:30:00\n", 1590),
+        ("2:00:00\n", 120),
+        ("30:00\n", 30),
+        ("slurm_load_partitions: Unable to contact slurm controller (connect failure)\n", None),
+    ],
+)
+def test_how_long_a_partition_gives_as_sinfo_prints_it(text, minutes):
+    assert slurm.longest(text) == minutes
+
+
+def mixed(backend, hosts, slots):
+    """Return the schedule of a lab whose third host has no GPU."""
+    there = lab(slots=8, gpu=("n1", "n2"), horovod_variants=VARIANTS)
+    return Schedule.of(spec(backend, launcher="srun", hosts=hosts, slots=slots), there)
+
+
+def test_gpus_are_asked_for_where_all_hosts_run_ranks_on_them():
+    on_gpus = mixed("nccl", (1, 2), (1, 4))
+    assert "--gres=gpu:4" in on_gpus.allocation(on_gpus.cases)
+    of_each = {case.slots: on_gpus.command(case).env["SLURM_STEP_GRES"] for case in on_gpus.cases}
+    assert of_each == {1: "gpu:1", 4: "gpu:4"}
+    both = replace(on_gpus, cases=on_gpus.cases + mixed("mpi", (3,), (1,)).cases)
+    words = both.allocation(both.cases)
+    assert "--nodelist=n1,n2,n3" in words
+    assert "--exclusive" in words
+    assert not [word for word in words if word.startswith("--gres")]
+    assert "SLURM_STEP_GRES" not in both.command(both.cases[-1]).env
 
 
 @pytest.mark.parametrize(
@@ -55,6 +123,18 @@ def test_an_allocation_asks_for_whole_hosts_of_the_labs_partition():
             CheckError,
             "MaxJobCount",
         ),
+        (
+            f"salloc: error: QOSMaxWallDurationPerJobLimit\n{FAILED} Job violates accounting/QOS policy "
+            "(job submit limit, user's size and/or time limits)\n",
+            UsageError,
+            "name a shorter --time",
+        ),
+        (
+            f"salloc: error: QOSMaxSubmitJobPerUserLimit\n{FAILED} Job violates accounting/QOS policy "
+            "(job submit limit, user's size and/or time limits)\n",
+            CheckError,
+            "squeue --me",
+        ),
         ("salloc: error: something new\n", CheckError, "sinfo"),
     ],
 )
@@ -62,13 +142,14 @@ def test_a_refusal_names_host_answer_and_remedy(stderr, kind, remedy):
     error = slurm.refused("n1", stderr, 1, {})
     assert type(error) is kind
     assert str(error).startswith("n1: Slurm grants no hosts: ")
-    assert stderr.splitlines()[-1].rpartition("error: ")[2].rpartition("failed: ")[2] in str(error)
+    said = [line.rpartition("error: ")[2].rpartition("failed: ")[2] for line in stderr.splitlines()]
+    assert any(words in str(error) for words in said)
     assert remedy in error.remedy
 
 
 def test_a_job_that_ended_with_its_node_before_it_began_names_the_node():
     stderr = "salloc: Granted job allocation 13\nsalloc: Relinquishing job allocation 13\n"
-    error = slurm.refused("n1", stderr, 1, slurm.unfit("n1|idle|none\nn2|down*|Not responding\n"))
+    error = slurm.refused("n1", stderr, 1, slurm_queue.unfit("n1|idle|none\nn2|down*|Not responding\n"))
     assert type(error) is UnreachableError
     assert str(error) == "n2: Slurm has it as down* (Not responding)"
     assert "hvlab verify -l n2" in error.remedy
@@ -84,11 +165,101 @@ SINFO = "n1|idle|none\nn1|idle|none\nn2|mixed|none\nn3|drained|bad disk\nn4|down
 
 
 def test_nodes_that_take_no_jobs():
-    unfit = slurm.unfit(SINFO)
+    unfit = slurm_queue.unfit(SINFO)
     assert {host: node.seen for host, node in unfit.items()} == {
         "n3": "n3: Slurm has it as drained (bad disk)",
         "n4": "n4: Slurm has it as down* (Not responding)",
     }
+
+
+# As Slurm 22.05 to 26.05 print them: node_state_string in src/common/slurm_protocol_defs.c.
+PASSES = (
+    "idle idle* idle~ idle# idle% idle! idle@ idle^ idle$ idle- mixed mixed* mixed- mixed$ allocated "
+    "allocated+ completing completing* reserved planned blocked unknown unknown* reboot reboot^ reboot* "
+    "down^ down@ down# drained@ drained^ draining@ powered_down powering_up powering_down power_down"
+)
+STAYS = (
+    "down down* down$ down~ down% drained drained* drained$ drained~ draining draining* draining$ fail fail* "
+    "failing failing* inval maint maint*"
+)
+
+
+@pytest.mark.parametrize("state", PASSES.split())
+def test_a_state_that_passes(state):
+    assert slurm_queue.unfit(f"n1|{state}|none\n") == {}
+
+
+@pytest.mark.parametrize("state", STAYS.split())
+def test_a_state_that_stays_is_an_error_with_a_remedy(state):
+    error = slurm_queue.unusable(slurm_queue.unfit(f"n1|{state}|none\n"))
+    assert str(error) == f"n1: Slurm has it as {state}"
+    assert "leave it out with -l" in error.remedy
+    assert type(error) is (UnreachableError if "down" in state else CheckError)
+
+
+def test_a_node_that_registered_with_less_than_slurm_conf_says_names_both():
+    error = slurm_queue.unusable(slurm_queue.unfit("n1|inval|Low RealMemory (reported:7000 < 100.00%)\n"))
+    assert "Low RealMemory" in str(error)
+    assert "compare `slurmd -C` there with its line in slurm.conf, then bring it back" in error.remedy
+
+
+def test_maintenance_ends_by_itself():
+    error = slurm_queue.unusable(slurm_queue.unfit("n1|maint|none\n"))
+    assert error.remedy.startswith("see until when: `scontrol show reservation`, then wait, or leave it out")
+    job = slurm_queue.waiting("8|PENDING|ReqNodeNotAvail, Reserved for maintenance\n")
+    assert slurm_queue.hopeless(job, {}) is None
+    assert "a shorter --time" in job.hint
+    assert slurm_queue.waiting("8|PENDING|Resources\n").hint == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("QOSMaxWallDurationPerJobLimit", "name a shorter --time"),
+        ("AssocMaxWallDurationPerJobLimit", "name a shorter --time"),
+        ("QOSMaxNodePerJobLimit", "ask for fewer hosts, or name another --qos"),
+        ("AssocMaxNodePerJobLimit", "ask for fewer hosts, or name another --account"),
+        ("AssocMaxCpuPerJobLimit", "ask for fewer hosts"),
+        ("QOSMaxCpuPerJobLimit", "ask for fewer hosts"),
+        ("QOSMaxGRESPerJob", "ask for fewer hosts"),
+        ("AssocMaxGRESPerNode", "ask for fewer slots"),
+        ("QOSMaxMemoryPerNode", "smaller --mem"),
+        ("AssocMaxMemPerNode", "smaller --mem"),
+        ("QOSMaxCpuPerNode", "name another --qos"),
+        ("AssocMaxCpuMinutesPerJobLimit", "ask for fewer hosts, name a shorter --time"),
+        ("QOSMaxGRESMinutesPerJob", "name a shorter --time"),
+        ("AssocMaxBillingMinutesPerJob", "name a shorter --time"),
+        ("QOSMaxUnknownPerJob", "ask for fewer hosts"),
+        ("QOSMinGRES", "ask for more hosts"),
+        ("QOSMinCpuNotSatisfied", "ask for more hosts"),
+        ("MaxMemPerLimit", "--mem"),
+        ("InvalidAccount", "[--account=NAME]"),
+        ("InvalidQOS", "[--qos=NAME]"),
+        ("DependencyNeverSatisfied", "--dependency"),
+        ("ReservationDeleted", "--reservation"),
+    ],
+)
+def test_a_limit_of_one_job_is_an_error_that_says_how_to_keep_it(reason, remedy):
+    error = slurm_queue.hopeless(slurm_queue.waiting(f"8|PENDING|{reason}\n"), {})
+    assert type(error) is UsageError
+    assert str(error) == f"job 8 would wait for ever: {reason}"
+    assert remedy in error.remedy
+
+
+# Other jobs end, somebody gives a resource back, or usage decays.
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("None", "Priority", "Resources", "BeginTime", "Licenses", "Reservation", "Constraints", "Cleaning"),
+        *("QOSMaxJobsPerUserLimit", "QOSMaxNodePerUserLimit", "QOSMaxGRESPerUser", "QOSGrpNodeLimit"),
+        *("AssocGrpGRES", "AssocGrpCPUMinutesLimit", "AssocGrpBillingRunMinutes", "AssocMaxJobsLimit"),
+        *("MaxGRESPerAccount", "MaxCpuRunMinsPerUser", "QOSUsageThreshold", "ReqNodeNotAvail"),
+        "ReqNodeNotAvail, May be reserved for other job",
+    ],
+)
+def test_what_passes_is_waited_for(reason):
+    job = slurm_queue.waiting(f"8|PENDING|{reason}\n")
+    assert slurm_queue.hopeless(job, slurm_queue.unfit("n1|idle|none\nn2|blocked|none\n")) is None
 
 
 @pytest.mark.parametrize(
@@ -106,6 +277,13 @@ def test_nodes_that_take_no_jobs():
         ),
         ("ReqNodeNotAvail, UnavailableNodes:n3", "n3|drained|bad disk\n", CheckError),
         ("ReqNodeNotAvail, UnavailableNodes:n3", SINFO, UnreachableError),
+        ("(ReqNodeNotAvail, Reserved for maintenance)", "n3|maint|none\n", CheckError),
+        ("NodeDown", SINFO, UnreachableError),
+        (
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+            "n3|drained|bad disk\n",
+            CheckError,
+        ),
         # slurmctld was started anew, and has not heard of its nodes yet.
         ("ReqNodeNotAvail, UnavailableNodes:n[3-4]", "n3|unknown|none\nn4|idle*|none\n", None),
         # By the time that somebody looks, the node is back.
@@ -113,22 +291,22 @@ def test_nodes_that_take_no_jobs():
     ],
 )
 def test_a_job_that_waits_for_ever_is_told_from_one_that_waits(reason, nodes, kind):
-    job = slurm.waiting(f"8|PENDING|{reason}\n")
-    error = slurm.hopeless(job, slurm.unfit(nodes))
+    job = slurm_queue.waiting(f"8|PENDING|{reason}\n")
+    error = slurm_queue.hopeless(job, slurm_queue.unfit(nodes))
     assert type(error) is (kind or type(None))
     assert error is None or error.remedy
 
 
 def test_hosts_and_time_that_a_partition_does_not_have():
-    remedy = slurm.hopeless(slurm.waiting("15|PENDING|PartitionConfig\n"), {}).remedy
+    remedy = slurm_queue.hopeless(slurm_queue.waiting("15|PENDING|PartitionConfig\n"), {}).remedy
     assert "-l" in remedy
     assert "--time" in remedy
 
 
 def test_how_long_a_job_waited():
-    error = slurm.too_long(slurm.waiting("8|PENDING|Resources\n"), 61.2, 60.0)
+    error = slurm_queue.too_long(slurm_queue.waiting("8|PENDING|Resources\n"), 61.2, 60.0)
     assert str(error) == "job 8 waited 61 s in the queue (Resources); --queue-limit is 60 s"
-    assert slurm.waiting("") is None
+    assert slurm_queue.waiting("") is None
 
 
 @pytest.mark.parametrize(

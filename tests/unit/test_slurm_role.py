@@ -93,9 +93,10 @@ def test_a_release_without_mpi_conf_gives_srun_and_slurmd_pmixs_settings(system)
 def test_a_real_node_has_what_slurmd_counts():
     given = role("Debian-12", slots=8, gpus=8)
     assert (
-        "NodeName=g1 NodeHostname=g1 NodeAddr=10.0.0.1 CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 "
-        "ThreadsPerCore=2 RealMemory=244150 Gres=gpu:8 State=UNKNOWN" in given("slurm.conf.j2")
-    )
+        "\nNodeName=g1 NodeHostname=g1 NodeAddr=10.0.0.1 CPUs=64 Boards=1 SocketsPerBoard=2 "
+        "CoresPerSocket=16 ThreadsPerCore=2 RealMemory=244150 Gres=gpu:8 State=UNKNOWN\n"
+        "PartitionName=hvlab Nodes=g1 Default=YES MaxTime=INFINITE State=UP\n"
+    ) in given("slurm.conf.j2")
     assert given("__slurm_all_settings")["GresTypes"] == "gpu"
     assert "SlurmdParameters" not in given("__slurm_all_settings")
     assert "NodeName=g1 Name=gpu File=/dev/nvidia[0-7]" in given("gres.conf.j2")
@@ -110,6 +111,80 @@ def test_a_virtual_node_has_its_slots_and_no_control_groups():
     assert settings["SlurmdParameters"] == "config_overrides"
     assert (settings["ProctrackType"], settings["TaskPlugin"]) == ("proctrack/linuxproc", "task/none")
     assert given("__slurm_cgroup_settings") == {"CgroupPlugin": "cgroup/v1"}
+
+
+def test_real_hosts_share_memory_and_have_slurms_own_times_and_virtual_ones_do_not():
+    names = ("SelectTypeParameters", "DefMemPerCPU", "SlurmdTimeout", "KillWait")
+    real, virtual = (role("Debian-12", container=kind)("__slurm_all_settings") for kind in (False, True))
+    # 257000 MB less a twentieth, for each of 64 CPUs.
+    assert [real.get(name) for name in names] == ["CR_Core_Memory", "3814", "300", "30"]
+    assert [virtual.get(name) for name in names] == ["CR_CPU", None, "30", "5"]
+
+
+def test_jobs_that_name_no_memory_have_the_share_of_the_node_with_the_least():
+    small = role("Debian-12")("__slurm_described") | {"resources": {"CPUs": 10, "RealMemory": 20000}}
+    large = small | {"resources": {"CPUs": 10, "RealMemory": 90000}}
+    given = role("Debian-12", __slurm_nodes={"g1": large, "g2": small})
+    assert given("__slurm_all_settings")["DefMemPerCPU"] == "2000"
+
+
+def test_the_model_of_the_gpus_is_named_where_it_is_known():
+    given = role("Debian-12", gpus=8, slurm_gpu_type="h100", slurm_features=["ib", "rack2"])
+    assert "Gres=gpu:h100:8 Feature=ib,rack2 State=UNKNOWN" in given("slurm.conf.j2")
+    assert "NodeName=g1 Name=gpu Type=h100 File=/dev/nvidia[0-7]" in given("gres.conf.j2")
+    # A node without either is recorded as it always was.
+    assert not {"gpu_type", "features"} & role("Debian-12", gpus=8)("__slurm_described").keys()
+
+
+@pytest.mark.parametrize(
+    ("names", "model"),
+    [
+        (["NVIDIA H100 80GB HBM3"] * 8, "h100"),
+        (["GH100 [H100 SXM5 80GB]"], "h100"),
+        (["NVIDIA A100-SXM4-80GB"], "a100"),
+        (["TU104GL [Tesla T4]"], "t4"),
+        (["NVIDIA GeForce RTX 4090"], "rtx_4090"),
+        (["NVIDIA RTX A6000"], "rtx_a6000"),
+        (["NVIDIA GH200 480GB"], "gh200"),
+        (["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"], ""),
+        (["NVIDIA Graphics Device"], ""),
+        ([None], ""),
+        ([], ""),
+    ],
+)
+def test_the_model_is_part_of_the_name_that_nvidias_library_gives(names, model):
+    wiring = trusted(yaml.safe_load((ROOT / "group_vars/all.yml").read_text("utf-8")))
+    facts = {"hvlab": {"gpus": [{"name": name} for name in names]}}
+    variables = wiring | {"ansible_facts": facts, "group_names": ["gpu"]}
+    assert Templar(loader=DataLoader(), variables=variables).template(wiring["slurm_gpu_type"]) == model
+
+
+def test_partitions_are_data():
+    partitions = [
+        {"name": "long", "settings": {"MaxTime": "2-00:00:00", "AllowAccounts": "physics"}},
+        {"name": "hvlab", "hosts": ["g1"]},
+    ]
+    given = role("Debian-12", slurm_partitions=partitions)
+    assert given("slurm.conf.j2").splitlines()[-2:] == [
+        "PartitionName=long Nodes=g1 Default=NO MaxTime=2-00:00:00 State=UP AllowAccounts=physics",
+        "PartitionName=hvlab Nodes=g1 Default=YES MaxTime=INFINITE State=UP",
+    ]
+    assert given("__slurm_fact")["partitions"] == ["long", "hvlab"]
+    elsewhere = role("Debian-12", slurm_partitions=[*partitions, {"name": "far", "hosts": ["g2"]}])
+    assert "far" not in elsewhere("__slurm_fact")["partitions"]
+    assert role("Debian-12")("__slurm_fact")["partitions"] == ["hvlab"]
+
+
+def test_gpus_are_charged_where_there_are_accounts_and_gpus():
+    given = role("Debian-12", gpus=8, slurm_accounting_enabled=True)
+    settings = given("__slurm_all_settings")
+    assert (settings["AccountingStorageTRES"], settings["PriorityFlags"]) == ("gres/gpu", "MAX_TRES")
+    # 64 CPUs and 8 GPUs: who has half of the GPUs pays as for half of the CPUs.
+    assert "TRESBillingWeights=CPU=1.0,GRES/gpu=8" in given("slurm.conf.j2")
+    for other in ({"gpus": 8}, {"slurm_accounting_enabled": True}):
+        without = role("Debian-12", **other)
+        assert "AccountingStorageTRES" not in without("__slurm_all_settings")
+        assert "TRESBillingWeights" not in without("slurm.conf.j2")
 
 
 def test_settings_of_the_inventory_win_and_the_check_is_a_prolog_only_where_there_is_one():
@@ -152,6 +227,103 @@ def test_accounting_and_rest_are_reached_from_the_host_itself():
 def test_a_system_with_slurmrestd_has_an_interface_of_its_release(system):
     given = role(system)
     assert not given("__slurm_rest_packages") or SYSTEMS[system][1] in given("__slurm_rest_apis")
+
+
+PREFLIGHT = """
+- hosts: localhost
+  gather_facts: true
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: preflight}
+"""
+
+
+@pytest.mark.parametrize(
+    ("partitions", "seen"),
+    [
+        ([{"name": "long"}], "slurm_partition, is not among them: hvlab. What to do:"),
+        (
+            [{"name": "hvlab"}, {"name": "far", "hosts": ["g1", "g9"]}],
+            "slurm_partitions: hosts that Slurm does not have: g9. What to do:",
+        ),
+        ([{"name": "hvlab", "hosts": ["g1"]}], "hosts that are in no partition: localhost. What to do:"),
+    ],
+)
+def test_partitions_that_fit_nothing_are_refused(tmp_path, partitions, seen):
+    (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
+    variables = {
+        "slurm_hosts": ["localhost", "g1"],
+        "slurm_partitions": partitions,
+        "__slurm_system_files": ["Debian-12.yml"],
+    }
+    assert seen in play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
+
+
+ASSOCIATE = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: associate}
+"""
+LISTED = "lab|root||1\nlab|root|root|1\nlab|ann||1\nlab|ann|Ann|1\nlab|physics||3\nlab|physics|bob|1\n"
+
+
+@pytest.mark.parametrize(
+    ("accounts", "called"),
+    [
+        ([], []),
+        ([{"name": "physics", "shares": 3, "users": ["bob"]}], []),
+        (
+            [
+                {"name": "physics", "shares": 5, "users": ["bob", "eve"]},
+                {"name": "biology", "users": ["eve"]},
+            ],
+            [
+                "add account biology cluster=Lab fairshare=1",
+                "modify account name=physics cluster=Lab set fairshare=5",
+                "add user eve account=physics cluster=Lab",
+                "add user eve account=biology cluster=Lab",
+            ],
+        ),
+    ],
+    ids=["none", "registered", "new"],
+)
+def test_accounts_are_data_and_registered_once(tmp_path, accounts, called):
+    programs = tmp_path / "programs"
+    (tmp_path / "listed").write_text(LISTED)
+    show, other = f"cat {tmp_path}/listed", f'shift; echo "$*" >> {tmp_path}/called'
+    program(programs, "sacctmgr", f'#!/bin/sh\ncase "$*" in *show*) {show};; *) {other};; esac\n')
+    (tmp_path / "associate.yml").write_text(ASSOCIATE, "utf-8")
+    variables = {"slurm_cluster": "Lab", "slurm_lab_user": "Ann", "slurm_accounts": accounts}
+    play(tmp_path / "associate.yml", programs, variables)
+    calls = tmp_path / "called"
+    assert (calls.read_text().splitlines() if calls.exists() else []) == called
+
+
+CHECK = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: check}
+"""
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_node_that_does_not_register_names_the_ports_where_firewalld_runs(tmp_path, active):
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", "#!/bin/sh\necho 'down*|Not responding'\n")
+    program(programs, "journalctl", "#!/bin/sh\necho 'the log'\n")
+    program(programs, "systemctl", f"#!/bin/sh\nexit {0 if active else 3}\n")
+    (tmp_path / "check.yml").write_text(CHECK, "utf-8")
+    variables = {
+        "slurm_hosts": ["localhost"],
+        "slurm_addresses": {"localhost": {"address": "10.0.0.1"}},
+        "__slurm_log_dir": "/var/log/slurm",
+        "__slurm_wait": {"retries": 1, "delay": 0},
+    }
+    printed = play(tmp_path / "check.yml", programs, variables, expect=2)
+    assert "sinfo says down*|Not responding. the log" in printed
+    assert ("slurmctld needs port 6817, slurmd 6818" in printed) is active
+    assert ("--add-source=ADDRESS` for 10.0.0.1, then `firewall-cmd --reload`" in printed) is active
 
 
 CHANGE = """

@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -98,12 +99,23 @@ def test_hosts_check_right(lab):
     lab.hvlab("verify")
 
 
+ACCOUNTS = """
+slurm_accounting_enabled: true
+slurm_rest_enabled: true
+slurm_accounts: [{name: physics, shares: 3, users: [hvlab]}]
+slurm_partitions:
+  - {name: hvlab}
+  - {name: short, hosts: [c1, c2], settings: {MaxTime: "10"}}
+slurm_settings: {AccountingStorageEnforce: limits}
+"""
+
+
 @pytest.fixture
 def account_of_jobs(lab):
-    """Slurm's accounting and its REST daemon."""
+    """Slurm's accounting and its REST daemon, and a second partition."""
     file = lab.inventory / "group_vars/all.yml"
     kept = file.read_text("utf-8")
-    file.write_text(f"{kept}slurm_accounting_enabled: true\nslurm_rest_enabled: true\n", "utf-8")
+    file.write_text(kept + ACCOUNTS, "utf-8")
     try:
         lab.playbook(PLAYBOOK)
         yield
@@ -122,11 +134,54 @@ def test_a_bench_is_in_the_accounts_and_the_rest_daemon_answers(lab):
     jobs = lab.on("c3", f"sacct -a -n -P -o Account,User,AllocNodes --name=hvlab-{run} -X").split()
     assert jobs == ["hvlab|hvlab|2"]
     lab.hvlab("verify")
+    assert lab.on("c1", "sinfo --noheader --partition=short '--format=%l %D'").split() == ["10:00", "2"]
+    shown = "format=Account,User,Share"
+    physics = f"sacctmgr --noheader --parsable2 show associations account=physics {shown}"
+    assert lab.on("c1", physics).split() == ["physics||3", "physics|hvlab|1"]
+    # Less than the 15 minutes that one case may take.
+    lab.on("c1", "sacctmgr --immediate modify qos normal set MaxWall=00:10:00")
+    said = " ".join(lab.hvlab("bench", *sizes, "--backend", "mpi", expect=2).stderr.split())
+    assert "would wait for ever: QOSMaxWallDurationPerJobLimit" in said
+    assert "name a shorter --time in lab_slurm_options" in said
+    assert lab.on("c1", "squeue --noheader") == ""
     assert lab.on("c1", "ss -Hltn 'sport = :3306'").split()[3] == "127.0.0.1:3306"
     assert lab.on("c1", "ps -C slurmrestd -o user:20=").strip() == "slurmrestd"
     # Its own user alone gets an answer.
     socket = "/run/slurmrestd/slurmrestd.socket"
     lab.on("c1", f"runuser -u hvlab -- test -w {socket}", expect=1)
+
+
+@pytest.fixture
+def gpus_of_one_host(lab):
+    """Two GPUs of c1, as far as Slurm looks: their device files."""
+    lab.on("c1", "touch /dev/nvidia0 /dev/nvidia1")
+    gpus = "{{ 2 if inventory_hostname == 'c1' else 0 }}"
+    try:
+        lab.playbook(PLAYBOOK, "-e", json.dumps({"slurm_gpus": gpus, "slurm_gpu_type": "h100"}))
+        yield
+    finally:
+        lab.playbook(PLAYBOOK)
+        lab.on("c1", "rm /dev/nvidia0 /dev/nvidia1")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("gpus_of_one_host")
+def test_a_step_gets_the_gpus_of_an_allocation_that_asked_for_none(lab):
+    """As in a run whose hosts do not all have GPUs."""
+    assert lab.on("c1", "sinfo --noheader --Node '--format=%N|%G'").split() == [
+        "c1|gpu:h100:2",
+        "c2|(null)",
+        "c3|(null)",
+    ]
+    granted = as_user(lab, "salloc --no-shell --nodes=2 --nodelist=c1,c2 --exclusive --mem=0 2>&1")
+    job = re.search(r"Granted job allocation (\d+)", granted)[1]
+    try:
+        step = f"SLURM_JOB_ID={job} srun --nodes=1 --ntasks=1"
+        gpus = f"env SLURM_STEP_GRES=gpu:2 {step} --nodelist=c1 printenv CUDA_VISIBLE_DEVICES"
+        assert as_user(lab, gpus).strip() == "0,1"
+        assert as_user(lab, f"env {step} --nodelist=c2 hostname").strip() == "c2"
+    finally:
+        lab.on("c1", f"scancel {job}")
 
 
 @pytest.mark.slow

@@ -121,6 +121,16 @@ def test_partitions_that_the_user_has_no_right_to(lab):
 
 
 @pytest.mark.slow
+def test_the_time_that_is_asked_for_fits_the_partition(lab):
+    lab.on("c1", "scontrol create PartitionName=brief Nodes=ALL MaxTime=5 State=UP")
+    try:
+        with partition(lab, "lab_slurm_partition: brief"):
+            lab.hvlab("bench", *ONE)
+    finally:
+        lab.on("c1", "scontrol delete PartitionName=brief")
+
+
+@pytest.mark.slow
 def test_a_run_right_after_slurmctlds_start_waits_for_the_nodes(lab):
     lab.on("c1", "systemctl restart slurmctld")
     lab.hvlab("bench", *SMALL, "--backend", "mpi", "--hosts", "2", "--slots", "1")
