@@ -7,6 +7,7 @@ and what to do.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -112,16 +113,27 @@ def job_name(run_id: str) -> str:
 
 def request(lab: Lab, hosts: Sequence[str], run_id: str, *, gpus: int = 0) -> tuple[str, ...]:
     """Return the command that asks for whole hosts; it ends when they are granted, and they stay so."""
-    more = lab.vars.get("lab_slurm_options") or []
+    partition = lab.vars.get("lab_slurm_partition", PARTITION)
     return (
         *("salloc", "--no-shell", f"--job-name={job_name(run_id)}"),
-        f"--partition={lab.text('lab_slurm_partition', PARTITION)}",
+        *([f"--partition={partition}"] if partition else []),
         *(f"--nodes={len(hosts)}", f"--nodelist={','.join(hosts)}"),
         # Nobody else's work beside what is measured; all of the hosts' memory.
         *("--exclusive", "--mem=0"),
         *([f"--gres=gpu:{gpus}"] if gpus else []),
-        *map(str, [more] if isinstance(more, str) else more),
+        *_options(lab.vars.get("lab_slurm_options") or []),
     )
+
+
+def _options(given: str | Sequence[object]) -> list[str]:
+    """Return the words of options that are a list, or one line as of a shell. Raises UsageError."""
+    try:
+        return shlex.split(given) if isinstance(given, str) else list(map(str, given))
+    except ValueError as error:
+        raise UsageError(
+            f"lab_slurm_options {given!r} cannot be read: {error}",
+            remedy="write a list, such as [--account=physics, --time=60]",
+        ) from error
 
 
 def queue(run_id: str) -> tuple[str, ...]:
