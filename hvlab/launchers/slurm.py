@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError
@@ -75,22 +76,34 @@ def request(
 
     ``minutes`` limits the time where no option of the lab does; with 0 it is the partition's.
     """
-    more = _options(lab)
+    place = _partition(lab)
     return (
         *("salloc", "--no-shell", f"--job-name={job_name(run_id)}"),
-        f"--partition={lab.text('lab_slurm_partition', PARTITION)}",
+        *([f"--partition={place}"] if place else []),
         *(f"--nodes={len(hosts)}", f"--nodelist={','.join(hosts)}"),
         # Nobody else's work beside what is measured; all of the hosts' memory.
         *("--exclusive", "--mem=0"),
         *([f"--gres=gpu:{gpus}"] if gpus else []),
         *([f"--time={minutes}"] if minutes and not limited(lab) else []),
-        *more,
+        *_options(lab),
     )
 
 
+def _partition(lab: Lab) -> str:
+    """Return the partition of the lab's jobs; empty for Slurm's default."""
+    return str(lab.vars.get("lab_slurm_partition", PARTITION) or "")
+
+
 def _options(lab: Lab) -> list[str]:
-    more = lab.vars.get("lab_slurm_options") or []
-    return list(map(str, [more] if isinstance(more, str) else more))
+    """Return the words of options that are a list, or one line as of a shell. Raises UsageError."""
+    given = lab.vars.get("lab_slurm_options") or []
+    try:
+        return shlex.split(given) if isinstance(given, str) else list(map(str, given))
+    except ValueError as error:
+        raise UsageError(
+            f"lab_slurm_options {given!r} cannot be read: {error}",
+            remedy="write a list, such as [--account=physics, --time=60]",
+        ) from error
 
 
 def limited(lab: Lab) -> bool:
@@ -109,8 +122,8 @@ def minutes(estimate: float, case: float, longest: int | None = None) -> int:
 
 def partition(lab: Lab) -> tuple[str, ...]:
     """Return the command that shows the time limit of the lab's partition."""
-    name = lab.text("lab_slurm_partition", PARTITION)
-    return ("sinfo", "--noheader", f"--partition={name}", "--format=%l")
+    name = _partition(lab)
+    return ("sinfo", "--noheader", *([f"--partition={name}"] if name else []), "--format=%l")
 
 
 def longest(text: str) -> int | None:
