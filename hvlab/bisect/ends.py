@@ -15,7 +15,7 @@ from hvlab.bench.settings import SettingsFile
 from hvlab.bisect.stack import COMPONENTS, Stack, from_settings
 from hvlab.compare import Measurements, measurements
 from hvlab.errors import CheckError, UsageError, some
-from hvlab.lab.environment import recorded_by_role
+from hvlab.lab.environment import components
 from hvlab.lab.inventory import Lab
 from hvlab.lab.pin_variables import BUILD_ROLES, builds
 from hvlab.paths import project_dir
@@ -126,17 +126,7 @@ def with_defaults(*stacks: Stack) -> list[Stack]:
 
 
 def _versions(facts: Facts) -> dict[str, str | None]:
-    built, environments = recorded_by_role(facts, "horovod"), recorded_by_role(facts, "python_env")
-    frameworks = {
-        item["framework"]: item.get("version") for item in (environments.get("environments") or {}).values()
-    }
-    given = {
-        "openmpi": recorded_by_role(facts, "openmpi").get("version"),
-        "horovod": built.get("version"),
-        "python": environments.get("python"),
-        **frameworks,
-    }
-    return {name: Pin(name, str(version)).version for name, version in given.items() if version}
+    return {name: Pin(name, version).version for name, version in components(facts).items()}
 
 
 def _file(path: Path) -> dict[str, Any]:

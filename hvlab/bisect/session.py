@@ -171,13 +171,16 @@ class _Points:
         stack = request.good.with_([self.changes[number] for number in numbers])
         if not request.possible(stack):
             return TriedStack(numbers, None, "these versions do not fit together")
-        good = self._installed(request.good)
+        try:
+            good = self._installed(request.good)
+        except CheckError as error:
+            raise CheckError(f"the good stack cannot be measured: {error}", remedy=error.remedy) from error
         whole = self.steps[0].effect if self.steps else None
         judge = Judge(request.spec, request.lab, self.store, good)
         try:
             installed = self._installed(stack)
         except CheckError as error:
-            return TriedStack(numbers, None, str(error))
+            return TriedStack(numbers, None, "; ".join(filter(None, [str(error), error.remedy])))
         try:
             return TriedStack(numbers, judge.effect(installed, whole.log.mid / 2 if whole else None))
         except StackFailsError as error:

@@ -188,6 +188,42 @@ def _facts(**versions: Any) -> dict[str, Any]:
     return {"ansible_local": {name: value for name, value in recorded.items() if value.get("version", 1)}}
 
 
+def test_a_stack_with_another_version_than_was_requested_cannot_be_built() -> None:
+    recorded = {"n1": _facts(openmpi="4.1.4"), "n2": _facts()}
+    (wrong,) = install.others(GOOD, recorded)
+    assert (wrong.host, wrong.seen) == ("n1", "Open MPI 4.1.8 was requested, 4.1.4 is recorded")
+    assert wrong.remedy.startswith("put openmpi-4.1.8.tar.bz2 into sources/ on the controller")
+    assert "openmpi_sources: [file, url]" in wrong.remedy
+    assert not install.others(Stack({"torch": "2.4", "openmpi": "4.1.8"}), {"n1": _facts()})
+    absent = install.others(_changed(tensorflow="2.18.0"), {"n1": _facts()})
+    assert [each.seen for each in absent] == ["TensorFlow 2.18.0 was requested, none is recorded"]
+
+
+def test_an_installation_is_compared_with_what_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The play and the hosts' facts are those of a machine that this test does not have."""
+
+    class Play:
+        def __init__(self, *_given: object) -> None: ...
+        def __enter__(self) -> Play:
+            return self
+
+        def __exit__(self, *_raised: object) -> None: ...
+        def finish(self) -> None: ...
+        def check(self, *_failed: object, **_remedy: object) -> None: ...
+
+    stack = _changed(openmpi="4.1.6")
+    name = install.name_of(stack, GOOD)
+    local = {f"{role}@{name}": fact for role, fact in _facts(openmpi="4.1.4")["ansible_local"].items()}
+    monkeypatch.setattr(install, "Play", Play)
+    monkeypatch.setattr(
+        install, "facts", lambda _: {"n1": {"ansible_local": {**_facts()["ansible_local"], **local}}}
+    )
+    with pytest.raises(
+        CheckError, match=r"it cannot be built:\nn1: Open MPI 4\.1\.6 was requested, 4\.1\.4 is"
+    ):
+        install.install(stack, GOOD, _lab())
+
+
 def test_what_is_in_use_comes_from_the_hosts_and_the_inventory() -> None:
     stack = ends.in_use(_lab(horovod_arch_flags="-O3", horovod_version="0.28.1"), {"n1": _facts()})
     assert stack.items == {
