@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hvlab.baseline import keeping
 from hvlab.bench.settings import SettingsFile
-from hvlab.bisect.stack import COMPONENTS, Stack, from_settings
+from hvlab.bisect.stack import COMPONENTS, Stack, apart, from_settings
 from hvlab.compare import Measurements, measurements
 from hvlab.errors import CheckError, UsageError, some
 from hvlab.lab.environment import components
@@ -116,13 +116,16 @@ def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
 
 
 def with_defaults(*stacks: Stack) -> list[Stack]:
-    """Return the stacks, with the role's default for each variable that only others of them name."""
+    """Return the stacks, with the role's default for each variable that only others of them name.
+
+    Each of Open MPI's parameters is an item of its own then.
+    """
     named = {name for stack in stacks for name in stack.items if builds(name)}
     defaults: dict[str, Any] = {}
     for role in BUILD_ROLES:
         defaults |= read_yaml(project_dir() / "roles" / role / "defaults/main.yml")
     known = {name: defaults[name] for name in named if name in defaults and "{{" not in str(defaults[name])}
-    return [Stack({**known, **stack.items}) for stack in stacks]
+    return [Stack(apart({**known, **stack.items})) for stack in stacks]
 
 
 def _versions(facts: Facts) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from hvlab.bisect.stack import Stack
 from hvlab.errors import CheckError, Problem, report
 from hvlab.lab.environment import components, of_stack
-from hvlab.lab.folders import STACKS
+from hvlab.lab.folders import STACKS, parameters_file
 from hvlab.lab.inventory import Lab
 from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS
 from hvlab.remote.facts import facts
@@ -32,8 +32,7 @@ _NO_OTHER: Mapping[str, str] = {
 
 def name_of(stack: Stack, own: Stack) -> str:
     """Return the name of a stack on the hosts; empty where what is in use is as good."""
-    key = stack.key("horovod")
-    return "" if key == own.key("horovod") else key
+    return "" if stack.name == own.name else stack.name
 
 
 def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
@@ -51,6 +50,7 @@ def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
         **prefixes,
         **records,
         "openmpi_profile": f"{folder}/profile.sh",
+        "openmpi_parameters_file": parameters_file(name),
         "hvlab_stack": folder,
         "hvlab_hosts": ",".join(host.name for host in lab.hosts),
     }

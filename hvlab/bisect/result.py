@@ -10,7 +10,7 @@ import yaml
 
 from hvlab.bisect.judge import Effect
 from hvlab.bisect.search import Culprit
-from hvlab.bisect.stack import StackChange, joined, without
+from hvlab.bisect.stack import PARAMETERS, StackChange, joined, without
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class BisectResult:
         """Return what undoes the culprit, as lines of an inventory or a settings file."""
         if self.culprit is None:
             return ""
-        lines = []
+        lines: dict[str, Any] = {}
         for change in joined([self.changes[number] for number in self.culprit.changes]):
             name, value = change.pin
-            lines.append(yaml.safe_dump({name: value}, sort_keys=False, width=100).strip())
-        return "\n".join(lines)
+            lines[name] = {**lines.get(name, {}), **value} if name == PARAMETERS else value
+        return yaml.safe_dump(lines, sort_keys=False, width=100).strip()
 
     def _of(self, numbers: tuple[int, ...]) -> Effect | None:
         return next((step.effect for step in self.steps if step.changes == numbers), None)

@@ -151,7 +151,38 @@ def test_variables_are_pins_and_those_of_roles() -> None:
         "lab_horovod": "0.28.1",
         "lab_python": "3.11",
         "horovod_variants": {"cpu": {}},
+        "openmpi_parameters": {},
     }
+
+
+def test_each_parameter_of_open_mpi_is_a_change_that_costs_no_build() -> None:
+    in_use = Stack({**GOOD.items, "openmpi_parameters": {"btl_tcp_sndbuf": 65536, "btl_tcp_links": 2}})
+    other = Stack({**GOOD.items, "openmpi_parameters": {"btl_tcp_sndbuf": 4096}, "horovod_arch_flags": "-O1"})
+    own, good, bad, without_any = ends.with_defaults(in_use, in_use, other, GOOD)
+    changes = chain(good, bad, {}, lambda _: True)
+    assert [(change.item, change.before, change.after) for change in changes] == [
+        ("openmpi_parameters.btl_tcp_links", 2, None),
+        ("openmpi_parameters.btl_tcp_sndbuf", 65536, 4096),
+        ("horovod_arch_flags", "auto", "-O1"),
+    ]
+    assert str(changes[1]) == "btl_tcp_sndbuf 65536 -> 4096"
+    assert changes[1].pin == ("openmpi_parameters", {"btl_tcp_sndbuf": 65536})
+    between = good.with_(changes[:2])
+    asked = install.variables(between, own, _lab())
+    assert asked["openmpi_parameters"] == {"btl_tcp_sndbuf": 4096}
+    assert asked["openmpi_parameters_file"] == f"/opt/hvlab/stacks/{between.name}/openmpi-mca-params.conf"
+    assert install.name_of(between, own), "what is in use has others"
+    prefixes = [asked[f"{role}_prefix"] for role in ("openmpi", "python_env", "horovod")]
+    assert prefixes == ["/opt/hvlab/openmpi", "/opt/hvlab", "/opt/hvlab/horovod"]
+    assert install.variables(without_any, own, _lab())["openmpi_parameters"] == {}
+
+
+def test_changes_of_several_parameters_are_undone_by_one_variable() -> None:
+    good = ends.with_defaults(Stack({**GOOD.items, "openmpi_parameters": {"a": 1}}))[0]
+    bad = ends.with_defaults(Stack({**GOOD.items, "openmpi_parameters": {"a": 2, "b": 2, "c": 2}}))[0]
+    changes = chain(good, bad, {}, lambda _: True)
+    result = _result(Counted(_all_of(0, 1)), changes)
+    assert yaml.safe_load(result.remedy) == {"openmpi_parameters": {"a": 1, "b": None}}
 
 
 def _lab(**variables: Any) -> Lab:
