@@ -26,13 +26,15 @@ class TriedStack:
 class BisectResult:
     """A bisection: the changes, what all of them cost, which of them do, and all steps.
 
-    ``culprit`` is None where the bad end is not significantly slower.
+    ``culprit`` is None where the bad end is not significantly slower; ``notes`` are what else there
+    is to know.
     """
 
     changes: tuple[StackChange, ...]
     whole: Effect
     culprit: Culprit | None
     steps: tuple[TriedStack, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -89,6 +91,8 @@ class BisectResult:
     def markdown(self) -> str:
         """Return the answer, how to undo it, the changes and the steps."""
         lines = ["# Bisection", "", self.answer, ""]
+        for note in self.notes:
+            lines += [f"Note: {note}", ""]
         if self.remedy:
             lines += ["To have it as it was:", "", "```yaml", self.remedy, "```", ""]
         lines += ["| step | changes | time against the good stack | clear | run |", "|--:|---|--:|---|---|"]
@@ -116,6 +120,7 @@ class BisectResult:
             "sole": self.culprit.sole if self.culprit else None,
             "all_of_it": self.culprit.whole if self.culprit else None,
             "remedy": self.remedy,
+            "notes": list(self.notes),
             "steps": [
                 {
                     "changes": list(step.changes),

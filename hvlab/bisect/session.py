@@ -28,7 +28,10 @@ RESULT, REPORT = "result.json", "bisect.md"
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """What is asked: two ends, what is in use, a configuration, and the hosts as the resolver wants them."""
+    """What is asked: two ends, what is in use, a configuration, and the hosts as the resolver wants them.
+
+    ``notes`` are what the report says besides.
+    """
 
     good: Stack
     bad: Stack
@@ -36,6 +39,7 @@ class BisectRequest:
     spec: Spec
     lab: Lab
     hosts: Sequence[HostRequest]
+    notes: tuple[str, ...] = ()
 
     def key(self) -> str:
         """Return a hash of all that makes this bisection another one."""
@@ -111,7 +115,7 @@ def bisect(
         culprit = None
         if whole.slower:
             culprit = search(len(changes), points.bad, lambda numbers: without(changes, numbers))
-    result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps))
+    result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps), request.notes)
     write_file(folder / REPORT, result.markdown())
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result

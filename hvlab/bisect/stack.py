@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.bench.settings import SettingsFile
+from hvlab.errors import UsageError
 from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS, builds
 from hvlab.resolver import versions
 from hvlab.resolver.pins import TITLES
@@ -103,9 +104,11 @@ def _hash(content: Any) -> str:
 
 
 def apart(items: Items) -> dict[str, Any]:
-    """Return the items with each of Open MPI's parameters as one."""
+    """Return the items with each of Open MPI's parameters as one. Raises UsageError for no mapping."""
     others = {name: value for name, value in items.items() if name != PARAMETERS}
     given = items.get(PARAMETERS) or {}
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{PARAMETERS} is {given!r}", remedy=f"write {PARAMETERS}: {{NAME: value}}")
     return others | {f"{_PARAMETER}{name}": value for name, value in given.items()}
 
 

@@ -24,6 +24,7 @@ from hvlab.bisect.search import search as search_without
 from hvlab.bisect.stack import Stack, StackChange, chain, from_settings, without
 from hvlab.compare import measurements
 from hvlab.errors import CheckError, UsageError
+from hvlab.lab import builds
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
 from hvlab.statistics.interval import Interval
@@ -177,6 +178,11 @@ def test_each_parameter_of_open_mpi_is_a_change_that_costs_no_build() -> None:
     assert install.variables(without_any, own, _lab())["openmpi_parameters"] == {}
 
 
+def test_parameters_that_are_no_mapping_are_refused() -> None:
+    with pytest.raises(UsageError, match="openmpi_parameters is 'btl=tcp'"):
+        ends.with_defaults(Stack({"openmpi_parameters": "btl=tcp"}))
+
+
 def test_changes_of_several_parameters_are_undone_by_one_variable() -> None:
     good = ends.with_defaults(Stack({**GOOD.items, "openmpi_parameters": {"a": 1}}))[0]
     bad = ends.with_defaults(Stack({**GOOD.items, "openmpi_parameters": {"a": 2, "b": 2, "c": 2}}))[0]
@@ -313,6 +319,36 @@ def test_a_lock_is_an_end(tmp_path: Path) -> None:
     file.write_text(json.dumps({"hosts": hosts}))
     with pytest.raises(UsageError, match="its hosts differ in"):
         ends.read(str(file), Store(tmp_path), _lab())
+
+
+def test_a_lock_of_an_hvlab_with_other_patches_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "lock.json"
+    entry = {"versions": {"torch": "2.5.0"}}
+    assert ends.notes("lab") == []
+    for patches, said in ((builds.patches(), 0), (None, 0), ("0123456789abcdef", 1)):
+        file.write_text(json.dumps({"hvlab": "0.0.9", "hosts": {"n1": {**entry, "patches": patches}}}))
+        notes = ends.notes(str(file))
+        assert len(notes) == said
+    assert notes[0].startswith(f"{file} was written by hvlab 0.0.9, whose patches of Horovod were other ones")
+    changes = chain(GOOD, _changed(torch="2.5.0"), RELEASES, lambda _: True)
+    result = dataclasses.replace(_result(Counted(_all_of(0)), changes), notes=tuple(notes))
+    assert f"Note: {notes[0]}" in result.markdown()
+    assert result.as_json()["notes"] == notes
+
+
+def test_a_default_that_changed_since_a_lock_is_a_change(tmp_path: Path) -> None:
+    file = tmp_path / "lock.json"
+    flags = ["--as-it-was"]
+    of_then = builds.defaults() | {"openmpi_configure_flags": flags}
+    file.write_text(json.dumps({"hosts": {"n1": {"versions": {}, "build": of_then}}}))
+    read = ends.read(str(file), Store(tmp_path), _lab())
+    own, good, bad = ends.with_defaults(GOOD, Stack({**GOOD.items, **read}), GOOD)
+    changes = chain(good, bad, {}, lambda _: True)
+    now = builds.defaults()["openmpi_configure_flags"]
+    assert [(change.item, change.before, change.after) for change in changes] == [
+        ("openmpi_configure_flags", flags, now)
+    ]
+    assert install.name_of(bad, own) == ""
 
 
 def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> None:
