@@ -136,6 +136,9 @@ def test_a_lock_has_all_that_roles_build_with_defaults_included(
     assert (build["horovod_arch_flags"], build["openmpi_parameters"]) == ("-O1", {"btl_tcp_links": 2})
     assert "--with-ofi=no" in build["openmpi_configure_flags"]
     assert build["horovod_variants"]["cpu"]["cpu_operations"] == "mpi"
+    assert {"horovod_oneccl_version", "horovod_oneccl_checksum"} <= set(build), (
+        "one is nothing without the other"
+    )
     assert not {"openmpi_ucx", "horovod_cc", "horovod_checksum", "openmpi_prefix"} & set(build), (
         "a play decides"
     )
