@@ -10,15 +10,16 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from hvlab import __version__
 from hvlab.baseline import keeping
 from hvlab.bench.settings import SettingsFile
-from hvlab.bisect.stack import COMPONENTS, Stack, from_settings
+from hvlab.bisect.stack import COMPONENTS, Stack, apart, from_settings
 from hvlab.compare import Measurements, measurements
 from hvlab.errors import CheckError, UsageError, some
-from hvlab.lab.environment import recorded_by_role
+from hvlab.lab.builds import defaults, patches
+from hvlab.lab.environment import components
 from hvlab.lab.inventory import Lab
 from hvlab.lab.pin_variables import BUILD_ROLES, builds
-from hvlab.paths import project_dir
 from hvlab.resolver import lock
 from hvlab.resolver.pins import TITLES, Pin, parse
 from hvlab.results.store import Store
@@ -115,28 +116,31 @@ def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
     )
 
 
+def notes(text: str) -> list[str]:
+    """Return what of a lock cannot be brought back: patches of Horovod that another hvlab has."""
+    path = Path(text)
+    kept = lock.read(path) if path.suffix == ".json" else None
+    if kept is None or not set(kept.patches.values()) - {patches()}:
+        return []
+    return [
+        f"{path} was written by hvlab {kept.release}, whose patches of Horovod were other ones than those of "
+        f"this hvlab ({__version__}). All stacks are built with the patches of this one: if no change here "
+        "costs the time, build with that release beside this one, and compare the two."
+    ]
+
+
 def with_defaults(*stacks: Stack) -> list[Stack]:
-    """Return the stacks, with the role's default for each variable that only others of them name."""
-    named = {name for stack in stacks for name in stack.items if builds(name)}
-    defaults: dict[str, Any] = {}
-    for role in BUILD_ROLES:
-        defaults |= read_yaml(project_dir() / "roles" / role / "defaults/main.yml")
-    known = {name: defaults[name] for name in named if name in defaults and "{{" not in str(defaults[name])}
-    return [Stack({**known, **stack.items}) for stack in stacks]
+    """Return the stacks, with the role's default for each variable that only others of them name.
+
+    Each of Open MPI's parameters is an item of its own then.
+    """
+    named = {name for stack in stacks for name in stack.items}
+    known = {name: value for name, value in defaults().items() if name in named}
+    return [Stack(apart({**known, **stack.items})) for stack in stacks]
 
 
 def _versions(facts: Facts) -> dict[str, str | None]:
-    built, environments = recorded_by_role(facts, "horovod"), recorded_by_role(facts, "python_env")
-    frameworks = {
-        item["framework"]: item.get("version") for item in (environments.get("environments") or {}).values()
-    }
-    given = {
-        "openmpi": recorded_by_role(facts, "openmpi").get("version"),
-        "horovod": built.get("version"),
-        "python": environments.get("python"),
-        **frameworks,
-    }
-    return {name: Pin(name, str(version)).version for name, version in given.items() if version}
+    return {name: Pin(name, version).version for name, version in components(facts).items()}
 
 
 def _file(path: Path) -> dict[str, Any]:

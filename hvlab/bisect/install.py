@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from hvlab.bisect.stack import Stack
-from hvlab.lab.folders import STACKS
+from hvlab.errors import CheckError, Problem, report
+from hvlab.lab.environment import components, of_stack
+from hvlab.lab.folders import STACKS, parameters_file
 from hvlab.lab.inventory import Lab
-from hvlab.lab.pin_variables import BUILD_ROLES
+from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS
+from hvlab.remote.facts import facts
 from hvlab.remote.playbook import Owner, Play
+from hvlab.resolver import versions
+from hvlab.resolver.pins import TITLES, Pin
 
 # Where each role puts what is in use, as in group_vars/all.yml.
 _PREFIXES: Mapping[str, str] = {
@@ -18,12 +23,16 @@ _PREFIXES: Mapping[str, str] = {
     "horovod": "/opt/hvlab/horovod",
 }
 _FACTS = "/etc/ansible/facts.d"
+# Where another source may stand in for the version that is asked for, how it cannot.
+_NO_OTHER: Mapping[str, str] = {
+    "openmpi": "put openmpi-{version}.tar.bz2 into sources/ on the controller; with "
+    "`openmpi_sources: [file, url]` in the inventory, another version never stands in",
+}
 
 
 def name_of(stack: Stack, own: Stack) -> str:
     """Return the name of a stack on the hosts; empty where what is in use is as good."""
-    key = stack.key("horovod")
-    return "" if key == own.key("horovod") else key
+    return "" if stack.name == own.name else stack.name
 
 
 def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
@@ -41,16 +50,34 @@ def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
         **prefixes,
         **records,
         "openmpi_profile": f"{folder}/profile.sh",
+        "openmpi_parameters_file": parameters_file(name),
         "hvlab_stack": folder,
         "hvlab_hosts": ",".join(host.name for host in lab.hosts),
     }
 
 
 def install(stack: Stack, own: Stack, lab: Lab) -> None:
-    """Install a stack beside the one in use. Raises CheckError if it cannot be built."""
+    """Install a stack beside the one in use. Raises CheckError if it cannot be built as it is asked for."""
     with Play("stack.yml", Owner(lab), variables(stack, own, lab)) as play:
         play.finish()
         play.check("it could not be installed", remedy="the build's log on the host says what it lacks")
+    name = name_of(stack, own)
+    if wrong := others(stack, {host: of_stack(known, name) for host, known in facts(lab).items()}):
+        raise CheckError(f"it cannot be built:\n{report(wrong)}")
+
+
+def others(stack: Stack, recorded: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Return where the roles recorded another version than the stack's; ``recorded`` are facts by host."""
+    wrong = []
+    for host, known in recorded.items():
+        present = components(known)
+        for name, version in stack.versions.items():
+            built = Pin(name, str(present.get(name) or "none")).version
+            if not versions.prefix(version, built):
+                remedy = _NO_OTHER.get(name, f"name another version, or set {VERSION_PINS[name]}")
+                seen = f"{TITLES[name]} {version} was requested, {built} is recorded"
+                wrong.append(Problem(host, seen, remedy.format(version=version)))
+    return wrong
 
 
 def remove(lab: Lab) -> None:

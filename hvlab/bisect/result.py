@@ -10,7 +10,7 @@ import yaml
 
 from hvlab.bisect.judge import Effect
 from hvlab.bisect.search import Culprit
-from hvlab.bisect.stack import StackChange, joined, without
+from hvlab.bisect.stack import PARAMETERS, StackChange, joined, without
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,15 @@ class TriedStack:
 class BisectResult:
     """A bisection: the changes, what all of them cost, which of them do, and all steps.
 
-    ``culprit`` is None where the bad end is not significantly slower.
+    ``culprit`` is None where the bad end is not significantly slower; ``notes`` are what else there
+    is to know.
     """
 
     changes: tuple[StackChange, ...]
     whole: Effect
     culprit: Culprit | None
     steps: tuple[TriedStack, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -74,11 +76,11 @@ class BisectResult:
         """Return what undoes the culprit, as lines of an inventory or a settings file."""
         if self.culprit is None:
             return ""
-        lines = []
+        lines: dict[str, Any] = {}
         for change in joined([self.changes[number] for number in self.culprit.changes]):
             name, value = change.pin
-            lines.append(yaml.safe_dump({name: value}, sort_keys=False, width=100).strip())
-        return "\n".join(lines)
+            lines[name] = {**lines.get(name, {}), **value} if name == PARAMETERS else value
+        return yaml.safe_dump(lines, sort_keys=False, width=100).strip()
 
     def _of(self, numbers: tuple[int, ...]) -> Effect | None:
         return next((step.effect for step in self.steps if step.changes == numbers), None)
@@ -89,6 +91,8 @@ class BisectResult:
     def markdown(self) -> str:
         """Return the answer, how to undo it, the changes and the steps."""
         lines = ["# Bisection", "", self.answer, ""]
+        for note in self.notes:
+            lines += [f"Note: {note}", ""]
         if self.remedy:
             lines += ["To have it as it was:", "", "```yaml", self.remedy, "```", ""]
         lines += ["| step | changes | time against the good stack | clear | run |", "|--:|---|--:|---|---|"]
@@ -116,6 +120,7 @@ class BisectResult:
             "sole": self.culprit.sole if self.culprit else None,
             "all_of_it": self.culprit.whole if self.culprit else None,
             "remedy": self.remedy,
+            "notes": list(self.notes),
             "steps": [
                 {
                     "changes": list(step.changes),

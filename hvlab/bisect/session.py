@@ -30,7 +30,10 @@ REPORT = "bisect.md"
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """What is asked: two ends, what is in use, a configuration, and the hosts as the resolver wants them."""
+    """What is asked: two ends, what is in use, a configuration, and the hosts as the resolver wants them.
+
+    ``notes`` are what the report says besides.
+    """
 
     good: Stack
     bad: Stack
@@ -38,6 +41,7 @@ class BisectRequest:
     spec: Spec
     lab: Lab
     hosts: Sequence[HostRequest]
+    notes: tuple[str, ...] = ()
 
     def key(self) -> str:
         """Return a hash of all that makes this bisection another one."""
@@ -109,7 +113,7 @@ def bisect(
         culprit = None
         if whole.slower:
             culprit = search(len(changes), points.bad, lambda numbers: without(changes, numbers))
-        result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps))
+        result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps), request.notes)
         write_file(folder / REPORT, result.markdown())
         write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
@@ -169,13 +173,16 @@ class _Points:
         stack = request.good.with_([self.changes[number] for number in numbers])
         if not request.possible(stack):
             return TriedStack(numbers, None, "these versions do not fit together")
-        good = self._installed(request.good)
+        try:
+            good = self._installed(request.good)
+        except CheckError as error:
+            raise CheckError(f"the good stack cannot be measured: {error}", remedy=error.remedy) from error
         whole = self.steps[0].effect if self.steps else None
         judge = Judge(request.spec, request.lab, self.store, good)
         try:
             installed = self._installed(stack)
         except CheckError as error:
-            return TriedStack(numbers, None, str(error))
+            return TriedStack(numbers, None, "; ".join(filter(None, [str(error), error.remedy])))
         try:
             return TriedStack(numbers, judge.effect(installed, whole.log.mid / 2 if whole else None))
         except StackFailsError as error:

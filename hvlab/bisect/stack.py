@@ -1,7 +1,7 @@
 """A stack as items that can be changed one by one, and the changes between two. Pure.
 
-An item is a version (``torch``), a variable of a role that builds (``horovod_variants``), or how ranks are
-started (``env.NAME``, ``mpirun``, ``rules``).
+An item is a version (``torch``), a variable of a role that builds (``horovod_variants``), a parameter of
+Open MPI (``openmpi_parameters.NAME``), or how ranks are started (``env.NAME``, ``mpirun``, ``rules``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.bench.settings import SettingsFile
+from hvlab.errors import UsageError
 from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS, builds
 from hvlab.resolver import versions
 from hvlab.resolver.pins import TITLES
@@ -26,6 +27,9 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "horovod": COMPONENTS,
 }
 _ENV = "env."
+# The variable of Open MPI's parameters, of which each is an item: they go into no build.
+PARAMETERS = "openmpi_parameters"
+_PARAMETER = f"{PARAMETERS}."
 _STARTS = ("mpirun", "rules")
 Items = Mapping[str, Any]
 
@@ -58,21 +62,54 @@ class Stack:
     def variables(self) -> dict[str, Any]:
         """Return the variables of Ansible that ask for it: pins, and those of the roles."""
         pins = {VERSION_PINS[name]: version for name, version in self.versions.items()}
-        return pins | {
-            name: value for name, value in self.items.items() if builds(name) and value is not None
+        return {**pins, **self._built_with, PARAMETERS: self.parameters}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return Open MPI's parameters."""
+        return {
+            name.removeprefix(_PARAMETER): value
+            for name, value in self.items.items()
+            if name.startswith(_PARAMETER) and value is not None
         }
+
+    @property
+    def _built_with(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in self.items.items()
+            if builds(name) and not name.startswith(_PARAMETER) and value is not None
+        }
+
+    @property
+    def name(self) -> str:
+        """Return a hash of all that is installed: equal for two stacks that are the same on the hosts."""
+        return _hash([self.key("horovod"), self.parameters])
 
     def key(self, role: str) -> str:
         """Return a hash of what goes into what a role builds: equal for two stacks that can share it."""
         prefixes = tuple(f"{one}_" for one in (BUILD_ROLES if role == "horovod" else (role,)))
         parts = {name: version for name, version in self.versions.items() if name in _PARTS[role]}
-        variables = {name: value for name, value in self.variables.items() if name.startswith(prefixes)}
-        text = json.dumps([parts, variables], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
+        return _hash(
+            [parts, {name: value for name, value in self._built_with.items() if name.startswith(prefixes)}]
+        )
 
     def with_(self, changes: Sequence[StackChange]) -> Stack:
         """Return the stack after these changes, which are in the order of a chain."""
         return Stack({**self.items, **{change.item: change.after for change in changes}})
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def apart(items: Items) -> dict[str, Any]:
+    """Return the items with each of Open MPI's parameters as one. Raises UsageError for no mapping."""
+    others = {name: value for name, value in items.items() if name != PARAMETERS}
+    given = items.get(PARAMETERS) or {}
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{PARAMETERS} is {given!r}", remedy=f"write {PARAMETERS}: {{NAME: value}}")
+    return others | {f"{_PARAMETER}{name}": value for name, value in given.items()}
 
 
 def from_settings(settings: SettingsFile) -> dict[str, Any]:
@@ -94,10 +131,12 @@ class StackChange:
         """Return the variable that keeps it as it was, with its value: of an inventory, or of the ranks."""
         if self.item in COMPONENTS:
             return VERSION_PINS[self.item], self.before
+        if self.item.startswith(_PARAMETER):
+            return PARAMETERS, {self.item.removeprefix(_PARAMETER): self.before}
         return self.item.removeprefix(_ENV), self.before
 
     def __str__(self) -> str:
-        title = TITLES.get(self.item, self.item.removeprefix(_ENV))
+        title = TITLES.get(self.item, self.item.removeprefix(_ENV).removeprefix(_PARAMETER))
         if self.item in COMPONENTS or (_short(self.before) and _short(self.after)):
             return f"{title} {_word(self.before)} -> {_word(self.after)}"
         return f"{title}: {', '.join(_differences(self.before, self.after))}"
@@ -109,7 +148,7 @@ def chain(
     """Return the changes that lead from ``good`` to ``bad``: one item at a time, release by release.
 
     ``releases`` are the known ones of each component. A release that makes a stack which is not ``possible``
-    is left out. Settings come first, for they cost no build.
+    is left out. Settings and parameters come first, for they cost no build.
     """
     names = sorted({*good.items, *bad.items}, key=_place)
     changes: list[StackChange] = []
@@ -141,7 +180,7 @@ def _between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
 def _place(name: str) -> tuple[int, str]:
     if name in COMPONENTS:
         return 2 + COMPONENTS.index(name), name
-    return (1, name) if builds(name) else (0, name)
+    return (1, name) if builds(name) and not name.startswith(_PARAMETER) else (0, name)
 
 
 def _short(value: Any) -> bool:

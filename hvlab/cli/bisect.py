@@ -50,12 +50,18 @@ def command(
 ) -> int:
     """Find which change of the stack makes one configuration slower.
 
-    GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, the id of a run, the name of a
-    baseline, or `lab`: what is in use. For what they leave out, what is in use counts. Stacks between the two
-    are installed beside the one in use, and measured in turn with GOOD, until one change is left that brings
-    the difference: a release of Open MPI, Python, torch, TensorFlow or Horovod, a variable of their roles, or
-    a setting of the ranks. Then it is tried alone, and all others without it. The exit code is 1 if BAD is
-    not significantly slower. To resume an interrupted search, run the same command again.
+    GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, a run by its id, a baseline by
+    its name, or `lab`, the stack in use. What an end leaves out is as in use: a run or a baseline has
+    versions, but no build flags.
+
+    Stacks between the two are installed beside the one in use and measured in turn with GOOD, until one
+    change is left that brings the difference: a release of Open MPI, Python, torch, TensorFlow or Horovod, a
+    variable of their roles, a parameter of Open MPI, or a setting of the ranks. Then it is tried alone, and
+    all others without it.
+
+    Allreduce on all hosts is measured, whatever a run or a baseline measured, unless the options say
+    otherwise. The exit code is 1 where BAD is not significantly slower. The same command again resumes an
+    interrupted search.
     """
     lab = load(inventory, limit=limit)
     store = Store(folder.absolute() if folder else results_dir())
@@ -69,6 +75,9 @@ def command(
 
     spec = one(lab, values, store)
     given = [ends.read(text, store, lab) for text in (good, bad)]
+    notes = tuple(note for text in (good, bad) for note in ends.notes(text))
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
     known = facts(lab)
     in_use = ends.in_use(lab, known)
     own, fast, slow = ends.with_defaults(in_use, *(Stack({**in_use.items, **items}) for items in given))
@@ -78,6 +87,7 @@ def command(
         own=own,
         spec=spec,
         lab=lab,
+        notes=notes,
         hosts=[
             request(from_ansible(host.name, known[host.name]), host.vars, gpu=host.gpu) for host in lab.hosts
         ],

@@ -52,7 +52,9 @@ from hvlab.resolver.pins import parse, replaced
     help="Save the facts, for use with --facts.",
 )
 @click.option(
-    "--write-lock", is_flag=True, help="Keep the versions in a file beside the inventory, for plans with -l."
+    "--write-lock",
+    is_flag=True,
+    help="Keep the versions, and what roles build with, in a file beside the inventory, for plans with -l.",
 )
 @click.pass_context
 def command(

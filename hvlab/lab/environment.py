@@ -174,6 +174,21 @@ def recorded_by_role(facts: Facts, role: str) -> Mapping[str, Any]:
     return recorded if isinstance(recorded, Mapping) else {}
 
 
+def components(facts: Facts) -> dict[str, str]:
+    """Return the recorded versions of what can lie beside another of its kind, by the names of pins."""
+    built, environments = recorded_by_role(facts, "horovod"), recorded_by_role(facts, "python_env")
+    frameworks = {
+        item["framework"]: item.get("version") for item in (environments.get("environments") or {}).values()
+    }
+    given = {
+        "openmpi": recorded_by_role(facts, "openmpi").get("version"),
+        "horovod": built.get("version"),
+        "python": environments.get("python"),
+        **frameworks,
+    }
+    return {name: str(version) for name, version in given.items() if version}
+
+
 def of_stack(facts: Facts, name: str) -> Facts:
     """Return a host's facts with what the roles recorded of a stack beside the lab's own, if it is named.
 

@@ -21,6 +21,11 @@ class Folders:
     workloads: str
 
 
+def parameters_file(stack: str) -> str:
+    """Return the file of Open MPI's parameters of a stack beside the lab's own."""
+    return f"{STACKS}/{stack}/openmpi-mca-params.conf"
+
+
 def folders(lab: Lab, stack: str = "") -> Folders:
     """Return the folders, the inventory's own where it names some; those of ``stack``, if it is named."""
     own = (lab.text("openmpi_prefix", "/opt/hvlab/openmpi"), lab.text("horovod_prefix", "/opt/hvlab/horovod"))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from hvlab.datasets import rules
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
-from hvlab.lab.folders import folders
+from hvlab.lab.folders import folders, parameters_file
 from hvlab.lab.inventory import Host, Lab
 from hvlab.launchers import pyxis, srun
 from hvlab.launchers.command import LAUNCHERS, Command, Job, deadline
@@ -31,6 +31,8 @@ _HOROVOD = {
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
     "HOROVOD_TIMELINE": "DYNAMIC",
 }
+# What it reads by itself: the user's own file, then that of its folder, for which a stack has another.
+_PARAMETER_FILES, _USERS = "OMPI_MCA_mca_base_param_files", "~/.openmpi/mca-params.conf"
 # Open MPI replaces ~/ in it by each rank's home.
 _USE_RULES, _RULES_FILE = (
     f"OMPI_MCA_coll_tuned_{name}" for name in ("use_dynamic_rules", "dynamic_rules_filename")
@@ -55,7 +57,8 @@ def job(
     """Return the case with each rank's argv and environment."""
     backend = BACKENDS[case.backend]
     hosts = [lab.host(name) for name in case.hosts]
-    where = folders(lab, str(case.params.get(STACK.name, "")))
+    stack = str(case.params.get(STACK.name, ""))
+    where = folders(lab, stack)
     prefix = f"{where.horovod}/{case.variant}"
     python = lab.text("hvlab_rank_python", f"{prefix}/bin/python3")
     tuning = environment(case.params)
@@ -67,6 +70,8 @@ def job(
     env |= {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
     if case.params["device"] == "cuda":
         env["HVLAB_DEVICE"] = "cuda"
+    if stack:
+        env[_PARAMETER_FILES] = f"{_USERS},{parameters_file(stack)}"
     env |= {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
     env |= variables(case.params)
     if RULES.name in case.params:

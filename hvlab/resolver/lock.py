@@ -1,5 +1,8 @@
 """A plan that is kept, in a file beside the inventory: the versions of every host, what they are built with.
 
+That is all variables that roles build with, defaults included, and a sum of hvlab's patches of Horovod:
+another hvlab may have other ones.
+
 In: the hosts of a `Resolution`. Out: pins for hosts that are planned again, and what differs from the file.
 """
 
@@ -15,6 +18,7 @@ from typing import Any
 from hvlab import __version__
 from hvlab.errors import UsageError, some
 from hvlab.files import write_file
+from hvlab.lab.builds import defaults, patches, plain_values
 from hvlab.resolver.lab import HostRequest
 from hvlab.resolver.pins import TITLES, Pin, parse
 
@@ -26,11 +30,17 @@ Versions = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Lock:
-    """The versions that hosts got when the file was written, and the variables that roles built with."""
+    """The versions that hosts got when the file was written, and what roles built with.
+
+    ``patches`` is a sum of hvlab's patches by host, ``release`` that of the hvlab that wrote the file; older
+    files have none.
+    """
 
     path: Path
     hosts: Mapping[str, Versions]
     builds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    patches: Mapping[str, str] = field(default_factory=dict)
+    release: str = ""
 
     def versions(self, host: str) -> Versions:
         """Return a host's versions; of one that is not in the file, those that all of its hosts share."""
@@ -84,11 +94,14 @@ def read(path: Path) -> Lock | None:
     if not path.is_file():
         return None
     try:
-        hosts = json.loads(path.read_text(encoding="utf-8"))["hosts"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        hosts = content["hosts"]
         lock = Lock(
             path,
             {str(host): dict(entry["versions"]) for host, entry in hosts.items()},
             {str(host): dict(entry.get("build") or {}) for host, entry in hosts.items()},
+            {str(host): str(entry["patches"]) for host, entry in hosts.items() if entry.get("patches")},
+            str(content.get("hvlab", "")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
@@ -115,15 +128,22 @@ def _check(lock: Lock) -> None:
 
 
 def write(path: Path, hosts: Mapping[str, Mapping[str, Any]], lab: Iterable[HostRequest]) -> None:
-    """Write what these hosts got, and asked for to be built; what the file has of others stays."""
+    """Write what these hosts got, and are built with; what the file has of others stays."""
     before = read(path) or Lock(path, {})
     every = {**before.hosts, **{name: stack["versions"] for name, stack in hosts.items()}}
-    builds = {**before.builds, **{one.host.name: one.build for one in lab}}
+    of_roles, now = defaults(), patches()
+    named = {one.host.name: plain_values({**of_roles, **one.build}) for one in lab}
+    builds = {**before.builds, **named}
+    sums = {**before.patches, **dict.fromkeys(named, now)}
     content = {
         "hvlab": __version__,
         "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "hosts": {
-            name: {"versions": dict(versions), **({"build": dict(builds[name])} if builds.get(name) else {})}
+            name: {
+                "versions": dict(versions),
+                **({"build": dict(builds[name])} if builds.get(name) else {}),
+                **({"patches": sums[name]} if name in sums else {}),
+            }
             for name, versions in every.items()
         },
     }

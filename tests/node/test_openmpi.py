@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from tests.node.lab import Node, Question, run, stat
+from tests.node.lab import Node, Question, read, run, stat
 
 AGAIN = "run role openmpi"
-COMPONENTS = "\"$1\" --parsable --all | grep -E '^mca:pml:[a-z]+:version|mpi_built_with_cuda_support:value'"
+LOOKED_AT = "^mca:pml:[a-z]+:version|mpi_built_with_cuda_support:value|:source:file"
+COMPONENTS = f"\"$1\" --parsable --all | grep -E '{LOOKED_AT}'"
 
 
 def current(node: Node) -> str:
@@ -24,6 +25,7 @@ def asks(node: Node) -> dict[str, Question]:
         "ldd mpirun": run(["ldd", f"{prefix}/bin/mpirun"]),
         "ldd libmpi": run(["ldd", f"{prefix}/lib/libmpi.so"]),
         "openmpi link": stat(prefix),
+        "openmpi parameters": read(f"{prefix}/etc/openmpi-mca-params.conf"),
     }
 
 
@@ -49,6 +51,30 @@ def test_version_matches_the_inventory(node: Node) -> None:
         version == requested or allowed,
         f"mpirun is {version} from {recorded['source']}, the inventory asks for {requested}",
         f"{AGAIN} with openmpi_refresh set, or allow `distro` in openmpi_sources",
+    )
+
+
+def test_parameters_match_the_inventory(node: Node) -> None:
+    given = node.variables["openmpi_parameters"] or {}
+    requested = {
+        name: str(int(value) if isinstance(value, bool) else value)
+        for name, value in given.items()
+        if value is not None
+    }
+    for path, text in node["openmpi parameters"].items():
+        lines = [line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#")]
+        present = dict(map(str.strip, line.split("=", 1)) for line in lines)
+        node.expect(
+            present == requested,
+            f"{path} has {present or 'no parameters'}, openmpi_parameters has {requested or 'none'}",
+            AGAIN,
+        )
+    output = node.output("ompi_info", AGAIN)
+    unknown = sorted(name for name in requested if f":param:{name}:source:file" not in output)
+    node.expect(
+        not unknown,
+        f"Open MPI does not know the parameters {', '.join(unknown)} in openmpi_parameters",
+        "take the names from `ompi_info --all`",
     )
 
 

@@ -24,6 +24,7 @@ from hvlab.bisect.search import search as search_without
 from hvlab.bisect.stack import Stack, StackChange, chain, from_settings, without
 from hvlab.compare import measurements
 from hvlab.errors import CheckError, UsageError
+from hvlab.lab import builds
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
 from hvlab.statistics.interval import Interval
@@ -151,7 +152,43 @@ def test_variables_are_pins_and_those_of_roles() -> None:
         "lab_horovod": "0.28.1",
         "lab_python": "3.11",
         "horovod_variants": {"cpu": {}},
+        "openmpi_parameters": {},
     }
+
+
+def test_each_parameter_of_open_mpi_is_a_change_that_costs_no_build() -> None:
+    in_use = Stack({**GOOD.items, "openmpi_parameters": {"btl_tcp_sndbuf": 65536, "btl_tcp_links": 2}})
+    other = Stack({**GOOD.items, "openmpi_parameters": {"btl_tcp_sndbuf": 4096}, "horovod_arch_flags": "-O1"})
+    own, good, bad, without_any = ends.with_defaults(in_use, in_use, other, GOOD)
+    changes = chain(good, bad, {}, lambda _: True)
+    assert [(change.item, change.before, change.after) for change in changes] == [
+        ("openmpi_parameters.btl_tcp_links", 2, None),
+        ("openmpi_parameters.btl_tcp_sndbuf", 65536, 4096),
+        ("horovod_arch_flags", "auto", "-O1"),
+    ]
+    assert str(changes[1]) == "btl_tcp_sndbuf 65536 -> 4096"
+    assert changes[1].pin == ("openmpi_parameters", {"btl_tcp_sndbuf": 65536})
+    between = good.with_(changes[:2])
+    asked = install.variables(between, own, _lab())
+    assert asked["openmpi_parameters"] == {"btl_tcp_sndbuf": 4096}
+    assert asked["openmpi_parameters_file"] == f"/opt/hvlab/stacks/{between.name}/openmpi-mca-params.conf"
+    assert install.name_of(between, own), "what is in use has others"
+    prefixes = [asked[f"{role}_prefix"] for role in ("openmpi", "python_env", "horovod")]
+    assert prefixes == ["/opt/hvlab/openmpi", "/opt/hvlab", "/opt/hvlab/horovod"]
+    assert install.variables(without_any, own, _lab())["openmpi_parameters"] == {}
+
+
+def test_parameters_that_are_no_mapping_are_refused() -> None:
+    with pytest.raises(UsageError, match="openmpi_parameters is 'btl=tcp'"):
+        ends.with_defaults(Stack({"openmpi_parameters": "btl=tcp"}))
+
+
+def test_changes_of_several_parameters_are_undone_by_one_variable() -> None:
+    good = ends.with_defaults(Stack({**GOOD.items, "openmpi_parameters": {"a": 1}}))[0]
+    bad = ends.with_defaults(Stack({**GOOD.items, "openmpi_parameters": {"a": 2, "b": 2, "c": 2}}))[0]
+    changes = chain(good, bad, {}, lambda _: True)
+    result = _result(Counted(_all_of(0, 1)), changes)
+    assert yaml.safe_load(result.remedy) == {"openmpi_parameters": {"a": 1, "b": None}}
 
 
 def _lab(**variables: Any) -> Lab:
@@ -186,6 +223,42 @@ def _facts(**versions: Any) -> dict[str, Any]:
         },
     }
     return {"ansible_local": {name: value for name, value in recorded.items() if value.get("version", 1)}}
+
+
+def test_a_stack_with_another_version_than_was_requested_cannot_be_built() -> None:
+    recorded = {"n1": _facts(openmpi="4.1.4"), "n2": _facts()}
+    (wrong,) = install.others(GOOD, recorded)
+    assert (wrong.host, wrong.seen) == ("n1", "Open MPI 4.1.8 was requested, 4.1.4 is recorded")
+    assert wrong.remedy.startswith("put openmpi-4.1.8.tar.bz2 into sources/ on the controller")
+    assert "openmpi_sources: [file, url]" in wrong.remedy
+    assert not install.others(Stack({"torch": "2.4", "openmpi": "4.1.8"}), {"n1": _facts()})
+    absent = install.others(_changed(tensorflow="2.18.0"), {"n1": _facts()})
+    assert [each.seen for each in absent] == ["TensorFlow 2.18.0 was requested, none is recorded"]
+
+
+def test_an_installation_is_compared_with_what_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The play and the hosts' facts are those of a machine that this test does not have."""
+
+    class Play:
+        def __init__(self, *_given: object) -> None: ...
+        def __enter__(self) -> Play:
+            return self
+
+        def __exit__(self, *_raised: object) -> None: ...
+        def finish(self) -> None: ...
+        def check(self, *_failed: object, **_remedy: object) -> None: ...
+
+    stack = _changed(openmpi="4.1.6")
+    name = install.name_of(stack, GOOD)
+    local = {f"{role}@{name}": fact for role, fact in _facts(openmpi="4.1.4")["ansible_local"].items()}
+    monkeypatch.setattr(install, "Play", Play)
+    monkeypatch.setattr(
+        install, "facts", lambda _: {"n1": {"ansible_local": {**_facts()["ansible_local"], **local}}}
+    )
+    with pytest.raises(
+        CheckError, match=r"it cannot be built:\nn1: Open MPI 4\.1\.6 was requested, 4\.1\.4 is"
+    ):
+        install.install(stack, GOOD, _lab())
 
 
 def test_what_is_in_use_comes_from_the_hosts_and_the_inventory() -> None:
@@ -246,6 +319,36 @@ def test_a_lock_is_an_end(tmp_path: Path) -> None:
     file.write_text(json.dumps({"hosts": hosts}))
     with pytest.raises(UsageError, match="its hosts differ in"):
         ends.read(str(file), Store(tmp_path), _lab())
+
+
+def test_a_lock_of_an_hvlab_with_other_patches_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "lock.json"
+    entry = {"versions": {"torch": "2.5.0"}}
+    assert ends.notes("lab") == []
+    for patches, said in ((builds.patches(), 0), (None, 0), ("0123456789abcdef", 1)):
+        file.write_text(json.dumps({"hvlab": "0.0.9", "hosts": {"n1": {**entry, "patches": patches}}}))
+        notes = ends.notes(str(file))
+        assert len(notes) == said
+    assert notes[0].startswith(f"{file} was written by hvlab 0.0.9, whose patches of Horovod were other ones")
+    changes = chain(GOOD, _changed(torch="2.5.0"), RELEASES, lambda _: True)
+    result = dataclasses.replace(_result(Counted(_all_of(0)), changes), notes=tuple(notes))
+    assert f"Note: {notes[0]}" in result.markdown()
+    assert result.as_json()["notes"] == notes
+
+
+def test_a_default_that_changed_since_a_lock_is_a_change(tmp_path: Path) -> None:
+    file = tmp_path / "lock.json"
+    flags = ["--as-it-was"]
+    of_then = builds.defaults() | {"openmpi_configure_flags": flags}
+    file.write_text(json.dumps({"hosts": {"n1": {"versions": {}, "build": of_then}}}))
+    read = ends.read(str(file), Store(tmp_path), _lab())
+    own, good, bad = ends.with_defaults(GOOD, Stack({**GOOD.items, **read}), GOOD)
+    changes = chain(good, bad, {}, lambda _: True)
+    now = builds.defaults()["openmpi_configure_flags"]
+    assert [(change.item, change.before, change.after) for change in changes] == [
+        ("openmpi_configure_flags", flags, now)
+    ]
+    assert install.name_of(bad, own) == ""
 
 
 def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> None:

@@ -36,7 +36,7 @@ class Hosts:
     def install(self, stack: Stack, own: Stack, _lab: object) -> None:
         name = session.install.name_of(stack, own)
         if self.unbuildable & set(map(str, stack.items.values())):
-            raise CheckError("it could not be installed: no wheel")
+            raise CheckError("it could not be installed: no wheel", remedy="put its wheel there")
         self.stacks[name] = stack
 
     def remove(self, _lab: object) -> None:
@@ -94,7 +94,7 @@ def test_what_cannot_be_built_or_does_not_run_is_gone_round(hosts: Hosts, tmp_pa
     result = bisect(request, Store(tmp_path), tmp_path / "b", keep=True, note=lambda _: None)
     assert result.answer.startswith("Slower because of: torch 2.11.0 -> 2.10.0.")
     problems = [step.problem for step in result.steps if step.effect is None]
-    assert problems
+    assert "it could not be installed: no wheel; put its wheel there" in problems
     assert hosts.removed == 0
 
 
@@ -103,6 +103,17 @@ def test_a_bad_end_that_does_not_run_is_refused_and_nothing_is_left(hosts: Hosts
     with pytest.raises(CheckError, match="the bad stack cannot be measured: it does not run: libtorch"):
         bisect(_request(**BAD), Store(tmp_path), tmp_path / "b", keep=False, note=lambda _: None)
     assert hosts.removed == 1
+
+
+def test_a_good_end_that_cannot_be_built_is_named(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.unbuildable.add("4.1.6")
+    good = Stack({**GOOD.items, "openmpi": "4.1.6"})
+    request = BisectRequest(good, GOOD, GOOD, SPEC, labs.lab(), ())
+    with pytest.raises(
+        CheckError, match="the good stack cannot be measured: it could not be installed"
+    ) as raised:
+        bisect(request, Store(tmp_path), tmp_path / "b", keep=False, note=lambda _: None)
+    assert raised.value.remedy == "put its wheel there"
 
 
 def test_hosts_that_are_gone_at_the_end_do_not_hide_the_answer(

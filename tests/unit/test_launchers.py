@@ -210,6 +210,20 @@ def test_a_machine_alone_is_called_localhost(backend):
     assert argv[argv.index("-H") + 1] == "localhost:2"
 
 
+@pytest.mark.parametrize(
+    ("backend", "launcher"), [("mpi", "mpirun"), ("mpi", "srun"), ("gloo", "horovodrun")]
+)
+def test_a_stack_has_a_parameter_file_of_its_own(backend, launcher):
+    files = (
+        "OMPI_MCA_mca_base_param_files",
+        "~/.openmpi/mca-params.conf,/opt/hvlab/stacks/s1/openmpi-mca-params.conf",
+    )
+    made = command(of(backend, lab(), launcher=launcher, stack="s1"), lab(), "R", PROGRAM)
+    given = dict(made.env) | dict(word.split("=", 1) for word in made.argv if word.startswith("OMPI_MCA_"))
+    assert given[files[0]] == files[1]
+    assert files[0] not in command(of(backend, lab(), launcher=launcher), lab(), "R", PROGRAM).line()
+
+
 def test_the_labs_own_environment_reaches_the_ranks_and_outranks_what_hvlab_sets():
     own = {"UCX_NET_DEVICES": "mlx5_0:1", "OMPI_MCA_pml": "ucx", "HOROVOD_STALL_CHECK_TIME_SECONDS": 5}
     argv = command(of("mpi", lab(lab_rank_env=own)), lab(lab_rank_env=own), "R", PROGRAM).argv

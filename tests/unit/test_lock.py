@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 
 from hvlab.cli import run
 from hvlab.errors import UsageError
+from hvlab.lab import builds
+from hvlab.lab.builds import patches
+from hvlab.paths import project_dir
 from hvlab.resolver import HostRequest, Resolution, facts, lock, pins, plan
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "memory_mib": 81559}
@@ -117,6 +121,38 @@ def test_writing_for_some_hosts_leaves_the_others(inventory: Path) -> None:
     kept = lock.read(lock.path_of(inventory))
     assert kept
     assert [kept.hosts[name]["openmpi"] for name in ("n1", "n2", "n3")] == ["4.1.6", "4.1.6", "4.1.8"]
+
+
+def test_a_lock_has_all_that_roles_build_with_defaults_included(
+    inventory: Path,
+) -> None:
+    common = json.loads((inventory / "group_vars/all.json").read_text())
+    own = {"horovod_arch_flags": "-O1", "openmpi_parameters": {"btl_tcp_links": 2}, "flags": "-O3"}
+    (inventory / "group_vars/all.json").write_text(json.dumps(common | own | {"openmpi_ucx": "{{ flags }}"}))
+    assert planned(inventory, "--write-lock") == 0
+    kept = lock.read(lock.path_of(inventory))
+    assert kept
+    build = kept.builds["n1"]
+    assert (build["horovod_arch_flags"], build["openmpi_parameters"]) == ("-O1", {"btl_tcp_links": 2})
+    assert "--with-ofi=no" in build["openmpi_configure_flags"]
+    assert build["horovod_variants"]["cpu"]["cpu_operations"] == "mpi"
+    assert {"horovod_oneccl_version", "horovod_oneccl_checksum"} <= set(build), (
+        "one is nothing without the other"
+    )
+    assert not {"openmpi_ucx", "horovod_cc", "horovod_checksum", "openmpi_prefix"} & set(build), (
+        "a play decides"
+    )
+    assert kept.patches["n1"] == patches() == lock.read(lock.path_of(inventory)).patches["n3"]
+
+
+def test_the_sum_of_patches_moves_with_one_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(project_dir() / "roles/horovod", tmp_path / "roles/horovod")
+    before = patches()
+    monkeypatch.setattr(builds, "project_dir", lambda: tmp_path)
+    assert patches() == before
+    file = tmp_path / "roles/horovod/files/patches/no-debug-info.patch"
+    file.write_text(file.read_text() + "\n")
+    assert patches() != before
 
 
 def test_a_host_without_gpus_takes_no_gpu_part_of_the_others() -> None:

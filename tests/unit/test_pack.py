@@ -68,6 +68,19 @@ def test_key_stands_for_everything_that_goes_in() -> None:
     assert len({key, *(packs.pack_key(name, given) for name, given in others)}) == 4
 
 
+def test_a_saved_pack_has_no_settings_of_its_host(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lib/tool.conf").write_text("# Written by hvlab: settings.\nsize = 4096\n")
+    (folder / "lib/own.conf").write_text("size = 1\n")
+    archive = saved(folder, tmp_path, monkeypatch)
+    target = tmp_path / "there"
+    pack.unpack(archive, str(target), "k")
+    assert (target / "lib/tool.conf").read_text() == "# Written by hvlab: settings.\n"
+    assert (target / "lib/own.conf").read_text() == "size = 1\n"
+    assert pack.state(str(folder))["whole"]
+
+
 def test_round_trip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = saved(folder, tmp_path, monkeypatch)
     target = tmp_path / "there" / "tool"

@@ -51,6 +51,27 @@ def test_a_pack_is_whole_until_a_file_goes(tmp_path: Path) -> None:
     assert hvlab_packed.packs(str(tmp_path)) == {}
 
 
+def test_settings_that_hvlab_wrote_into_a_pack_are_no_damage(pack: Path) -> None:
+    file = pack / "etc/tool.conf"
+    file.parent.mkdir()
+    file.write_text("# nothing is set\n")
+    marker = {"key": "k", "files": 3, "bytes": 5 + file.stat().st_size}
+    (pack / hvlab_packed.MARKER).write_text(json.dumps(marker))
+    hvlab_packed.write_manifest(str(pack), hvlab_packed.contents(str(pack)))
+    right = {"key": "k", "whole": True, "wrong": []}
+    for text in ("# Written by hvlab: settings.\nsize = 4096\n", "# Written by hvlab: settings.\n"):
+        file.write_text(text)
+        assert hvlab_packed.state(str(pack), record=True) == right
+        assert hvlab_packed.state(str(pack), deep=True) == right
+    file.write_text("size = 4096\n")
+    assert [path for path, _ in hvlab_packed.state(str(pack))["wrong"]] == [str(file)]
+    file.write_text("# Written by hvlab: settings.\n")
+    file.chmod(0o666)
+    assert "has mode 0666" in hvlab_packed.state(str(pack))["wrong"][0][1]
+    file.unlink()
+    assert hvlab_packed.state(str(pack))["wrong"] == [[str(file), "is gone"]]
+
+
 def test_the_manifest_is_roots_alone(pack: Path) -> None:
     assert pack.with_name(".1.manifest").stat().st_mode & 0o777 == 0o644
     assert hvlab_packed.state(str(pack)) == {"key": "k", "whole": True, "wrong": []}

@@ -198,10 +198,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._step("clear", work=self.work)
         if state["key"] == self.key and state["wrong"]:
             brought["wrong"] = state["wrong"]
+        return {"changed": True, "status": "unpacked", "ansible_facts": self._facts(), **brought}
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the facts after a change of the folder: tasks look again at what they wrote there."""
         facts = outdated(self.vars)
         if facts:
             facts["hvlab_managed"]["keys"][self.args["path"]] = self.key
-        return {"changed": True, "status": "unpacked", "ansible_facts": facts, **brought}
+        return facts
 
     def _installed(self, state: dict[str, Any]) -> dict[str, Any]:
         """Leave a pack alone; what a run that was killed left beside it goes."""
@@ -383,7 +387,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         finally:
             self._step("forget", archive=packed["archive"])
         self._step("clear", work=self.work)
-        return {"changed": True, "status": "saved"}
+        return {"changed": True, "status": "saved", "ansible_facts": self._facts()}
 
     def _fetch(self, archive: str, sha256: str) -> None:
         """Take a host's archive into the cache."""

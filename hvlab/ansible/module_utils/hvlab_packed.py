@@ -2,7 +2,8 @@
 """The packs on this host: what is in them, and whether that is what was installed. Needs no other module.
 
 Beside each pack lies its manifest, which root alone writes: of each file what ``lstat`` says, and its sha256.
-A file of which that has not moved since counts as right; of any other the content is summed.
+A file of which that has not moved since counts as right; of any other the content is summed. A file of
+settings that hvlab wrote into a pack is right, too.
 As a program it prints ``{folder: [[path, what is wrong]]}`` of the packs below a folder, and changes nothing.
 ``--others-read FOLDER`` looks at the marker alone of packs that lie there, ``--only`` at these packs only.
 """
@@ -23,9 +24,11 @@ from typing import Any, Iterator
 MARKER = ".hvlab-pack.json"
 BYTE_CODE = "__pycache__"
 BLOCK = 1 << 20
+# The first bytes of a file of settings that a role writes into an installed pack.
+WRITTEN = b"# Written by hvlab: "
 # Of an entry: kind, mode, uid, gid, then what tells that it may have changed, then its sum or target.
 _RIGHTS, _STAT = slice(0, 4), slice(0, 8)
-_KIND, _MODE, _UID, _GID, _SUM = 0, 1, 2, 3, 8
+_KIND, _MODE, _UID, _GID, _SIZE, _SUM = 0, 1, 2, 3, 4, 8
 _KINDS = ((stat.S_ISREG, "file"), (stat.S_ISLNK, "link"), (stat.S_ISDIR, "directory"))
 
 
@@ -143,10 +146,10 @@ def state(root: str, deep: bool = False, record: bool = False) -> dict[str, Any]
     """
     root = os.path.realpath(root)
     marker, infos = read_marker(root), dict(walk(root))
-    same_size = (marker.get("files"), marker.get("bytes")) == _count(infos.values())
     entries = _entries(root, marker)
-    wrong, moved = _compare(root, infos, entries, deep) if entries else ([], True)
-    whole = same_size and not wrong
+    wrong, moved, grown = _compare(root, infos, entries, deep) if entries else ([], True, 0)
+    files, size = _count(infos.values())
+    whole = (marker.get("files"), marker.get("bytes")) == (files, size - grown) and not wrong
     if record and whole and moved:
         # What cannot be written now is written by a later run.
         with suppress(OSError):
@@ -166,9 +169,12 @@ def _entries(root: str, marker: dict[str, Any]) -> dict[str, list[Any]]:
 
 def _compare(
     root: str, infos: dict[str, os.stat_result], entries: dict[str, list[Any]], deep: bool
-) -> tuple[list[list[str]], bool]:
-    """Return what is wrong, and whether a ``stat`` moved; entries that are right get what it says now."""
-    wrong, moved = [], False
+) -> tuple[list[list[str]], bool, int]:
+    """Return what is wrong, whether a ``stat`` moved, and the bytes that settings added.
+
+    Entries that are right get what ``stat`` says now.
+    """
+    wrong, moved, grown = [], False, 0
     for name, before in entries.items():
         path = os.path.join(root, name)
         if name not in infos:
@@ -176,6 +182,9 @@ def _compare(
             continue
         now = _entry(infos[name])
         same = now == before[_STAT]
+        if not same and now[_RIGHTS] == before[_RIGHTS] and now[_KIND] == "file" and settings(path):
+            grown += now[_SIZE] - before[_SIZE]
+            continue
         moved = moved or not same
         if same and not deep:
             continue
@@ -184,7 +193,18 @@ def _compare(
             wrong.append([path, problem])
         else:
             entries[name] = [*now, before[_SUM]]
-    return wrong, moved
+    return wrong, moved, grown
+
+
+def settings(path: str) -> bool:
+    """Return whether a role wrote this file into a pack that was installed."""
+    if not path.endswith(".conf"):
+        return False
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0) as file:
+            return file.read(len(WRITTEN)) == WRITTEN
+    except OSError:
+        return False
 
 
 def _rights(before: list[Any], now: list[Any]) -> str:

@@ -109,6 +109,7 @@ import json
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -125,7 +126,9 @@ from ansible.module_utils.hvlab_packed import (
     manifest,
     measure,
     read_marker,
+    settings,
     state,
+    walk,
     write_manifest,
 )
 
@@ -189,7 +192,15 @@ def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
-    """Write the marker, pack the folder for user ``reader`` to fetch; return path and sha256."""
+    """Write the marker, pack the folder for user ``reader`` to fetch; return path and sha256.
+
+    Settings that a role wrote into it are for this host alone: they go before.
+    """
+    for name, info in walk(root):
+        if stat.S_ISREG(info.st_mode) and settings(os.path.join(root, name)):
+            with open(os.path.join(root, name), "r+b") as file:
+                file.readline()
+                file.truncate()
     marker["files"], marker["bytes"] = measure(root)
     with open(os.path.join(root, MARKER), "w") as file:
         json.dump(marker, file, indent=2, sort_keys=True)

@@ -1,0 +1,99 @@
+"""The parameter file of Open MPI: what the role writes, where, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.module_utils import hvlab_packed
+
+from tests.contract.tree import ROOT
+from tests.node import test_openmpi as checks
+from tests.node.lab import Node, WrongNodeError
+from tests.unit.plays import play
+
+FILE = "/opt/hvlab/openmpi/distro/etc/openmpi-mca-params.conf"
+PLAY = """
+- hosts: localhost
+  gather_facts: false
+  vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml]
+  tasks:
+    - ansible.builtin.import_tasks: "{role}/tasks/preflight.yml"
+    - ansible.builtin.copy:
+        content: "{{{{ __openmpi_parameter_files | to_json }}}}"
+        dest: "{{{{ shown }}}}"
+        mode: "0600"
+"""
+
+
+def written(tmp_path: Path, expect: int = 0, facts: object = None, **given: object) -> object:
+    """Return what the role would write of parameters; what it says where it refuses them."""
+    book, shown = tmp_path / "play.yml", tmp_path / "shown.json"
+    book.write_text(PLAY.format(role=ROOT / "roles/openmpi"))
+    variables = {"shown": str(shown), "ansible_facts": facts or {}, "__openmpi_release": "distro", **given}
+    printed = play(book, tmp_path, variables, expect=expect)
+    return yaml.safe_load(shown.read_text()) if expect == 0 else printed
+
+
+def test_parameters_go_where_open_mpi_reads_them(tmp_path: Path) -> None:
+    given = {"mpi_yield_when_idle": True, "btl_tcp_sndbuf": 4096, "pml": "^cm", "btl": None}
+    (file,) = written(tmp_path, openmpi_parameters=given)
+    assert file["path"] == FILE
+    assert file["content"].encode().startswith(hvlab_packed.WRITTEN)
+    assert file["content"].splitlines()[1:] == [
+        "btl_tcp_sndbuf = 4096",
+        "mpi_yield_when_idle = 1",
+        "pml = ^cm",
+    ]
+
+
+def test_without_parameters_no_file_is_written_unless_there_were_some(tmp_path: Path) -> None:
+    assert written(tmp_path) == []
+    earlier = {"ansible_local": {"hvlab_openmpi": {"parameters": {"btl_tcp_sndbuf": 4096}}}}
+    (file,) = written(tmp_path, facts=earlier)
+    assert file["content"].count("\n") == 1
+    (beside,) = written(tmp_path, openmpi_parameters_file="/opt/x.conf", openmpi_shared=True)
+    assert beside["path"] == "/opt/x.conf"
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({"openmpi_parameters": {"btl-tcp": 1}}, "btl-tcp must be a name"),
+        ({"openmpi_parameters": {"OMPI_MCA_btl": "tcp"}}, "OMPI_MCA_btl must be a name"),
+        (
+            {"openmpi_parameters": {"btl": "tcp\npml = ob1"}},
+            "btl must be a name of small letters, digits and _, with a",
+        ),
+        ({"openmpi_parameters": {"btl": ["tcp"]}}, "btl must be"),
+        ({"openmpi_parameters": {"btl": "tcp"}, "openmpi_shared": True}, "lab_shared_packs"),
+        ({"openmpi_parameters": {"btl": "tcp"}, "openmpi_method": "distro"}, "openmpi_method distro"),
+    ],
+)
+def test_parameters_that_would_not_be_read_are_refused(
+    tmp_path: Path, given: dict[str, object], seen: str
+) -> None:
+    refused = written(tmp_path, expect=2, **given)
+    assert "localhost: openmpi_parameters cannot be written: " in refused
+    assert seen in refused
+    assert "What to do:" in refused
+
+
+def _node(text: str, info: str, parameters: dict[str, object]) -> Node:
+    answers = {"openmpi parameters": {FILE: text}, "ompi_info": {"rc": 0, "out": info, "err": ""}}
+    return Node(
+        "n1", None, {"openmpi_parameters": parameters, "openmpi_prefix": "/opt/hvlab/openmpi"}, {}, answers
+    )
+
+
+def test_verify_compares_the_file_with_the_inventory_and_asks_open_mpi() -> None:
+    known = f"mca:btl:tcp:param:btl_tcp_sndbuf:source:file ({FILE}:2)\n"
+    text = "# Written by hvlab: openmpi_parameters.\n#   btl = tcp\nbtl_tcp_sndbuf = 4096\n"
+    checks.test_parameters_match_the_inventory(_node(text, known, {"btl_tcp_sndbuf": 4096, "btl": None}))
+    checks.test_parameters_match_the_inventory(_node("# a = 1\n", "", {}))
+    with pytest.raises(
+        WrongNodeError, match=r"n1: .*has {'btl_tcp_sndbuf': '4096'}, openmpi_parameters has none"
+    ):
+        checks.test_parameters_match_the_inventory(_node(text, known, {}))
+    misspelt = _node("btl_tcp_sndbuff = 4096\n", known, {"btl_tcp_sndbuff": 4096})
+    with pytest.raises(WrongNodeError, match="does not know the parameters btl_tcp_sndbuff"):
+        checks.test_parameters_match_the_inventory(misspelt)
