@@ -96,12 +96,13 @@ def command(
     from hvlab.bench import settings as files  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
     from hvlab.tune import space as spaces  # noqa: PLC0415
-    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune  # noqa: PLC0415
+    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, recipe, tune  # noqa: PLC0415
 
     today = files.load(settings) if settings else files.SettingsFile()
     spec = one(lab, values, store)
     searched = _space(space_file, spec.blocks[0].backends[0], values["launcher"], lab)
-    request = TuneRequest(spec, lab, spaces.space(searched, today), kind, seed, budget)
+    space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))
+    request = TuneRequest(spec, lab, space, kind, seed, budget)
     check(request)
     place = folder_of(request, store.folder, restart=restart)
     if (place / "hvlab.db").exists():
@@ -115,8 +116,9 @@ def command(
         click.echo(f"proof: {write_page(store, result.proof.run_id)}", err=True)
     click.echo(f"report: {place / REPORT}", err=True)
     if result.proved and result.found.best:
-        best = request.space.settings(result.found.best)
-        files.save(best.model_copy(update={"about": result.answer}), output)
+        best = result.space.settings(result.found.best)
+        about = best.model_copy(update={"about": result.answer})
+        files.save(about, output, recipe=recipe(request, best))
         click.echo(f"settings: {output}; `hvlab bench --settings {output}` measures with them", err=True)
     return 0
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hvlab import launchers
 from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
@@ -111,6 +113,13 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         return result
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
+
+
+def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
+    """Return the lines for a shell that start a job of one's own as tune measured it with ``settings``."""
+    [block] = request.spec.blocks
+    [case], _ = expand(replace(request.spec, blocks=(changed(block, settings),)), request.lab)
+    return launchers.recipe(case, request.lab)
 
 
 def _lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -160,8 +161,14 @@ def of_backend(name: str, launcher: str) -> tuple[SpaceParameter, ...]:
     return tuple(item for file in files for item in load(FOLDER / f"{file}.yml"))
 
 
-def space(parameters: Sequence[SpaceParameter], today: SettingsFile) -> Space:
-    """Return a space with today's values among those of its parameters. Raises UsageError."""
+def space(
+    parameters: Sequence[SpaceParameter], today: SettingsFile, *, rank_env: Mapping[str, _Word] | None = None
+) -> Space:
+    """Return a space with today's values among those of its parameters. Raises UsageError.
+
+    ``rank_env`` is the inventory's environment of all ranks: there, its values are the defaults.
+    """
+    parameters = [_on_lab(item, rank_env or {}) for item in parameters]
     if today.rules and any(item.to == "rules" for item in parameters):
         made = Space(tuple(parameters), today)
         again = replace(made, today=today.model_copy(update={"rules": ""}))
@@ -179,9 +186,31 @@ def including(space: Space, settings: SettingsFile) -> tuple[Space, Candidate]:
     return wider, replace(wider, today=settings).start
 
 
+def _on_lab(item: SpaceParameter, rank_env: Mapping[str, _Word]) -> SpaceParameter:
+    if item.to != "env" or item.variable not in rank_env:
+        return item
+    default = _number(rank_env[item.variable])
+    # Nothing unsets a variable of the inventory.
+    values = [value for value in _with(item, default).values if value != ""]
+    return item.model_copy(update={"values": values, "default": default})
+
+
+def _number(given: _Word) -> _Word:
+    """Return a number as such."""
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(given)
+    return given
+
+
 def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
     value = _today(item, today)
-    if value is None or str(value) in map(str, item.values):
+    return item if value is None else _with(item, value)
+
+
+def _with(item: SpaceParameter, value: _Word) -> SpaceParameter:
+    """Return a parameter that has this value, too."""
+    if str(value) in map(str, item.values):
         return item
     values = [*item.values, value]
     if item.ordered and isinstance(value, int | float):

@@ -158,6 +158,22 @@ def test_a_candidate_is_settings_over_those_of_today() -> None:
         spaces.space((rules,), chosen.model_copy(update={"rules": "1 2 1 8 1 0 4 0 0"}))
 
 
+def test_what_the_inventory_sets_is_the_default_of_its_lab() -> None:
+    """A candidate with that default sets nothing, and so keeps it; a variable there cannot be unset."""
+    algorithm = SpaceParameter(
+        name="algorithm", to="env", variable="NCCL_ALGO", values=["", "Ring", "Tree"], default=""
+    )
+    rank_env = {"CYCLE": "5", "THRESHOLD": 7, "NCCL_ALGO": "Tree", "OTHER": 1}
+    space = spaces.space((THRESHOLD, CYCLE, algorithm), SettingsFile(), rank_env=rank_env)
+    threshold, cycle, algorithm = space.parameters
+    assert (threshold.values, threshold.default) == ([0, 1, 4, 7, 16, 32, 64, 128], 7)
+    assert (cycle.default, algorithm.values, algorithm.default) == (5, ["Ring", "Tree"], "Tree")
+    assert space.words(space.start) == "as today"
+    assert space.settings(space.start).env == {}
+    assert space.settings((7, 4, 0)).env == {"THRESHOLD": 128, "NCCL_ALGO": "Ring"}
+    assert space.settings((7, 2, 1)).env == {"THRESHOLD": 128, "CYCLE": 1}
+
+
 def test_every_space_of_the_package_can_be_read() -> None:
     for name, launcher in (
         ("mpi", "mpirun"),

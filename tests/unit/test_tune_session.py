@@ -127,6 +127,14 @@ def test_a_planted_setting_is_found_proved_and_reported(
     assert [run.run_id for run in Store(tmp_path).runs()] == [result.proof.run_id]
 
 
+def test_the_recipe_of_the_best_is_that_of_the_case_that_was_measured() -> None:
+    lab = labs.lab(2)
+    request = TuneRequest(labs.spec("mpi", workload="mnist"), lab, spaces.space(SPACE, BAD), "tpe", 0, 30)
+    *exports, start = session.recipe(request, SettingsFile(env={"HOROVOD_CYCLE_TIME": 0.5, "IDLE": "a"}))
+    assert {"export OMP_NUM_THREADS=1", "export HOROVOD_CYCLE_TIME=0.5", "export IDLE=a"} <= set(exports)
+    assert start.startswith("mpirun --bind-to none --map-by slot")
+
+
 def test_where_nothing_helps_the_default_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = _tune(Hosts(lambda _: 1.0), tmp_path, monkeypatch, today=SettingsFile())
     assert not result.proved
