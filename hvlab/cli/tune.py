@@ -100,7 +100,7 @@ def command(
 
     today = files.load(settings) if settings else files.SettingsFile()
     spec = one(lab, values, store)
-    searched = _space(space_file, spec.blocks[0].backends[0], values["launcher"], lab)
+    searched = _space(space_file, spec.blocks[0], values["launcher"], lab)
     space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))
     request = TuneRequest(spec, lab, space, kind, seed, budget)
     check(request)
@@ -123,17 +123,18 @@ def command(
     return 0
 
 
-def _space(file: Path | None, name: str, launcher: str | None, lab: Lab) -> Any:
+def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any:
     """Return the parameters to search. Raises UsageError where there are none."""
-    from hvlab.tune import space as spaces  # noqa: PLC0415 - it loads slowly
+    from hvlab.tune import selection  # noqa: PLC0415 - they load slowly
+    from hvlab.tune import space as spaces  # noqa: PLC0415
 
     if file is not None:
         return spaces.load(file)
-    backend = BACKENDS[name]
+    backend = BACKENDS[block.backends[0]]
     if not backend.parallel:
         raise UsageError(
             f"{backend.name} is one process alone, of which hvlab knows no settings",
             remedy="write --space FILE",
         )
     launcher = launcher or (srun.NAME if lab.slurm else backend.launchers[0])
-    return spaces.of_backend(backend.name, launcher)
+    return selection.of_block(block, launcher)
