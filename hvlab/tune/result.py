@@ -15,6 +15,7 @@ from hvlab.tune.search import Found
 from hvlab.tune.space import Candidate, Space
 
 _SHOWN = 10
+UNCHECKED = "The loss was not checked: hvlab does not know that of a command."
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class TuneResult:
             return f"{self._today} as good as anything tried: {self._tried}."
         words, proof = self.space.words(best), self.proof
         if proof.holds:
-            return f"Better, and proved in run {proof.run_id}: {words}. {self.gains}"
+            unchecked = f" {UNCHECKED}" if proof.loss_checked is False else ""
+            return f"Better, and proved in run {proof.run_id}: {words}. {self.gains}{unchecked}"
         if proof.cut_off:
             return (
                 f"Open: time ended before run {proof.run_id} had enough repeats to prove {words}; the same "
@@ -137,6 +139,7 @@ class TuneResult:
                 for one in [*board.values, *sorted(board.failed - board.values.keys())]
             ],
             "importance": {name: [one.low, one.mid, one.high] for name, one in self.shares.items()},
+            "loss_checked": self.proof.loss_checked if self.proof else None,
             "proof": decision_rows.as_json(self.proof.decisions) if self.proof else None,
         }  # fmt: skip
 

@@ -39,7 +39,7 @@ def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
     That is what acts on its collective; a training sends by allreduce.
     """
     backend = BACKENDS[block.backends[0]]
-    collective = WORKLOADS[block.workload].collective or "allreduce"
+    collective = WORKLOADS[block.workload].collective
     own = backend.counterpart if backend.framework == DDP else backend.name
     files = ["ranks"] + ["horovod"] * (backend.framework == HOROVOD)
     files += ["hierarchical"] * (bool(backend.hierarchical) and collective == "allreduce")

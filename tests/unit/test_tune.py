@@ -301,14 +301,33 @@ def test_a_bad_space_is_refused_with_what_is_wrong(tmp_path: Path, text: str, se
         spaces.load(tmp_path / "space.yml")
 
 
+def _last(*losses: float) -> dict[int, tuple[float, ...]]:
+    return {repeat: (loss,) for repeat, loss in enumerate(losses, 1)}
+
+
 def test_loss_is_unchanged_within_the_spread_of_repeats() -> None:
-    today = {1: 0.30, 2: 0.34, 3: 0.31}
-    assert confirmation.changed(today, {1: 0.31, 2: 0.33, 3: 0.30}) == ""
-    assert "moved by 0.1" in confirmation.changed(today, {1: 0.40, 2: 0.44, 3: 0.41})
-    assert confirmation.changed({1: 0.3, 2: 0.3}, {1: 0.3, 2: 0.3}) == ""
-    assert "moved" in confirmation.changed({1: 0.3, 2: 0.3}, {1: 0.31, 2: 0.31})
+    today = _last(0.30, 0.34, 0.31)
+    assert confirmation.changed(today, _last(0.31, 0.33, 0.30)) == ""
+    assert "the loss moved by 0.1" in confirmation.changed(today, _last(0.40, 0.44, 0.41))
+    assert confirmation.changed(_last(0.3, 0.3), _last(0.3, 0.3)) == ""
+    assert confirmation.changed(_last(0.3, 0.3), _last(0.3002, 0.3001)) == ""
+    assert "moved" in confirmation.changed(_last(0.3, 0.3), _last(0.31, 0.31))
     assert confirmation.changed({}, {}) == ""
     assert "no loss" in confirmation.changed(today, {})
+
+
+def test_the_loss_of_every_epoch_counts_against_the_spread_of_that_epoch() -> None:
+    """Of repeats that lie far apart at first and near one another in the end."""
+    today = {1: (2.0, 1.0, 0.30), 2: (2.6, 1.02, 0.31), 3: (2.3, 1.01, 0.30)}
+    later = {repeat: (first, middle + 0.5, last) for repeat, (first, middle, last) in today.items()}
+    assert confirmation.changed(today, today) == ""
+    assert "the loss of epoch 2 moved by 0.5, and today's repeats lie within 0.02" in confirmation.changed(
+        today, later
+    )
+    other = {repeat: (first + 0.5, middle, last) for repeat, (first, middle, last) in today.items()}
+    assert confirmation.changed(today, other) == ""
+    # Where files are gone, the last loss of the records is compared.
+    assert confirmation.changed(today, {repeat: curve[-1:] for repeat, curve in later.items()}) == ""
 
 
 def test_where_nothing_acts_hardly_any_search_ends_with_proved_settings() -> None:

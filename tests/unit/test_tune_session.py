@@ -6,7 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from hvlab.tune.session import RESULT, TuneRequest
 from hvlab.tune.space import SpaceParameter
 from hvlab.workloads.case import Case
 from tests.unit import labs
+from tests.unit.test_results import RECORD
 
 SPACE = (
     SpaceParameter(
@@ -71,6 +72,8 @@ class Hosts:
     def _records(self, run_id: str, case: Case) -> list[Record]:
         value = self.cost(case)
         figures: dict[str, float | None] = {"time": None if value is None else self._near(value)}
+        if case.workload == "command":
+            figures = {"real": figures["time"]}
         if case.workload == "mnist":
             figures = {"step_time": figures["time"], "loss": self.loss(case) if self.loss else 0.1}
         own: dict[str, Any] = {name: part for name, part in case.params.items() if name != "sizes"}
@@ -115,6 +118,7 @@ def test_a_planted_setting_is_found_proved_and_reported(
 ) -> None:
     result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
     assert result.proved
+    assert "loss" not in result.answer
     assert result.answer.startswith("Better, and proved in run ")
     assert "lower" in result.gains
     best = result.space.settings(result.found.best)
@@ -170,6 +174,31 @@ def test_settings_that_change_the_training_are_not_accepted(
     assert "the loss moved by 0.2" in result.answer
     result, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD, **changed)
     assert result.proved
+
+
+def test_the_losses_of_all_epochs_are_those_of_the_files(tmp_path: Path) -> None:
+    raw = [("r1", "A", 1), ("r2", "A", 2), ("r1b", "B", 1)]
+    records = []
+    for name, side, repeat in raw:
+        (tmp_path / name).mkdir()
+        epochs = [{"loss": 2.0 + repeat, "accuracy": 10.0}, {"loss": 0.5, "accuracy": 90.0}]
+        (tmp_path / name / "result.json").write_text(json.dumps({"epochs": epochs, "steps": {}}))
+        params = {"side": side}
+        records.append(replace(RECORD, metric="loss", value=0.5, repeat=repeat, params=params, raw_path=name))
+    (tmp_path / "r2" / "result.json").unlink()
+    assert confirmation.losses(records, "A", tmp_path) == {1: (3.0, 0.5), 2: (0.5,)}
+    assert confirmation.losses(records, "B", tmp_path) == {1: (3.0, 0.5)}
+
+
+def test_a_command_whose_loss_nobody_knows_is_said_to_be_unchecked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"workload": "command", "sizes": None, "command": "python train.py"}
+    result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD, **asked)
+    assert result.proved
+    assert "The loss was not checked" in result.answer
+    assert "The loss was not checked" in (place / session.REPORT).read_text()
+    assert json.loads((place / RESULT).read_text())["loss_checked"] is False
 
 
 def test_settings_of_today_that_fail_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
