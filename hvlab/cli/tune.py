@@ -87,8 +87,9 @@ def command(
 
     Settings are proposed and measured in rounds, in turn with those of today; what is clearly worse is
     dropped. The best counts only if it is significantly better when it is measured again in turn with those
-    of today, and a training's loss stays as it was. Otherwise the answer is that today's are as good; the
-    exit code is 0 for either answer. To resume an interrupted search, run the same command again.
+    of today, and a training's loss stays as it was. Otherwise the answer is that today's are as good, that
+    the best was not accepted, and why, or that it is open because time ended; the exit code is 0 for each
+    answer. To resume an interrupted or open search, run the same command again.
     """
     lab = load(inventory, limit=limit)
     store = Store(folder.absolute() if folder else results_dir())
@@ -96,7 +97,7 @@ def command(
     from hvlab.bench import settings as files  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
     from hvlab.tune import space as spaces  # noqa: PLC0415
-    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, recipe, tune  # noqa: PLC0415
+    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune, written  # noqa: PLC0415
 
     today = files.load(settings) if settings else files.SettingsFile()
     spec = one(lab, values, store)
@@ -115,11 +116,8 @@ def command(
     if result.proof:
         click.echo(f"proof: {write_page(store, result.proof.run_id)}", err=True)
     click.echo(f"report: {place / REPORT}", err=True)
-    if result.proved and result.found.best:
-        best = result.space.settings(result.found.best)
-        about = best.model_copy(update={"about": result.answer})
-        files.save(about, output, recipe=recipe(request, best))
-        click.echo(f"settings: {output}; `hvlab bench --settings {output}` measures with them", err=True)
+    if outcome := written(request, result, output):
+        click.echo(outcome, err=True)
     return 0
 
 

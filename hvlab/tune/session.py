@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hvlab import launchers
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.settings import SettingsFile
+from hvlab.bench.settings import SettingsFile, save
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
@@ -113,6 +113,16 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         return result
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
+
+
+def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
+    """Write the settings file where the best settings are proved; return what to say of the file there."""
+    if not result.proved or result.found.best is None:
+        return f"settings: {output} is of an earlier search, and stays as it is" if output.exists() else ""
+    best = result.space.settings(result.found.best)
+    about = best.model_copy(update={"about": result.answer})
+    save(about, output, recipe=recipe(request, best))
+    return f"settings: {output}; `hvlab bench --settings {output}` measures with them"
 
 
 def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:

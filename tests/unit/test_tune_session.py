@@ -14,7 +14,7 @@ import pytest
 
 from hvlab.bench import looks
 from hvlab.bench.schedule import Schedule
-from hvlab.bench.settings import SettingsFile
+from hvlab.bench.settings import SettingsFile, load
 from hvlab.errors import CheckError, UsageError
 from hvlab.results.store import Record, Run, Store, new_run_id
 from hvlab.tune import confirmation, session, trials
@@ -98,9 +98,7 @@ def _tune(
     # Each look at the clock is a second later, so a run takes one.
     clock = iter(range(10**6))
     monkeypatch.setattr(trials.time, "monotonic", lambda: float(next(clock)))
-    asked = {"workload": "allreduce", "sizes": (1024,)} | changes
-    spec = labs.spec("mpi", **{name: value for name, value in asked.items() if value is not None})
-    request = TuneRequest(spec, labs.lab(2), spaces.space(SPACE, today), "tpe", 0, 30)
+    request = _request(today, **changes)
     store = Store(folder)
     place = session.folder_of(request, folder, restart=False)
     return session.tune(request, store, place, note=lambda _: None), place
@@ -137,6 +135,38 @@ def test_the_recipe_of_the_best_is_that_of_the_case_that_was_measured() -> None:
     *exports, start = session.recipe(request, SettingsFile(env={"HOROVOD_CYCLE_TIME": 0.5, "IDLE": "a"}))
     assert {"export OMP_NUM_THREADS=1", "export HOROVOD_CYCLE_TIME=0.5", "export IDLE=a"} <= set(exports)
     assert start.startswith("mpirun --bind-to none --map-by slot")
+
+
+def _request(today: SettingsFile, **changes: Any) -> TuneRequest:
+    asked = {"workload": "allreduce", "sizes": (1024,)} | changes
+    spec = labs.spec("mpi", **{name: value for name, value in asked.items() if value is not None})
+    return TuneRequest(spec, labs.lab(2), spaces.space(SPACE, today), "tpe", 0, 30)
+
+
+def test_the_file_has_what_was_proved_and_otherwise_that_of_an_earlier_search_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "tuned.yml"
+    none, _ = _tune(Hosts(lambda _: 1.0), tmp_path / "a", monkeypatch, today=SettingsFile())
+    assert session.written(_request(SettingsFile()), none, output) == ""
+    assert not output.exists()
+    best, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD)
+    assert str(output) in session.written(_request(BAD), best, output)
+    before = output.read_text()
+    assert load(output).model_copy(update={"about": ""}) == best.space.settings(best.found.best)
+    assert "mpirun --bind-to none --map-by slot" in before
+    assert "earlier search" in session.written(_request(SettingsFile()), none, output)
+    assert output.read_text() == before
+
+
+def test_the_file_has_a_value_that_only_horovods_autotune_chose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = Training(lambda case: 1.0 + 0.1 * abs(float(case.params["cycle_time"]) - 3.25), LOG)
+    asked = {"workload": "mnist", "sizes": None}
+    result, _ = _tune(hosts, tmp_path, monkeypatch, today=BAD, **asked)
+    session.written(_request(BAD, **asked), result, tmp_path / "tuned.yml")
+    assert load(tmp_path / "tuned.yml").env["HOROVOD_CYCLE_TIME"] == 3.25
 
 
 def test_where_nothing_helps_the_default_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
