@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec
@@ -50,9 +51,21 @@ class Confirmation:
         return not (self.failed or self.worse) and self.decisions.count("too_few") > 0
 
     @property
+    def against(self) -> Literal["", "failed", "worse", "loss"]:
+        """Return what speaks against the new settings; empty where nothing does."""
+        return "failed" if self.failed else "worse" if self.worse else "loss" if self.loss else ""
+
+    @property
+    def reason(self) -> str:
+        """Return that in words."""
+        worse = f"worse in {self.worse} comparisons, better in {self.better}"
+        words = {"failed": f"{self.failed} cases of the proof failed", "worse": worse, "loss": self.loss}
+        return words.get(self.against, "")
+
+    @property
     def holds(self) -> bool:
         """Return whether the new settings may replace today's."""
-        return self.better > 0 and not (self.worse or self.loss or self.failed or self.cut_off)
+        return self.better > 0 and not (self.against or self.cut_off)
 
 
 def confirm(

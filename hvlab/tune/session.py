@@ -14,6 +14,7 @@ from hvlab.bench.settings import SettingsFile, save
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
+from hvlab.report.tuning import RESULT, SEARCHES
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
 from hvlab.tune import autotune
@@ -26,7 +27,7 @@ from hvlab.tune.space import Space, including
 from hvlab.tune.trials import Launches, Trials, changed
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
-RESULT, REPORT = "result.json", "tuning.md"
+REPORT = "tuning.md"
 # The proof needs 12 launches; it has time for so many, and so many seconds, whatever the search took.
 _PROOF_LAUNCHES, _PROOF_S = 20, 60
 # So much of the budget is for training with Horovod's autotune.
@@ -72,7 +73,7 @@ def check(request: TuneRequest) -> None:
 
 def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
     """Return the folder of the search: that of an unfinished one, unless ``restart`` says otherwise."""
-    tunes = results / "tune"
+    tunes = results / SEARCHES
     key = request.key()
     earlier = sorted(tunes.glob(f"{key}*"), key=lambda path: path.stat().st_mtime)
     if earlier and not restart and not (earlier[-1] / RESULT).exists():

@@ -16,11 +16,17 @@ from hvlab.bench import looks
 from hvlab.bench.schedule import Schedule
 from hvlab.bench.settings import SettingsFile, load
 from hvlab.errors import CheckError, UsageError
+from hvlab.report import data as reading
+from hvlab.report import markdown, tuning
+from hvlab.report.document import document
+from hvlab.report.tuning import RESULT
+from hvlab.report.words import LANGUAGES
+from hvlab.report.words import load as load_words
 from hvlab.results.store import Record, Run, Store, new_run_id
 from hvlab.tune import confirmation, session, trials
 from hvlab.tune import space as spaces
 from hvlab.tune.result import TuneResult
-from hvlab.tune.session import RESULT, TuneRequest
+from hvlab.tune.session import TuneRequest
 from hvlab.tune.space import SpaceParameter
 from hvlab.workloads.case import Case
 from tests.unit import labs
@@ -167,6 +173,44 @@ def test_the_file_has_a_value_that_only_horovods_autotune_chose(
     result, _ = _tune(hosts, tmp_path, monkeypatch, today=BAD, **asked)
     session.written(_request(BAD, **asked), result, tmp_path / "tuned.yml")
     assert load(tmp_path / "tuned.yml").env["HOROVOD_CYCLE_TIME"] == 3.25
+
+
+def test_the_report_of_the_proof_has_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
+    data = reading.read(Store(tmp_path), result.proof.run_id)
+    pages = {lang: markdown.page(document(data), load_words(lang)) for lang in LANGUAGES}
+    assert "Tuning\n\nBetter, and proved by this run: " in pages["en"]
+    assert "调优\n\n更好，并由本次运行证实：" in pages["zh"]
+    [tried] = [one for one in tuning.section(data.tuning).blocks if getattr(one, "key", "") == "tuning-tried"]
+    changes = [row[1].value for row in tried.rows]
+    assert changes == sorted(changes)
+    assert len(changes) == min(10, len(result.found.board.values))
+    assert changes[0] == pytest.approx(
+        math.expm1(min(map(result.found.board.mean, result.found.board.values)))
+    )
+    [gain] = data.tuning.gains
+    assert (gain.metric, gain.size_bytes) == ("time", None)
+    low, mid, high = gain.ratio
+    assert low <= mid <= high
+    assert mid == pytest.approx(1.01 / 1.5, rel=0.1)
+    # Of another run, and of a file that cannot be read, there is none.
+    assert tuning.read(tmp_path, "another") is None
+    (place / RESULT).write_text("{")
+    assert tuning.read(tmp_path, result.proof.run_id) is None
+
+
+def test_the_report_says_why_settings_were_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(case: Case) -> float:
+        return 0.3 + (0.2 if case.params["cycle_time"] != 25 else 0)
+
+    asked = {"workload": "mnist", "sizes": None}
+    result, _ = _tune(Hosts(_slow, loss=loss), tmp_path, monkeypatch, today=BAD, **asked)
+    part = tuning.section(tuning.read(tmp_path, result.proof.run_id))
+    said = load_words("en").say(part.blocks[0].text)
+    assert said.startswith("Not accepted: ")
+    assert said.endswith("the loss of the training did not stay as it was.")
 
 
 def test_where_nothing_helps_the_default_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
