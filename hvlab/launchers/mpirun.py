@@ -15,11 +15,11 @@ _PLACING = ("--bind-to", "none", "--map-by", "slot")
 @launcher(NAME)
 def command(job: Job) -> Command:
     """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
-    parameters = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
+    connection = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
     if job.port:
-        parameters["plm_rsh_args"] = f"-p {job.port}"
-    argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots, *_placing(job)]
-    argv += _parameters(job, parameters | transport(job))
+        connection["plm_rsh_args"] = f"-p {job.port}"
+    argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots, *placing(job)]
+    argv += parameters(job, connection | transport(job))
     for name, value in job.env.items():
         argv += ["-x", f"{name}={value}"]
     return Command((*argv, *job.program))
@@ -29,16 +29,17 @@ def command(job: Job) -> Command:
 def own_job(job: Job) -> Command:
     """Return what places the ranks, and what they send through."""
     passed = [word for name in job.env for word in ("-x", name)]
-    return Command(("mpirun", *_placing(job), *_parameters(job, transport(job)), *passed), job.env)
+    return Command(("mpirun", *placing(job), *parameters(job, transport(job)), *passed), job.env)
 
 
-def _placing(job: Job) -> Sequence[str]:
+def placing(job: Job) -> Sequence[str]:
+    """Return the options that say which cores ranks get: the case's own, else none in particular."""
     return shlex.split(str(job.case.params.get(MPIRUN.name, ""))) or _PLACING
 
 
-def _parameters(job: Job, parameters: Mapping[str, str]) -> list[str]:
-    """Return the options of parameters that the ranks' environment does not set."""
-    own = {name: value for name, value in parameters.items() if f"OMPI_MCA_{name}" not in job.env}
+def parameters(job: Job, values: Mapping[str, str]) -> list[str]:
+    """Return the options that set parameters of Open MPI, but for those that the ranks' environment sets."""
+    own = {name: value for name, value in values.items() if f"OMPI_MCA_{name}" not in job.env}
     return [word for name, value in own.items() for word in ("-mca", name, value)]
 
 
