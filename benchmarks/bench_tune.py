@@ -5,7 +5,7 @@ end with a setting whose proof says "better" has to be 1 % at most; where someth
 best throughput that the chosen setting reaches is printed. On virtual hosts (--lab): what a search makes of
 planted bad settings, and of the defaults, with the time it takes.
 
-    python -m benchmarks.bench_tune --searches 200                      # needs no lab
+    python -m benchmarks.bench_tune --searches 1000                     # needs no lab
     python -m benchmarks.bench_tune --lab tests/vlab/tune --budget 8m   # needs a provisioned lab
 """
 
