@@ -5,7 +5,7 @@ end with a setting whose proof says "better" has to be 1 % at most; where someth
 best throughput that the chosen setting reaches is printed. On virtual hosts (--lab): what a search makes of
 planted bad settings, and of the defaults, with the time it takes.
 
-    python -m benchmarks.bench_tune --searches 200                      # needs no lab
+    python -m benchmarks.bench_tune --searches 1000                     # needs no lab
     python -m benchmarks.bench_tune --lab tests/vlab/tune --budget 8m   # needs a provisioned lab
 """
 
@@ -27,6 +27,7 @@ from typing import Any
 import click
 
 from benchmarks.bench_verdicts import upper
+from hvlab.bench.matrix import Block
 from hvlab.bench.settings import SettingsFile, save
 from hvlab.lab.inventory import load
 from hvlab.statistics.looks import LOOKS
@@ -35,6 +36,7 @@ from hvlab.statistics.verdict import Pair
 from hvlab.tune import space as spaces
 from hvlab.tune.autotune import best_of
 from hvlab.tune.search import search
+from hvlab.tune.selection import of_block
 from hvlab.tune.space import Candidate, Space
 
 PLANTED = {"HOROVOD_FUSION_THRESHOLD": 0, "HOROVOD_CYCLE_TIME": 25}
@@ -83,7 +85,7 @@ class Simulated:
 def simulate(kind: str, *, searches: int, launches: int, noise: float, flat: bool) -> dict[str, Any]:
     """Return how often a search ends with proved settings, and how good these are."""
     today = SettingsFile() if flat else SettingsFile(env=dict(PLANTED))
-    space = spaces.space(spaces.of_backend("mpi", "mpirun"), today)
+    space = spaces.space(of_block(Block("mnist", ("mpi",), (2,), (1,)), "mpirun"), today)
     accepted, reached, begun = 0, [], time.process_time()
     for seed in range(searches):
         hosts = Simulated(space, seed, launches=launches, noise=noise, flat=flat)

@@ -12,6 +12,7 @@ from hvlab.bench.schedule import Schedule
 from hvlab.errors import UsageError
 from hvlab.launchers import mpijob
 from hvlab.workloads.case import Case
+from hvlab.workloads.parameters import RULES
 
 KINDS = ("mpijob",)
 PROGRAMS = "programs.yml"
@@ -64,6 +65,12 @@ def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
             f"pods do not have {', '.join(sorted(needed))}",
             remedy="measure mnist with --data synthetic; for a training of your own, put its files into the "
             "image and name them as they are there",
+        )
+    if any(RULES.name in case.params for case in schedule.cases):
+        raise UsageError(
+            "pods do not have Open MPI's rules file (--set rules=)",
+            remedy="put it into the image, and name it by --set env='OMPI_MCA_coll_tuned_use_dynamic_rules=1 "
+            "OMPI_MCA_coll_tuned_dynamic_rules_filename=/FILE'",
         )
     fit = tuple(case for case in schedule.cases if case.launcher in mpijob.LAUNCHERS)
     others = [case.id for case in schedule.cases if case not in fit]

@@ -20,7 +20,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.launchers import mpirun, srun
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
-from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, STACK, Parameter, Value
+from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, STACK, Parameter, Value, inherited
 
 _ALONE = "its counterpart on the other side is infeasible"
 _TOO_SMALL = "one of the sizes is too small for whole elements of both A and B"
@@ -209,7 +209,10 @@ def _case(
         chosen = None
     launcher = chosen if chosen and (not alone or chosen in own) else own[0]
     known = parameters(block.workload)
-    params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
+    everywhere = inherited(lab.vars.get("lab_rank_env", {}), backend)
+    params: dict[str, Any] = {
+        item.name: values.get(item.name, everywhere.get(item.name, item.read(item.default))) for item in known
+    }
     for item in OPTIONAL:
         if not params[item.name]:
             del params[item.name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,16 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from hvlab.datasets import rules
 from hvlab.errors import UsageError
 from hvlab.files import write_file
-from hvlab.workloads.parameters import ENV, MPIRUN, RULES, TUNING
+from hvlab.launchers import RULES_FILE
+from hvlab.workloads.parameters import BY_VARIABLE, ENV, MPIRUN, RULES, TUNING
 from hvlab.yaml_files import read_yaml
 
 _REMEDY = (
     "write env: {NAME: value}, mpirun: '--bind-to core', rules: the text of a rules file, or some of them"
 )
-# Parameters that hvlab has of its own, by their variable.
-_OWN = {
-    "OMP_NUM_THREADS" if item.name == "threads" else f"HOROVOD_{item.name.upper()}": item for item in TUNING
-}
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 _PLACES = re.compile(r"(-H|--?host|--?hostfile|--?machinefile|-np?|-c|-x|--?m?ca|--?rankfile|-rf)(=.*)?")
 
@@ -73,23 +71,15 @@ class SettingsFile(BaseModel):
     @property
     def parameters(self) -> dict[str, str]:
         """Return the parameters of cases that this sets. Raises UsageError for a wrong value."""
-        given = {_OWN[name].name: str(value) for name, value in self.env.items() if name in _OWN}
+        given = {
+            BY_VARIABLE[name].name: str(value) for name, value in self.env.items() if name in BY_VARIABLE
+        }
         for item in TUNING:
             if item.name in given:
                 item.read(given[item.name])
-        left = [f"{name}={value}" for name, value in sorted(self.env.items()) if name not in _OWN]
+        left = [f"{name}={value}" for name, value in sorted(self.env.items()) if name not in BY_VARIABLE]
         words = {ENV.name: shlex.join(left), MPIRUN.name: self.mpirun, RULES.name: self.rules}
         return given | {name: text for name, text in words.items() if text}
-
-    def shell(self, rules_file: str = "RULES") -> list[str]:
-        """Return the lines that start a job of one's own so; its hosts have ``rules_file``."""
-        env = {name: str(value) for name, value in self.env.items()}
-        if self.rules:
-            env["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"
-            env["OMPI_MCA_coll_tuned_dynamic_rules_filename"] = rules_file
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
-        passed = " ".join(f"-x {name}" for name in env)
-        return [*lines, f"mpirun {' '.join(part for part in (self.mpirun, passed) if part)} ..."]
 
 
 def load(path: Path) -> SettingsFile:
@@ -109,13 +99,16 @@ def load(path: Path) -> SettingsFile:
     return settings
 
 
-def save(settings: SettingsFile, path: Path) -> Path:
-    """Write a settings file, with the lines for a job of one's own; the rules also as a file of their own."""
+def save(settings: SettingsFile, path: Path, *, recipe: Sequence[str] = ()) -> Path:
+    """Write a settings file; the rules also as a file of their own.
+
+    ``recipe`` holds the lines for a job that hvlab does not start; there RULES stands for the rules file.
+    """
     rules_file = path.with_suffix(".rules")
-    lines = [
-        f"# `hvlab bench --settings {path.name}` measures with these settings. In a job of your own:",
-        *(f"#   {line}" for line in settings.shell(rules_file.name)),
-    ]
+    lines = [f"# `hvlab bench --settings {path.name}` measures with these settings."]
+    if recipe:
+        lines.append("# A job of your own is started as it was measured by:")
+        lines += [f"#   {line.replace(RULES_FILE, rules_file.name)}" for line in recipe]
     if settings.rules:
         lines.append(f"# ({rules_file.name}: a copy on every host, by its absolute path)")
         write_file(rules_file, f"{settings.rules}\n")

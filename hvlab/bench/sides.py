@@ -16,7 +16,7 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import choose
 from hvlab.workloads import parameters
-from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find
+from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find, inherited
 
 A, B = "A", "B"
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -77,7 +77,7 @@ def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> t
     if not able:
         raise UsageError(f"no workload of this run has all of {', '.join(names)}", remedy=_REMEDY)
     one, other = ([_with(block, side, sides[side], names, lab) for block in able] for side in (A, B))
-    if all(_same(*pair, names) for pair in zip(one, other, strict=True)):
+    if all(_same(*pair, names, lab) for pair in zip(one, other, strict=True)):
         raise UsageError("A and B are the same: what one sets, the other has anyway", remedy=_REMEDY)
     return (*one, *other)
 
@@ -119,9 +119,14 @@ def _with(block: Block, side: str, settings: Settings, switched: Iterable[str], 
     return dataclasses.replace(block, backends=backends, launcher=launcher, axes=axes, side=side)
 
 
-def _same(one: Block, other: Block, names: Iterable[str]) -> bool:
+def _same(one: Block, other: Block, names: Iterable[str], lab: Lab) -> bool:
     known = {item.name: item for item in parameters(one.workload)}
-    defaults = {name: (known[name].read(known[name].default),) for name in names if name in known}
+    everywhere = inherited(lab.vars.get("lab_rank_env", {}), one.backends[0])
+    defaults = {
+        name: (everywhere.get(name, known[name].read(known[name].default)),)
+        for name in names
+        if name in known
+    }
     own = [
         (
             block.backends,

@@ -91,8 +91,9 @@ def command(
 
     Settings are proposed and measured in rounds, in turn with those of today; what is clearly worse is
     dropped. The best counts only if it is significantly better when it is measured again in turn with those
-    of today, and a training's loss stays as it was. Otherwise the answer is that today's are as good; the
-    exit code is 0 for either answer. To resume an interrupted search, run the same command again.
+    of today, and a training's loss stays as it was. Otherwise the answer is that today's are as good, that
+    the best was not accepted, and why, or that it is open because time ended; the exit code is 0 for each
+    answer. To resume an interrupted or open search, run the same command again.
     """
     lab = load(inventory, limit=limit)
     store = Store(folder.absolute() if folder else results_dir())
@@ -100,12 +101,13 @@ def command(
     from hvlab.bench import settings as files  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
     from hvlab.tune import space as spaces  # noqa: PLC0415
-    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune  # noqa: PLC0415
+    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune, written  # noqa: PLC0415
 
     today = files.load(settings) if settings else files.SettingsFile()
     spec = one(lab, values, store)
-    searched = _space(space_file, spec.blocks[0].backends[0], values["launcher"], lab)
-    request = TuneRequest(spec, lab, spaces.space(searched, today), kind, seed, budget)
+    searched = _space(space_file, spec.blocks[0], values["launcher"], lab)
+    space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))
+    request = TuneRequest(spec, lab, space, kind, seed, budget)
     check(request)
     place = folder_of(request, store.folder, restart=restart)
     if (place / "hvlab.db").exists():
@@ -118,24 +120,23 @@ def command(
     if result.proof:
         click.echo(f"proof: {write_page(store, result.proof.run_id)}", err=True)
     click.echo(f"report: {place / REPORT}", err=True)
-    if result.proved and result.found.best:
-        best = request.space.settings(result.found.best)
-        files.save(best.model_copy(update={"about": result.answer}), output)
-        click.echo(f"settings: {output}; `hvlab bench --settings {output}` measures with them", err=True)
+    if outcome := written(request, result, output):
+        click.echo(outcome, err=True)
     return 0
 
 
-def _space(file: Path | None, name: str, launcher: str | None, lab: Lab) -> Any:
+def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any:
     """Return the parameters to search. Raises UsageError where there are none."""
-    from hvlab.tune import space as spaces  # noqa: PLC0415 - it loads slowly
+    from hvlab.tune import selection  # noqa: PLC0415 - they load slowly
+    from hvlab.tune import space as spaces  # noqa: PLC0415
 
     if file is not None:
         return spaces.load(file)
-    backend = BACKENDS[name]
+    backend = BACKENDS[block.backends[0]]
     if not backend.parallel:
         raise UsageError(
             f"{backend.name} is one process alone, of which hvlab knows no settings",
             remedy="write --space FILE",
         )
     launcher = launcher or (srun.NAME if lab.slurm else backend.launchers[0])
-    return spaces.of_backend(backend.name, launcher)
+    return selection.of_block(block, launcher)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pkgutil
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hvlab.datasets import rules
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.lab.folders import folders, parameters_file
 from hvlab.lab.inventory import Host, Lab
 from hvlab.launchers import pyxis, srun
-from hvlab.launchers.command import LAUNCHERS, Command, Job, deadline
+from hvlab.launchers.command import LAUNCHERS, RECIPES, Command, Job, deadline
 from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
 from hvlab.workloads.parameters import RULES, STACK, environment, variables
@@ -24,7 +26,7 @@ from hvlab.workloads.parameters import RULES, STACK, environment, variables
 # Each module registers its launcher beside it: a new one is a new module.
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
-__all__ = ["LAUNCHERS", "Command", "Job", "command", "job"]
+__all__ = ["LAUNCHERS", "RULES_FILE", "Command", "Job", "command", "job", "rank_environment", "recipe"]
 
 _HOROVOD = {
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
@@ -37,6 +39,8 @@ _PARAMETER_FILES, _USERS = "OMPI_MCA_mca_base_param_files", "~/.openmpi/mca-para
 _USE_RULES, _RULES_FILE = (
     f"OMPI_MCA_coll_tuned_{name}" for name in ("use_dynamic_rules", "dynamic_rules_filename")
 )
+# What stands for the rules file in a recipe.
+RULES_FILE = "RULES"
 # Where the ranks of DDP meet: torch's own port, and those above it.
 _FIRST_PORT, _PORTS = 29500, 500
 
@@ -61,22 +65,17 @@ def job(
     where = folders(lab, stack)
     prefix = f"{where.horovod}/{case.variant}"
     python = lab.text("hvlab_rank_python", f"{prefix}/bin/python3")
-    tuning = environment(case.params)
-    env = {"HVLAB_CASE": f"{run_id}/{case.id}", "OMP_NUM_THREADS": tuning["OMP_NUM_THREADS"]}
+    settings = rank_environment(case, lab)
+    env = {"HVLAB_CASE": f"{run_id}/{case.id}", "OMP_NUM_THREADS": settings["OMP_NUM_THREADS"]}
     if backend.framework == HOROVOD:
-        env |= _HOROVOD | tuning
+        env |= _HOROVOD
     if backend.framework == DDP:
         env |= _meeting(hosts[0], lab, env["HVLAB_CASE"])
-    env |= {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
+    env |= settings
     if case.params["device"] == "cuda":
         env["HVLAB_DEVICE"] = "cuda"
     if stack:
-        env[_PARAMETER_FILES] = f"{_USERS},{parameters_file(stack)}"
-    env |= {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
-    env |= variables(case.params)
-    if RULES.name in case.params:
-        key = rules.key(case.params[RULES.name])
-        env |= {_USE_RULES: "1", _RULES_FILE: f"{DATA_FOLDER}/{key}/{rules.FILE}"}
+        env = {_PARAMETER_FILES: f"{_USERS},{parameters_file(stack)}"} | env
     user = lab.text("lab_user_name", "hvlab")
     home = lab.text("lab_user_home", f"/home/{user}")
     options = list(map(str, lab.vars.get("hvlab_step_options") or ()))
@@ -109,6 +108,37 @@ def job(
         head=lab.hosts[0].name if lab.step else case.hosts[0],
         home=home,
     )
+
+
+def rank_environment(case: Case, lab: Lab) -> dict[str, str]:
+    """Return the environment that decides how the ranks work, without what only hvlab's programs need.
+
+    The inventory's own outranks hvlab's defaults, and the case's parameters outrank both.
+    """
+    backend = BACKENDS[case.backend]
+    own = {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
+    tuning = environment(case.params, named=own)
+    if backend.framework != HOROVOD:
+        tuning = {name: value for name, value in tuning.items() if name == "OMP_NUM_THREADS"}
+    env = tuning | {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
+    env |= own | tuning | variables(case.params)
+    if RULES.name in case.params:
+        key = rules.key(case.params[RULES.name])
+        env |= {_USE_RULES: "1", _RULES_FILE: f"{DATA_FOLDER}/{key}/{rules.FILE}"}
+    return env
+
+
+def recipe(case: Case, lab: Lab) -> list[str]:
+    """Return the lines for a shell that start a job of one's own as ``case`` is started.
+
+    Its hosts, ranks and program are left to whoever writes it; RULES stands for the rules file.
+    """
+    env = rank_environment(case, lab)
+    if _RULES_FILE in env:
+        env[_RULES_FILE] = RULES_FILE
+    start = RECIPES[case.launcher](replace(job(case, lab, "", ("",)), env=env))
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in start.env.items()]
+    return [*lines, f"{shlex.join(start.argv)} ...".lstrip()]
 
 
 def _meeting(first: Host, lab: Lab, mark: str) -> dict[str, str]:

@@ -84,13 +84,25 @@ class Command:
 
 Launch = Callable[[Job], Command]
 LAUNCHERS: dict[str, Launch] = {}
+RECIPES: dict[str, Launch] = {}
 
 
 def launcher(name: str) -> Callable[[Launch], Launch]:
     """Register the function that starts ranks as ``--launcher name``."""
+    return _registered(LAUNCHERS, name)
 
-    def register(launch: Launch) -> Launch:
-        LAUNCHERS[name] = launch
+
+def recipe(name: str) -> Callable[[Launch], Launch]:
+    """Register what such a command has that decides how fast ranks are: for jobs that hvlab does not start.
+
+    Its environment is that of the shell that starts it.
+    """
+    return _registered(RECIPES, name)
+
+
+def _registered(register: dict[str, Launch], name: str) -> Callable[[Launch], Launch]:
+    def add(launch: Launch) -> Launch:
+        register[name] = launch
         return launch
 
-    return register
+    return add

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hvlab.launchers.command import Job, deadline
-from hvlab.launchers.mpirun import transport
+from hvlab.launchers.mpirun import parameters, placing, transport
 
 LAUNCHERS = ("mpirun", "horovodrun")
 PROGRAMS = "hvlab-programs"
@@ -164,10 +164,8 @@ def _replicas(
 
 def _mpirun(job: Job) -> list[str]:
     """Return the arguments; the operator tells Open MPI the host file."""
-    argv = ["mpirun", "--allow-run-as-root", "-np", str(job.case.world_size), "--bind-to", "none"]
-    argv += ["--map-by", "slot"]
-    for parameter, value in transport(job).items():
-        argv += ["-mca", parameter, value]
+    argv = ["mpirun", "--allow-run-as-root", "-np", str(job.case.world_size), *placing(job)]
+    argv += parameters(job, transport(job))
     # A login by ssh has nothing of the image's environment.
     for variable in ("PATH", "LD_LIBRARY_PATH", *job.env):
         argv += ["-x", variable]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 
-from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher
+from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher, recipe
 from hvlab.workloads.parameters import MPIRUN
 
 NAME = "mpirun"
@@ -14,18 +15,32 @@ _PLACING = ("--bind-to", "none", "--map-by", "slot")
 @launcher(NAME)
 def command(job: Job) -> Command:
     """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
-    parameters = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
+    connection = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
     if job.port:
-        parameters["plm_rsh_args"] = f"-p {job.port}"
-    parameters |= transport(job)
-    argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots]
-    argv += shlex.split(str(job.case.params.get(MPIRUN.name, ""))) or _PLACING
-    for name, value in parameters.items():
-        if f"OMPI_MCA_{name}" not in job.env:
-            argv += ["-mca", name, value]
+        connection["plm_rsh_args"] = f"-p {job.port}"
+    argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots, *placing(job)]
+    argv += parameters(job, connection | transport(job))
     for name, value in job.env.items():
         argv += ["-x", f"{name}={value}"]
     return Command((*argv, *job.program))
+
+
+@recipe(NAME)
+def own_job(job: Job) -> Command:
+    """Return what places the ranks, and what they send through."""
+    passed = [word for name in job.env for word in ("-x", name)]
+    return Command(("mpirun", *placing(job), *parameters(job, transport(job)), *passed), job.env)
+
+
+def placing(job: Job) -> Sequence[str]:
+    """Return the options that say which cores ranks get: the case's own, else none in particular."""
+    return shlex.split(str(job.case.params.get(MPIRUN.name, ""))) or _PLACING
+
+
+def parameters(job: Job, values: Mapping[str, str]) -> list[str]:
+    """Return the options that set parameters of Open MPI, but for those that the ranks' environment sets."""
+    own = {name: value for name, value in values.items() if f"OMPI_MCA_{name}" not in job.env}
+    return [word for name, value in own.items() for word in ("-mca", name, value)]
 
 
 def transport(job: Job) -> dict[str, str]:

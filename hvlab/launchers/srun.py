@@ -6,10 +6,12 @@ import shlex
 
 from hvlab.lab.backends import BACKENDS
 from hvlab.launchers import pyxis
-from hvlab.launchers.command import Command, Job, launcher
+from hvlab.launchers.command import Command, Job, launcher, recipe
 from hvlab.launchers.mpirun import transport
 
 NAME = "srun"
+# As mpirun starts ranks: not bound, and as many as are asked for.
+_PLACING = ("--cpu-bind=none", "--overcommit")
 # A rank that has ended well waits so long for the others, in seconds, before srun ends them.
 _WAIT_S = 30
 # Open MPI's own PMIx has no munge; before Slurm 22.05, which has mpi.conf, only the environment says so.
@@ -27,23 +29,19 @@ def command(job: Job) -> Command:
     case = job.case
     placed = [host for host in case.hosts for _ in range(case.slots)]
     backend = BACKENDS[case.backend]
-    by_pmi = backend.parallel and not backend.meeting
     step = f"hvlab-{job.env['HVLAB_CASE']}"
     argv = [
-        *("srun", f"--job-name={step}", f"--mpi={job.pmi if by_pmi else 'none'}"),
+        *("srun", f"--job-name={step}", _pmi(job)),
         # Rank 0 on the first host of the case, whatever Slurm's order of nodes.
         *("--distribution=arbitrary", f"--nodelist={','.join(placed)}"),
         *(f"--nodes={len(case.hosts)}", f"--ntasks={case.world_size}"),
-        # As mpirun starts them: not bound, and as many as are asked for.
-        *("--cpu-bind=none", "--overcommit"),
+        *_PLACING,
         *("--kill-on-bad-exit=1", f"--wait={_WAIT_S}"),
         # The case's own folder is on the first host only.
         "--chdir=/tmp",
         *job.srun,
     ]
-    env = dict(job.env)
-    if by_pmi:
-        env = {**_PMIX, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **env}
+    env = _environment(job)
     program = pyxis.inside(job.program, env, job.home) if case.container else job.program
     if not backend.meeting:
         return Command((*argv, *program), env, step)
@@ -54,3 +52,25 @@ def command(job: Job) -> Command:
         python, rank_python = shlex.join(serve), job.python
     start = (job.host_python, meeting, "start", python, job.slots, job.interface)
     return Command((*start, *argv, rank_python, meeting, "rank", *program), env, step)
+
+
+@recipe(NAME)
+def own_job(job: Job) -> Command:
+    """Return how ranks find one another and are placed, and what they send through."""
+    return Command(("srun", _pmi(job), *_PLACING), _environment(job))
+
+
+def _by_pmi(job: Job) -> bool:
+    """Return whether the ranks find one another through Slurm: those of MPI do."""
+    backend = BACKENDS[job.case.backend]
+    return backend.parallel and not backend.meeting
+
+
+def _pmi(job: Job) -> str:
+    return f"--mpi={job.pmi if _by_pmi(job) else 'none'}"
+
+
+def _environment(job: Job) -> dict[str, str]:
+    if not _by_pmi(job):
+        return dict(job.env)
+    return {**_PMIX, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **job.env}

@@ -11,7 +11,9 @@ from typing import Any
 from hvlab import answers
 from hvlab.answers import AnswerError
 from hvlab.model.costs import COLLECTIVES
+from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand
+from hvlab.report.tuning import Search
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.samples import samples_of
 from hvlab.results.store import UNKNOWN, Record, Run, Store
@@ -56,7 +58,8 @@ class ReportData:
 
     ``facts`` are by host, ``unreadable`` names files that are damaged, ``samples`` has the iterations of each
     configuration by repeat, where the raw files are there. ``auto`` says that repeats ended where the
-    question was answered; ``sides`` is what A and B of an A/B run set.
+    question was answered; ``sides`` is what A and B of an A/B run set; ``tuning`` is the search that the run
+    proves.
     """
 
     head: Head
@@ -69,6 +72,7 @@ class ReportData:
     samples: Mapping[Configuration, Mapping[int, Iterations]] = field(default_factory=dict)
     auto: bool = False
     sides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tuning: Search | None = None
 
     @property
     def training(self) -> dict[Configuration, Repeats]:
@@ -151,6 +155,7 @@ def read(store: Store, run_id: str | None = None) -> ReportData:
         samples=samples_of(store, records),
         auto=bool(spec.get("auto")),
         sides=spec.get("sides") or {},
+        tuning=tuning.read(store.folder, run.run_id) if spec.get("sides") else None,
     )
 
 

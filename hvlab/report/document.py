@@ -19,6 +19,7 @@ from hvlab.report import (
     speedup,
     sweeps,
     terms,
+    tuning,
     verdicts,
 )
 from hvlab.report.blocks import Block, Document, Paragraph, Say, Section
@@ -41,6 +42,7 @@ def document(data: ReportData, *, attached: bool = True) -> Document:
     answered = answer.answers(data, judged)
     parts: list[Section | None] = [
         comparison.section(data, judged, explained, parted) if data.records else None,
+        tuning.section(data.tuning),
         speedup.section(data, studied, checks) if studied else None,
         compression.section(data),
         sweeps.section(data),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec
@@ -15,20 +17,24 @@ from hvlab.bench.sides import A, B
 from hvlab.compare.decisions import Decisions, decide
 from hvlab.compare.measurements import measurements
 from hvlab.lab.inventory import Lab
-from hvlab.results.store import Store
+from hvlab.results.store import Record, Store
 from hvlab.results.summary import failures
 from hvlab.statistics.looks import LOOKS
+from hvlab.workloads import training
+from hvlab.workloads.collective import COLLECTIVES
 
-# Losses that differ by less are the same in 32 bits.
-_SAME = 1e-6
+# Sums in another order alone may move a loss by so large a part of it, where all repeats have one seed.
+_ROUNDING = 1e-3
+# The loss of each epoch, by repeat.
+Curves = Mapping[int, Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Confirmation:
     """What the run says: in how many comparisons the new settings (B) are better, and worse.
 
-    ``loss`` says how the loss of a training changed; empty where it did not, or there is none. ``failed`` is
-    how many cases failed.
+    ``loss`` says how the loss of a training changed; empty where it did not, or there is none.
+    ``loss_checked`` is None where nothing is trained. ``failed`` is how many cases failed.
     """
 
     run_id: str
@@ -37,6 +43,7 @@ class Confirmation:
     decisions: Decisions
     loss: str = ""
     failed: int = 0
+    loss_checked: bool | None = None
 
     @property
     def cut_off(self) -> bool:
@@ -44,9 +51,21 @@ class Confirmation:
         return not (self.failed or self.worse) and self.decisions.count("too_few") > 0
 
     @property
+    def against(self) -> Literal["", "failed", "worse", "loss"]:
+        """Return what speaks against the new settings; empty where nothing does."""
+        return "failed" if self.failed else "worse" if self.worse else "loss" if self.loss else ""
+
+    @property
+    def reason(self) -> str:
+        """Return that in words."""
+        worse = f"worse in {self.worse} comparisons, better in {self.better}"
+        words = {"failed": f"{self.failed} cases of the proof failed", "worse": worse, "loss": self.loss}
+        return words.get(self.against, "")
+
+    @property
     def holds(self) -> bool:
         """Return whether the new settings may replace today's."""
-        return self.better > 0 and not (self.worse or self.loss or self.failed or self.cut_off)
+        return self.better > 0 and not (self.against or self.cut_off)
 
 
 def confirm(
@@ -69,37 +88,47 @@ def confirm(
     records = store.records(run_id)
     _, stored = store.spec(run_id)
     decisions = decide(measurements(store.run(run_id), records), stored)
+    curves = {side: losses(records, side, store.folder) for side in (A, B)}
+    trains = spec.blocks[0].workload not in {one.name for one in COLLECTIVES}
     return Confirmation(
         run_id,
         decisions.count("slower"),  # A is slower
         decisions.count("faster"),
         decisions,
-        loss(decisions),
+        changed(curves[A], curves[B]),
         len(failures(records)),
+        bool(curves[A]) if trains else None,
     )
 
 
-def loss(decisions: Decisions) -> str:
-    """Return how the loss of a training changed; empty where it stayed within the spread of repeats.
+def losses(records: Iterable[Record], side: str, folder: Path) -> dict[int, tuple[float, ...]]:
+    """Return the loss of each epoch on one side, by repeat; the last alone where no file has the others.
 
-    Both sides train from the same seed in each repeat, so the change is that of the median repeat; the
-    spread is that of today's repeats, each from a seed of its own.
+    ``folder`` is that of the results.
     """
-    for each in decisions.rows:
-        today, best = (decisions.run.configurations[side].values.get("loss", {}) for side in (each.a, each.b))
-        if change := changed(today, best):
-            return change
-    return ""
+    return {
+        record.repeat: training.losses(folder / record.raw_path) or (record.value,)
+        for record in records
+        if record.metric == "loss" and record.value is not None and record.params.get("side") == side
+    }
 
 
-def changed(today: Mapping[int, float], best: Mapping[int, float]) -> str:
-    """Return how the second of two losses differs from the first; empty where it does not."""
+def changed(today: Curves, best: Curves) -> str:
+    """Return how the second of two losses differs from the first; empty where it stayed.
+
+    Both sides train from the same seed in each repeat, so in each epoch the change is that of the median
+    repeat. The spread is that of today's repeats in that epoch, each from a seed of its own if it has any.
+    """
     both = sorted(today.keys() & best.keys())
     if not both:
         return "there is no loss with the new settings" if today else ""
-    moved = statistics.median(abs(best[number] - today[number]) for number in both)
-    spread = max(today.values()) - min(today.values())
-    allowed = max(spread, _SAME * max(map(abs, today.values())))
-    if moved <= allowed:
-        return ""
-    return f"the loss moved by {moved:.3g}, and today's repeats lie within {spread:.3g}"
+    epochs = min(len(curve) for curve in (*today.values(), *best.values()))
+    # Counted from the last, which all have.
+    for epoch in range(-epochs, 0):
+        every = [curve[epoch] for curve in today.values()]
+        moved = statistics.median(abs(best[repeat][epoch] - today[repeat][epoch]) for repeat in both)
+        spread = max(every) - min(every)
+        if moved > max(spread, _ROUNDING * max(map(abs, every))):
+            where = f" of epoch {epochs + 1 + epoch}" if epochs > 1 else ""
+            return f"the loss{where} moved by {moved:.3g}, and today's repeats lie within {spread:.3g}"
+    return ""

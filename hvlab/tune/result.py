@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hvlab.compare import decision_rows
+from hvlab.compare.decisions import Decision
 from hvlab.statistics import ratio
 from hvlab.statistics.interval import Interval
 from hvlab.tune.confirmation import Confirmation
@@ -15,6 +16,7 @@ from hvlab.tune.search import Found
 from hvlab.tune.space import Candidate, Space
 
 _SHOWN = 10
+UNCHECKED = "The loss was not checked: hvlab does not know that of a command."
 
 
 @dataclass(frozen=True)
@@ -44,40 +46,44 @@ class TuneResult:
             return f"{self._today} as good as anything tried: {self._tried}."
         words, proof = self.space.words(best), self.proof
         if proof.holds:
-            return f"Better, and proved in run {proof.run_id}: {words}. {self.gains}"
+            unchecked = f" {UNCHECKED}" if proof.loss_checked is False else ""
+            return f"Better, and proved in run {proof.run_id}: {words}. {self.gains}{unchecked}"
         if proof.cut_off:
             return (
                 f"Open: time ended before run {proof.run_id} had enough repeats to prove {words}; the same "
                 "command again goes on with it."
             )
-        if reason := self._against(proof):
-            return f"Not accepted: {words}: {reason} (run {proof.run_id})."
+        if proof.against:
+            return f"Not accepted: {words}: {proof.reason} (run {proof.run_id})."
         return (
             f"{self._today} as good: the best of what was tried, {words}, is not significantly better when "
             f"it is measured again (run {proof.run_id}). {self.gains}"
         )
 
-    @staticmethod
-    def _against(proof: Confirmation) -> str:
-        """Return what speaks against settings that were measured again; empty where nothing does."""
-        if proof.failed:
-            return f"{proof.failed} cases of the proof failed"
-        if proof.worse:
-            return f"worse in {proof.worse} comparisons, better in {proof.better}"
-        return proof.loss
+    @property
+    def kind(self) -> str:
+        """Return which answer it is: better, open, not_accepted or as_good."""
+        if self.proof is None:
+            return "as_good"
+        if self.proof.holds or self.proof.cut_off:
+            return "better" if self.proof.holds else "open"
+        return "not_accepted" if self.proof.against else "as_good"
 
     @property
     def gains(self) -> str:
         """Return what the new settings bring, for each comparison of the proof."""
         parts = []
-        for each in self.proof.decisions.rows if self.proof else ():
-            if (quotient := each.row.verdict.ratio) is None:
-                continue
+        for each, turned in self._ratios():
             size = each.a.get("size_bytes")
-            turned = Interval(1 / quotient.high, 1 / quotient.mid, 1 / quotient.low)
             at = f" at {size} bytes" if size is not None else ""
             parts.append(f"{each.row.metric}{at} {ratio.words(turned)}, {decision_rows.word(each)}")
         return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + "." if parts else ""
+
+    def _ratios(self) -> Iterator[tuple[Decision, Interval]]:
+        """Yield each comparison of the proof, with the new settings' figure over today's."""
+        for each in self.proof.decisions.rows if self.proof else ():
+            if (quotient := each.row.verdict.ratio) is not None:
+                yield each, Interval(1 / quotient.high, 1 / quotient.mid, 1 / quotient.low)
 
     @property
     def _today(self) -> str:
@@ -124,7 +130,10 @@ class TuneResult:
         board = self.found.board
         return {
             "proved": self.proved,
+            "kind": self.kind,
+            "against": self.proof.against if self.proof else "",
             "answer": self.answer,
+            "best": self.space.changes(self.found.best) if self.found.best else {},
             "settings": self._settings(self.found.best) if self.found.best else None,
             "run": self.proof.run_id if self.proof else None,
             "seconds": round(self.seconds, 1),
@@ -137,6 +146,12 @@ class TuneResult:
                 for one in [*board.values, *sorted(board.failed - board.values.keys())]
             ],
             "importance": {name: [one.low, one.mid, one.high] for name, one in self.shares.items()},
+            "gains": [
+                {"metric": each.row.metric, "unit": each.row.unit, "size_bytes": each.a.get("size_bytes"),
+                 "ratio": [ratio_.low, ratio_.mid, ratio_.high]}
+                for each, ratio_ in self._ratios()
+            ],
+            "loss_checked": self.proof.loss_checked if self.proof else None,
             "proof": decision_rows.as_json(self.proof.decisions) if self.proof else None,
         }  # fmt: skip
 

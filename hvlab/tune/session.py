@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hvlab import launchers
 from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.settings import SettingsFile, save
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
@@ -108,6 +110,23 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         if not (proof and proof.cut_off):  # without a result, the same command goes on
             write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
     return result
+
+
+def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
+    """Write the settings file where the best settings are proved; return what to say of the file there."""
+    if not result.proved or result.found.best is None:
+        return f"settings: {output} is of an earlier search, and stays as it is" if output.exists() else ""
+    best = result.space.settings(result.found.best)
+    about = best.model_copy(update={"about": result.answer})
+    save(about, output, recipe=recipe(request, best))
+    return f"settings: {output}; `hvlab bench --settings {output}` measures with them"
+
+
+def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
+    """Return the lines for a shell that start a job of one's own as tune measured it with ``settings``."""
+    [block] = request.spec.blocks
+    [case], _ = expand(replace(request.spec, blocks=(changed(block, settings),)), request.lab)
+    return launchers.recipe(case, request.lab)
 
 
 def _lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -11,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
-from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
-from hvlab.launchers import mpirun
 from hvlab.yaml_files import read_yaml
 
 FOLDER = Path(__file__).parent / "spaces"
@@ -26,8 +26,9 @@ _Word = str | int | float
 class SpaceParameter(BaseModel):
     """A setting. An empty value leaves it unset. ``to`` is where it goes.
 
-    ``collective`` is Open MPI's number of the collective whose algorithm it is, from messages of
-    ``from_bytes`` on.
+    ``collective`` is Open MPI's number of the collective whose algorithm it is (COLLTYPE in
+    coll_base_functions.h), from messages of ``from_bytes`` on; there a value is an algorithm's number, and
+    after a colon the bytes of its segments, if it has any.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,6 +53,9 @@ class SpaceParameter(BaseModel):
             raise ValueError(
                 f"{self.name}: env needs a variable, rules a collective, and nothing else has one"
             )
+        rule = re.compile(r"\d+(:\d+)?")
+        if self.to == "rules" and not all(rule.fullmatch(str(value)) for value in self.values):
+            raise ValueError(f"{self.name}: a rule is an algorithm's number, or NUMBER:BYTES with segments")
         return self
 
     @property
@@ -113,18 +117,26 @@ class Space:
         return [(item, item.values[index]) for item, index in zip(self.parameters, candidate, strict=True)]
 
     def _rules(self, candidate: Candidate) -> str:
-        tables: dict[int, dict[int, int]] = {}
+        tables: dict[int, dict[int, tuple[int, int]]] = {}
         for item, value in self._chosen(candidate):
             if item.collective is not None:
-                tables.setdefault(item.collective, {})[item.from_bytes] = int(value)
-        tables = {collective: table for collective, table in tables.items() if any(table.values())}
+                algorithm, _, segment = str(value).partition(":")
+                rule = int(algorithm), int(segment or 0)
+                tables.setdefault(item.collective, {})[item.from_bytes] = rule
+        tables = {
+            collective: table
+            for collective, table in tables.items()
+            if any(algorithm for algorithm, _ in table.values())
+        }
         if not tables:
             return self.today.rules if not any(item.to == "rules" for item in self.parameters) else ""
-        words = [len(tables)]
+        words: list[int] = [len(tables)]
         for collective, table in sorted(tables.items()):
-            sizes = {0: 0} | table
+            sizes = {0: (0, 0)} | table
             words += [collective, 1, _RANKS, len(sizes)]
-            words += [word for size in sorted(sizes) for word in (size, sizes[size], 0, 0)]
+            words += [
+                word for size, (number, bytes_) in sorted(sizes.items()) for word in (size, number, 0, bytes_)
+            ]
         return " ".join(map(str, words))
 
 
@@ -150,18 +162,14 @@ _REMEDY = (
 )
 
 
-def of_backend(name: str, launcher: str) -> tuple[SpaceParameter, ...]:
-    """Return what can be set of a backend that ``launcher`` starts."""
-    backend = BACKENDS[name]
-    files = ["ranks"] + ["horovod"] * (backend.framework == HOROVOD)
-    files += ["hierarchical"] * bool(backend.hierarchical) + ["mpirun"] * (launcher == mpirun.NAME)
-    own = backend.counterpart if backend.framework == DDP else name
-    files += [own] * (FOLDER / f"{own}.yml").is_file()
-    return tuple(item for file in files for item in load(FOLDER / f"{file}.yml"))
+def space(
+    parameters: Sequence[SpaceParameter], today: SettingsFile, *, rank_env: Mapping[str, _Word] | None = None
+) -> Space:
+    """Return a space with today's values among those of its parameters. Raises UsageError.
 
-
-def space(parameters: Sequence[SpaceParameter], today: SettingsFile) -> Space:
-    """Return a space with today's values among those of its parameters. Raises UsageError."""
+    ``rank_env`` is the inventory's environment of all ranks: there, its values are the defaults.
+    """
+    parameters = [_on_lab(item, rank_env or {}) for item in parameters]
     if today.rules and any(item.to == "rules" for item in parameters):
         made = Space(tuple(parameters), today)
         again = replace(made, today=today.model_copy(update={"rules": ""}))
@@ -179,9 +187,31 @@ def including(space: Space, settings: SettingsFile) -> tuple[Space, Candidate]:
     return wider, replace(wider, today=settings).start
 
 
+def _on_lab(item: SpaceParameter, rank_env: Mapping[str, _Word]) -> SpaceParameter:
+    if item.to != "env" or item.variable not in rank_env:
+        return item
+    default = _number(rank_env[item.variable])
+    # Nothing unsets a variable of the inventory.
+    values = [value for value in _with(item, default).values if value != ""]
+    return item.model_copy(update={"values": values, "default": default})
+
+
+def _number(given: _Word) -> _Word:
+    """Return a number as such."""
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(given)
+    return given
+
+
 def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
     value = _today(item, today)
-    if value is None or str(value) in map(str, item.values):
+    return item if value is None else _with(item, value)
+
+
+def _with(item: SpaceParameter, value: _Word) -> SpaceParameter:
+    """Return a parameter that has this value, too."""
+    if str(value) in map(str, item.values):
         return item
     values = [*item.values, value]
     if item.ordered and isinstance(value, int | float):
@@ -195,18 +225,18 @@ def _today(item: SpaceParameter, today: SettingsFile) -> _Word | None:
     return today.mpirun or None if item.to == "mpirun" else None
 
 
-def _index(item: SpaceParameter, today: SettingsFile, algorithms: Mapping[str, int]) -> int:
+def _index(item: SpaceParameter, today: SettingsFile, algorithms: Mapping[str, str]) -> int:
     value = algorithms.get(item.name) if item.to == "rules" else _today(item, today)
     texts = [str(each) for each in item.values]
     return texts.index(str(item.default if value is None else value))
 
 
-def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, int]:
+def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, str]:
     """Return the algorithm that a rules file gives each parameter, where it has one number of ranks."""
     numbers = list(map(int, text.split()))
     if not numbers:
         return {}
-    found: dict[tuple[int, int], int] = {}
+    found: dict[tuple[int, int], str] = {}
     place = 1
     for _ in range(numbers[0]):
         collective, ranks = numbers[place : place + 2]
@@ -214,11 +244,12 @@ def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, in
         for _ in range(ranks):
             sizes = numbers[place + 1]
             rows = numbers[place + 2 : place + 2 + 4 * sizes]
-            found |= {(collective, rows[at]): rows[at + 1] for at in range(0, len(rows), 4)}
+            for size, algorithm, segment in zip(rows[::4], rows[1::4], rows[3::4], strict=True):
+                found[collective, size] = f"{algorithm}:{segment}" if segment else str(algorithm)
             place += 2 + 4 * sizes
     return {
         item.name: found[key]
         for item in parameters
         if item.collective is not None and (key := (item.collective, item.from_bytes)) in found
-        if str(found[key]) in map(str, item.values)
+        if found[key] in map(str, item.values)
     }

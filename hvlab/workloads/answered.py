@@ -153,6 +153,18 @@ class TrainingResult(HostAnswer):
     sent_bytes: NotNegative | None = None
 
 
+class TrainedEpoch(HostAnswer):
+    """What one epoch came to."""
+
+    loss: Number | None = None
+
+
+class Trained(HostAnswer):
+    """What the losses are read from."""
+
+    epochs: list[TrainedEpoch] | None = None
+
+
 class SampledSteps(HostAnswer):
     """The steps of a training that may have been cut off."""
 

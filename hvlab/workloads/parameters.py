@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hvlab.errors import UsageError, unknown
+from hvlab.lab.backends import BACKENDS, HOROVOD, Backend
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
 Kind = Literal[
@@ -157,6 +158,10 @@ TUNING = (
     Parameter("hierarchical_allreduce", "flag", False, "NCCL within a host, MPI between hosts."),
     Parameter("threads", "int", 1, "Threads per rank (OMP_NUM_THREADS)."),
 )
+# Each by the environment variable that sets it.
+BY_VARIABLE: Mapping[str, Parameter] = {
+    "OMP_NUM_THREADS" if item.name == "threads" else f"HOROVOD_{item.name.upper()}": item for item in TUNING
+}
 ENV = Parameter("env", "env", "", "Environment variables of the ranks: NAME=VALUE, separated by spaces.")
 MPIRUN = Parameter(
     "mpirun",
@@ -187,15 +192,41 @@ def variables(params: Mapping[str, Any]) -> dict[str, str]:
     return dict(item.split("=", 1) for item in shlex.split(str(params.get(ENV.name, ""))))
 
 
-def environment(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment that sets a rank's tuning parameters; defaults are left to Horovod."""
-    given = {
-        item.name: params[item.name] for item in TUNING if params.get(item.name, item.default) != item.default
-    }
-    env = {f"HOROVOD_{name.upper()}": word(value) for name, value in given.items() if name != "threads"}
-    if "HOROVOD_HIERARCHICAL_ALLREDUCE" in env:
-        env["HOROVOD_HIERARCHICAL_ALLREDUCE"] = "1"
-    return {"OMP_NUM_THREADS": word(params.get("threads", 1)), **env}
+def inherited(rank_env: Mapping[str, Any], backend: str) -> dict[str, Value]:
+    """Return the tuning parameters that the inventory's environment sets for ranks of a backend, by name.
+
+    Raises UsageError for a wrong value.
+    """
+    values: dict[str, Value] = {}
+    for name, item in BY_VARIABLE.items():
+        if name not in rank_env or not _acts(item, BACKENDS[backend]):
+            continue
+        try:
+            values[item.name] = item.read(rank_env[name])
+        except UsageError as error:
+            raise UsageError(f"lab_rank_env: {name}: {error}", remedy=item.help) from error
+    return values
+
+
+def _acts(item: Parameter, backend: Backend) -> bool:
+    if item.name == "threads":
+        return True
+    return backend.framework == HOROVOD and (
+        item.name != "hierarchical_allreduce" or bool(backend.hierarchical)
+    )
+
+
+def environment(params: Mapping[str, Any], *, named: Iterable[str] = ()) -> dict[str, str]:
+    """Return the environment that sets a rank's tuning parameters.
+
+    Defaults are left to Horovod, but for the variables in ``named``, which somebody else sets, too.
+    """
+    env = {}
+    for name, item in BY_VARIABLE.items():
+        value = params.get(item.name, item.default)
+        if value != item.default or name in named or item.name == "threads":
+            env[name] = word(int(value) if item.kind == "flag" else value)
+    return env
 
 
 def word(value: object) -> str:

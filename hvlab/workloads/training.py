@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers import AnswerError
 from hvlab.statistics import interval
 from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
@@ -38,6 +40,16 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
         if error
         else replace(outcome, figures=tuple(_figures(case, outcome, result)))
     )
+
+
+def losses(folder: Path) -> tuple[float, ...]:
+    """Return the loss of each epoch that the files of a case hold, ``folder`` being its own."""
+    try:
+        result = answers.read(folder / "result.json", str(folder), answered.Trained)
+    except (FileNotFoundError, AnswerError):
+        return ()
+    every = [epoch.get("loss") for epoch in result.get("epochs") or ()]
+    return () if None in every else tuple(every)
 
 
 def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hvlab.bench.matrix import expand
+from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
-from hvlab.launchers import LAUNCHERS, command
+from hvlab.launchers import LAUNCHERS, command, recipe
 from tests.unit.labs import case, lab, spec
 
 PROGRAM = ("collective.py", "--x", "1")
@@ -231,3 +232,72 @@ def test_the_labs_own_environment_reaches_the_ranks_and_outranks_what_hvlab_sets
     assert given | {name: str(value) for name, value in own.items()} == given
     assert "pml" not in argv
     assert "btl" in argv
+
+
+SET_BY_BOTH = {"HOROVOD_CYCLE_TIME": 5, "OMP_NUM_THREADS": "4", "NCCL_ALGO": "Ring"}
+
+
+def _ranks(there, **changes):
+    one = of("mpi", there, **changes)
+    argv = command(one, there, "R", PROGRAM).argv
+    return one, dict(argv[at + 1].split("=", 1) for at, word in enumerate(argv) if word == "-x")
+
+
+def test_the_labs_own_environment_is_that_of_cases_that_set_nothing():
+    one, given = _ranks(lab(lab_rank_env=SET_BY_BOTH))
+    assert given | {name: str(value) for name, value in SET_BY_BOTH.items()} == given
+    assert (one.params["cycle_time"], one.params["threads"]) == (5.0, 4)
+
+
+def test_what_a_case_sets_outranks_the_labs_own_environment_even_where_it_is_hvlabs_default():
+    settings = {"cycle_time": 1.0, "threads": 2, "env": "NCCL_ALGO=Tree"}
+    one, given = _ranks(lab(lab_rank_env=SET_BY_BOTH), **settings)
+    assert one.params["cycle_time"] == 1.0
+    assert given | {"HOROVOD_CYCLE_TIME": "1", "OMP_NUM_THREADS": "2", "NCCL_ALGO": "Tree"} == given
+
+
+def test_a_lab_that_sets_horovods_variables_has_no_ddp_or_gloo_that_is_infeasible_for_it():
+    there = lab(lab_rank_env={"HOROVOD_CYCLE_TIME": 5, "HOROVOD_HIERARCHICAL_ALLREDUCE": 1})
+    assert of("ddp-gloo", there).params["cycle_time"] == 1
+    assert of("gloo", there).params["hierarchical_allreduce"] is False
+
+
+def test_a_wrong_value_of_the_lab_is_named_with_its_variable():
+    with pytest.raises(UsageError, match="lab_rank_env: HOROVOD_CYCLE_TIME: cycle_time=soon"):
+        of("mpi", lab(lab_rank_env={"HOROVOD_CYCLE_TIME": "soon"}))
+
+
+@pytest.mark.parametrize(("backend", "launcher"), PAIRS)
+def test_a_recipe_starts_a_job_as_the_case_was_started(backend, launcher):
+    """Every word and variable of it is one of the command's own, and only hvlab's own are left out."""
+    there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if BACKENDS[backend].gpu else lab()
+    one = of(backend, there, launcher=launcher)
+    made = command(one, there, "R", PROGRAM)
+    *exports, start = recipe(one, there)
+    env = dict(shlex.split(line)[1].split("=", 1) for line in exports)
+    given = dict(made.env) | dict(
+        made.argv[at + 1].split("=", 1) for at, word in enumerate(made.argv) if word == "-x"
+    )
+    assert {name for name in given.keys() - env.keys() if not name.startswith("HVLAB_")} <= {
+        *COMMON, "MASTER_ADDR", "MASTER_PORT"
+    }  # fmt: skip
+    assert env.items() <= given.items()
+    assert env["OMP_NUM_THREADS"] == "1"
+    words = shlex.split(start)
+    assert words[-1] == "..."
+    passed = [words[at + 1] for at, word in enumerate(words) if word == "-x"]
+    assert passed == (list(env) if one.launcher == "mpirun" else [])
+    assert not words[:-1] or words[0] == one.launcher
+    assert set(words[1:-1]) - set(passed) <= set(made.argv)
+    placed = {"mpirun": "--bind-to none --map-by slot -mca pml ^cm", "srun": "--cpu-bind=none --overcommit"}
+    assert placed.get(one.launcher, "") in " ".join(words)
+
+
+def test_a_recipe_has_the_settings_of_the_case_and_names_the_rules_file():
+    there = lab(lab_rank_env={"HOROVOD_CYCLE_TIME": 5})
+    settings = {"cycle_time": 1.0, "mpirun": "--bind-to core", "rules": "1 2 1 2 1 0 4 0 0", "env": "A='x y'"}
+    *exports, start = recipe(of("mpi", there, **settings), there)
+    assert {"export HOROVOD_CYCLE_TIME=1", "export A='x y'"} <= set(exports)
+    assert "export OMPI_MCA_coll_tuned_dynamic_rules_filename=RULES" in exports
+    assert start.startswith("mpirun --bind-to core -mca pml '^cm'")
+    assert "--map-by" not in start

@@ -143,6 +143,16 @@ def test_ranks_are_started_as_the_case_asks():
     assert argv[-2:] == ["--output", "/tmp/hvlab/result.json"]
 
 
+def test_settings_of_a_case_outrank_what_ranks_are_started_with():
+    settings = {"mpirun": "--bind-to core", "env": "OMPI_MCA_pml=ucx"}
+    argv = container(jobs("mpi", **settings)[0], "Launcher")["args"]
+    assert argv[4:7] == ["--bind-to", "core", "-mca"]
+    assert "pml" not in argv
+    plain = container(jobs("mpi")[0], "Launcher")["args"]
+    assert plain[4:8] == ["--bind-to", "none", "--map-by", "slot"]
+    assert "pml" in plain
+
+
 def test_ranks_of_ddp_meet_on_the_first_worker():
     (job,) = jobs("ddp-gloo", workload="synthetic", steps=5)
     given = {item["name"]: item["value"] for item in container(job, "Launcher")["env"]}
@@ -191,6 +201,8 @@ def test_what_pods_cannot_do_is_refused():
     assert "--data synthetic" in caught.value.remedy
     with pytest.raises(UsageError, match="before anything is measured"):
         manifests.exportable(schedule("mpi", auto=True))
+    with pytest.raises(UsageError, match="rules file"):
+        manifests.exportable(schedule("mpi", rules="1 2 1 2 1 0 4 0 0"))
     assert len(jobs("mpi", workload="mnist", data="synthetic")) == 1
 
 

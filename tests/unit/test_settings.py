@@ -60,13 +60,17 @@ def test_a_bad_settings_file_is_refused_with_what_is_wrong(tmp_path: Path, text:
 
 def test_a_file_is_read_as_it_was_written_and_says_what_a_job_needs(tmp_path: Path) -> None:
     chosen = SettingsFile(about="a: b", env={"A": "x y", "B": 1}, mpirun="--bind-to core", rules=TABLE)
-    path = settings.save(chosen, tmp_path / "best.yml")
+    lines = [
+        "export A='x y'",
+        f"export FILE={launchers.RULES_FILE}",
+        "mpirun --bind-to core -x A -x FILE ...",
+    ]
+    path = settings.save(chosen, tmp_path / "best.yml", recipe=lines)
     assert settings.load(path) == chosen
     assert (tmp_path / "best.rules").read_text() == f"{TABLE}\n"
     text = path.read_text()
-    assert "#   export A='x y'\n#   export B=1\n" in text
-    assert "#   export OMPI_MCA_coll_tuned_dynamic_rules_filename=best.rules\n" in text
-    assert "#   mpirun --bind-to core -x A -x B -x OMPI_MCA" in text
+    assert "#   export A='x y'\n#   export FILE=best.rules\n#   mpirun --bind-to core -x A" in text
+    assert "job of your own" not in settings.save(chosen, tmp_path / "plain.yml").read_text()
 
 
 def test_rules_go_to_the_hosts_by_their_content(tmp_path: Path) -> None:

@@ -92,6 +92,16 @@ def test_what_cannot_be_switched_is_refused(a, b, blocks, told):
         two(a, b, *blocks)
 
 
+def test_hvlabs_default_differs_from_nothing_where_the_lab_sets_another():
+    there = lab(lab_rank_env={"HOROVOD_CYCLE_TIME": 5})
+    asked = [block("mpi")]
+    texts = {"A": sides.read("cycle_time=1"), "B": sides.read("")}
+    a, b = sides.sided(asked, texts, there)
+    assert (a.axes["cycle_time"], b.axes.get("cycle_time")) == ((1.0,), None)
+    with pytest.raises(UsageError, match="A and B are the same"):
+        sides.sided(asked, texts | {"A": sides.read("cycle_time=5")}, there)
+
+
 def test_a_side_without_its_counterpart_is_not_measured():
     cases, infeasible = expand(two("op=sum", "op=adasum", block("mpi", hosts=(2, 3))), lab())
     assert {len(one.hosts) for one in cases} == {2}

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.bench.matrix import Block
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import CheckError, UsageError
+from hvlab.lab.backends import BACKENDS
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair
@@ -19,7 +21,9 @@ from hvlab.tune import space as spaces
 from hvlab.tune.autotune import best_of
 from hvlab.tune.importance import importance
 from hvlab.tune.search import Found, search
+from hvlab.tune.selection import of_block
 from hvlab.tune.space import Candidate, Space, SpaceParameter
+from tests.unit import labs
 
 
 def _number(name: str, values: Sequence[float], default: float) -> SpaceParameter:
@@ -158,23 +162,122 @@ def test_a_candidate_is_settings_over_those_of_today() -> None:
         spaces.space((rules,), chosen.model_copy(update={"rules": "1 2 1 8 1 0 4 0 0"}))
 
 
-def test_every_space_of_the_package_can_be_read() -> None:
-    for name, launcher in (
-        ("mpi", "mpirun"),
-        ("gloo", "horovodrun"),
-        ("ccl", "mpirun"),
-        ("nccl", "mpirun"),
-        ("ddp-gloo", "mpirun"),
-    ):
-        parameters = spaces.of_backend(name, launcher)
-        space = spaces.space(parameters, SettingsFile())
-        assert all(item.source and item.about for item in parameters)
-        for place, item in enumerate(parameters):
-            for value in range(len(item.values)):
-                candidate = (*space.start[:place], value, *space.start[place + 1 :])
-                assert isinstance(space.settings(candidate).parameters, dict)
-    assert "binding" not in {item.name for item in spaces.of_backend("gloo", "horovodrun")}
-    assert "fusion_threshold" not in {item.name for item in spaces.of_backend("ddp-gloo", "mpirun")}
+def test_what_the_inventory_sets_is_the_default_of_its_lab() -> None:
+    """A candidate with that default sets nothing, and so keeps it; a variable there cannot be unset."""
+    algorithm = SpaceParameter(
+        name="algorithm", to="env", variable="NCCL_ALGO", values=["", "Ring", "Tree"], default=""
+    )
+    rank_env = {"CYCLE": "5", "THRESHOLD": 7, "NCCL_ALGO": "Tree", "OTHER": 1}
+    space = spaces.space((THRESHOLD, CYCLE, algorithm), SettingsFile(), rank_env=rank_env)
+    threshold, cycle, algorithm = space.parameters
+    assert (threshold.values, threshold.default) == ([0, 1, 4, 7, 16, 32, 64, 128], 7)
+    assert (cycle.default, algorithm.values, algorithm.default) == (5, ["Ring", "Tree"], "Tree")
+    assert space.words(space.start) == "as today"
+    assert space.settings(space.start).env == {}
+    assert space.settings((7, 4, 0)).env == {"THRESHOLD": 128, "NCCL_ALGO": "Ring"}
+    assert space.settings((7, 2, 1)).env == {"THRESHOLD": 128, "CYCLE": 1}
+
+
+def _names(block: Block, launcher: str = "mpirun") -> set[str]:
+    return {item.name for item in of_block(block, launcher)}
+
+
+@pytest.mark.parametrize("backend", [name for name, one in BACKENDS.items() if one.parallel])
+@pytest.mark.parametrize("workload", ["mnist", "allreduce", "broadcast", "allgather", "alltoall"])
+def test_every_space_of_the_package_can_be_read(backend: str, workload: str) -> None:
+    parameters = of_block(Block(workload, (backend,), (2,), (2,)), BACKENDS[backend].launchers[0])
+    space = spaces.space(parameters, SettingsFile())
+    assert all(item.source and item.about for item in parameters)
+    assert len({item.name for item in parameters}) == len(parameters)
+    for place, item in enumerate(parameters):
+        for value in range(len(item.values)):
+            candidate = (*space.start[:place], value, *space.start[place + 1 :])
+            settings = space.settings(candidate)
+            assert isinstance(settings.parameters, dict)
+            again = spaces.space(parameters, settings)
+            assert again.start == candidate
+
+
+def test_every_file_of_spaces_is_used() -> None:
+    blocks = [
+        Block(workload, (backend,), (2,), (2,))
+        for workload in ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter")
+        for backend, one in BACKENDS.items()
+        if one.parallel
+    ]
+    used = {item.source + item.name for block in blocks for item in of_block(block, "mpirun")}
+    for file in spaces.FOLDER.glob("*.yml"):
+        assert {item.source + item.name for item in spaces.load(file)} <= used
+
+
+def test_what_does_not_act_is_not_searched() -> None:
+    assert "binding" not in _names(labs.block("gloo"), "horovodrun")
+    assert "fusion_threshold" not in _names(labs.block("ddp-gloo"))
+    assert "allreduce" in _names(labs.block("mpi", workload="mnist"))
+    assert "allreduce" not in _names(labs.block("mpi", op="adasum"))
+    assert "allreduce" not in _names(labs.block("mpi", workload="allgather"))
+    assert "nccl_algo" not in _names(labs.block("nccl", workload="broadcast"))
+    assert {"eager_limit", "shared_eager_limit"} & _names(labs.block("mpi")) == {"eager_limit"}
+    inside = labs.block("mpi", hosts=(1,), slots=(2,))
+    assert {"eager_limit", "shared_eager_limit"} & _names(inside) == {"shared_eager_limit"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "workload", "number"),
+    [
+        ("mpi", "allreduce", 2),
+        ("mpi", "broadcast", 7),
+        # Horovod calls MPI_Allgatherv, MPI_Alltoallv and MPI_Reduce_scatter; torch does not.
+        ("mpi", "allgather", 1),
+        ("mpi", "alltoall", 4),
+        ("mpi", "reducescatter", 12),
+        ("ddp-mpi", "allreduce", 2),
+        ("ddp-mpi", "broadcast", 7),
+        ("ddp-mpi", "allgather", 0),
+        ("ddp-mpi", "alltoall", 3),
+        ("ddp-mpi", "reducescatter", 13),
+        ("gloo", "allreduce", None),
+        ("nccl", "allreduce", None),
+    ],
+)
+def test_rules_are_for_the_call_that_carries_a_collective(
+    backend: str, workload: str, number: int | None
+) -> None:
+    parameters = of_block(Block(workload, (backend,), (2,), (1,)), "mpirun")
+    assert {item.collective for item in parameters if item.to == "rules"} == ({number} - {None})
+
+
+@pytest.mark.parametrize(
+    ("workload", "sizes", "starts"),
+    [
+        ("allreduce", (1024,), {0}),
+        ("allreduce", (65536, 4 << 20), {0, 65536, 1 << 20}),
+        ("allreduce", (8192,), {0, 8192}),
+        # 64 KiB of two ranks are 32 KiB of each.
+        ("allgather", (65536,), {0, 8192}),
+        ("alltoall", (4 << 20,), {0}),
+    ],
+)
+def test_rules_are_searched_for_the_sizes_that_are_measured(
+    workload: str, sizes: tuple[int, ...], starts: set[int]
+) -> None:
+    parameters = of_block(labs.block("mpi", workload=workload, sizes=sizes), "mpirun")
+    assert {item.from_bytes for item in parameters if item.to == "rules"} == starts
+
+
+def test_an_algorithm_may_have_segments() -> None:
+    """Without segments, Open MPI's segmented ring is the ring (coll_base_allreduce.c)."""
+    parameters = tuple(
+        SpaceParameter(
+            name=f"a{start}", to="rules", collective=2, from_bytes=start, values=values, default="0"
+        )
+        for start, values in ((0, ["0", "3"]), (65536, ["0", "5:1048576"]))
+    )
+    space = spaces.space(parameters, SettingsFile())
+    chosen = space.settings((1, 1))
+    assert chosen.rules == "1 2 1 2 2 0 3 0 0 65536 5 0 1048576"
+    assert spaces.space(parameters, chosen).start == (1, 1)
+    assert space.settings((0, 1)).rules == "1 2 1 2 2 0 0 0 0 65536 5 0 1048576"
 
 
 @pytest.mark.parametrize(
@@ -185,6 +288,10 @@ def test_every_space_of_the_package_can_be_read() -> None:
         ("parameters: [{name: a, to: env, variable: A, values: [1, 2], default: 3}]", "not among its values"),
         ("parameters: [{name: a, to: env, values: [1, 2], default: 1}]", "needs a variable"),
         ("parameters: [{name: a, to: disk, values: [1, 2], default: 1}]", "'env', 'mpirun' or 'rules'"),
+        (
+            "parameters: [{name: a, to: rules, collective: 2, values: ['0', ring], default: '0'}]",
+            "a rule is an algorithm's number",
+        ),
         ("parameters: [1", "cannot be read"),
     ],
 )
@@ -194,14 +301,33 @@ def test_a_bad_space_is_refused_with_what_is_wrong(tmp_path: Path, text: str, se
         spaces.load(tmp_path / "space.yml")
 
 
+def _last(*losses: float) -> dict[int, tuple[float, ...]]:
+    return {repeat: (loss,) for repeat, loss in enumerate(losses, 1)}
+
+
 def test_loss_is_unchanged_within_the_spread_of_repeats() -> None:
-    today = {1: 0.30, 2: 0.34, 3: 0.31}
-    assert confirmation.changed(today, {1: 0.31, 2: 0.33, 3: 0.30}) == ""
-    assert "moved by 0.1" in confirmation.changed(today, {1: 0.40, 2: 0.44, 3: 0.41})
-    assert confirmation.changed({1: 0.3, 2: 0.3}, {1: 0.3, 2: 0.3}) == ""
-    assert "moved" in confirmation.changed({1: 0.3, 2: 0.3}, {1: 0.31, 2: 0.31})
+    today = _last(0.30, 0.34, 0.31)
+    assert confirmation.changed(today, _last(0.31, 0.33, 0.30)) == ""
+    assert "the loss moved by 0.1" in confirmation.changed(today, _last(0.40, 0.44, 0.41))
+    assert confirmation.changed(_last(0.3, 0.3), _last(0.3, 0.3)) == ""
+    assert confirmation.changed(_last(0.3, 0.3), _last(0.3002, 0.3001)) == ""
+    assert "moved" in confirmation.changed(_last(0.3, 0.3), _last(0.31, 0.31))
     assert confirmation.changed({}, {}) == ""
     assert "no loss" in confirmation.changed(today, {})
+
+
+def test_the_loss_of_every_epoch_counts_against_the_spread_of_that_epoch() -> None:
+    """Of repeats that lie far apart at first and near one another in the end."""
+    today = {1: (2.0, 1.0, 0.30), 2: (2.6, 1.02, 0.31), 3: (2.3, 1.01, 0.30)}
+    later = {repeat: (first, middle + 0.5, last) for repeat, (first, middle, last) in today.items()}
+    assert confirmation.changed(today, today) == ""
+    assert "the loss of epoch 2 moved by 0.5, and today's repeats lie within 0.02" in confirmation.changed(
+        today, later
+    )
+    other = {repeat: (first + 0.5, middle, last) for repeat, (first, middle, last) in today.items()}
+    assert confirmation.changed(today, other) == ""
+    # Where files are gone, the last loss of the records is compared.
+    assert confirmation.changed(today, {repeat: curve[-1:] for repeat, curve in later.items()}) == ""
 
 
 def test_where_nothing_acts_hardly_any_search_ends_with_proved_settings() -> None:

@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,14 @@ import pytest
 
 from hvlab.bench import looks, progress, watch
 from hvlab.bench.schedule import Schedule
-from hvlab.bench.settings import SettingsFile
+from hvlab.bench.settings import SettingsFile, load
 from hvlab.bench.watch import Watch
 from hvlab.errors import CheckError, UsageError
+from hvlab.report import data as reading
+from hvlab.report import markdown, tuning
+from hvlab.report.document import document
+from hvlab.report.words import LANGUAGES
+from hvlab.report.words import load as load_words
 from hvlab.results import searches
 from hvlab.results.lock import holder, measuring
 from hvlab.results.searches import RESULT
@@ -30,6 +35,7 @@ from hvlab.tune.session import TuneRequest
 from hvlab.tune.space import SpaceParameter
 from hvlab.workloads.case import Case
 from tests.unit import labs
+from tests.unit.test_results import RECORD
 from tests.unit.test_watch import begun
 
 SPACE = (
@@ -82,6 +88,8 @@ class Hosts:
     def _records(self, run_id: str, case: Case) -> list[Record]:
         value = self.cost(case)
         figures: dict[str, float | None] = {"time": None if value is None else self._near(value)}
+        if case.workload == "command":
+            figures = {"real": figures["time"]}
         if case.workload == "mnist":
             figures = {"step_time": figures["time"], "loss": self.loss(case) if self.loss else 0.1}
         own: dict[str, Any] = {name: part for name, part in case.params.items() if name != "sizes"}
@@ -106,9 +114,7 @@ def _tune(
     # Each look at the clock is a second later, so a run takes one.
     clock = iter(range(10**6))
     monkeypatch.setattr(trials.time, "monotonic", lambda: float(next(clock)))
-    asked = {"workload": "allreduce", "sizes": (1024,)} | changes
-    spec = labs.spec("mpi", **{name: value for name, value in asked.items() if value is not None})
-    request = TuneRequest(spec, labs.lab(2), spaces.space(SPACE, today), "tpe", 0, 30)
+    request = _request(today, **changes)
     store = Store(folder)
     hosts.results = folder
     place = session.folder_of(request, folder, restart=False)
@@ -127,6 +133,7 @@ def test_a_planted_setting_is_found_proved_and_reported(
 ) -> None:
     result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
     assert result.proved
+    assert "loss" not in result.answer
     assert result.answer.startswith("Better, and proved in run ")
     assert "lower" in result.gains
     best = result.space.settings(result.found.best)
@@ -170,6 +177,84 @@ def test_a_search_can_be_watched_from_its_first_run_to_its_proof(
     assert searches.ended(place)
 
 
+def test_the_recipe_of_the_best_is_that_of_the_case_that_was_measured() -> None:
+    lab = labs.lab(2)
+    request = TuneRequest(labs.spec("mpi", workload="mnist"), lab, spaces.space(SPACE, BAD), "tpe", 0, 30)
+    *exports, start = session.recipe(request, SettingsFile(env={"HOROVOD_CYCLE_TIME": 0.5, "IDLE": "a"}))
+    assert {"export OMP_NUM_THREADS=1", "export HOROVOD_CYCLE_TIME=0.5", "export IDLE=a"} <= set(exports)
+    assert start.startswith("mpirun --bind-to none --map-by slot")
+
+
+def _request(today: SettingsFile, **changes: Any) -> TuneRequest:
+    asked = {"workload": "allreduce", "sizes": (1024,)} | changes
+    spec = labs.spec("mpi", **{name: value for name, value in asked.items() if value is not None})
+    return TuneRequest(spec, labs.lab(2), spaces.space(SPACE, today), "tpe", 0, 30)
+
+
+def test_the_file_has_what_was_proved_and_otherwise_that_of_an_earlier_search_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "tuned.yml"
+    none, _ = _tune(Hosts(lambda _: 1.0), tmp_path / "a", monkeypatch, today=SettingsFile())
+    assert session.written(_request(SettingsFile()), none, output) == ""
+    assert not output.exists()
+    best, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD)
+    assert str(output) in session.written(_request(BAD), best, output)
+    before = output.read_text()
+    assert load(output).model_copy(update={"about": ""}) == best.space.settings(best.found.best)
+    assert "mpirun --bind-to none --map-by slot" in before
+    assert "earlier search" in session.written(_request(SettingsFile()), none, output)
+    assert output.read_text() == before
+
+
+def test_the_file_has_a_value_that_only_horovods_autotune_chose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = Training(lambda case: 1.0 + 0.1 * abs(float(case.params["cycle_time"]) - 3.25), LOG)
+    asked = {"workload": "mnist", "sizes": None}
+    result, _ = _tune(hosts, tmp_path, monkeypatch, today=BAD, **asked)
+    session.written(_request(BAD, **asked), result, tmp_path / "tuned.yml")
+    assert load(tmp_path / "tuned.yml").env["HOROVOD_CYCLE_TIME"] == 3.25
+
+
+def test_the_report_of_the_proof_has_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
+    data = reading.read(Store(tmp_path), result.proof.run_id)
+    pages = {lang: markdown.page(document(data), load_words(lang)) for lang in LANGUAGES}
+    assert "Tuning\n\nBetter, and proved by this run: " in pages["en"]
+    assert "调优\n\n更好，并由本次运行证实：" in pages["zh"]
+    [tried] = [one for one in tuning.section(data.tuning).blocks if getattr(one, "key", "") == "tuning-tried"]
+    changes = [row[1].value for row in tried.rows]
+    assert changes == sorted(changes)
+    assert len(changes) == min(10, len(result.found.board.values))
+    assert changes[0] == pytest.approx(
+        math.expm1(min(map(result.found.board.mean, result.found.board.values)))
+    )
+    [gain] = data.tuning.gains
+    assert (gain.metric, gain.size_bytes) == ("time", None)
+    low, mid, high = gain.ratio
+    assert low <= mid <= high
+    assert mid == pytest.approx(1.01 / 1.5, rel=0.1)
+    # Of another run, and of a file that cannot be read, there is none.
+    assert tuning.read(tmp_path, "another") is None
+    (place / RESULT).write_text("{")
+    assert tuning.read(tmp_path, result.proof.run_id) is None
+
+
+def test_the_report_says_why_settings_were_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(case: Case) -> float:
+        return 0.3 + (0.2 if case.params["cycle_time"] != 25 else 0)
+
+    asked = {"workload": "mnist", "sizes": None}
+    result, _ = _tune(Hosts(_slow, loss=loss), tmp_path, monkeypatch, today=BAD, **asked)
+    part = tuning.section(tuning.read(tmp_path, result.proof.run_id))
+    said = load_words("en").say(part.blocks[0].text)
+    assert said.startswith("Not accepted: ")
+    assert said.endswith("the loss of the training did not stay as it was.")
+
+
 def test_where_nothing_helps_the_default_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = _tune(Hosts(lambda _: 1.0), tmp_path, monkeypatch, today=SettingsFile())
     assert not result.proved
@@ -205,6 +290,31 @@ def test_settings_that_change_the_training_are_not_accepted(
     assert "the loss moved by 0.2" in result.answer
     result, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD, **changed)
     assert result.proved
+
+
+def test_the_losses_of_all_epochs_are_those_of_the_files(tmp_path: Path) -> None:
+    raw = [("r1", "A", 1), ("r2", "A", 2), ("r1b", "B", 1)]
+    records = []
+    for name, side, repeat in raw:
+        (tmp_path / name).mkdir()
+        epochs = [{"loss": 2.0 + repeat, "accuracy": 10.0}, {"loss": 0.5, "accuracy": 90.0}]
+        (tmp_path / name / "result.json").write_text(json.dumps({"epochs": epochs, "steps": {}}))
+        params = {"side": side}
+        records.append(replace(RECORD, metric="loss", value=0.5, repeat=repeat, params=params, raw_path=name))
+    (tmp_path / "r2" / "result.json").unlink()
+    assert confirmation.losses(records, "A", tmp_path) == {1: (3.0, 0.5), 2: (0.5,)}
+    assert confirmation.losses(records, "B", tmp_path) == {1: (3.0, 0.5)}
+
+
+def test_a_command_whose_loss_nobody_knows_is_said_to_be_unchecked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"workload": "command", "sizes": None, "command": "python train.py"}
+    result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD, **asked)
+    assert result.proved
+    assert "The loss was not checked" in result.answer
+    assert "The loss was not checked" in (place / session.REPORT).read_text()
+    assert json.loads((place / RESULT).read_text())["loss_checked"] is False
 
 
 def test_settings_of_today_that_fail_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
