@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from hvlab.bench.progress import RunProgress, read
 from hvlab.errors import UsageError
 from hvlab.results import searches
+from hvlab.results.database import DamagedStoreError
 from hvlab.results.lock import holder
 from hvlab.results.store import Record, Run, Store
 from hvlab.statistics.looks import LOOKS
@@ -195,7 +197,11 @@ def named(results: Store, run_id: str) -> Watch:
 def _searching(folder: Path, results: Store) -> Iterator[tuple[str, Watch]]:
     """Yield the last run of a search, with when it began, if that search goes on."""
     store = Store(folder)
-    for last in store.runs()[-1:]:
+    runs: list[Run] = []
+    # A search whose store is damaged cannot go on.
+    with suppress(DamagedStoreError):
+        runs = store.runs()
+    for last in runs[-1:]:
         state, run, progress = _state(store, last.run_id)
         if progress is not None:
             search = Search(folder, results, run.lab, (progress.machine, progress.pid))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class HostsAnswer:
 
 def listed(lab: Lab) -> HostsAnswer:
     """Return what lies on the hosts and may be removed. Raises CheckError where Ansible itself fails."""
-    on_hosts = _asked(lab, ())
+    on_hosts = _asked(lab, None)
     # A run in progress may have no process on one of its hosts, and hosts may share the folder of its files.
     busy = {one.name for one in on_hosts.kept if one.kind == "run files" and one.busy}
     kept = (replace(one, busy=one.busy or one.name in busy) for one in on_hosts.kept)
@@ -56,22 +56,27 @@ def remove(lab: Lab, chosen: Sequence[Kept]) -> HostsAnswer:
     """Remove what is chosen, but what was used meanwhile; return what went, and what could not be asked."""
     gone: list[Kept] = []
     failures: list[HostFailure] = []
-    for host in lab.hosts:
-        paths = [str(one.paths[0]) for one in chosen if one.host == host.name]
-        for begin in range(0, len(paths), _AT_ONCE):
-            done = _asked(replace(lab, hosts=(host,)), paths[begin : begin + _AT_ONCE])
-            gone += done.kept
-            failures += done.failures
+    names = [host.name for host in lab.hosts]
+    places = [(name, str(one.paths[0])) for name in names for one in chosen if one.host == name]
+    for begin in range(0, len(places), _AT_ONCE):
+        paths: dict[str, list[str]] = {}
+        for name, path in places[begin : begin + _AT_ONCE]:
+            paths.setdefault(name, []).append(path)
+        done = _asked(replace(lab, hosts=tuple(lab.host(name) for name in paths)), paths)
+        gone += done.kept
+        failures += done.failures
     return HostsAnswer(tuple(gone), tuple(failures))
 
 
-def _asked(lab: Lab, paths: Collection[str]) -> HostsAnswer:
+def _asked(lab: Lab, remove: Mapping[str, Sequence[str]] | None) -> HostsAnswer:
+    """Return what there is; with paths by host, what was removed of them."""
     request = {
+        "host": "@HOST@",
         "builds": BUILDS,
         "root": ROOT,
         "stacks": STACKS,
         "user": lab.text("lab_user_name", "hvlab"),
-        "remove": list(paths),
+        "remove": remove,
     }
     variables = {
         "hvlab_probe": str(_PROGRAM),

@@ -64,7 +64,7 @@ def asked(host: Path, *remove: Path | str) -> dict[str, dict]:
     """Return the answer of a host by path, relative to its folder."""
     request = {
         "builds": str(host / "build"), "root": str(host / "opt"), "stacks": str(host / "opt/stacks"),
-        "user": "", "remove": [str(host / path) for path in remove],
+        "user": "", "host": "n1", "remove": {"n1": [str(host / path) for path in remove]} if remove else None,
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.read_text(), json.dumps(request)],
@@ -172,14 +172,18 @@ class Hosts:
         }
         self.failures: list[HostFailure] = []
         self.removed: list[tuple[str, str]] = []
+        self.calls = 0
 
     def collect(self, lab, playbook, variables, *, shape):
         assert (playbook, Path(variables["hvlab_probe"])) == ("ask.yml", PROGRAM)
         remove = json.loads(base64.b64decode(variables["hvlab_questions"]))["remove"]
+        self.calls += 1
         answered = {}
         for name in [host.name for host in lab.hosts if host.name in self.answers]:
-            rows = [row for row in self.answers[name] if not remove or row["path"] in remove]
-            self.removed += [(name, path) for path in remove]
+            rows = self.answers[name]
+            if remove is not None:
+                rows = [row for row in rows if row["path"] in remove[name]]
+                self.removed += [(name, path) for path in remove[name]]
             answered[name] = json.dumps(rows)
         return answered, [each for each in self.failures if each.host in {host.name for host in lab.hosts}]
 
@@ -238,6 +242,17 @@ def test_a_damaged_answer_is_an_error_of_its_host(hosts, capsys):
     code, _, err = shown(capsys)
     assert code == 1
     assert "n1: its answer cannot be read" in err
+
+
+def test_hosts_remove_at_the_same_time_and_long_lists_are_divided(hosts, monkeypatch):
+    rows = [{**RUN, "busy": False, "path": f"/home/hvlab/.hvlab/runs/r{number}"} for number in range(7)]
+    hosts.answers = {"n1": rows, "n2": rows}
+    monkeypatch.setattr(unused, "_AT_ONCE", 10)
+    kept = unused.listed(labs.lab(2)).kept
+    gone = unused.remove(labs.lab(2), kept).kept
+    assert [(one.host, one.paths) for one in gone] == [(one.host, one.paths) for one in kept]
+    assert hosts.removed == [(name, row["path"]) for name in ("n1", "n2") for row in rows]
+    assert hosts.calls == 1 + 2
 
 
 def test_a_size_is_that_of_each_host(hosts, capsys):

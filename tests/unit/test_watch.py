@@ -184,6 +184,14 @@ def test_a_search_is_followed_in_lines(trials, tmp_path, result, code, last):
     assert out.splitlines()[-1] == last.format(folder=trials.folder)
 
 
+def test_a_damaged_store_of_a_search_hides_no_other_run(trials, tmp_path):
+    damaged = tmp_path / "results/bisect/k2"
+    damaged.mkdir(parents=True)
+    (damaged / "hvlab.db").write_text("no database")
+    with measuring(tmp_path / "results", "t"):
+        assert watch.current(Store(tmp_path / "results")).run_id == "r1"
+
+
 def test_a_search_that_ended_is_none_in_progress(trials, tmp_path):
     with pytest.raises(UsageError, match="no run goes on"):
         watch.current(Store(tmp_path / "results"))

@@ -1,8 +1,9 @@
 """List what hvlab left on this host and may go: build folders, old packs, stacks, files of runs.
 
 Takes a JSON object with ``builds`` (the folder in which packs are built), ``root`` (where packs lie),
-``stacks``, ``user`` (who runs ranks) and ``remove``: of the paths there, it removes those that still may go,
-and prints what went. Root alone sees all processes. Needs Python 3.8+ and no package.
+``stacks``, ``user`` (who runs ranks), ``host`` (its name) and ``remove``: null, or paths by host. Of these
+it removes those that still may go, and prints what went. Root alone sees all processes. Needs Python 3.8+
+and no package.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     items = listed(request)
     mark_busy(items)
-    if request["remove"]:
-        items = [each for each in items if each["path"] in request["remove"] and removable(each)]
+    if request["remove"] is not None:
+        chosen = request["remove"].get(request["host"], [])
+        items = [each for each in items if each["path"] in chosen and removable(each)]
         for each in items:
             remove(each["path"])
     print(json.dumps(items))
