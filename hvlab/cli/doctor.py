@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from hvlab.cli import candidates, doctor_live, doctor_prove, options
+from hvlab.cli import candidates, doctor_live, doctor_log, doctor_prove, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 from hvlab.errors import UsageError
@@ -68,7 +66,7 @@ def command(
         return
     if fix or limit:
         raise UsageError("--log reads a file only", remedy="leave out --log, or --fix and --limit")
-    diagnosis = reading.diagnose(_lines(path))
+    diagnosis = reading.diagnose(doctor_log.lines(path))
     if output_format == "json":
         causes, harmless = (
             [each.as_json() for each in group] for group in (diagnosis.causes, diagnosis.harmless)
@@ -80,16 +78,6 @@ def command(
         doctor_prove.prove([each.cause.id for each in diagnosis.causes])
         return
     context.exit(1 if diagnosis.causes else 0)
-
-
-def _lines(path: str) -> Sequence[str]:
-    try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror}", remedy="give the path of a log, or - for standard input"
-        ) from None
-    return data.decode("utf-8", "replace").split("\n")
 
 
 def _table(diagnosis: Diagnosis) -> str:

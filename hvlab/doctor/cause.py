@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+
+from hvlab.doctor.text import LogText
 
 # How near to the root a cause is; of several in a log the smallest comes first.
 FACT = 1  # the line names the very thing that is wrong: a key, a file, a full disk, a dead GPU
@@ -15,6 +18,8 @@ SYMPTOM = 6  # what failed because something broke
 ECHO = 7  # what the others noticed of it
 END = 8  # the last words of a launcher, of a pod, of a build
 HARMLESS = 0
+# So many characters rule out most texts.
+_LONG = 3
 
 
 @dataclass(frozen=True)
@@ -43,19 +48,37 @@ class Cause:
         return self.weight == HARMLESS
 
     @cached_property
-    def patterns(self) -> tuple[re.Pattern[str], ...]:
+    def patterns(self) -> tuple[Sign, ...]:
         """The patterns of ``signs``, ready to search."""
-        return tuple(_compiled(pattern) for pattern in self.signs)
+        return tuple(map(Sign, self.signs))
 
     @cached_property
-    def needed(self) -> tuple[re.Pattern[str], ...]:
+    def needed(self) -> tuple[Sign, ...]:
         """The patterns of ``needs``, ready to search."""
-        return tuple(_compiled(pattern) for pattern in self.needs)
+        return tuple(map(Sign, self.needs))
 
     @cached_property
-    def excluded(self) -> tuple[re.Pattern[str], ...]:
+    def excluded(self) -> tuple[Sign, ...]:
         """The patterns of ``unless``, ready to search."""
-        return tuple(_compiled(pattern) for pattern in self.unless)
+        return tuple(map(Sign, self.unless))
+
+
+class Sign:
+    """A pattern, and words of which each match has one: a text without them is not searched."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = _compiled(pattern)
+        self.words = _words(pattern)
+
+    def matches(self, log: LogText) -> Iterator[re.Match[str]]:
+        """Return where it is in a log."""
+        if self.words and not any(map(log.has, self.words)):
+            return iter(())
+        return self.pattern.finditer(log.text)
+
+    def is_in(self, log: LogText) -> bool:
+        """Return whether it is in a log."""
+        return next(self.matches(log), None) is not None
 
 
 _BLANK = re.compile(r" ([+*?]?)")
@@ -70,3 +93,26 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     ended = _OPEN.sub(lambda match: f"{match[1]}{{{int(match[2] == '+')},200}}", pattern)
     blanks = _BLANK.sub(lambda match: r"\s{1,200}" if match[1] in ("", "+") else r"\s{0,200}", ended)
     return re.compile(blanks, re.MULTILINE)
+
+
+_ESCAPED = re.compile(r"\\.")
+_CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
+_GROUP = re.compile(r"\([^()]*\)")
+_FIRST = re.compile(r"[\0^]*\*?\(\?:([^()]*)\)(?![*+?{])")
+_REPEATED = re.compile(r".(?:[*+?]|\{\d*,?\d*\})\??")
+_OTHER = re.compile(r"[\0 .^$]+")
+
+
+def _words(pattern: str) -> tuple[str, ...]:
+    """Return words of which one is in each match: what it, or its first group, has; none if too short."""
+    plain = _CLASS.sub("\0", _ESCAPED.sub("\0", pattern))
+    first = _FIRST.match(plain)
+    while _GROUP.search(plain):
+        plain = _GROUP.sub("\0", plain)
+    words = _longest(plain)
+    return _longest(first[1]) if first and not words and "|" not in plain else words
+
+
+def _longest(alternatives: str) -> tuple[str, ...]:
+    words = [max(_OTHER.split(_REPEATED.sub("\0", each)), key=len) for each in alternatives.split("|")]
+    return tuple(words) if all(len(word) >= _LONG for word in words) else ()

@@ -64,13 +64,15 @@ def _lines(entry: Cause, log: LogText) -> list[WrittenLine]:
     """Return the lines of a log that show an entry; none where it does not."""
     lines = [
         line
-        for pattern in entry.patterns
-        for match in pattern.finditer(log.text)
+        for sign in entry.patterns
+        for match in sign.matches(log)
         for line in log.between(match.start(), match.end())
     ]
-    if not lines or not all(pattern.search(log.text) for pattern in entry.needed):
+    alone = {line.number for line in lines if not line.last}
+    lines = [line for line in lines if not line.last or alone.isdisjoint(line.numbers)]
+    if not lines or not all(sign.is_in(log) for sign in entry.needed):
         return []
-    return [] if any(pattern.search(log.text) for pattern in entry.excluded) else lines
+    return [] if any(sign.is_in(log) for sign in entry.excluded) else lines
 
 
 def _recognised(entry: Cause, lines: list[WrittenLine]) -> Recognised:

@@ -6,27 +6,38 @@ import bisect
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
-# Of lines that differ in numbers only, so many count; and of a line, so many characters.
+# So many lines count that differ in numbers only, or in nothing; of a line, so many characters.
 _ALIKE = 12
+_SAME = 100
 _LONGEST = 64 * 1024
 # So much of lines that differ is searched, from the beginning and up to the end.
 _HEAD, _TAIL = 1024 * 1024, 2 * 1024 * 1024
 _TERMINAL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][A-B0-2]|[=>])")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 # Ansible writes what a program printed as one line of JSON.
 _ESCAPED_END = re.compile(r"(?:\\r)?\\n|\\r(?=\\n)")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
 # A terminal's width: lines cut at it go on in the next one.
 _NARROWEST, _WIDEST = 78, 250
+_USUAL = (80, 100, 120, 132)
+_RULE = re.compile(r"(\W)\1{9}\s*$")
 _MOST_PREFIXES = 6
 # Who writes: a rank of mpirun, horovodrun, torchrun or srun, an actor of Ray, a pod, a container.
 _WRITER = re.compile(
-    r"\[\d+,(?:mpirank:)?\d+[^\]\s]{0,60}\](?:<std(?:out|err|diag)>)?: ?|\[\d+\]<std(?:out|err)>: ?"
-    r"|\[(?:default|rank)\d+\]: ?|\(\w{1,60} pid=\d+(?:, ip=[\d.]+)?\) ?|\d{1,5}: +(?=\S)"
+    r"\[(?:[\w.-]{1,80}@)?\d+,(?:mpirank:)?\d+[^\]\s]{0,60}\]"
+    r"(?:\[[\w.-]{1,80}:\d+\])?(?:<std(?:out|err|diag)>)?: ?"
+    r"|\[\d+\]<std(?:out|err)>: ?|\[(?:default|rank)\d+\]: ?"
+    r"|\(\w{1,60} pid=\d+(?:, ip=[\d.]+)?\) ?|\d{1,5}: +(?=\S)"
     r"|\[(?:pod/)?[\w.-]{1,120}/[\w.-]{1,80}\] |[\w.-]{1,80} +\| |[\w.-]{1,80}-(?:worker|launcher)-\w{1,10}: "
+    # stern: pod and container. The names of pods end with five characters of those that Kubernetes takes.
+    r"|[a-z0-9][a-z0-9.-]{0,80}-(?:[bcdfghjklmnpqrstvwxz2456789]{5} [a-z0-9-]{1,40}"
+    r"|worker-\d{1,4} [a-z0-9-]{0,20}(?:mpi|worker|pytorch|tensorflow|horovod)[a-z0-9-]{0,20}) (?=\S)"
 )
+# pdsh, clush: the host, before every line.
+_HOST = re.compile(r"([A-Za-z][\w.-]{0,60}\d[\w.-]{0,60}): ")
 # When and by what: it says nothing of who writes.
 _STAMP = re.compile(
     r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? *"
@@ -35,14 +46,25 @@ _STAMP = re.compile(
     r"|\[ *\d{1,10}\.\d{4,6}\] *|[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ \S{1,80}\] *|std(?:out|err) [FP] "
     r"|#\d+ \d+\.\d+ |> |\| (?=\S)"
 )
+# What a line that was cut does not go on with: ranks, times, NCCL's own.
+_BEGUN = re.compile(rf"\[[\w.@-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] ")
 
 
 class WrittenLine(NamedTuple):
-    """A line: its number in the file, from 1, who wrote it, and its words."""
+    """A line: its number in the file, from 1, who wrote it, and its words.
+
+    ``last`` is the number of the last line that it is put together of, 0 where it stands so in the file.
+    """
 
     number: int
     writer: str
     text: str
+    last: int = 0
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the lines it is put together of."""
+        return range(self.number, max(self.last, self.number) + 1)
 
 
 class LogText:
@@ -57,6 +79,17 @@ class LogText:
             self._starts.append(at)
             at += len(line.text) + 1
         self.text = "\n".join(line.text for line in self.lines)
+        self._has: dict[str, bool] = {}
+
+    @cached_property
+    def _vocabulary(self) -> str:
+        return " ".join(set(self.text.split()))
+
+    def has(self, word: str) -> bool:
+        """Return whether a word, or a part of one, is in it."""
+        if word not in self._has:
+            self._has[word] = word in self._vocabulary
+        return self._has[word]
 
     def between(self, start: int, end: int) -> list[WrittenLine]:
         """Return the lines that hold the characters from ``start`` up to ``end``."""
@@ -65,60 +98,116 @@ class LogText:
         return self.lines[first:last]
 
     def without(self, lines: set[WrittenLine]) -> LogText:
-        """Return the same text without these lines."""
-        return LogText(line for line in self.lines if line not in lines)
+        """Return the same text without these lines, and without what they are put together of or part of."""
+        if not lines:
+            return self
+        together = {line.numbers for line in lines if line.last}
+        pieces = {number for numbers in together for number in numbers}
+        every = pieces | {line.number for line in lines}
+        return LogText(
+            line
+            for line in self.lines
+            if line not in lines
+            and (line.numbers in together or (every if line.last else pieces).isdisjoint(line.numbers))
+        )
 
 
 def read(raw: Iterable[str]) -> LogText:
     """Return what a log says; ``raw`` are its lines, as a file gives them."""
-    return LogText(_distinct(_unwrapped(_plain(raw))))
+    return LogText(_distinct(_unwrapped(_by_host(_plain(raw)))))
 
 
-def _plain(raw: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
+    times: Counter[str] = Counter()
     for number, line in enumerate(raw, 1):
+        times[line] += 1
+        if times[line] > _SAME:
+            continue
         # A progress bar writes over its own line.
-        for part in line[:_LONGEST].rstrip("\r\n").split("\r"):
-            text = _UNPRINTABLE.sub("", _TERMINAL.sub("", part)).rstrip(" ")
+        for part in line.rstrip("\r\n").split("\r"):
+            text = _UNPRINTABLE.sub("", _TERMINAL.sub("", part))
             if text.strip():
-                yield number, text
+                yield WrittenLine(number, "", text)
 
 
-def _unwrapped(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Add what a terminal may have cut at its width, put together: the longest lines, of one length."""
+def _by_host(lines: Iterable[WrittenLine]) -> list[WrittenLine]:
     every = list(lines)
-    yield from every
-    lengths = Counter(len(text) for _, text in every)
-    width = max(lengths, default=0)
-    if not _NARROWEST <= width <= _WIDEST or lengths[width] == 1:
-        return
-    whole: tuple[int, str] | None = None
-    for number, text in every:
-        whole = (whole[0], whole[1] + text) if whole else (number, text)
-        if len(text) == width and len(whole[1]) < _LONGEST:
-            continue
-        if len(whole[1]) > width:
+    hosts = [match for line in every if (match := _HOST.match(line.text))]
+    if len(hosts) < max(len(every), 2):
+        return every
+    return [
+        line._replace(writer=host[1], text=line.text[host.end() :])
+        for line, host in zip(every, hosts, strict=True)
+    ]
+
+
+def _unwrapped(every: list[WrittenLine]) -> Iterator[WrittenLine]:
+    """Put together what a terminal cut at its width: a line of that length goes on in the next one.
+
+    Lines that may only happen to have one length stay as well, with what they would be together after them.
+    """
+    shapes: dict[int, set[str]] = {}
+    for line in every:
+        if _NARROWEST <= len(line.text) <= _WIDEST and not _RULE.search(line.text):
+            shapes.setdefault(len(line.text), set()).add(_DIGITS.sub("0", line.text))
+    longest = max((len(line.text) for line in every), default=0)
+    cut = longest in _USUAL or len(shapes.get(longest, ())) > 1
+    together = []
+    at = 0
+    while at < len(every):
+        first, width, size = at, len(every[at].text), 0
+        at += 1
+        while width in shapes and size < _LONGEST and at < len(every) and not _BEGUN.match(every[at].text):
+            size += width
+            at += 1
+            if len(every[at - 1].text) != width:
+                break
+        pieces = every[first:at]
+        whole = pieces[0]._replace(text="".join(piece.text for piece in pieces))
+        if cut and width == longest:
             yield whole
-        whole = None
-
-
-def _distinct(lines: Iterable[tuple[int, str]]) -> Iterator[WrittenLine]:
-    alike: Counter[str] = Counter()
-    kept: list[tuple[int, str, str]] = []
-    for number, text in lines:
-        writer, rest = _parted(text)
-        shape = _DIGITS.sub("0", rest)
-        alike[shape] += 1
-        if alike[shape] <= _ALIKE:
-            kept.append((number, writer, rest))
-    total = sum(len(rest) for _, _, rest in kept)
-    size = 0
-    for number, writer, rest in kept:
-        size += len(rest)
-        if _HEAD < size <= total - _TAIL:
             continue
-        for part in _ESCAPED_END.split(rest):
-            if part.strip():
-                yield WrittenLine(number, writer, part.strip())
+        at -= len(pieces) > 1 and len(pieces[-1].text) != width
+        yield from every[first:at]
+        if len(pieces) > 1:
+            together.append(whole._replace(last=pieces[-1].number))
+    yield from together
+
+
+def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
+    alike: Counter[str] = Counter()
+    kept: list[WrittenLine] = []
+    for line in lines:
+        writer, rest = _parted(line.text)
+        writer = line.writer + writer
+        for part in _parts(rest):
+            shape = _DIGITS.sub("0", part)
+            alike[shape] += 1
+            if alike[shape] <= _ALIKE:
+                kept.append(line._replace(writer=writer, text=part))
+    total = sum(len(line.text) for line in kept if not line.last)
+    size = 0
+    middle: set[int] = set()
+    for line in kept:
+        if line.last:
+            if middle.isdisjoint(line.numbers):
+                yield line
+            continue
+        size += len(line.text)
+        if _HEAD < size <= total - _TAIL:
+            middle.add(line.number)
+        else:
+            yield line
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Part a line at the ends of lines that are written in it; of what is too long keep its two ends."""
+    for part in _ESCAPED_END.split(text):
+        short = part.strip()
+        if len(short) > _LONGEST:
+            yield from (short[: _LONGEST // 2], short[-_LONGEST // 2 :])
+        elif short:
+            yield short
 
 
 def _parted(text: str) -> tuple[str, str]:

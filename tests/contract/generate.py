@@ -147,12 +147,13 @@ does not answer.
 
 It reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm's
 daemons, pods and kernels as they come: colours, times and prefixes such as `[1,0]<stderr>:` are taken away,
-the lines of each rank are read one after another, and what a terminal wrapped is put together again. For
-each cause it shows the lines it rests on, why it breaks, what to do, and where that is from. The cause
+the lines of each rank are read one after another, and what a terminal wrapped is put together again, at
+whatever width. A log may be packed with gzip, bzip2 or xz. For each cause it shows the lines it rests on, why it breaks, what to do, and where that is from. The cause
 nearest to the root comes first: a line that names the very thing that is wrong, then what has to be set
 differently, then what broke, then what others noticed of it. Noise is listed as harmless.
 What it does not know it does not mention: it then says `nothing known`. Of a very large log, lines that
-differ in numbers only count twelve times, and of what is left the first MiB and the last two are searched.
+differ in numbers only count twelve times, and of what is left the first MiB and the last two are searched;
+of more than 16 MiB only the first 4 and the last 12 are read, which it says on standard error.
 What it is worth: of 252 excerpts of public threads that it had not been tried on, drawn by topic in 22
 batches, the right cause stood first in 183 (73 %); in 39 another one was named, or only what it led to, in 30
 none. Fifteen batches were of what is asked often: 139 of 170 (82 %). Seven were of rarer faults: 44 of 82

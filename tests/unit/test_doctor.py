@@ -1,13 +1,18 @@
 """hvlab doctor: logs as they come, the order of causes, what is printed, exit codes."""
 
+import bz2
+import gzip
 import json
+import lzma
+import subprocess
+import sys
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.cli import run
+from hvlab.cli import doctor_log, run
 from hvlab.doctor import text
 from hvlab.doctor.reading import diagnose
 
@@ -25,6 +30,11 @@ def words(log):
     [
         "",
         "[1,0]<stderr>:",
+        "[1,0][n1:4010]<stderr>:",
+        "[prterun-n1-99@1,0]<stderr>: ",
+        "[prterun-n1-99@1,0][n1:4010]<stdout>: ",
+        "train-launcher-x7k2p mpi ",
+        "train-worker-0 mpi-worker ",
         "[1,mpirank:0,algo-1]<stdout>:",
         "[0]<stderr>:",
         "[rank1]: ",
@@ -59,16 +69,78 @@ def test_ranks_among_one_another_are_read_one_after_another():
     assert [number for number, _ in found[0].lines] == [1, 3, 5]
 
 
-def test_lines_cut_at_the_terminals_width_are_put_together():
-    whole = "n1: error while doing something that takes long to tell: Host key verification failed and so on"
-    log = "\n".join([whole[:80], whole[80:], "x" * 80, "end"])
-    assert "failed" not in whole[:80].split()
+def test_hosts_before_every_line_are_taken_away():
+    assert words("n1: There are not enough\nn2: epoch\nn1: slots available") == [
+        "There are not enough",
+        "slots available",
+        "epoch",
+    ]
+    assert words("n1: There are\nnot enough") == ["n1: There are", "not enough"]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        [],
+        ["x" * 80, "end"],
+        ["x" * 80, "a longer line " * 20],
+        ["a longer line " * 20],
+        [f"[1,0]<stderr>:{'y' * 66}", "[1,0]<stderr>:end", "a longer line " * 20],
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stderr>:"])
+@pytest.mark.parametrize("width", [80, 92])
+def test_lines_cut_at_the_terminals_width_are_put_together(around, prefix, width):
+    line = f"{prefix}n1: error".ljust(width - 16, ".") + ": Host key verification failed and so on"
+    log = "\n".join([line[:width], line[width:], *around])
+    assert "verification" not in log
     assert ids(log) == ["host-key"]
+
+
+def test_a_line_that_only_has_a_terminals_width_stays_as_it_is():
+    noise = "[n1:1] mca_base_component_repository_open: unable to open x: cannot open (ignored)".ljust(90)
+    found = diagnose([noise, "Host key verification failed.", "a longer line " * 20])
+    assert [each.lines[0][0] for each in found.causes] == [2]
+    assert [each.cause.id for each in found.harmless] == ["component-ignored"]
+
+
+def test_noise_that_was_cut_is_no_cause():
+    whole = (
+        "[n1:1] mca_base_component_repository_open: unable to open mca_btl_usnic: libfabric.so.1: "
+        "cannot open shared object file: No such file or directory (ignored)"
+    )
+    found = diagnose([whole[:90], whole[90:], "a longer line " * 20])
+    assert not found.causes
+    assert [each.cause.id for each in found.harmless] == ["component-ignored"]
+
+
+def test_a_small_tmp_of_a_host_comes_before_what_pmix_and_open_mpi_say_of_it():
+    log = """\
+[f2:32022] PMIX ERROR: OUT-OF-RESOURCE in file dstore_segment.c at line 207
+[f2:32022] PMIX ERROR: OUT-OF-RESOURCE in file dstore_base.c at line 661
+[f2:32022] PMIX ERROR: OUT-OF-RESOURCE in file server/pmix_server.c at line 3423
+[f2:32028] PMIX ERROR: OUT-OF-RESOURCE in file client/pmix_client.c at line 277
+[f2:32028] OPAL ERROR: Error in file pmix3x_client.c at line 112
+*** An error occurred in MPI_Init
+[f2:32022] PMIX ERROR: ERROR in file gds_ds21_lock_pthread.c at line 98"""
+    assert ids(log)[0] == "session-dir-full"
 
 
 def test_json_of_ansible_is_read_line_by_line():
     log = r'fatal: [n1]: FAILED! => {"stderr": "E: x\r\nsudo: a password is required\r\n"}'
     assert ids(log)[0] == "sudo-password"
+
+
+@pytest.mark.parametrize("after", ["", r"\n" + "word " * 30_000])
+def test_what_stands_far_in_a_long_line_of_json_is_read(after):
+    steps = r"\n".join(f"step {chr(97 + n % 26) * (n % 50)} is done" for n in range(6000))
+    log = rf'fatal: [n1]: FAILED! => {{"stdout": "{steps}\nsudo: a password is required{after}"}}'
+    assert len(log) > 150_000
+    assert ids(log)[0] == "sudo-password"
+
+
+def test_the_end_of_a_very_long_line_is_read():
+    assert ids("word " * 100_000 + "Host key verification failed.") == ["host-key"]
 
 
 def test_the_root_comes_before_what_it_caused():
@@ -177,6 +249,48 @@ def test_exit_code_2_where_there_is_no_such_file(tmp_path, capsys):
     assert run(["doctor", "--log", str(tmp_path / "none"), "--fix"]) == 2
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_log_is_read(log, capsys, pack):
+    assert run(["doctor", "--log", log(pack(b"Host key verification failed.\n"))]) == 1
+    assert "line 1: Host key verification failed." in capsys.readouterr().out
+
+
+def test_a_damaged_packed_log_is_read_as_far_as_it_goes(log, capsys):
+    whole = gzip.compress(b"Host key verification failed.\n" + bytes(range(256)) * 10_000)
+    assert run(["doctor", "--log", log(whole[:-8])]) == 1
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_zstd_is_named(log, capsys):
+    assert run(["doctor", "--log", log(b"\x28\xb5\x2f\xfd rest")]) == 2
+    assert "zstd -dc FILE" in capsys.readouterr().err
+
+
+def test_the_two_ends_of_what_never_ends_are_read(monkeypatch, capsys):
+    monkeypatch.setattr(doctor_log, "_MOST", 64 * 1024**2)
+    assert run(["doctor", "--log", "/dev/zero"]) == 0
+    told = capsys.readouterr().err
+    assert "only the first 64 MiB are read" in told
+    assert "48 MiB in its middle are left out" in told
+
+
+def test_the_end_of_a_large_file_is_read(log, capsys):
+    noise = b"epoch 1 loss 1\n" * 2_000_000
+    assert run(["doctor", "--log", log(noise + b"Host key verification failed.\n")]) == 1
+    assert "in its middle are left out" in capsys.readouterr().err
+
+
+def test_closed_standard_input_and_folders_are_refused(tmp_path):
+    hvlab = [sys.executable, "-m", "hvlab", "doctor", "--log"]
+    for argument, said in {"-": "standard input is closed", str(tmp_path): "Is a directory"}.items():
+        done = subprocess.run(
+            ["sh", "-c", '"$@" <&-', "sh", *hvlab, argument], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "what to do: " in done.stderr
+
+
 def test_escapes_of_the_log_do_not_reach_the_terminal(log, capsys):
     run(["doctor", "--log", log(b"\x1b]0;x\x07\x1b[2JHost key verification\x08 failed.\x9b31m\n")])
     assert not [c for c in capsys.readouterr().out if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160]
@@ -185,6 +299,10 @@ def test_escapes_of_the_log_do_not_reach_the_terminal(log, capsys):
 @pytest.mark.parametrize(
     "log",
     [
+        "\n".join(
+            " ".join(f"{n:x}{chr(103 + n % 20) * (n % 9)}" for n in range(at, at + 10))
+            for at in range(0, 300_000, 10)
+        ),
         "x" * 24_000_000,
         " " * 24_000_000,
         "error: " * 3_000_000,
@@ -193,7 +311,16 @@ def test_escapes_of_the_log_do_not_reach_the_terminal(log, capsys):
         "\n".join(["a" * 80] * 20_000),
         " \n" * 500_000,
     ],
-    ids=["one line", "blanks", "words", "progress", "brackets", "full lines", "empty lines"],
+    ids=[
+        "distinct words",
+        "one line",
+        "blanks",
+        "words",
+        "progress",
+        "brackets",
+        "full lines",
+        "empty lines",
+    ],
 )
 def test_hostile_logs_take_seconds(log):
     begun = time.process_time()

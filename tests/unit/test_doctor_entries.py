@@ -49,3 +49,12 @@ def test_harmless_logs_give_no_cause():
     for id_, case in CASES.items():
         if ENTRIES[id_].harmless:
             assert not diagnose(case["log"].splitlines()).causes, id_
+
+
+def test_words_that_are_looked_for_first_are_in_all_that_a_pattern_matches():
+    threads = yaml.safe_load((FOLDER.parent / "threads.yml").read_text("utf-8")).values()
+    text = "\n".join([case["log"] for case in (*CASES.values(), *threads)])
+    for entry in IN_LOGS.values():
+        for sign in (*entry.patterns, *entry.needed, *entry.excluded):
+            for match in sign.pattern.finditer(text):
+                assert not sign.words or any(word in match.group() for word in sign.words), entry.id

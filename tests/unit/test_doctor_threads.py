@@ -18,3 +18,16 @@ def test_thread(thread):
         assert found[0] in wanted
     else:
         assert not found
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stderr>:"])
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_threads_wrapped_by_a_terminal(width, prefix):
+    wrong = {}
+    for thread, case in THREADS.items():
+        whole = [prefix + line for line in case["log"].splitlines()]
+        lines = [line[at : at + width] for line in whole for at in range(0, max(len(line), 1), width)]
+        found = [each.cause.id for each in diagnose(lines).causes]
+        if found[0] not in case["first"] if found and case["first"] else bool(found) != bool(case["first"]):
+            wrong[thread] = found[:1]
+    assert not wrong

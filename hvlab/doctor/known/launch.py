@@ -137,6 +137,19 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="session-dir-full",
+        title="there is no room in a host's folder for temporary files, and Open MPI needs it",
+        signs=(
+            r"PMIX ERROR: (?:PMIX_ERR_)?OUT.OF.RESOURCE in file (?:\S*/)?(?:dstore_(?:segment|base)|gds_shmem2?)\.c",
+        ),
+        why="Open MPI's daemon keeps what ranks ask it for in files below /tmp (TMPDIR) of each host, some MB of "
+        "them, and the file system has less: it is full, or a small tmpfs.",
+        remedy="On the host that the line names: df -h /tmp and df -i /tmp; make room, or TMPDIR=/a/larger/folder with "
+        "a short path on all hosts.",
+        source="https://github.com/openpmix/openpmix/blob/v3.2/src/mca/common/dstore/dstore_segment.c",
+        weight=FACT,
+    ),
+    Cause(
         id="tmpdir-too-long",
         title="TMPDIR is too long for a socket",
         signs=(
