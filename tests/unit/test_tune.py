@@ -184,7 +184,7 @@ def test_every_space_of_the_package_can_be_read() -> None:
         ("other: 1", "Field required"),
         ("parameters: [{name: a, to: env, variable: A, values: [1, 2], default: 3}]", "not among its values"),
         ("parameters: [{name: a, to: env, values: [1, 2], default: 1}]", "needs a variable"),
-        ("parameters: [{name: a, to: disk, values: [1, 2], default: 1}]", "'env', 'mpirun' or 'rules'"),
+        ("parameters: [{name: a, to: disk, values: [1, 2], default: 1}]", "'rules' or 'host'"),
         ("parameters: [1", "cannot be read"),
     ],
 )
