@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError
@@ -78,7 +79,7 @@ def request(
     more = _options(lab)
     return (
         *("salloc", "--no-shell", f"--job-name={job_name(run_id)}"),
-        f"--partition={lab.text('lab_slurm_partition', PARTITION)}",
+        *_partition(lab),
         *(f"--nodes={len(hosts)}", f"--nodelist={','.join(hosts)}"),
         # Nobody else's work beside what is measured; all of the hosts' memory.
         *("--exclusive", "--mem=0"),
@@ -88,9 +89,22 @@ def request(
     )
 
 
+def _partition(lab: Lab) -> list[str]:
+    """Return the option that names the partition; none where the lab leaves that to Slurm."""
+    name = lab.vars.get("lab_slurm_partition", PARTITION)
+    return [f"--partition={name}"] if name else []
+
+
 def _options(lab: Lab) -> list[str]:
-    more = lab.vars.get("lab_slurm_options") or []
-    return list(map(str, [more] if isinstance(more, str) else more))
+    """Return the words of the lab's options: a list, or one line as of a shell. Raises UsageError."""
+    given = lab.vars.get("lab_slurm_options") or []
+    try:
+        return shlex.split(given) if isinstance(given, str) else list(map(str, given))
+    except ValueError as error:
+        raise UsageError(
+            f"lab_slurm_options {given!r} cannot be read: {error}",
+            remedy="write a list, such as [--account=physics, --time=60]",
+        ) from error
 
 
 def limited(lab: Lab) -> bool:
@@ -109,13 +123,14 @@ def minutes(estimate: float, case: float, longest: int | None = None) -> int:
 
 def partition(lab: Lab) -> tuple[str, ...]:
     """Return the command that shows the time limit of the lab's partition."""
-    name = lab.text("lab_slurm_partition", PARTITION)
-    return ("sinfo", "--noheader", f"--partition={name}", "--format=%l")
+    # Of all partitions, which are shown where none is named, the default one has a *.
+    named = _partition(lab)
+    return ("sinfo", "--noheader", *named, "--format=%l" if named else "--format=%P %l")
 
 
 def longest(text: str) -> int | None:
     """Return the minutes that ``partition`` shows; None where there is no limit, or no answer."""
-    match = re.search(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):\d+\s*$", text, re.MULTILINE)
+    match = re.search(r"^(?:\S+\* )?(?:(\d+)-)?(?:(\d+):)?(\d+):\d+\s*$", text, re.MULTILINE)
     if not match:
         return None
     days, hours, rest = (int(part or 0) for part in match.groups())
