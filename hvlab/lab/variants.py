@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hvlab.errors import UsageError, unknown
-from hvlab.lab.backends import BACKENDS, DDP, HOROVOD, PARALLEL, of_framework
+from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, HOROVOD, PARALLEL, of_framework
 from hvlab.lab.inventory import Host, Lab
 
 _TORCH = "torch"
@@ -171,6 +171,10 @@ def choose(requested: Sequence[str], lab: Lab) -> list[str]:
         if BACKENDS[name].gpu and not all(host.gpu for host in lab.hosts):
             remedy = "hosts that do have GPUs belong in the inventory's group gpu"
         raise UsageError(obstacle, remedy=f"these would work here: {', '.join(usable) or 'none'}; {remedy}")
-    if not usable:
-        raise UsageError("these hosts can run no backend", remedy="look at horovod_variants in the inventory")
+    if not usable and not requested:
+        raise UsageError(
+            "these hosts can run no backend of Horovod",
+            remedy="look at horovod_variants in the inventory; where there is torch alone, name a backend of "
+            f"DDP: --backend {' or '.join(DDP_BACKENDS)}",
+        )
     return list(dict.fromkeys(requested)) or usable

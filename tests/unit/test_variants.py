@@ -108,6 +108,11 @@ def test_on_gpus_mpi_is_the_build_that_takes_their_memory():
 
 def test_one_process_alone_is_measured_only_where_it_is_asked_for():
     assert "serial" not in choose([], lab())
+    torch_alone = lab(horovod_variants={"torch": {"mpi": False, "gloo": False, "ccl": False}})
+    assert choose(["ddp-gloo"], torch_alone) == ["ddp-gloo"]
+    with pytest.raises(UsageError, match="no backend of Horovod") as raised:
+        choose([], torch_alone)
+    assert "--backend ddp-" in raised.value.remedy
     assert choose(["serial", "mpi"], lab()) == ["serial", "mpi"]
     assert PARALLEL == ("mpi", "gloo", "nccl", "ccl")
 
