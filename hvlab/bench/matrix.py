@@ -203,7 +203,11 @@ def _case(
 ) -> Case:
     own = BACKENDS[backend].launchers
     chosen = block.launcher or spec.launcher
-    launcher = chosen if chosen and BACKENDS[backend].parallel else own[0]
+    # One process alone is a step, too, where only steps reach the host or the container.
+    alone = not BACKENDS[backend].parallel
+    if alone and chosen == srun.NAME and not (lab.step or spec.container):
+        chosen = None
+    launcher = chosen if chosen and (not alone or chosen in own) else own[0]
     known = parameters(block.workload)
     params: dict[str, Any] = {item.name: values.get(item.name, item.read(item.default)) for item in known}
     for item in OPTIONAL:
@@ -228,7 +232,7 @@ def _case(
         params=params,
         timeout=spec.timeout,
         container=spec.container or "",
-        ssh_port=spec.ssh_port if spec.container else 0,
+        ssh_port=spec.ssh_port if spec.container and launcher != srun.NAME else 0,
     )
     if "sizes" in params:
         params["sizes"] = list(sizes.whole(params["sizes"], limits.step(case, collective)))
@@ -274,8 +278,6 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
         return f"{case.slots} slots requested, {', '.join(full)} (lab_slots)"
     if case.launcher not in BACKENDS[case.backend].launchers:
         return f"{case.launcher} cannot start {case.backend} ranks"
-    if case.launcher == srun.NAME and case.container:
-        return f"{case.launcher} cannot start ranks in the containers of --container: name another launcher"
     if variants.unavailable(case.backend, machines, case.framework):
         return variants.unavailable(case.backend, lab.hosts, case.framework)
     return _unused(case) or limits.reason(case, WORKLOADS[case.workload].collective, machines)

@@ -271,11 +271,7 @@ class _Run:
             "hvlab_head": schedule.hosts[0],
             "hvlab_data": [{"key": dataset.key, "folder": str(dataset.folder)} for dataset in self.data],
         }
-        login = (
-            replace(self.login, port=self.schedule.spec.ssh_port)
-            if self.schedule.spec.container
-            else self.login
-        )
+        login = replace(self.login, port=self.schedule.port)
         with (
             containers.running(self.schedule, self.run_id, self.folder, note=self.progress.note),
             Play("run-cases.yml", login, variables) as play,

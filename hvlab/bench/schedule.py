@@ -45,6 +45,11 @@ class Schedule:
         """Return the names or folders of the data sets that the cases need."""
         return tuple(dict.fromkeys(name for case in self.cases for name in workloads.data(case)))
 
+    @property
+    def port(self) -> int:
+        """Return the port of the sshd in the run's containers; 0 without, and where srun starts them."""
+        return max((case.ssh_port for case in self.cases), default=0)
+
     def allocated(self, cases: Sequence[Case]) -> tuple[str, ...]:
         """Return the hosts of those cases that are steps of Slurm, in the inventory's order."""
         used = {name for case in cases if self.command(case).step for name in case.hosts}
@@ -78,16 +83,18 @@ class Schedule:
 
     def command(self, case: Case, run_id: str = DRY_RUN_ID) -> launchers.Command:
         """Return the command that starts a case."""
-        command = launchers.command(case, self.lab, run_id, workloads.argv(case, self.keys))
+        options = self.spec.container_options
+        argv = workloads.argv(case, self.keys)
+        command = launchers.command(case, self.lab, run_id, argv, container_options=options)
         if not command.step or not _cuda(case) or self.lab.step:
             return command
         # A step has only those GPUs by itself that its job was asked for by number.
         return replace(command, env={**command.env, "SLURM_STEP_GRES": f"gpu:{case.slots}"})
 
     def containers(self, run_id: str = DRY_RUN_ID) -> dict[str, tuple[str, ...]]:
-        """Return the command that starts the run's container on each host; empty without containers."""
+        """Return the command that starts the run's container on each host; empty where docker starts none."""
         image = self.spec.container
-        if image is None:
+        if image is None or not self.port:
             return {}
         port, options = self.spec.ssh_port, self.spec.container_options
         return {
@@ -126,6 +133,8 @@ class Schedule:
             "head": self.lab.hosts[0].name if self.lab.step else "",
             "reach": list(self.lab.step or SSH),
             "programs": folders(self.lab).workloads,
+            # An image has its own.
+            "python": "python3" if self.port else self.lab.python,
             "cases": rows,
         }
 

@@ -11,6 +11,8 @@ from hvlab.lab import environment
 from hvlab.workloads.case import Case
 from hvlab.workloads.parameters import STACK
 
+_OUTSIDE = ("os", "gcc", "libfabric", "cuda", "cudnn", "nccl_installed")
+
 
 def of_case(folder: Path, case: Case) -> dict[str, Any]:
     """Return the versions on the hosts of a case, and its image; ``folder`` is the run's."""
@@ -19,4 +21,10 @@ def of_case(folder: Path, case: Case) -> dict[str, Any]:
     versions = environment.stack(
         {host: environment.of_stack(facts[host], stack) for host in case.hosts}, case.variant
     )
-    return versions | ({"image": containers.images(folder)[case.hosts[0]]} if case.container else {})
+    if not case.container:
+        return versions
+    image = containers.images(folder).get(case.hosts[0])
+    if image is None:
+        # srun starts the ranks inside, and the facts are those of the host outside.
+        versions = {name: value for name, value in versions.items() if name not in _OUTSIDE}
+    return versions | {"image": image or case.container}

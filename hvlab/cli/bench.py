@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -202,14 +202,20 @@ def _short(name: str) -> Callable[[F], F]:
     default=0,
     help="With srun: how long to wait for Slurm to grant the hosts, as in 90s, 10m, 2h. Default: no limit.",
 )
-@click.option("--container", metavar="IMAGE", help="Run the ranks in containers of this image.")
+@click.option(
+    "--container",
+    metavar="IMAGE",
+    help="Run the ranks in containers of this image: by docker, or with --launcher srun and with --here by "
+    "pyxis.",
+)
 @_number("--ssh-port", 9435, "Port of the containers' sshd.")
 @click.option(
     "--container-option",
     "container_options",
     multiple=True,
     metavar="OPTION",
-    help="A further option for docker run, such as --volume=/data:/data. May be repeated.",
+    help="A further option for docker run, such as --volume=/data:/data, or with pyxis for srun, such as "
+    "--container-mounts=/data:/data. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Print every command line; contact no host and run nothing.")
 @click.option(
@@ -274,10 +280,10 @@ def command(
             "--output is for --export", remedy="name the folder of a run's results with --results"
         )
     if here:
-        lab = context.with_resource(_job(given, python))
+        lab = context.with_resource(_job(given, python, values | {"resume": resume, "folder": folder}))
     else:
         lab = _lab(inventory, limit, prefetch=not dry_run and not export)
-    store = Store(folder.absolute() if folder else results_dir())
+    store = _store(folder)
     if resume is None:
         run, schedule = None, Schedule.of(requested(lab, values, given, store), lab)
     else:
@@ -297,17 +303,24 @@ def command(
     return _measure(schedule, store, output_format, restart=restart, run=run)
 
 
-def _job(given: set[str], python: str | None) -> AbstractContextManager[Lab]:
+def _store(folder: Path | None) -> Store:
+    return Store(folder.absolute() if folder else results_dir())
+
+
+def _job(given: set[str], python: str | None, values: Mapping[str, Any]) -> AbstractContextManager[Lab]:
     """Return the hosts of this Slurm job, for as long as the command runs."""
     from hvlab.remote import here  # noqa: PLC0415 - it loads slowly
 
-    others = sorted(given & {"inventory", "limit", "container", "export"})
+    others = sorted(given & {"inventory", "limit", "ssh_port", "export"})
     if others:
         raise UsageError(
-            f"--here measures on the hosts of this Slurm job, and takes no --{', --'.join(others)}",
+            "--here measures on the hosts of this Slurm job, and takes no "
+            f"--{', --'.join(name.replace('_', '-') for name in others)}",
             remedy="leave that out; ask Slurm for other hosts, or choose with --hosts",
         )
-    return here.lab(python)
+    earlier = values["resume"] or values["against"]
+    asked = _store(values["folder"]).spec(earlier)[1] if earlier else values
+    return here.lab(python, image=asked.get("container"), options=asked.get("container_options") or ())
 
 
 def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:

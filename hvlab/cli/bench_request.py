@@ -129,6 +129,23 @@ def one(lab: Lab, values: Mapping[str, Any], store: Store) -> Spec:
 
 def requested(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store) -> Spec:
     """Return what the options ask for: one side, or two that are measured in turn. Raises UsageError."""
+    spec = _asked(lab, values, given, store)
+    launchers = {block.launcher or spec.launcher for block in spec.blocks}
+    others = sorted(name or "other launchers" for name in launchers - {srun.NAME})
+    if lab.step and others:
+        raise UsageError(
+            f"{', '.join(others)} cannot start ranks on the hosts of a Slurm job: --here has no ssh",
+            remedy="leave the launcher out: with --here it is srun",
+        )
+    if spec.container and srun.NAME in launchers and others:
+        raise UsageError(
+            f"the containers of srun are pyxis's, those of {', '.join(others)} docker's: a run has one kind",
+            remedy="compare launchers without --container",
+        )
+    return spec
+
+
+def _asked(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store) -> Spec:
     spec = _against(lab, values, given, store) if values["against"] else _spec(lab, values, given)
     if values["time_limit"] and not spec.auto:
         raise UsageError("--time-limit is for --repeats auto", remedy="write --repeats auto")
@@ -171,7 +188,7 @@ def _spec(lab: Lab, values: Mapping[str, Any], given: set[str]) -> Spec:
     )
     chosen = suite.load(values["suite"]) if values["suite"] else suite.plain(overrides, lab)
     kept = {name: values[name] for name in ("launcher", "container", "ssh_port", "container_options")}
-    if lab.slurm and not kept["container"]:
+    if lab.step or (lab.slurm and not kept["container"]):
         kept["launcher"] = kept["launcher"] or srun.NAME
     return Spec(
         blocks=suite.blocks(chosen, lab, overrides),

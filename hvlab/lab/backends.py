@@ -140,7 +140,7 @@ BACKENDS: Mapping[str, Backend] = {
             group="nccl",
             counterpart="nccl",
         ),
-        Backend("serial", "serial", ("local",), proof="", framework="", parallel=False),
+        Backend("serial", "serial", ("local", "srun"), proof="", framework="", parallel=False),
     )
 }
 SERIAL = next(name for name, backend in BACKENDS.items() if not backend.parallel)

@@ -87,6 +87,12 @@ class Lab:
         return tuple(map(str, self.vars.get("hvlab_step") or ()))
 
     @property
+    def python(self) -> str:
+        """What runs hvlab's programs on the hosts: Ansible's Python, if the inventory names one for all."""
+        named = self.text("ansible_python_interpreter", "")
+        return named if named.startswith("/") else "python3"
+
+    @property
     def slurm(self) -> bool:
         """Whether Slurm has its hosts, and starts ranks there."""
         return _true(self.vars.get("lab_slurm"))
@@ -128,9 +134,11 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     Raises one InventoryError that lists every problem found.
     """
     if not path.exists():
+        in_job = "measure on the hosts of this Slurm job with `hvlab bench --here`; or "
         raise InventoryError(
             f"there is no inventory at {path}",
-            remedy=f"give yours with -i, or write one with `hvlab init {path}`; "
+            remedy=f"{in_job if os.environ.get('SLURM_JOB_ID') else ''}"
+            f"give yours with -i, or write one with `hvlab init {path}`; "
             f"examples to copy are in {project_dir() / 'inventory'}",
         )
     source = path.absolute()

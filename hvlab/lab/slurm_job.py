@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
@@ -18,26 +19,34 @@ _OVERLAP_SINCE = (20, 11)
 # is not for other ranks. These stay.
 _KEPT = re.compile(r"SLURM_(JOB_ID|JOB_NODELIST|CONF|CLUSTERS)|PMIX_MCA_\w+")
 _DROPPED = re.compile(r"(SLURM|PMIX|PMI|SRUN)_\w+")
-_REMEDY = (
-    "run it in a script of sbatch, or in a shell on a host of the job: "
-    "salloc, then srun --pty --overlap --nodes=1 --ntasks=1 bash"
-)
+_REQUEST = "--nodes=2 --exclusive --gpus-per-node=8 --time=60"
+_SHELL = "--pty --overlap --nodes=1 --ntasks=1 bash"
 
 
 @dataclass(frozen=True)
 class SlurmJob:
     """The job: its number, its cluster, its nodes in Slurm's short form, and what its script asked for.
 
-    ``cpus`` are those of each node, in the order of nodes; ``tasks`` is --ntasks-per-node, 0 where not given;
-    ``node`` is the one that hvlab runs on, empty where it runs on none.
+    ``cpus`` and ``tasks`` are those of each node, in the order of nodes, or one number for all; ``tasks`` are
+    empty where the script asked for none. ``gpus`` are those of ``node``, the one that hvlab runs on.
     """
 
     number: str
     cluster: str
     nodes: str
     cpus: tuple[int, ...]
-    tasks: int
+    tasks: tuple[int, ...]
+    gpus: int
     node: str
+
+    @property
+    def gres(self) -> tuple[str, ...]:
+        """Return the option by which a step gets the job's GPUs.
+
+        By itself it gets those that the job asked for, and none of those that came with --exclusive
+        (srun's manual page, --gres).
+        """
+        return (f"--gres=gpu:{self.gpus}",) if self.gpus else ()
 
 
 @dataclass(frozen=True)
@@ -66,19 +75,58 @@ class Installed:
         return build
 
 
-def of_environment(environment: Mapping[str, str], hostname: str) -> SlurmJob:
-    """Return the job that this process runs in. Raises UsageError where it runs in none."""
+def of_environment(environment: Mapping[str, str], hostname: str, command: str) -> SlurmJob:
+    """Return the job that this process runs in; ``command`` is the line that started it.
+
+    Raises UsageError where it runs in none, or in one of several parts.
+    """
     number, nodes = environment.get("SLURM_JOB_ID"), environment.get("SLURM_JOB_NODELIST")
     if not number or not nodes:
-        raise UsageError("hvlab runs in no Slurm job: SLURM_JOB_ID is not set", remedy=_REMEDY)
+        raise UsageError(
+            "hvlab runs in no Slurm job: SLURM_JOB_ID is not set",
+            remedy=f"submit it, such as for 2 hosts with 8 GPUs each (without GPUs leave that option out):\n"
+            f"  sbatch {_REQUEST} --wrap {shlex.quote(command)}\n"
+            f"or have a shell on a host of a job:\n"
+            f"  salloc {_REQUEST} srun {_SHELL}",
+        )
+    parts = environment.get("SLURM_HET_SIZE")
+    if parts:
+        raise UsageError(
+            f"job {number} is heterogeneous, with {parts} components: --here measures in jobs of one",
+            remedy="submit one job for each kind of host: without `:` in sbatch's or salloc's options, and "
+            "without #SBATCH hetjob",
+        )
     return SlurmJob(
         number,
         re.sub(r"[^A-Za-z0-9]+", "-", environment.get("SLURM_CLUSTER_NAME", "")).strip("-") or "slurm",
         nodes,
         _counts(environment.get("SLURM_JOB_CPUS_PER_NODE", "")),
-        int(environment.get("SLURM_NTASKS_PER_NODE", "0")),
+        _tasks(environment),
+        _gpus_on_node(environment),
         environment.get("SLURMD_NODENAME") or hostname.partition(".")[0],
     )
+
+
+def _tasks(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the tasks that the job asked for on each node; nothing where it asked for none.
+
+    SLURM_TASKS_PER_NODE is always set, and in a step, such as a shell on a host, it is that of the step.
+    """
+    if environment.get("SLURM_NTASKS_PER_NODE"):
+        return _counts(environment["SLURM_NTASKS_PER_NODE"])
+    in_step = "SLURM_STEP_TASKS_PER_NODE" in environment
+    if in_step or "SLURM_NTASKS" not in environment:
+        return ()
+    return _counts(environment.get("SLURM_TASKS_PER_NODE", ""))
+
+
+def _gpus_on_node(environment: Mapping[str, str]) -> int:
+    """Return how many GPUs the job has on this host; 0 where Slurm hands out none."""
+    count = environment.get("SLURM_GPUS_ON_NODE", "")
+    if count.isdigit() and int(count):
+        return int(count)
+    # By number, such as 0,1,2,3: the first is not set in a step that has none, this one stays.
+    return len([number for number in environment.get("SLURM_JOB_GPUS", "").split(",") if number])
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -92,12 +140,16 @@ def to_drop(environment: Mapping[str, str]) -> list[str]:
     return [name for name in environment if _DROPPED.fullmatch(name) and not _KEPT.fullmatch(name)]
 
 
-def step(job: SlurmJob, version: Sequence[int], *, ranks: int = 1) -> tuple[str, ...]:
+def step(
+    job: SlurmJob, version: Sequence[int], *, ranks: int = 1, options: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return the words that run a command on each of ``ranks`` hosts; their names come next."""
     overlap = ("--overlap",) if tuple(version[:2]) >= _OVERLAP_SINCE else ()
     return (
         *("srun", f"--jobid={job.number}", *overlap, f"--nodes={ranks}", f"--ntasks={ranks}"),
-        *("--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--quit-on-interrupt", "--nodelist"),
+        *("--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--quit-on-interrupt"),
+        *options,
+        "--nodelist",
     )
 
 
@@ -105,7 +157,7 @@ def own_first(job: SlurmJob, nodes: Sequence[str]) -> list[str]:
     """Return the nodes, with the one that hvlab runs on as the first. Raises UsageError where it is none."""
     if job.node not in nodes:
         problem = f"this machine, {job.node}, is no host of job {job.number}, which has {', '.join(nodes)}"
-        raise UsageError(problem, remedy=_REMEDY)
+        raise UsageError(problem, remedy=f"have a shell on one of them: srun --jobid={job.number} {_SHELL}")
     return [job.node, *(node for node in nodes if node != job.node)]
 
 
@@ -121,7 +173,8 @@ def inventory(
     """Return the inventory of the job's ``nodes``, as Ansible reads it.
 
     ``nodes`` are in Slurm's order; ``connections`` are the variables by which each is reached, ``variables``
-    those of all. Raises CheckError where the hosts have no network in common, or not the same Python.
+    those of all. Raises CheckError where the hosts have no network in common, not the same Python, or not
+    the same number of GPUs.
     """
     order = own_first(job, nodes)
     one = installed[order[0]]
@@ -131,6 +184,7 @@ def inventory(
         raise CheckError(
             f"{problem}{installed[others[0]].prefix}", remedy="name one that is the same everywhere: --python"
         )
+    _same_gpus(order, facts)
     network = rank_network.choose(facts, {})
     if network is None or (network.problems and len(order) > 1):
         problems = (
@@ -138,12 +192,12 @@ def inventory(
         )
         raise CheckError(f"the hosts of job {job.number} share no network:\n{report(problems, indent='  ')}")
     prefix = PurePath(one.prefix)
-    cpus = dict(zip(nodes, job.cpus, strict=False))
+    cpus, tasks = _of_each(nodes, job.cpus), _of_each(nodes, job.tasks)
     hosts = {
         host: {
             **connections[host],
             "ansible_host": _address(facts[host], network.interface) or host,
-            "lab_slots": job.tasks or _gpus(facts[host]) or cpus.get(host) or 1,
+            "lab_slots": tasks.get(host) or _slots(job, facts[host], cpus.get(host, 0)),
             "hvlab_recorded": dict(installed[host].recorded),
         }
         for host in order
@@ -165,6 +219,36 @@ def inventory(
     }
     with_gpu: dict[str, Any] = {host: {} for host in order if _gpus(facts[host])}
     return {"all": {"hosts": hosts, "vars": common, "children": {"gpu": {"hosts": with_gpu}}}}
+
+
+def _of_each(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:
+    """Return the count of each node; a single one is that of all."""
+    return dict(zip(nodes, counts * len(nodes) if len(counts) == 1 else counts, strict=False))
+
+
+def _slots(job: SlurmJob, facts: Mapping[str, Any], cpus: int) -> int:
+    """Return how many ranks a host is to run: one for each GPU of the job, without any one for each core.
+
+    ``cpus`` are those that the job has there, which Slurm mostly counts by hardware threads.
+    """
+    gpus = _gpus(facts)
+    if gpus:
+        return min(gpus, job.gpus or gpus)
+    cores = int(facts.get("processor_count") or 0) * int(facts.get("processor_cores") or 0)
+    return min(cpus or cores, cores or cpus) or 1
+
+
+def _same_gpus(hosts: Sequence[str], facts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise CheckError where hosts have another number of GPUs than the first."""
+    first, *others = ((host, _gpus(facts[host])) for host in hosts)
+    differing = [f"{host} has {count}" for host, count in others if count != first[1]]
+    if differing:
+        raise CheckError(
+            f"{', '.join(differing)} usable GPUs, {first[0]} has {first[1]}",
+            remedy=f"request them for each host: --gpus-per-node={max(first[1], *(n for _, n in others))} "
+            "beside --exclusive, for steps do not get those that --exclusive alone brings; where a GPU is "
+            "broken (`nvidia-smi -L` there), leave its host out with --exclude",
+        )
 
 
 def _gpus(facts: Mapping[str, Any]) -> int:

@@ -15,6 +15,7 @@ from hvlab.datasets import rules
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Host, Lab
+from hvlab.launchers import pyxis, srun
 from hvlab.launchers.command import LAUNCHERS, Command, Job, deadline
 from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
@@ -38,12 +39,19 @@ _USE_RULES, _RULES_FILE = (
 _FIRST_PORT, _PORTS = 29500, 500
 
 
-def command(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Command:
-    """Return what starts ``case`` on its first host; ``program`` is a workload's file name and arguments."""
-    return LAUNCHERS[case.launcher](job(case, lab, run_id, program))
+def command(
+    case: Case, lab: Lab, run_id: str, program: Sequence[str], *, container_options: Sequence[str] = ()
+) -> Command:
+    """Return what starts ``case`` on its first host; ``program`` is a workload's file name and arguments.
+
+    ``container_options`` are the user's, where srun starts the ranks inside a container.
+    """
+    return LAUNCHERS[case.launcher](job(case, lab, run_id, program, container_options=container_options))
 
 
-def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
+def job(
+    case: Case, lab: Lab, run_id: str, program: Sequence[str], *, container_options: Sequence[str] = ()
+) -> Job:
     """Return the case with each rank's argv and environment."""
     backend = BACKENDS[case.backend]
     hosts = [lab.host(name) for name in case.hosts]
@@ -64,6 +72,13 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
     if RULES.name in case.params:
         key = rules.key(case.params[RULES.name])
         env |= {_USE_RULES: "1", _RULES_FILE: f"{DATA_FOLDER}/{key}/{rules.FILE}"}
+    user = lab.text("lab_user_name", "hvlab")
+    home = lab.text("lab_user_home", f"/home/{user}")
+    options = list(map(str, lab.vars.get("hvlab_step_options") or ()))
+    if case.container and case.launcher == srun.NAME:
+        # What the roles install is on the hosts; in a job of somebody else's cluster it is in the image.
+        read = (where.workloads,) if lab.step else ("/opt/hvlab",)
+        options += pyxis.options(case.container, home=home, read=read, more=container_options)
     argv = (
         *deadline(case),
         *(python, f"{where.workloads}/{program[0]}", *program[1:]),
@@ -84,6 +99,10 @@ def job(case: Case, lab: Lab, run_id: str, program: Sequence[str]) -> Job:
         port=case.ssh_port,
         local=lab.local,
         pmi=lab.text("lab_slurm_mpi", "pmix"),
+        srun=tuple(options),
+        host_python=lab.python,
+        head=lab.hosts[0].name if lab.step else case.hosts[0],
+        home=home,
     )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+
 from hvlab.lab.backends import BACKENDS
+from hvlab.launchers import pyxis
 from hvlab.launchers.command import Command, Job, launcher
 from hvlab.launchers.mpirun import transport
 
@@ -18,14 +21,16 @@ def command(job: Job) -> Command:
     """Return the command that starts every rank as one step; its environment is handed on to the ranks.
 
     Open MPI's ranks find one another through Slurm's PMIx, or what ``lab_slurm_mpi`` names. Horovod over Gloo
-    knows no Slurm: there a program beside srun tells the ranks where they meet.
+    knows no Slurm: there a program beside srun tells the ranks where they meet. Ranks of a case with a
+    container are inside it, and so is what serves their meeting place, for it needs Horovod.
     """
     case = job.case
     placed = [host for host in case.hosts for _ in range(case.slots)]
-    own_meeting = BACKENDS[case.backend].meeting
+    backend = BACKENDS[case.backend]
+    by_pmi = backend.parallel and not backend.meeting
     step = f"hvlab-{job.env['HVLAB_CASE']}"
     argv = [
-        *("srun", f"--job-name={step}", f"--mpi={'none' if own_meeting else job.pmi}"),
+        *("srun", f"--job-name={step}", f"--mpi={job.pmi if by_pmi else 'none'}"),
         # Rank 0 on the first host of the case, whatever Slurm's order of nodes.
         *("--distribution=arbitrary", f"--nodelist={','.join(placed)}"),
         *(f"--nodes={len(case.hosts)}", f"--ntasks={case.world_size}"),
@@ -34,10 +39,18 @@ def command(job: Job) -> Command:
         *("--kill-on-bad-exit=1", f"--wait={_WAIT_S}"),
         # The case's own folder is on the first host only.
         "--chdir=/tmp",
+        *job.srun,
     ]
-    if not own_meeting:
-        mca = {f"OMPI_MCA_{name}": value for name, value in transport(job).items()}
-        return Command((*argv, *job.program), {**_PMIX, **mca, **job.env}, step)
-    meeting = ("python3", f"{job.workloads}/meeting.py")
-    start = (*meeting, "start", job.python, job.slots, job.interface)
-    return Command((*start, *argv, *meeting, "rank", *job.program), job.env, step)
+    env = dict(job.env)
+    if by_pmi:
+        env = {**_PMIX, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **env}
+    program = pyxis.inside(job.program, env, job.home) if case.container else job.program
+    if not backend.meeting:
+        return Command((*argv, *program), env, step)
+    meeting, python, rank_python = f"{job.workloads}/meeting.py", job.python, job.host_python
+    if case.container:
+        one = (f"--job-name={step}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={job.head}")
+        serve = ("srun", *one, "--mpi=none", "--cpu-bind=none", *job.srun, job.python)
+        python, rank_python = shlex.join(serve), job.python
+    start = (job.host_python, meeting, "start", python, job.slots, job.interface)
+    return Command((*start, *argv, rank_python, meeting, "rank", *program), env, step)

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import shlex
 import socket
 import sys
 import tempfile
@@ -20,11 +21,13 @@ from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.slurm_job import Installed, SlurmJob
+from hvlab.launchers import pyxis
 from hvlab.remote.facts import first_facts
 
 _ANSWER_S = 30.0
-# Hosts start Python from a shared folder, which may be slow at the first time.
-_STEP_S = 240.0
+# Hosts start Python from a shared folder, which may be slow at the first time, or load an image first.
+_STEP_S, _IMAGE_S = 240.0, 1800.0
+_NO_PYXIS = re.compile(r"unrecognized option .*--container-image")
 
 
 class _Environments(HostAnswer):
@@ -43,14 +46,21 @@ class _Installed(HostAnswer):
 
 
 @contextmanager
-def lab(python: str | None, environment: MutableMapping[str, str] = os.environ) -> Iterator[Lab]:
+def lab(
+    python: str | None,
+    *,
+    image: str | None = None,
+    options: Sequence[str] = (),
+    environment: MutableMapping[str, str] = os.environ,
+) -> Iterator[Lab]:
     """Have the hosts of this Slurm job as a lab while the block runs.
 
-    ``python`` is that of the ranks, which has Horovod or torch; by default the one that runs hvlab. From the
-    ``environment`` goes what would change steps. Raises UsageError outside of a job, CheckError where hosts
-    lack what the ranks need.
+    ``python`` is that of the ranks, which has Horovod or torch: by default the one that runs hvlab, or inside
+    an ``image`` its python3; ``options`` are further ones of the image's steps. From the ``environment`` goes
+    what would change steps. Raises UsageError outside of a job, CheckError where hosts lack what the ranks
+    need.
     """
-    job = slurm_job.of_environment(environment, socket.gethostname())
+    job = slurm_job.of_environment(environment, socket.gethostname(), _command())
     nodes = _answer(("scontrol", "show", "hostnames", job.nodes)).split()
     order = slurm_job.own_first(job, nodes)
     for name in slurm_job.to_drop(environment):
@@ -59,28 +69,46 @@ def lab(python: str | None, environment: MutableMapping[str, str] = os.environ) 
     shared = Path.home() / ".hvlab"
     shared.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared, prefix=f"job-{job.number}-") as folder:
-        installed = _installed(job, order, version, python or sys.executable, Path(folder))
+        python = python or ("python3" if image else sys.executable)
+        inside: tuple[str, ...] = ()
+        if image:
+            read = [str(workloads.PROGRAMS)]
+            inside = pyxis.options(image, home=str(Path.home()), read=read, more=options)
+        installed = _installed(job, order, version, python, Path(folder), inside=inside)
         connections = {
             host: {
                 "ansible_connection": "hvlab_prefix",
-                "hvlab_prefix": [] if host == job.node else [*slurm_job.step(job, version), host],
+                "hvlab_prefix": []
+                if host == job.node
+                else [*slurm_job.step(job, version, options=job.gres), host],
+                # The one of the host may be too old.
+                "ansible_python_interpreter": sys.executable,
             }
             for host in order
         }
         variables = {
             "lab_user_name": getpass.getuser(),
-            "hvlab_rank_python": python or sys.executable,
+            "lab_user_home": str(Path.home()),
+            "hvlab_rank_python": python,
             "workloads_dir": str(workloads.PROGRAMS),
             "lab_slurm_mpi": _mpi(),
             "hvlab_step": list(slurm_job.step(job, version)),
+            "hvlab_step_options": list(job.gres),
         }
-        facts = _facts(order, connections)
+        facts = _facts(job, order, connections)
         listing = slurm_job.inventory(
             job, nodes, facts, installed, connections=connections, variables=variables
         )
         source = Path(folder) / "hosts.json"
         source.write_text(json.dumps(listing, indent=1), "utf-8")
         yield inventory.load(source)
+
+
+def _command() -> str:
+    """Return the line that started hvlab, for another shell."""
+    program = Path(sys.argv[0]).absolute()
+    started = [str(program)] if program.name == "hvlab" else [sys.executable, "-m", "hvlab"]
+    return shlex.join([*started, *sys.argv[1:]])
 
 
 def _answer(argv: Sequence[str]) -> str:
@@ -101,18 +129,33 @@ def _mpi() -> str:
 
 
 def _installed(
-    job: SlurmJob, nodes: Sequence[str], version: Sequence[int], python: str, folder: Path
+    job: SlurmJob,
+    nodes: Sequence[str],
+    version: Sequence[int],
+    python: str,
+    folder: Path,
+    *,
+    inside: Sequence[str] = (),
 ) -> dict[str, Installed]:
-    """Return what the ranks' Python has on each host. Raises CheckError where one does not answer."""
+    """Return what the ranks' Python has on each host; ``inside`` are srun's options of its image.
+
+    Raises CheckError where a host does not answer.
+    """
     program = workloads.PROGRAMS / "installed.py"
     argv = (
-        *slurm_job.step(job, version, ranks=len(nodes)),
+        *slurm_job.step(job, version, ranks=len(nodes), options=inside),
         ",".join(nodes),
         python,
         str(program),
         str(folder),
     )
-    done = process.run(argv, seconds=_STEP_S)
+    done = process.run(argv, seconds=_IMAGE_S if inside else _STEP_S)
+    if inside and _NO_PYXIS.search(done.stderr):
+        raise UsageError(
+            "--container needs pyxis, and this cluster's srun does not have it (srun: no --container-image)",
+            remedy="let --python name a script that starts a container, such as one of apptainer "
+            "(docs/slurm.md)",
+        )
     files = {node: folder / f"{node}.json" for node in nodes}
     silent = [node for node, file in files.items() if not file.is_file()]
     if silent:
@@ -135,7 +178,7 @@ def _installed(
 
 
 def _facts(
-    nodes: Sequence[str], connections: Mapping[str, Mapping[str, Any]]
+    job: SlurmJob, nodes: Sequence[str], connections: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Mapping[str, Any]]:
     hosts = [
         Host(node, node, 22, None, 1, frozenset(), {**connections[node], "ansible_host": node})
@@ -144,5 +187,14 @@ def _facts(
     facts, failures = first_facts(hosts)
     if failures or len(facts) < len(nodes):
         silent = "; ".join(f"{failure.host}: {failure.message.strip()}" for failure in failures)
-        raise HvlabError(f"the facts of the hosts could not be gathered: {silent or 'Ansible said nothing'}")
+        problem = f"the facts of the hosts could not be gathered: {silent or 'Ansible said nothing'}"
+        if job.gpus and "generic resource" in silent:
+            raise CheckError(
+                f"{problem}; {job.node} has {job.gpus} GPUs of the job",
+                remedy=f"request as many on every host: --gpus-per-node={job.gpus}",
+            )
+        remedy = (
+            f"{sys.executable}, which runs hvlab, must be on a file system that all hosts of the job share"
+        )
+        raise HvlabError(problem, remedy=remedy)
     return facts

@@ -294,7 +294,11 @@ def _end_workers(folder: Path) -> None:
 def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:
     """End what ``run_id`` left on these hosts; return what could not be done."""
     program = f"{folders(login.lab).workloads}/reap.py"
-    variables = {"hvlab_run": run_id, "hvlab_hosts": ",".join(hosts), "hvlab_reap": program}
+    variables = {
+        "hvlab_run": run_id,
+        "hvlab_hosts": ",".join(hosts),
+        "hvlab_reap": [login.lab.python, program],
+    }
     with Play("reap-cases.yml", login, variables) as play:
         play.finish()
         if not play.failures:

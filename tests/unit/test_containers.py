@@ -57,12 +57,6 @@ def test_every_launcher_has_an_expectation():
     assert set(PORTS) == set(LAUNCHERS) - {"local", "srun"}
 
 
-def test_slurm_starts_no_ranks_in_them():
-    cases, infeasible = expand(spec("mpi", container="lab:1", launcher="srun"), lab())
-    assert not cases
-    assert "srun cannot start ranks in the containers" in infeasible[0].reason
-
-
 def test_one_process_alone_runs_in_the_container_it_is_started_in():
     wanted = spec("serial", container="lab:1", workload="mnist", hosts=(1,))
     (case,) = expand(wanted, lab())[0]

@@ -5,6 +5,8 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from dataclasses import asdict
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
@@ -12,9 +14,13 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from hvlab.errors import CheckError, UsageError
+from hvlab.cli import run
+from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab.slurm_job import SlurmJob
 from hvlab.remote import here
+from hvlab.remote.playbook import HostFailure
+from hvlab.results.store import Store
+from tests.unit.labs import lab, spec
 from tests.unit.test_slurm_job import installed
 
 NODE = socket.gethostname().partition(".")[0]
@@ -51,24 +57,31 @@ def slurm(tmp_path, monkeypatch):
 
 def test_the_hosts_of_the_job_are_a_lab(slurm, monkeypatch):
     address = {"interfaces": {"eth0": {"up": True, "cidrs": ["10.1.0.7/24"]}}, "nics": [], "gpus": []}
-    monkeypatch.setattr(here, "_installed", lambda *_: {NODE: installed()})
+    monkeypatch.setattr(here, "_installed", lambda *_, inside: {NODE: installed()})
     monkeypatch.setattr(
         here, "first_facts", lambda hosts: ({host.name: {"hvlab": address} for host in hosts}, [])
     )
-    with here.lab(None) as lab:
-        assert [(host.name, host.address, host.slots) for host in lab.hosts] == [(NODE, "10.1.0.7", 1)]
-        assert (lab.name, lab.network, lab.interface, lab.slurm) == ("alps", "10.1.0.0/24", "eth0", True)
-        assert lab.vars["lab_slurm_mpi"] == "pmi2"
-        assert lab.step[:3] == ("srun", "--jobid=4", "--overlap")
-        assert not lab.local
+    with here.lab(None) as there:
+        assert [(host.name, host.address, host.slots) for host in there.hosts] == [(NODE, "10.1.0.7", 1)]
+        assert (there.name, there.network, there.interface, there.slurm) == (
+            "alps",
+            "10.1.0.0/24",
+            "eth0",
+            True,
+        )
+        assert there.vars["lab_slurm_mpi"] == "pmi2"
+        assert there.step[:3] == ("srun", "--jobid=4", "--overlap")
+        assert there.python == there.vars["ansible_python_interpreter"] == sys.executable
+        assert "hvlab_step_options" in there.vars
+        assert not there.local
         assert "SLURM_NTASKS" not in os.environ
         assert [path.name[:6] for path in (slurm / ".hvlab").iterdir()] == ["job-4-"]
     assert list((slurm / ".hvlab").iterdir()) == []
 
 
-def probed(tmp_path, python):
-    job = SlurmJob("4", "alps", NODE, (2,), 0, NODE)
-    return here._installed(job, [NODE], [22, 5], python, tmp_path)
+def probed(tmp_path, python, inside=()):
+    job = SlurmJob("4", "alps", NODE, (2,), (), 0, NODE)
+    return here._installed(job, [NODE], [22, 5], python, tmp_path, inside=inside)
 
 
 def test_a_python_without_torch_or_horovod_is_refused(slurm):
@@ -83,6 +96,97 @@ def test_a_python_that_is_not_there_is_named_with_what_was_said(slurm):
         probed(slurm, "/nowhere/python")
     assert str(raised.value).startswith(f"{NODE}: ")
     assert "file systems that all hosts of the job share" in raised.value.remedy
+
+
+IMAGE = ("--container-image=hvd.sqsh", "--container-workdir=/tmp")
+
+
+def test_what_an_image_has_is_asked_inside(slurm):
+    (slurm / "bin/srun").write_text('#!/bin/sh\necho "$@" >&2; exit 1\n')
+    with pytest.raises(CheckError) as raised:
+        probed(slurm, "python3", IMAGE)
+    words = str(raised.value).split()
+    assert words[words.index("--nodelist") - 2 :][:2] == list(IMAGE)
+    assert words[words.index("--nodelist") + 2] == "python3"
+
+
+def test_a_cluster_without_pyxis_is_named(slurm):
+    # As glibc's getopt says it for srun.
+    said = "srun: unrecognized option '--container-image=hvd.sqsh'"
+    (slurm / "bin/srun").write_text(f'#!/bin/sh\necho "{said}" >&2; exit 1\n')
+    with pytest.raises(UsageError, match="--container needs pyxis"):
+        probed(slurm, "python3", IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        (
+            "Unable to create step for job 4: Invalid generic resource (gres) specification",
+            "--gpus-per-node=4",
+        ),
+        ("/bin/sh: 1: /home/u/hvlab/bin/python: not found", "which runs hvlab, must be on a file system"),
+    ],
+)
+def test_hosts_without_facts_are_named_with_what_to_do(monkeypatch, said, remedy):
+    monkeypatch.setattr(here, "first_facts", lambda _: ({}, [HostFailure("h2", said, unreachable=True)]))
+    job = SlurmJob("4", "alps", "h[1-2]", (2,), (), 4, "h1")
+    with pytest.raises(HvlabError, match="h2: ") as raised:
+        here._facts(job, ["h1", "h2"], {"h1": {}, "h2": {}})
+    assert remedy in raised.value.remedy
+
+
+@pytest.fixture
+def in_a_job(monkeypatch, tmp_path):
+    """Stand for the hosts of a job; the list says what they were asked for."""
+    asked = []
+
+    @contextmanager
+    def hosts(python, **image):
+        asked.append((python, image))
+        yield lab(hvlab_step=["srun", "--nodelist"], lab_slurm=True)
+
+    monkeypatch.setattr(here, "lab", hosts)
+    monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path / "results"))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--launcher", "mpirun"], "mpirun cannot start ranks on the hosts of a Slurm job"),
+        (
+            ["--ab", "launcher=srun", "launcher=mpirun"],
+            "mpirun cannot start ranks on the hosts of a Slurm job",
+        ),
+        (["--container", "i", "--ssh-port", "2222"], "takes no --ssh-port"),
+    ],
+)
+def test_what_needs_ssh_is_refused(in_a_job, capsys, words, said):
+    assert run(["bench", "--here", "--backend", "mpi", "--dry-run", *words]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert "leave" in shown.err
+    assert shown.out == ""
+
+
+def test_ranks_are_started_by_srun_in_the_image_that_was_asked_for(in_a_job, capsys):
+    asked = ["--container", "i.sqsh", "--container-option=--container-name=hvd"]
+    assert run(["bench", "--here", "--backend", "mpi", "--hosts", "1", "--dry-run", *asked]) == 0
+    assert in_a_job == [(None, {"image": "i.sqsh", "options": ("--container-name=hvd",)})]
+    out = capsys.readouterr().out
+    assert "--container-image=i.sqsh" in out
+    assert "--container-name=hvd" in out
+    assert "docker" not in out
+
+
+def test_a_resumed_run_has_its_image(in_a_job, tmp_path):
+    store = Store(tmp_path / "results")
+    kept = asdict(spec("mpi", container="i.sqsh", launcher="srun"))
+    store.create("r1", lab="t", spec_key="k", spec=kept, cases=["c"])
+    store.enter("r1", "interrupted")
+    assert run(["bench", "--here", "--resume", "r1", "--dry-run"]) == 2  # its key is another lab's
+    assert in_a_job == [(None, {"image": "i.sqsh", "options": ()})]
 
 
 def connection(*prefix):
@@ -108,6 +212,60 @@ def test_a_failed_command_is_no_lost_host():
     assert connection(*prefix).exec_command("true") == (3, b"", FAILED.encode())
     with pytest.raises(AnsibleConnectionFailure, match="Requested nodes are busy"):
         connection("sh", "-c", f"printf '{GONE}' >&2; exit 1").exec_command("true")
+
+
+# Drops its options; inside an image there is another root, and with it another home and another python3.
+PYXIS = """#!/bin/sh
+case "$1" in
+  --version) echo "slurm-wlm 23.11.4"; exit;;
+  --mpi=list) printf 'MPI plugin types are...\\n\\tnone\\n\\tpmix\\n' >&2; exit;;
+esac
+echo "$@" >> {log}
+while :; do
+  case "$1" in
+    --container-image=*) export HOME=/nowhere PATH={image}:/usr/bin:/bin; shift;;
+    --nodelist) shift 2;;
+    --*) shift;;
+    *) break;;
+  esac
+done
+export SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_LOCALID=0 SLURMD_NODENAME={node}
+exec "$@"
+"""
+RUNNING = f"#!/bin/sh\ncase $2 in show) echo JobState=RUNNING Reason=None;; *) echo {NODE};; esac\n"
+
+
+def test_a_case_runs_in_an_image_on_hosts_whose_own_python_is_too_old(slurm, monkeypatch):
+    torch = slurm / "lib/torch-2.4.0.dist-info"
+    torch.mkdir(parents=True)
+    (torch / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.4.0\n")
+    (slurm / "lib/torch").mkdir()
+    for name, text in (("__init__.py", ""), ("version.py", "cuda = '12.4'\n")):
+        (slurm / "lib/torch" / name).write_text(text)
+    log, image = slurm / "log", slurm / "image"
+    image.mkdir()
+    programs = {
+        "bin/srun": PYXIS.format(log=log, image=image, node=NODE),
+        "bin/scontrol": RUNNING,
+        "bin/python3": "#!/bin/sh\necho Python 3.6.8 >&2; exit 9\n",
+        "image/python3": f'#!/bin/sh\nPYTHONPATH={slurm / "lib"} exec {sys.executable} "$@"\n',
+    }
+    for name, text in programs.items():
+        (slurm / name).write_text(text)
+        (slurm / name).chmod(0o755)
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "2")
+    asked = ("--here", "--container", "hvd.sqsh", "--backend", "serial", "--", "python", "-c", "print(1)")
+    argv = [sys.executable, "-m", "hvlab", "bench", *asked]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=slurm, timeout=300)
+    assert done.returncode == 0, done.stderr
+    store = Store(slurm / "results")
+    record = store.records(store.runs()[0].run_id)[0]
+    assert (record.status, record.launcher, record.stack["torch"]) == ("ok", "srun", "2.4.0")
+    assert record.stack["image"] == "hvd.sqsh"
+    asking, running = log.read_text().splitlines()
+    assert "--container-image=hvd.sqsh" in asking
+    assert "--gres=gpu:2 --container-image=hvd.sqsh" in running
+    assert f"env HOME={slurm} " in running
 
 
 def test_ended_before_the_first_case_it_says_so_and_leaves_nothing(slurm):

@@ -70,6 +70,7 @@ SRUN = (
 MEETING = "/opt/hvlab/workloads/meeting.py"
 GLOO_BY_SRUN = f"python3 {MEETING} start /opt/hvlab/horovod/cpu/bin/python3 n1:1,n2:1 eth0 "
 GLOO_RANK = f" python3 {MEETING} rank"
+STEP = ["srun", "--jobid=4", "--overlap", "--nodelist"]
 TRANSPORT = {"pml": "^cm", "btl": "^openib", "btl_tcp_if_include": "10.0.0.0/24"}
 START = {
     ("mpi", "mpirun"): MPIRUN + NO_CUDA,
@@ -89,6 +90,11 @@ START = {
         for backend in BACKENDS.values()
         if backend.parallel
     },
+    # In a Slurm job that hvlab runs in, so is one process alone.
+    ("serial", "srun"): SRUN.format(mpi="none")
+    .replace("n1,n2", "n1")
+    .replace("nodes=2", "nodes=1")
+    .replace("ntasks=2", "ntasks=1"),
 }
 PAIRS = [(backend.name, launcher) for backend in BACKENDS.values() for launcher in backend.launchers]
 
@@ -103,6 +109,8 @@ def of(backend, there, **changes):
 def test_argv_and_environment(backend, launcher):
     gpu = BACKENDS[backend].gpu
     there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if gpu else lab()
+    if (backend, launcher) == ("serial", "srun"):
+        there = lab(hvlab_step=STEP)
     one = of(backend, there, launcher=launcher)
     made = command(one, there, "R", PROGRAM)
     common = COMMON if BACKENDS[backend].framework == HOROVOD else ALONE
@@ -117,7 +125,7 @@ def test_argv_and_environment(backend, launcher):
     if launcher == "mpirun":
         start += [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
         assert made.env == {}
-    elif launcher == "srun" and backend != "gloo":
+    elif launcher == "srun" and BACKENDS[backend].parallel and backend != "gloo":
         mca = TRANSPORT if gpu else TRANSPORT | {"opal_warn_on_missing_libcuda": "0"}
         # For Slurm before 22.05, whose PMIx reads it there alone.
         pmix = {"PMIX_MCA_psec": "native"}

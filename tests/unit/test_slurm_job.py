@@ -14,7 +14,10 @@ ENVIRONMENT = {
     "SLURM_CLUSTER_NAME": "my_cluster.1",
     "SLURMD_NODENAME": "h2",
     "SLURM_CONF": "/etc/slurm/slurm.conf",
-    "SLURM_NTASKS": "4",
+    # In a step, such as a shell on a host: the step's own.
+    "SLURM_NTASKS": "1",
+    "SLURM_TASKS_PER_NODE": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
     "SLURM_PROCID": "0",
     "PMIX_RANK": "0",
     "PMIX_MCA_psec": "native",
@@ -42,13 +45,24 @@ Available Tensor Operations:
 """
 
 
+# What the steps of a job do not have, or another way.
+SCRIPT = {"SLURM_NTASKS": "12", "SLURM_TASKS_PER_NODE": "3(x2),6"}
+
+
 def job(**changes):
-    return slurm_job.of_environment(ENVIRONMENT | changes, "h2.example.org")
+    return slurm_job.of_environment(ENVIRONMENT | changes, "h2.example.org", "hvlab bench --here")
 
 
-def facts(number, *, gpus=0, interface="ib0"):
+def script(**changes):
+    environment = {name: value for name, value in ENVIRONMENT.items() if "_STEP_" not in name}
+    return slurm_job.of_environment(environment | SCRIPT | changes, "h2", "hvlab bench --here")
+
+
+def facts(number, *, gpus=0, interface="ib0", cores=64):
     return {
-        "processor_vcpus": 64,
+        "processor_count": 2,
+        "processor_cores": cores // 2,
+        "processor_vcpus": 2 * cores,
         "hvlab": {
             "interfaces": {interface: {"up": True, "cidrs": [f"fe80::{number}/64", f"10.1.0.{number}/24"]}},
             "nics": [],
@@ -67,8 +81,12 @@ def installed(prefix="/home/u/envs/hvd", operations=("MPI", "Gloo", "NCCL"), fra
     )
 
 
-def inventory(given=None, gpus=0, prefixes=("/home/u/envs/hvd",) * 3, **changes):
-    known = {node: facts(number, gpus=gpus) for number, node in enumerate(NODES, 1)}
+def inventory(given=None, gpus=0, prefixes=("/home/u/envs/hvd",) * 3, cores=64, **changes):
+    counts = gpus if isinstance(gpus, tuple) else (gpus,) * 3
+    known = {
+        node: facts(number, gpus=count, cores=cores)
+        for number, (node, count) in enumerate(zip(NODES, counts, strict=True), 1)
+    }
     has = {node: installed(prefix, **changes) for node, prefix in zip(NODES, prefixes, strict=True)}
     connections = {node: {"ansible_connection": "hvlab_prefix"} for node in NODES}
     return slurm_job.inventory(
@@ -76,16 +94,53 @@ def inventory(given=None, gpus=0, prefixes=("/home/u/envs/hvd",) * 3, **changes)
     )["all"]
 
 
+def slots(given, **changes):
+    return {name: host["lab_slots"] for name, host in inventory(given, **changes)["hosts"].items()}
+
+
 def test_a_job_is_read_from_its_environment():
-    assert job() == slurm_job.SlurmJob("6", "my-cluster-1", "h[1-3]", (2, 2, 4), 0, "h2")
+    assert job() == slurm_job.SlurmJob("6", "my-cluster-1", "h[1-3]", (2, 2, 4), (), 0, "h2")
     assert job(SLURMD_NODENAME="").node == "h2"
-    assert job(SLURM_NTASKS_PER_NODE="8").tasks == 8
+
+
+def test_tasks_are_those_that_the_job_asked_for():
+    assert job(SLURM_NTASKS_PER_NODE="8").tasks == (8,)
+    assert script().tasks == (3, 3, 6)
+    # Slurm counts some where nobody asked for any, and a step has its own.
+    without = {name: value for name, value in (ENVIRONMENT | SCRIPT).items() if name != "SLURM_NTASKS"}
+    assert slurm_job.of_environment(without, "h2", "").tasks == ()
+    assert job(**SCRIPT).tasks == ()
+
+
+@pytest.mark.parametrize(
+    ("environment", "gpus"),
+    [
+        ({"SLURM_GPUS_ON_NODE": "8", "SLURM_JOB_GPUS": "0,1,2,3,4,5,6,7"}, 8),
+        ({"SLURM_JOB_GPUS": "2,3"}, 2),
+        ({"SLURM_GPUS_ON_NODE": "0"}, 0),
+        ({}, 0),
+    ],
+)
+def test_steps_ask_for_the_gpus_of_the_job(environment, gpus):
+    there = job(**environment)
+    plain = slurm_job.step(there, (23, 11))
+    words = slurm_job.step(there, (23, 11), options=there.gres)
+    assert words == (*plain[:-1], *([f"--gres=gpu:{gpus}"] if gpus else []), "--nodelist")
 
 
 def test_outside_of_a_job_it_says_how_to_get_into_one():
     with pytest.raises(UsageError, match="SLURM_JOB_ID is not set") as raised:
-        slurm_job.of_environment({}, "login1")
-    assert "sbatch" in raised.value.remedy
+        slurm_job.of_environment({}, "login1", "/home/u/hvlab/bin/hvlab bench --here --backend mpi")
+    assert (
+        "  sbatch --nodes=2 --exclusive --gpus-per-node=8 --time=60 "
+        "--wrap '/home/u/hvlab/bin/hvlab bench --here --backend mpi'\n" in raised.value.remedy
+    )
+    assert "  salloc --nodes=2 --exclusive --gpus-per-node=8 --time=60 srun --pty" in raised.value.remedy
+
+
+def test_a_heterogeneous_job_is_refused():
+    with pytest.raises(UsageError, match="job 6 is heterogeneous, with 2 components"):
+        job(SLURM_HET_SIZE="2")
 
 
 def test_a_machine_that_is_no_host_of_the_job_is_refused():
@@ -95,8 +150,8 @@ def test_a_machine_that_is_no_host_of_the_job_is_refused():
 
 def test_what_describes_this_process_is_dropped_and_what_names_the_job_stays():
     assert slurm_job.to_drop(ENVIRONMENT) == [
-        *("SLURM_JOB_CPUS_PER_NODE", "SLURM_CLUSTER_NAME", "SLURM_NTASKS", "SLURM_PROCID"),
-        "PMIX_RANK",
+        *("SLURM_JOB_CPUS_PER_NODE", "SLURM_CLUSTER_NAME", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"),
+        *("SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "PMIX_RANK"),
     ]
 
 
@@ -134,10 +189,23 @@ def test_hosts_have_the_slots_addresses_and_build_that_were_seen():
 
 
 def test_gpus_are_slots_unless_the_job_asked_for_tasks():
-    with_gpus = inventory(gpus=8)
-    assert with_gpus["hosts"]["h1"]["lab_slots"] == 8
-    assert list(with_gpus["children"]["gpu"]["hosts"]) == ["h2", "h1", "h3"]
-    assert inventory(job(SLURM_NTASKS_PER_NODE="4"), gpus=8)["hosts"]["h1"]["lab_slots"] == 4
+    assert list(inventory(gpus=8)["children"]["gpu"]["hosts"]) == ["h2", "h1", "h3"]
+    assert slots(job(), gpus=8) == {"h1": 8, "h2": 8, "h3": 8}
+    assert slots(job(SLURM_NTASKS_PER_NODE="4"), gpus=8) == {"h1": 4, "h2": 4, "h3": 4}
+    assert slots(script(), gpus=8) == {"h1": 3, "h2": 3, "h3": 6}
+    # Without control groups, hosts show the GPUs of others, too.
+    assert slots(job(SLURM_GPUS_ON_NODE="4"), gpus=8) == {"h1": 4, "h2": 4, "h3": 4}
+
+
+def test_without_gpus_cores_are_slots_and_not_hardware_threads():
+    assert slots(job(SLURM_JOB_CPUS_PER_NODE="128(x2),16"), cores=64) == {"h1": 64, "h2": 64, "h3": 16}
+    assert slots(job(SLURM_JOB_CPUS_PER_NODE=""), cores=64) == {"h1": 64, "h2": 64, "h3": 64}
+
+
+def test_hosts_with_another_number_of_gpus_are_named():
+    with pytest.raises(CheckError, match="h1 has 0, h3 has 7 usable GPUs, h2 has 8") as raised:
+        inventory(gpus=(0, 8, 7))
+    assert "--gpus-per-node=8" in raised.value.remedy
 
 
 def test_torch_alone_is_enough_for_ddp():

@@ -75,6 +75,7 @@ def case_program(
         "hosts": ["here"],
         "self": "here",
         "timeout": timeout,
+        "python": sys.executable,
         "reach": ["ssh"],
         "certificate": "c\n",
     }

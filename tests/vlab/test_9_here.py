@@ -60,7 +60,8 @@ def left(lab):
 
 
 def test_every_backend_is_measured_and_proved(user):
-    bench(user, "--backend", "mpi,gloo,ddp-gloo", "--hosts", "1,2", "--slots", "2")
+    asked = ("--backend", "mpi,gloo,ddp-gloo", "--hosts", "1,2", "--slots", "2")
+    bench(user, *asked, options="--ntasks-per-node=2")
     shown = user.on("c1", as_user("venv/bin/hvlab results show --format json"))
     records = json.loads(shown)
     assert {(row["backend"], len(row["hosts"]), row["status"]) for row in records} == {

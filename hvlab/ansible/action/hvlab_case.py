@@ -84,14 +84,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "case": case["mark"],
             "argv": case["argv"],
             "env": case["env"] | (plan["allocation"] if case["step"] else {}),
-            "after": ["python3", f"{plan['programs']}/steps.py", case["step"]] if case["step"] else [],
+            "after": [plan["python"], f"{plan['programs']}/steps.py", case["step"]] if case["step"] else [],
             "hosts": case["hosts"],
             "self": host,
             "timeout": case["timeout"],
             "certificate": plan["certificate"],
+            "python": plan["python"],
             "reach": [*plan["reach"], *_port(case["ssh_port"])],
         }
-        words = ["env", f"HVLAB_CASE={case['mark']}", "python3", program]
+        words = ["env", f"HVLAB_CASE={case['mark']}", plan["python"], program]
         if plan["as_user"]:
             words = ["runuser", "--login", plan["as_user"], "--command", shlex.join(words)]
         command = f"exec {shlex.join(words)}"

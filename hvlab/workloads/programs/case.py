@@ -1,8 +1,8 @@
 """Run one case on its first host: start the launcher, watch the time, end what is left, hand over the files.
 
 Reads a JSON object from standard input: {"case": "RUN/CASE", "argv", "env", "hosts", "self", "timeout" (s),
-"reach" (argv before a host's name, of ssh or srun), "certificate" (of the key that reaches the other hosts),
-"after" (argv of what looks after a launch that did not end well)}.
+"python" (of this host and the others), "reach" (argv before a host's name, of ssh or srun), "certificate" (of
+the key that reaches the other hosts), "after" (argv of what looks after a launch that did not end well)}.
 Writes a tar of the case's folder ~/.hvlab/runs/RUN/CASE to standard output; case.json in it says how it
 ended. The launcher's output goes to files. Needs Python 3.8+ and no package.
 """
@@ -166,7 +166,7 @@ def look_after(argv: list[str], env: dict[str, str], folder: str) -> dict[str, A
 
 def reap(job: dict[str, Any]) -> dict[str, Any]:
     """End what the case left on each of its hosts; return, for each host, what that was."""
-    argv = ["python3", os.path.join(HERE, "reap.py"), job["case"]]
+    argv = [job["python"], os.path.join(HERE, "reap.py"), job["case"]]
     unmarked = {name: value for name, value in os.environ.items() if name != "HVLAB_CASE"}
     started = {
         host: subprocess.Popen(

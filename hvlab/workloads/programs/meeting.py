@@ -1,6 +1,7 @@
 """Where the ranks of Horovod over Gloo meet when Slurm starts them: Slurm and Horovod do not know each other.
 
-    meeting.py start PYTHON h1:2,h2:2 INTERFACE srun ...   beside srun: has PYTHON, which has Horovod, serve
+    meeting.py start PYTHON h1:2,h2:2 INTERFACE srun ...   beside srun: has PYTHON, which has Horovod, serve;
+                                                           it may be a line such as 'srun ... python3'
     meeting.py serve h1:2,h2:2                             prints its port, serves until its input ends
     meeting.py rank PROGRAM ...                            as each rank: says which it is, becomes PROGRAM
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import socket
 import struct
@@ -68,9 +70,11 @@ def serve(hosts: str) -> int:
 
 def start(python: str, hosts: str, interface: str, argv: Sequence[str]) -> int:
     """Run ``argv``, and Horovod's meeting place for its ranks until it has ended."""
-    command = [python, os.path.abspath(__file__), "serve", hosts]
+    command = [*shlex.split(python), os.path.abspath(__file__), "serve", hosts]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        port = server.stdout.readline().strip() if server.stdout else ""
+        # Before the port, the image of a container may print a greeting.
+        lines = (line.strip() for line in server.stdout or ())
+        port = next((line for line in lines if line.isdigit()), "")
         if not port:
             return server.wait() or 1
         variables = {
