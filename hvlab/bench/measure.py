@@ -171,7 +171,7 @@ class _Run:
             done = f"{self.progress.done} of {self.progress.total} cases"
             raise InterruptedRunError(
                 f"interrupted; run {self.run_id} has {done}",
-                remedy="run the same command again to resume it (--restart starts a new run)",
+                remedy=f"run the same command again{self._where()} to resume it (--restart starts a new run)",
             ) from error
         except HvlabError:
             self.store.enter(self.run_id, "interrupted")
@@ -182,6 +182,12 @@ class _Run:
             self.store.enter(self.run_id, "interrupted")
             raise
         self.store.enter(self.run_id, ended)
+
+    def _where(self) -> str:
+        """Return how the next Slurm job gets the hosts of this run; nothing where hvlab runs in none."""
+        lab = self.schedule.lab
+        names = ",".join(sorted(host.name for host in lab.hosts))
+        return f" on the same hosts (sbatch --nodelist={names})" if lab.step else ""
 
     def due(self) -> list[Case]:
         """Return the cases that are still to be measured, after what the last ones have shown."""

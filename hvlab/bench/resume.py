@@ -45,6 +45,8 @@ def restored(store: Store, run: Run, lab: Lab) -> Spec:
     if spec.key(lab) != key:
         raise UsageError(
             f"run {run.run_id} was measured on other hosts (lab {run.lab})",
-            remedy="use the inventory and the limit that it was started with (-i, -l)",
+            remedy="submit the job on the hosts that it was started on: sbatch --nodelist"
+            if lab.step
+            else "use the inventory and the limit that it was started with (-i, -l)",
         )
     return spec

@@ -76,10 +76,9 @@ def request(
 
     ``minutes`` limits the time where no option of the lab does; with 0 it is the partition's.
     """
-    place = _partition(lab)
     return (
         *("salloc", "--no-shell", f"--job-name={job_name(run_id)}"),
-        *([f"--partition={place}"] if place else []),
+        *_partition(lab),
         *(f"--nodes={len(hosts)}", f"--nodelist={','.join(hosts)}"),
         # Nobody else's work beside what is measured; all of the hosts' memory.
         *("--exclusive", "--mem=0"),
@@ -89,13 +88,14 @@ def request(
     )
 
 
-def _partition(lab: Lab) -> str:
-    """Return the partition of the lab's jobs; empty for Slurm's default."""
-    return str(lab.vars.get("lab_slurm_partition", PARTITION) or "")
+def _partition(lab: Lab) -> list[str]:
+    """Return the option that names the partition; none where the lab leaves that to Slurm."""
+    name = lab.vars.get("lab_slurm_partition", PARTITION)
+    return [f"--partition={name}"] if name else []
 
 
 def _options(lab: Lab) -> list[str]:
-    """Return the words of options that are a list, or one line as of a shell. Raises UsageError."""
+    """Return the words of the lab's options: a list, or one line as of a shell. Raises UsageError."""
     given = lab.vars.get("lab_slurm_options") or []
     try:
         return shlex.split(given) if isinstance(given, str) else list(map(str, given))
@@ -122,13 +122,14 @@ def minutes(estimate: float, case: float, longest: int | None = None) -> int:
 
 def partition(lab: Lab) -> tuple[str, ...]:
     """Return the command that shows the time limit of the lab's partition."""
-    name = _partition(lab)
-    return ("sinfo", "--noheader", *([f"--partition={name}"] if name else []), "--format=%l")
+    # Of all partitions, which are shown where none is named, the default one has a *.
+    named = _partition(lab)
+    return ("sinfo", "--noheader", *named, "--format=%l" if named else "--format=%P %l")
 
 
 def longest(text: str) -> int | None:
     """Return the minutes that ``partition`` shows; None where there is no limit, or no answer."""
-    match = re.search(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):\d+\s*$", text, re.MULTILINE)
+    match = re.search(r"^(?:\S+\* )?(?:(\d+)-)?(?:(\d+):)?(\d+):\d+\s*$", text, re.MULTILINE)
     if not match:
         return None
     days, hours, rest = (int(part or 0) for part in match.groups())

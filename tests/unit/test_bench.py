@@ -231,6 +231,14 @@ def test_an_interrupted_run_goes_on_with_what_lacks(world, store):
     assert measure.measure(plan(), store) != first.run_id
 
 
+def test_in_a_slurm_job_an_interrupted_run_names_the_hosts_that_resume_it(world, store):
+    for step, named in (([], False), (["srun", "--nodelist"], True)):
+        FakePlay.script = {2: KeyboardInterrupt}
+        with pytest.raises(InterruptedRunError) as raised:
+            measure.measure(Schedule.of(spec("mpi", repeats=3), lab(hvlab_step=step)), store, restart=True)
+        assert ("sbatch --nodelist=n1,n2,n3" in raised.value.remedy) is named
+
+
 def test_a_named_run_goes_on_even_if_another_was_begun_since(world, store):
     FakePlay.script = {2: KeyboardInterrupt}
     for _ in range(2):

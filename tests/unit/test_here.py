@@ -180,12 +180,13 @@ def test_ranks_are_started_by_srun_in_the_image_that_was_asked_for(in_a_job, cap
     assert "docker" not in out
 
 
-def test_a_resumed_run_has_its_image(in_a_job, tmp_path):
+def test_a_resumed_run_has_its_image(in_a_job, tmp_path, capsys):
     store = Store(tmp_path / "results")
     kept = asdict(spec("mpi", container="i.sqsh", launcher="srun"))
     store.create("r1", lab="t", spec_key="k", spec=kept, cases=["c"])
     store.enter("r1", "interrupted")
-    assert run(["bench", "--here", "--resume", "r1", "--dry-run"]) == 2  # its key is another lab's
+    assert run(["bench", "--here", "--resume", "r1", "--dry-run"]) == 2  # It has another key.
+    assert "sbatch --nodelist" in capsys.readouterr().err
     assert in_a_job == [(None, {"image": "i.sqsh", "options": ()})]
 
 

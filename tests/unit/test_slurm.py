@@ -32,6 +32,9 @@ def test_options_may_be_one_line_and_a_partition_empty():
     words = slurm.request(there, ("n1",), "R")
     assert words[-2:] == ("--account=x", "--comment=two words")
     assert not [word for word in words if word.startswith("--partition")]
+    assert slurm.partition(there) == ("sinfo", "--noheader", "--format=%P %l")
+    assert slurm.longest("short 10:00\nlong* 2-00:00:00\n") == 2 * 24 * 60
+    assert slurm.limited(lab(lab_slurm_options="--account=x --time=60"))
     with pytest.raises(UsageError, match=r"lab_slurm_options .* cannot be read"):
         slurm.request(lab(lab_slurm_options="--comment='two"), ("n1",), "R")
 
