@@ -57,7 +57,7 @@ def command(job: Job) -> Command:
 @recipe(NAME)
 def own_job(job: Job) -> Command:
     """Return how ranks find one another and are placed, and what they send through."""
-    return Command(("srun", _pmi(job), *_PLACING), _environment(job))
+    return Command(("srun", _pmi(job), *_PLACING, *job.srun), _environment(job))
 
 
 def _by_pmi(job: Job) -> bool:

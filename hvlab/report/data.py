@@ -13,7 +13,7 @@ from hvlab.answers import AnswerError
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand
-from hvlab.report.tuning import Search
+from hvlab.report.tuning import ProvedSearch
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.samples import samples_of
 from hvlab.results.store import UNKNOWN, Record, Run, Store
@@ -72,7 +72,7 @@ class ReportData:
     samples: Mapping[Configuration, Mapping[int, Iterations]] = field(default_factory=dict)
     auto: bool = False
     sides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    tuning: Search | None = None
+    tuning: ProvedSearch | None = None
 
     @property
     def training(self) -> dict[Configuration, Repeats]:

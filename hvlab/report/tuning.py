@@ -55,7 +55,7 @@ class Gain(_Part):
     ratio: tuple[float, float, float]
 
 
-class Search(_Part):
+class ProvedSearch(_Part):
     """What a search wrote of itself. ``best`` is what its best settings change; ``run`` is its proof."""
 
     run: str | None
@@ -70,11 +70,11 @@ class Search(_Part):
     importance: dict[str, tuple[float, float, float]] = {}
 
 
-def read(results: Path, run_id: str) -> Search | None:
+def read(results: Path, run_id: str) -> ProvedSearch | None:
     """Return the search that ended with this run as its proof; None where there is none, or no file of it."""
     for folder in searches.folders(results):
         try:
-            search = Search.model_validate_json((folder / searches.RESULT).read_bytes())
+            search = ProvedSearch.model_validate_json((folder / searches.RESULT).read_bytes())
         except (OSError, ValidationError):
             continue
         if search.run == run_id:
@@ -82,7 +82,7 @@ def read(results: Path, run_id: str) -> Search | None:
     return None
 
 
-def section(search: Search | None) -> Section | None:
+def section(search: ProvedSearch | None) -> Section | None:
     """Return the part of the report on the search; None where the run is no proof."""
     if search is None:
         return None
@@ -95,7 +95,7 @@ def section(search: Search | None) -> Section | None:
     return Section("tuning", Say("tuning.title"), tuple(blocks))
 
 
-def _answer(search: Search) -> Say:
+def _answer(search: ProvedSearch) -> Say:
     values: dict[str, Value] = {"what": _changes(search.best)}
     if search.against:
         values["why"] = Say(f"tuning.against_{search.against}")
@@ -107,7 +107,7 @@ def _changes(changes: _Changes) -> Value:
     return Several(words) if words else Say("tuning.today")
 
 
-def _tried(search: Search) -> Table:
+def _tried(search: ProvedSearch) -> Table:
     """Return the best of what was tried."""
     ran = sorted(
         (one for one in search.tried if one.log_ratios and not one.failed), key=lambda one: one.change
@@ -129,7 +129,7 @@ def _tried(search: Search) -> Table:
     return Table("tuning-tried", Say("tuning.tried", counts), columns, rows, note=Say("tuning.note"))
 
 
-def _gains(search: Search) -> Table:
+def _gains(search: ProvedSearch) -> Table:
     columns = (
         Column(Say("tuning.metric")),
         Column(Say("sweeps.size"), numeric=True),
@@ -148,7 +148,7 @@ def _gains(search: Search) -> Table:
     return Table("tuning-gains", Say("tuning.gains"), columns, rows)
 
 
-def _importance(search: Search) -> Table:
+def _importance(search: ProvedSearch) -> Table:
     columns = (
         Column(Say("tuning.setting")),
         Column(Say("tuning.share"), numeric=True),

@@ -301,3 +301,10 @@ def test_a_recipe_has_the_settings_of_the_case_and_names_the_rules_file():
     assert "export OMPI_MCA_coll_tuned_dynamic_rules_filename=RULES" in exports
     assert start.startswith("mpirun --bind-to core -mca pml '^cm'")
     assert "--map-by" not in start
+
+
+def test_a_recipe_by_srun_has_the_options_of_the_steps_of_its_lab():
+    there = lab(hvlab_step_options=["--gres=gpu:2"])
+    assert recipe(of("mpi", there, launcher="srun"), there)[-1] == (
+        "srun --mpi=pmix --cpu-bind=none --overcommit --gres=gpu:2 ..."
+    )
