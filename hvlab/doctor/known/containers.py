@@ -65,7 +65,6 @@ CAUSES = (
         title="sshd in the worker cannot start",
         signs=(
             r"sshd: no hostkeys available",
-            r"Could not load host key: ",
             r"sshd: (?:command )?not found|/usr/sbin/sshd: No such file or directory|exec: \"/usr/sbin/sshd\"",
             r"[Pp]rivilege separation (?:user sshd does not exist|directory)",
             r"Bind to port 22 on \S+ failed: Permission denied",
@@ -129,6 +128,8 @@ CAUSES = (
             r"reason: MPIJobEvicted|\d+/\d+ workers are evicted",
             r"Pod (?:was )?[Ee]victed|reason: Evicted|Status: +Failed\s+Reason: +Evicted",
             r"[Pp]reempted|TaintManagerEviction|NodeNotReady",
+            r"^\S+ +\d+/\d+ +(?:Evicted|OutOf(?:memory|cpu|pods|ephemeral-storage)) +\d",
+            r"Node didn't have enough resource: (?:memory|cpu|pods|ephemeral-storage)",
         ),
         why="Disk or memory of the node ran short, a pod of higher priority came, or the node stopped answering.",
         remedy="kubectl describe pod and node; ask for ephemeral-storage and memory as needed, or a higher priority.",

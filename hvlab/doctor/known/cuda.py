@@ -131,7 +131,7 @@ CAUSES = (
         signs=(
             r"Unable to find a match: kernel-(?:devel|headers)\S*",
             r"No (?:package|match for argument:?) kernel-(?:devel|headers)\S*",
-            r"Your kernel headers for kernel \S+ cannot be found",
+            r"Your kernel headers for kernel \S+ cannot be found|Missing \S+ kernel headers for module \S+",
             r"Unable to (?:find|locate) the kernel source (?:tree|headers)",
             r"[Uu]nable to locate package linux-headers-\S+",
             r"linux-headers-\S+ .{0,60}(?:not (?:available|installable|found)|No package)",
@@ -173,7 +173,7 @@ CAUSES = (
         why="The driver's release does not know this (newer) kernel, or the compiler is not the one that built the kernel.",
         remedy="/var/lib/dkms/nvidia/*/build/make.log has the error; a newer driver, or an older kernel; the gcc of /proc/version.",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
-        weight=FACT,
+        weight=SETTING,
     ),
     Cause(
         id="container-without-gpu",
@@ -329,7 +329,7 @@ CAUSES = (
             r"uncorrectable ECC error encountered",
             r"cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
             r"uncorrectable NVLink error",
-            r"[Dd]ouble [Bb]it ECC|DBE \(double bit",
+            r"[Dd]ouble [Bb]it ECC|DBE \(double bit|uncorrectable double bit error",
             r"row remapping (?:failure|pending)",
         ),
         why="The memory (or a link) is faulty, so the driver stops what ran on it.",

@@ -64,6 +64,7 @@ CAUSES = (
             r"more processes than (?:cpus|ppr) (?:for this|than available)",
             r"Requested more processes \(\d+\) than there are available slots",
             r"Not enough slots on the hosts to fulfill the",
+            r"supposed to get help about: (?:\S{1,60}:)?alloc-error",
         ),
         why="-np asks for more ranks than the hosts have slots: a host without a number has one slot (in a host list) "
         "or as many as cores, and on the command line a blank may have cut the list.",

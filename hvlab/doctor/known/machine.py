@@ -77,9 +77,23 @@ CAUSES = (
         source="https://man7.org/linux/man-pages/man1/df.1.html",
         weight=FACT,
         unless=(
-            r"posix_fallocate|/dev/shm|shared memory segment|shared-memory backing|_multiprocessing\.SemLock",
+            r"posix_fallocate|/dev/shm|shared memory segment|shared-memory backing|_multiprocessing\.SemLock|shmget",
             r"/sys/fs/cgroup/[^\n]{0,200}[Nn]o space left|inotify[^\n]{0,80}[Nn]o space left",
         ),
+    ),
+    Cause(
+        id="sysv-shared-memory",
+        title="the kernel gives no further shared memory of System V",
+        signs=(
+            r"shmget\(.{0,160}(?:No space left on device|Cannot allocate memory)",
+            r"check shared memory limits by 'ipcs -l'",
+        ),
+        why="The number of its segments (kernel.shmmni) or their pages (kernel.shmall) are used up, often by what killed ranks left; "
+        "it is no disk that is full.",
+        remedy="On that host ipcs -m; ipcrm removes those that no process is attached to; larger kernel.shmmni and kernel.shmall, or "
+        "UCX_TLS=^sysv.",
+        source="https://github.com/openucx/ucx/issues/4684",
+        weight=FACT,
     ),
     Cause(
         id="cgroups-used-up",

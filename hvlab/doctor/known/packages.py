@@ -271,6 +271,7 @@ CAUSES = (
         signs=(
             r"has to be run with superuser privileges",
             r"are you root\?",
+            r"Interactive authentication required",
             r"(?:You|you) (?:need to|must) be root",
             r"[Tt]his (?:script|program|command) must be run (?:as root|with sudo)",
         ),

@@ -141,6 +141,7 @@ CAUSES = (
             r"resolve_ctls_from_dns_srv: res_nsearch error",
             r"[Uu]nable to (?:open|stat)\S* \S*slurm\.conf",
             r"s_p_parse_file: cannot stat file \S*slurm\.conf",
+            r"ConditionPathExists=\S*slurm\.conf was not met",
         ),
         why="There is no slurm.conf here, SLURM_CONF names another, and DNS names no controller.",
         remedy="Copy slurm.conf to /etc/slurm, or start slurmd with --conf-server HEAD:6817.",
@@ -192,7 +193,8 @@ CAUSES = (
         title="the GPUs of a node are not configured for Slurm",
         signs=(
             r"Invalid GRES data for \w+|xcpuinfo_abs_to_mac: failed",
-            r"Invalid generic resource \(gres\) specification",
+            r"Invalid generic resource \(gres\) specification|Invalid Trackable RESource \(TRES\) specification",
+            r"Step requested GRES \(.{0,60}\) not found in the job",
             r"fatal: can't stat gres\.conf file /dev/nvidia\d+",
             r"gres\.conf: .{0,100}(?:No such file|invalid|not found)",
             r"Couldn't find the specified plugin name for gpu/nvml",
@@ -202,9 +204,10 @@ CAUSES = (
             r"[Gg]res(?:Plugin|Types)\S* .{0,60}(?:not|invalid)",
             r"Duplicate generic resource \(gres\)|Invalid GRES specification|Insufficient GRES available in allocation|RestrictedCoresPerGPU: ",
         ),
-        why="GresTypes, Gres= of the node and gres.conf have to name the GPUs alike, and the device files have to exist.",
-        remedy="GresTypes=gpu, Gres=gpu:N at the node, and gres.conf with AutoDetect=nvml or File=/dev/nvidia[0-7]; nvidia-smi on "
-        "the node first.",
+        why="GresTypes, Gres= of the node and gres.conf have to name the GPUs alike, and the device files have to exist. "
+        "Or the request has --gres= without a value, or another type of GPU than the cluster or the job has.",
+        remedy="sinfo -o '%N %G' shows what there is to ask for. GresTypes=gpu, Gres=gpu:N at the node, and gres.conf with "
+        "AutoDetect=nvml or File=/dev/nvidia[0-7]; nvidia-smi on the node first.",
         source="https://slurm.schedmd.com/gres.html",
         weight=FACT,
     ),
@@ -251,7 +254,7 @@ CAUSES = (
             r"Node count specification invalid",
             r"(?:CPU|Task) count specification invalid",
             r"Time limit specification required, but not provided",
-            r"Invalid (?:preferred )?feature specification|Invalid license specification|Invalid Trackable RESource",
+            r"Invalid (?:preferred )?feature specification|Invalid license specification",
             r"Requested topology configuration is not available",
         ),
         why="More cores, memory, GPUs or nodes are asked for than any node (or the partition) has.",
@@ -292,6 +295,20 @@ CAUSES = (
         remedy="sinfo -R says why; mend the node (slurmd, network, munge), then scontrol update nodename=N state=resume.",
         source="https://slurm.schedmd.com/troubleshoot.html#nodes",
         weight=FACT,
+    ),
+    Cause(
+        id="slurm-node-silent",
+        title="slurmd on a node does not answer",
+        signs=(
+            r"error: Nodes? \S+ not responding(?!, setting)",
+            r"Error connecting slurm stream socket at \S+:6818: ",
+        ),
+        why="slurmctld reaches each node's slurmd on port 6818: it does not run (yet), a firewall is between them, or NodeAddr leads "
+        "elsewhere. After SlurmdTimeout the node is set to DOWN.",
+        remedy="systemctl status slurmd and its log on that node; nc -vz NODE 6818 from the head; a node that boots for a job needs a longer "
+        "ResumeTimeout.",
+        source="https://slurm.schedmd.com/troubleshoot.html#nodes",
+        weight=SYMPTOM,
     ),
     Cause(
         id="slurm-node-failure",
@@ -462,6 +479,7 @@ CAUSES = (
             r"Unable to process configuration file",
             r"Invalid (?:node|partition|parameter) \S+ in (?:slurm\.conf|configuration)",
             r"CLUSTER NAME MISMATCH",
+            r"This host \(\S+\) not a valid controller",
         ),
         why="The daemons read slurm.conf as they start, and stop at what they do not understand or what stands there twice.",
         remedy="The line is named: correct it on all hosts; slurmctld -D -vvv shows how far it reads.",
@@ -712,8 +730,9 @@ CAUSES = (
             r"(?:sbatch|srun|salloc): error: (?:Unable to open file|This does not look like a batch script|Batch script contains DOS line breaks|[Ii]nvalid --?\w[\w-]* )",
             r"SLURM_MEM_PER_\w+, (?:and )?SLURM_MEM_PER_\w+[^\n]{0,60}mutually exclusive",
             r"set by two different environment variables SLURM_\w+",
+            r"(?:sbatch|srun|salloc): error: [^\n]{0,120}(?:no longer (?:acceptable|accepted|supported)|[Pp]lease (?:use|specify|switch to) )",
         ),
-        why="The file is not there, is not a script with #! in its first line, or comes from Windows; or an option's value is wrong, or contradicts one that the surrounding job set in the environment.",
+        why="The file is not there, is not a script with #! in its first line, or comes from Windows; or an option's value is wrong, contradicts one that the surrounding job set in the environment, or is not what this site accepts.",
         remedy="head -1 SCRIPT; dos2unix SCRIPT; within a job unset SLURM_MEM_PER_NODE or SLURM_CPUS_PER_TASK before another srun with other values.",
         source="https://slurm.schedmd.com/sbatch.html",
         weight=FACT,

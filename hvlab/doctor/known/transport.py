@@ -115,6 +115,8 @@ CAUSES = (
             r"mlx5dv_devx_obj_create\(\S+\) failed",
             r"(?:mlx5dv|ibv)_create_(?:qp|srq)\S* failed: (?:Cannot allocate memory|No space left|Resource temporarily)",
             r"failed to create (?:RC|DC|UD) QP",
+            r"ibv_open_device\S* failed: Cannot allocate memory",
+            r"mlx5_cmd_check\S* .{0,120}status limits exceeded",
         ),
         why="Each connection takes queues of the adapter, and their number (or its memory for them) is used up: many ranks on many hosts "
         "with full meshes, several paths, or tag matching in hardware.",
@@ -255,7 +257,7 @@ CAUSES = (
         title="an RDMA adapter cannot be opened",
         signs=(
             r"NET/IB ?: Unable to open device",
-            r"ibv_open_device\S* .{0,60}(?:fail|Permission denied)",
+            r"ibv_open_device\S* (?!.{0,60}Cannot allocate memory).{0,60}(?:fail|Permission denied)",
             r"(?:/dev/infiniband/\S+)\S* .{0,40}(?:Permission denied|No such file|Operation not permitted)",
             r"libibverbs: Fatal: ",
             r"NET/IB ?: Unable to query (?:device|port)",
