@@ -146,21 +146,23 @@ does not answer.
     kubectl logs my-job-launcher | hvlab doctor --log - --format json
 
 It reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm's
-daemons, pods and kernels as they come: colours, times and prefixes such as `[1,0]<stderr>:` are taken away,
-the lines of each rank are read one after another, and what a terminal wrapped is put together again, at
-whatever width. A log may be packed with gzip, bzip2 or xz. For each cause it shows the lines it rests on, why
-it breaks, what to do, and where that is from. The cause nearest to the root comes first: a line that
-names the very thing that is wrong, then what has to be set
-differently, then what broke, then what others noticed of it. Noise is listed as harmless.
+daemons, pods and kernels as they come: colours, times and prefixes such as `[1,0]<stderr>:` are taken
+away, the lines of each rank are read one after another, and what a terminal wrapped is put together
+again, at whatever width. A log may be packed with gzip, bzip2 or xz. For each cause it shows the lines
+it rests on, why it breaks, what to do, and where that is from. The cause nearest to the root comes
+first: a line that names the very thing that is wrong, then what has to be set differently, then what
+broke, then what others noticed of it. Noise is listed as harmless.
 What it does not know it does not mention: it then says `nothing known`. Of a very large log, lines that
-differ in numbers only count twelve times, and of what is left the first MiB and the last two are searched;
-of more than 16 MiB only the first 4 and the last 12 are read, which it says on standard error.
+differ in numbers only count twelve times, and of what is left the first MiB and the last two are
+searched; of more than 16 MiB only the first 4 and the last 12 are read, which it says on standard
+error.
 What it is worth: of 329 excerpts of public threads that it had not been tried on, drawn by topic in 29
-batches, the right cause stood first in 246 (75 %); in 48 another one was named, or only what it led to, in 35
-none. Twenty-two batches were of what is asked often: 202 of 247 (82 %); the last seven of them had 12 of 13, 6 of
-10, 11 of 12, 9 of 11, 11 of 12, 5 of 10 and 9 of 9. Seven were of rarer faults: 44 of 82 (54 %). None was named
-in six harmless ones. What is right was judged by its makers, before they saw the
-answer. After each batch its entries were extended by what was missed: these logs say nothing of it any more.
+batches, the right cause stood first in 246 (75 %); in 48 another one was named, or only what it led to,
+in 35 none. Twenty-two batches were of what is asked often: 202 of 247 (82 %); the last seven of them
+had 12 of 13, 6 of 10, 11 of 12, 9 of 11, 11 of 12, 5 of 10 and 9 of 9. Seven were of rarer faults: 44
+of 82 (54 %). None was named in six harmless ones. What is right was judged by its makers, before they
+saw the answer. After each batch its entries were extended by what was missed: these logs say nothing of
+it any more.
 The exit code is 0 if nothing or only noise is recognised, 1 if a cause is, 2 if there is no such file.
 
 ## Proofs

@@ -31,7 +31,7 @@ def home_of_the_head_that_is_read_only(world):
     world.on(head, f"umount -l {HOME}")
 
 
-@fault("disks", *TINY, code=1, says=("mpirun", "f2"), seconds=60)
+@fault("disks", *TINY, code=1, says=("folder for temporary files", "f2"), seconds=60)
 def tmp_of_a_worker_that_is_full(world):
     """/tmp of the second host is full: Open MPI needs it there."""
     host = world.hosts[1]
