@@ -172,7 +172,7 @@ test-bisect: install  ## a slow build of Horovod, found between two stacks: 20 m
 test-tune: install  ## a planted setting undone, a killed search, settings of two virtual hosts put back: 8 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tune.py -m vlab -v
 
-test-prove: install  ## causes that doctor puts into fresh virtual hosts, and takes out again: 5 minutes (root)
+test-prove: install  ## causes that doctor puts into fresh virtual hosts, and takes out again: 10 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_prove.py -m vlab -v
 
 test-driver: install  ## Debian's own NVIDIA driver, built by DKMS on a virtual host: 6 minutes (root)

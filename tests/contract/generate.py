@@ -130,8 +130,9 @@ to the three that follow it as the lab user, and sends each of them 256 KiB over
   whether two of one run use one GPU.
 
 The imports come last, one after another on a host. Each takes one to two seconds of a core with torch,
-more with TensorFlow, and is given up after 60 s; one that is given up is no finding. Many virtual hosts on
-few cores take that much longer: 32 of them on two cores about half a minute.
+more with TensorFlow and where its files come from a cold disk, and is given up after 60 s; one that is
+given up is no finding. Many virtual hosts on few cores take that much longer: 32 of them on two cores
+about half a minute.
 
 Each finding says on which hosts, what was seen, why it breaks, what to do, and where that is from; what
 is nearest to the root comes first. What a host does not answer is no finding. Nothing is changed, unless
