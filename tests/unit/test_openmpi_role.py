@@ -51,8 +51,11 @@ def test_without_parameters_no_file_is_written_unless_there_were_some(tmp_path: 
     earlier = {"ansible_local": {"hvlab_openmpi": {"parameters": {"btl_tcp_sndbuf": 4096}}}}
     (file,) = written(tmp_path, facts=earlier)
     assert file["content"].count("\n") == 1
-    (beside,) = written(tmp_path, openmpi_parameters_file="/opt/x.conf", openmpi_shared=True)
-    assert beside["path"] == "/opt/x.conf"
+    for given in ({}, {"btl_tcp_links": 2}):
+        elsewhere = {"openmpi_parameters_file": "/opt/x.conf", "openmpi_shared": True}
+        (beside,) = written(tmp_path, openmpi_parameters=given, **elsewhere)
+        assert beside["path"] == "/opt/x.conf"
+        assert beside["content"].count("=") == len(given)
 
 
 @pytest.mark.parametrize(
