@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab import launchers, workloads
@@ -76,7 +76,7 @@ class Schedule:
     def _gpus(self, cases: Sequence[Case], hosts: Sequence[str]) -> int:
         """Return the GPUs to ask for on each of the hosts: as many as cases use on all of them.
 
-        Slurm takes one number for all hosts; of an exclusive host the job has all GPUs (20.11 and later).
+        Slurm takes one number for all hosts, and a step has no more than that.
         """
         used = {name: [case.slots for case in cases if _cuda(case) and name in case.hosts] for name in hosts}
         return min(max(slots, default=0) for slots in used.values())
@@ -85,11 +85,7 @@ class Schedule:
         """Return the command that starts a case."""
         options = self.spec.container_options
         argv = workloads.argv(case, self.keys)
-        command = launchers.command(case, self.lab, run_id, argv, container_options=options)
-        if not command.step or not _cuda(case) or self.lab.step:
-            return command
-        # A step has only those GPUs by itself that its job was asked for by number.
-        return replace(command, env={**command.env, "SLURM_STEP_GRES": f"gpu:{case.slots}"})
+        return launchers.command(case, self.lab, run_id, argv, container_options=options)
 
     def containers(self, run_id: str = DRY_RUN_ID) -> dict[str, tuple[str, ...]]:
         """Return the command that starts the run's container on each host; empty where docker starts none."""

@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
@@ -149,39 +148,6 @@ def test_a_bench_is_in_the_accounts_and_the_rest_daemon_answers(lab):
     # Its own user alone gets an answer.
     socket = "/run/slurmrestd/slurmrestd.socket"
     lab.on("c1", f"runuser -u hvlab -- test -w {socket}", expect=1)
-
-
-@pytest.fixture
-def gpus_of_one_host(lab):
-    """Two GPUs of c1, as far as Slurm looks: their device files."""
-    lab.on("c1", "touch /dev/nvidia0 /dev/nvidia1")
-    gpus = "{{ 2 if inventory_hostname == 'c1' else 0 }}"
-    try:
-        lab.playbook(PLAYBOOK, "-e", json.dumps({"slurm_gpus": gpus, "slurm_gpu_type": "h100"}))
-        yield
-    finally:
-        lab.playbook(PLAYBOOK)
-        lab.on("c1", "rm /dev/nvidia0 /dev/nvidia1")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("gpus_of_one_host")
-def test_a_step_gets_the_gpus_of_an_allocation_that_asked_for_none(lab):
-    """As in a run whose hosts do not all have GPUs."""
-    assert lab.on("c1", "sinfo --noheader --Node '--format=%N|%G'").split() == [
-        "c1|gpu:h100:2",
-        "c2|(null)",
-        "c3|(null)",
-    ]
-    granted = as_user(lab, "salloc --no-shell --nodes=2 --nodelist=c1,c2 --exclusive --mem=0 2>&1")
-    job = re.search(r"Granted job allocation (\d+)", granted)[1]
-    try:
-        step = f"SLURM_JOB_ID={job} srun --nodes=1 --ntasks=1"
-        gpus = f"env SLURM_STEP_GRES=gpu:2 {step} --nodelist=c1 printenv CUDA_VISIBLE_DEVICES"
-        assert as_user(lab, gpus).strip() == "0,1"
-        assert as_user(lab, f"env {step} --nodelist=c2 hostname").strip() == "c2"
-    finally:
-        lab.on("c1", f"scancel {job}")
 
 
 @pytest.mark.slow
