@@ -20,12 +20,12 @@ TESTS_AS_ROOT = $(if $(SUDO),trap '$(SUDO) find "$(CURDIR)" "$$HOME/.ansible" "$
 # On two cores, two of the three hosts have one each.
 DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,2
 
-TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm packs keys faults doctor)
+TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver nccl tensorflow ucx find_slow slurm packs keys faults doctor tune bisect)
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab package test demo demo-slurm down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tutorials
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tune test-tutorials
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -168,6 +168,9 @@ test-tutorials: install  ## the sh blocks of docs/tutorials, on virtual hosts: 1
 
 test-bisect: install  ## a slow build of Horovod, found between two stacks: 20 minutes, 8 with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_bisect.py -m vlab -v
+
+test-tune: install  ## a planted setting undone, a killed search, settings of two virtual hosts put back: 8 minutes (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tune.py -m vlab -v
 
 test-prove: install  ## causes that doctor puts into fresh virtual hosts, and takes out again: 5 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_prove.py -m vlab -v

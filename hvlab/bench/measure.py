@@ -56,7 +56,7 @@ def measure(
     Raises UnreachableError, UsageError (a backend is not built) and InterruptedRunError; a case that fails
     is a record, not an error.
     """
-    login = _login(schedule.lab)
+    login = login_of(schedule.lab)
     with nullcontext() if locked else measuring(store.folder, schedule.lab.name):
         resumed = resume or (None if restart else store.unfinished(schedule.spec.key(schedule.lab)))
         measured = store.records(resumed.run_id) if resumed else []
@@ -334,7 +334,7 @@ class _Run:
         )
 
 
-def _login(lab: Lab) -> Login:
+def login_of(lab: Lab) -> Login:
     """Return the keys that the driver logs in with; the certificate is valid for days."""
     user = str(lab.vars.get("lab_user_name", "hvlab"))
     if lab.local or lab.step:

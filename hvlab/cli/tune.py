@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
 from hvlab.launchers import srun
 from hvlab.paths import results_dir
+from hvlab.results.lock import measuring
 from hvlab.results.store import Store
 
 
@@ -24,6 +26,7 @@ class _Tune(GroupedCommand):
         "Where": ("inventory", "limit", "hosts", "slots"),
         "What": ("workload", "backend", "sets", "copy", "pattern"),
         "Search": ("settings", "space_file", "kind", "budget", "seed", "timeout", "launcher", "restart"),
+        "Hosts": ("host_settings", "restore"),
         "Results": ("output", "folder", "output_format"),
     }
 
@@ -63,6 +66,17 @@ class _Tune(GroupedCommand):
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")
 @click.option(
+    "--host-settings",
+    is_flag=True,
+    help="Search settings of the hosts themselves instead: socket buffers, MTU, governor. They are "
+    "changed as root, and put back at the end.",
+)
+@click.option(
+    "--restore",
+    is_flag=True,
+    help="Only put back what a search with --host-settings left changed that was killed.",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     default="tuned.yml",
@@ -82,6 +96,8 @@ def command(
     budget: int,
     seed: int,
     restart: bool,
+    host_settings: bool,
+    restore: bool,
     output: Path,
     folder: Path | None,
     output_format: str,
@@ -100,29 +116,55 @@ def command(
     # These load slowly, and --help needs none of them.
     from hvlab.bench import settings as files  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
+    from hvlab.tune import host_session  # noqa: PLC0415
     from hvlab.tune import space as spaces  # noqa: PLC0415
     from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune, written  # noqa: PLC0415
 
+    def note(text: str) -> None:
+        click.echo(text, err=True)
+
+    if host_settings and space_file:
+        raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
+    put_back = _put_back(inventory, lab, store, note)
+    if restore:
+        if not put_back:
+            note("there is nothing to put back: no search was killed before it did so")
+        return 0
     today = files.load(settings) if settings else files.SettingsFile()
     spec = one(lab, values, store)
     searched = _space(space_file, spec.blocks[0], values["launcher"], lab)
     space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))
     request = TuneRequest(spec, lab, space, kind, seed, budget)
+    if host_settings:
+        request = host_session.of_hosts(request)
     check(request)
     place = folder_of(request, store.folder, restart=restart)
     if (place / "hvlab.db").exists():
         click.echo(f"resuming the search in {place}", err=True)
-    result = tune(request, store, place, note=lambda text: click.echo(text, err=True))
+    result = (host_session.tune_hosts if host_settings else tune)(request, store, place, note=note)
     if output_format == "json":
         click.echo(json.dumps(result.as_json(), indent=1))
     else:
         click.echo(result.markdown())
-    if result.proof:
+    if result.proof and result.proof.run_id:
         click.echo(f"proof: {write_page(store, result.proof.run_id)}", err=True)
     click.echo(f"report: {place / REPORT}", err=True)
-    if outcome := written(request, result, output):
+    if not host_settings and (outcome := written(request, result, output)):
         click.echo(outcome, err=True)
     return 0
+
+
+def _put_back(inventory: Path, lab: Lab, store: Store, note: Callable[[str], None]) -> bool:
+    """Undo what searches left on hosts that were killed; return whether there was anything."""
+    from hvlab.tune import host_state  # noqa: PLC0415 - it loads slowly
+
+    files = host_state.left_behind(store.folder, lab.name)
+    if files:
+        with measuring(store.folder, lab.name):
+            for file in host_state.left_behind(store.folder, lab.name):
+                hosts = host_state.restore(load(inventory), file)
+                note(f"put back what {', '.join(hosts)} had before the search in {file.parent}")
+    return bool(files)
 
 
 def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any:

@@ -88,7 +88,7 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
 
     # Nothing else may measure the lab between the search and its proof.
     with measuring(store.folder, request.lab.name):
-        spec, trained = _lengthened(request, launches)
+        spec, trained = lengthened(request, launches)
         chosen = autotune.choice(request.spec, launches, request.space, trained, request.budget * _AUTOTUNE)
         space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
         if autotuned is not None:
@@ -101,15 +101,26 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         best, proof = found.best, None
         if best is not None:
             note(f"to prove: {space.words(best)}")
-            least = _PROOF_LAUNCHES * trials.spent / trials.count
-            seconds = round(max(_PROOF_S, least, request.budget - launches.spent))
-            proof = confirm(spec, request.lab, store, today, space.settings(best), seconds=seconds)
+            settings = space.settings(best)
+            proof = confirm(spec, request.lab, store, today, settings, seconds=proof_seconds(request, trials))
         shares = importance(space, found.board, seed=request.seed)
         result = TuneResult(space, found, shares, proof, launches.spent, autotuned)
-        write_file(folder / REPORT, result.markdown())
-        if not (proof and proof.cut_off):  # without a result, the same command goes on
-            write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+        write(result, folder)
     return result
+
+
+def write(result: TuneResult, folder: Path) -> None:
+    """Write the result of a search into its folder."""
+    write_file(folder / REPORT, result.markdown())
+    if result.proof and result.proof.cut_off:  # without a result, the same command goes on
+        return
+    write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+
+
+def proof_seconds(request: TuneRequest, trials: Trials) -> int:
+    """Return how long the proof may take."""
+    least = _PROOF_LAUNCHES * trials.spent / trials.count
+    return round(max(_PROOF_S, least, request.budget - trials.launches.spent))
 
 
 def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
@@ -129,7 +140,7 @@ def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
     return launchers.recipe(case, request.lab)
 
 
-def _lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
+def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
     """Return what is measured in each trial, a training for long enough, and what a launch of it showed."""
     [block] = request.spec.blocks
     if not trains(block):

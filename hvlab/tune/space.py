@@ -35,7 +35,7 @@ class SpaceParameter(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     about: str = ""
-    to: Literal["env", "mpirun", "rules"]
+    to: Literal["env", "mpirun", "rules", "host"]
     variable: str = ""
     collective: Annotated[int, Field(ge=0, le=100)] | None = None
     from_bytes: Annotated[int, Field(ge=0)] = 0
@@ -150,6 +150,9 @@ def load(path: Path) -> tuple[SpaceParameter, ...]:
         raise UsageError(f"the space {path}: {where}: {first['msg']}", remedy=_REMEDY) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"the space {path} cannot be read: {error}", remedy=_REMEDY) from error
+    if any(item.to == "host" for item in parameters):
+        problem = f"the space {path}: settings of hosts are hvlab's own"
+        raise UsageError(problem, remedy="leave `to: host` out; --host-settings searches them")
     names = [item.name for item in parameters]
     if len(set(names)) < len(names):
         raise UsageError(f"the space {path}: two parameters have one name", remedy=_REMEDY)

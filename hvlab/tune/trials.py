@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -52,14 +52,15 @@ class Launches:
         if self._file.is_file():
             self.seconds = json.loads(self._file.read_text("utf-8"))
 
-    def measured(self, spec: Spec) -> str:
-        """Return the run of ``spec``, measured now where it was not before."""
+    def measured(self, spec: Spec, ready: Callable[[], None] = lambda: None) -> str:
+        """Return the run of ``spec``, measured now where it was not before; ``ready`` is called before."""
         schedule = Schedule.of(spec, self.lab)
         key = schedule.spec.key(self.lab)
         run_id = self.store.finished(key)
         if run_id is None:
             before = self._done(key)
             begun = time.monotonic()
+            ready()
             run_id = measure(schedule, self.store)
             # What an interrupted run had measured before counts as the rest of it.
             whole = len(schedule.cases) / max(1, len(schedule.cases) - before)
@@ -94,14 +95,10 @@ class Trials:
     def __call__(self, batch: Sequence[Candidate]) -> list[float | None]:
         """Return the logarithm of the time that each candidate takes; None where it failed."""
         self.rounds += 1
-        spent, count = self.launches.spent, self.launches.count
-        run_id = self.launches.measured(self._spec(batch))
-        self.spent += self.launches.spent - spent
-        self.count += self.launches.count - count
+        costs = self._round(batch)
         if self.rounds == 1:
             self._launch = self.spent / max(1, self.count)
-        costs = figures(self.launches.store.records(run_id))
-        return [costs.get(str(number)) for number in range(len(batch))]
+        return costs
 
     def left(self) -> bool:
         """Return whether there is time for another round, the last race and the proof."""
@@ -109,6 +106,17 @@ class Trials:
             return True
         kept = min(_KEPT_LAUNCHES * self.spent / self.count, self.budget / 2)
         return self.launches.spent + self.spent / self.rounds + kept < self.budget
+
+    def _round(self, batch: Sequence[Candidate]) -> list[float | None]:
+        costs = figures(self._records(self._spec(batch)))
+        return [costs.get(str(number)) for number in range(len(batch))]
+
+    def _records(self, spec: Spec, ready: Callable[[], None] = lambda: None) -> list[Record]:
+        spent, count = self.launches.spent, self.launches.count
+        run_id = self.launches.measured(spec, ready)
+        self.spent += self.launches.spent - spent
+        self.count += self.launches.count - count
+        return self.launches.store.records(run_id)
 
     def _spec(self, batch: Sequence[Candidate]) -> Spec:
         timeout = self.spec.timeout

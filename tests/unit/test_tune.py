@@ -287,7 +287,7 @@ def test_an_algorithm_may_have_segments() -> None:
         ("other: 1", "Field required"),
         ("parameters: [{name: a, to: env, variable: A, values: [1, 2], default: 3}]", "not among its values"),
         ("parameters: [{name: a, to: env, values: [1, 2], default: 1}]", "needs a variable"),
-        ("parameters: [{name: a, to: disk, values: [1, 2], default: 1}]", "'env', 'mpirun' or 'rules'"),
+        ("parameters: [{name: a, to: disk, values: [1, 2], default: 1}]", "'rules' or 'host'"),
         (
             "parameters: [{name: a, to: rules, collective: 2, values: ['0', ring], default: '0'}]",
             "a rule is an algorithm's number",
