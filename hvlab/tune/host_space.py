@@ -6,6 +6,7 @@ import fnmatch
 import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -16,10 +17,11 @@ from hvlab.errors import CheckError, UnreachableError, some
 from hvlab.health.ask import put
 from hvlab.lab.inventory import Lab
 from hvlab.tune.host_state import KernelValue, State
-from hvlab.tune.space import FOLDER, SpaceParameter
+from hvlab.tune.space import SpaceParameter
 from hvlab.yaml_files import read_yaml
 
 _MTU, _GOVERNOR = "/mtu", "/scaling_governor"
+_FILE = Path(__file__).with_name("host.yml")
 _INTERFACE = "{interface}"
 _LINKS, _PING, _GOVERNORS = "links", "ping", "governors"
 _READ, _STAT = "read ", "stat "
@@ -71,7 +73,7 @@ class _HostFile(BaseModel):
 
 def load() -> tuple[HostSetting, ...]:
     """Return all settings of hosts that hvlab knows."""
-    return tuple(_HostFile.model_validate(read_yaml(FOLDER / "host.yml")).settings)
+    return tuple(_HostFile.model_validate(read_yaml(_FILE)).settings)
 
 
 @dataclass(frozen=True)
