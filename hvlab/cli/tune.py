@@ -149,8 +149,7 @@ def command(
     if result.proof and result.proof.run_id:
         click.echo(f"proof: {write_page(store, result.proof.run_id)}", err=True)
     click.echo(f"report: {place / REPORT}", err=True)
-    outcome = "" if host_settings else written(request, result, output)
-    if outcome:
+    if not host_settings and (outcome := written(request, result, output)):
         click.echo(outcome, err=True)
     return 0
 

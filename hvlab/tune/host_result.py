@@ -70,10 +70,10 @@ class HostTuneResult(TuneResult):
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it, JSON-ready."""
-        best = self.found.best
         return {
             **super().as_json(),
-            "settings": self.space.changes(best) if best else None,
+            "run": None,
+            "settings": None,
             "keep": self.keeping,
             "left_out": self._notes,
         }

@@ -20,8 +20,8 @@ from hvlab.tune.host_state import KernelValue, State
 from hvlab.tune.space import SpaceParameter
 from hvlab.yaml_files import read_yaml
 
-FILE = Path(__file__).with_name("host_settings.yml")
 _MTU, _GOVERNOR = "/mtu", "/scaling_governor"
+_FILE = Path(__file__).with_name("host.yml")
 _INTERFACE = "{interface}"
 _LINKS, _PING, _GOVERNORS = "links", "ping", "governors"
 _READ, _STAT = "read ", "stat "
@@ -73,7 +73,7 @@ class _HostFile(BaseModel):
 
 def load() -> tuple[HostSetting, ...]:
     """Return all settings of hosts that hvlab knows."""
-    return tuple(_HostFile.model_validate(read_yaml(FILE)).settings)
+    return tuple(_HostFile.model_validate(read_yaml(_FILE)).settings)
 
 
 @dataclass(frozen=True)

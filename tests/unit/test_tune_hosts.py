@@ -185,7 +185,7 @@ def test_small_buffers_are_improved_proved_and_put_back(
     assert "# /etc/sysctl.d/90-hvlab.conf\nnet.core.rmem_max = " in report
     assert "None of this is kept" in report
     document = json.loads((place / session.RESULT).read_text())
-    assert document["settings"] == result.space.changes(result.found.best)
+    assert document["best"] == result.space.changes(result.found.best)
     assert "net.ipv4.tcp_wmem = 4096 65536" in " ".join(document["keep"])
     # The governor is not there.
     assert any(sentence.startswith("governor is left out") for sentence in document["left_out"])
