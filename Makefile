@@ -169,7 +169,7 @@ test-tutorials: install  ## the sh blocks of docs/tutorials, on virtual hosts: 1
 test-bisect: install  ## a slow build of Horovod, found between two stacks: 20 minutes, 8 with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_bisect.py -m vlab -v
 
-test-tune: install  ## a planted setting undone, a killed search, settings of two virtual hosts put back: 15 minutes (root)
+test-tune: install  ## a planted setting undone, a killed search, settings of two virtual hosts put back: 7 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tune.py -m vlab -v
 
 test-prove: install  ## causes that doctor puts into fresh virtual hosts, and takes out again: 10 minutes (root)

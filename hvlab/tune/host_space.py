@@ -200,7 +200,7 @@ def _problem(setting: HostSetting, readings: Mapping[str, HostReading]) -> str:
     if len(readings) == 1:
         return "there is no network between the ranks of one host"
     if blind := [host for host, each in readings.items() if not each.pings]:
-        return f"{some(blind)} has no ping to show that packets pass (install iputils-ping or iputils)"
+        return f"{some(blind)}: no ping to show that packets pass (install iputils-ping or iputils)"
     return ""
 
 

@@ -301,7 +301,7 @@ def test_what_hosts_refuse_fails_alone(
     ("change", "left_out", "searched"),
     [
         ({}, "governor is left out: /sys", {"socket_buffers", "mtu"}),
-        ({"pings": False}, "mtu is left out: n1, n2 has no ping", {"socket_buffers"}),
+        ({"pings": False}, "mtu is left out: n1, n2: no ping", {"socket_buffers"}),
         ({"links": [{"ifname": "eth0", "min_mtu": 68, "max_mtu": 1500}]}, "mtu=9000 is left out: eth0 of n1",
          {"socket_buffers"}),
         ({"read_only": CORE}, f"socket_buffers goes without {CORE[0]}, missing or read-only on n1, n2",
