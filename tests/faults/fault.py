@@ -96,7 +96,7 @@ def tried(fault: Fault, world: World) -> dict[str, object]:
         "code": process.returncode,
         "seconds": round(seconds, 1),
         "limit": fault.seconds,
-        "message": message(err).replace(f"{world.folder}/", "").replace(f"{PROJECT}/", ""),
+        "message": own(message(err), world),
         "said": out + err,
         "then": " ".join(("hvlab", *fault.then)),
         "then_code": went_on.returncode,
@@ -104,6 +104,13 @@ def tried(fault: Fault, world: World) -> dict[str, object]:
         "then_said": went_on.stderr[-2000:],
         "left": sorted(left),
     }
+
+
+def own(text: str, world: World) -> str:
+    """Return a message without the folders of this machine."""
+    for folder in (world.folder, world.data, PROJECT):
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 def message(text: str) -> str:
