@@ -27,6 +27,8 @@ _SHM = "/dev/shm"  # noqa: S108 - the place that all libraries use
 _KEY = "/root/.ssh/id_rsa"
 # How long the pods may take until all of them answer, in seconds: an image may have to be pulled.
 _START_S = 1800
+# The launcher computes nothing; it keeps an ssh to each worker.
+_LAUNCHER_MIB, _SSH_MIB = 1024, 16
 # Deletes what is left if the launcher hangs.
 _MARGIN_S = 60
 # A name becomes part of those of its pods, `NAME-worker-12`, which are labels of DNS.
@@ -109,11 +111,12 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
         "command": ["/bin/sh", "-uc", _LAUNCH, "hvlab"],
         "args": argv,
         "env": [{"name": key, "value": value} for key, value in env.items()],
+        "resources": _guaranteed({"cpu": 1, "memory": f"{_LAUNCHER_MIB + _SSH_MIB * len(case.hosts)}Mi"}),
     }
     worker = {
         "name": "worker",
         "command": ["/bin/sh", "-c", _SSHD],
-        "resources": {"requests": dict(pods.resources), "limits": dict(pods.resources)},
+        "resources": _guaranteed(pods.resources),
         # What ranks of one pod share; the runtime's own 64 MiB are too few for NCCL.
         "volumeMounts": [{"name": "shm", "mountPath": _SHM}],
     }
@@ -136,6 +139,11 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
             },
         },
     }
+
+
+def _guaranteed(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request for as much as may be used at most: such pods are the last to be evicted."""
+    return {"requests": dict(resources), "limits": dict(resources)}
 
 
 def _labels() -> dict[str, str]:

@@ -161,6 +161,12 @@ def test_ranks_of_ddp_meet_on_the_first_worker():
     assert "MASTER_ADDR=$(head -n 1 /etc/mpi/hostfile" in container(job, "Launcher")["command"][-2]
 
 
+def test_the_launcher_requests_resources_too():
+    (job,) = jobs("mpi", hosts=(2,))
+    resources = container(job, "Launcher")["resources"]
+    assert resources["requests"] == resources["limits"] == {"cpu": 1, "memory": "1056Mi"}
+
+
 def test_resources():
     (job,) = jobs("mpi", slots=(2,))
     assert container(job, "Worker")["resources"]["limits"] == {"cpu": 2, "memory": "8Gi"}
