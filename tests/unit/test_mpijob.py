@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import asdict
@@ -21,6 +23,7 @@ from hvlab.formats import importing, pods
 from hvlab.formats.records import LaunchOverrides
 from hvlab.launchers import mpijob
 from hvlab.results.store import Store
+from tests.contract.tree import ROOT
 from tests.unit.labs import VARIANTS, case, lab, spec
 from tests.unit.programs import PROGRAMS, program
 from tests.unit.test_workloads import RESULT
@@ -125,6 +128,17 @@ def test_manifests_follow_the_schemas(backend, more):
             kubernetes_validate.validate(pod, "1.34", strict=True)
             assert pods_of_a_kind["template"]["spec"]["containers"][0]["image"] == IMAGE
     assert [job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] for job in mpijobs] in ([1, 3], [3, 1])
+
+
+def test_the_command_of_the_manual_writes_jobs(tmp_path, monkeypatch):
+    page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+    inventory = page.split("```yaml\n")[1].split("```")[0]
+    (command,) = re.findall(r"^hvlab (bench .*)$", page, re.MULTILINE)
+    (tmp_path / "inventory/pods").mkdir(parents=True)
+    (tmp_path / "inventory/pods/hosts.yml").write_text(inventory)
+    monkeypatch.chdir(tmp_path)
+    assert hvlab(shlex.split(command)) == 0
+    assert list((tmp_path / "mpijobs").glob("*-hvlab-allreduce-nccl-*.yml"))
 
 
 def test_ranks_are_started_as_the_case_asks():
