@@ -118,7 +118,7 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
 def status(inventory: Path) -> None:
     """Show the authorities, when certificates expire, and what was revoked.
 
-    The exit code is 1 if a host's certificate expires within a week.
+    The exit code is 1 if a host's certificate expires within a week, or if a host has none.
     """
     lab = load(inventory)
     trust = _trust(lab)
@@ -127,17 +127,16 @@ def status(inventory: Path) -> None:
         click.echo(f"{name:<18}{fingerprint(public(key))}")
     click.echo(f"rotation          {_STEPS[rotation.step(trust)]}")
     click.echo(f"revoked keys      {len(trust.revoked_text.splitlines())}")
-    click.echo(f"user {_user(lab):<13}{_until(trust.certificate)}; renewed by each run of hvlab")
-    ending = []
-    for host in lab.hosts:
-        file = trust.signed / f"{host.name}-cert.pub"
-        click.echo(f"host {host.name:<13}{_until(file)}")
-        end = _end(file)
-        ending += [host.name] if end and end < datetime.now(UTC) + SOON else []
-    if ending:
-        raise CheckError(
-            f"certificates end within a week, or have ended: {some(ending)}", remedy="run `hvlab keys issue`"
-        )
+    click.echo(f"user {_user(lab):<13}{_until(_end(trust.certificate))}; renewed by each run of hvlab")
+    ends = {host.name: _end(trust.signed / f"{host.name}-cert.pub") for host in lab.hosts}
+    for host, end in ends.items():
+        click.echo(f"host {host:<13}{_until(end)}")
+    unsigned = [host for host, end in ends.items() if end is None]
+    ending = [host for host, end in ends.items() if end and end < datetime.now(UTC) + SOON]
+    wrong = [f"hosts without a certificate: {some(unsigned)}"] if unsigned else []
+    wrong += [f"certificates end within a week, or have ended: {some(ending)}"] if ending else []
+    if wrong:
+        raise CheckError("; ".join(wrong), remedy="run `hvlab keys issue`")
 
 
 def _user(lab: Lab) -> str:
@@ -167,8 +166,7 @@ def _end(file: Path) -> datetime | None:
     return held.ends if held else None
 
 
-def _until(file: Path) -> str:
-    end = _end(file)
+def _until(end: datetime | None) -> str:
     if end is None:
         return "no certificate yet"
     days = (end - datetime.now(UTC)).total_seconds() / 86400

@@ -197,13 +197,22 @@ def test_revoke_reaches_the_hosts_that_answer_and_names_the_others(command, lab,
 
 
 def test_status_warns_a_week_before_a_certificate_ends(command, lab, host_key):
-    lab.sign_host(host_key, name="n1", principals=["n1"])
+    for name in ("n1", "n2"):
+        lab.sign_host(host_key, name=name, principals=[name])
     result, _ = command("status")
     assert result.exit_code == 0, result.output
-    assert "host n2           no certificate yet" in result.output
     lab.sign_host(host_key, name="n1", principals=["n1", "other"], life=trust.timedelta(days=6))
     result, _ = command("status")
     assert "certificates end within a week, or have ended: n1" in str(result.exception)
+
+
+def test_status_fails_for_a_host_without_a_certificate(command, lab, host_key):
+    lab.sign_host(host_key, name="n1", principals=["n1"])
+    result, _ = command("status")
+    assert "host n2           no certificate yet" in result.output
+    assert str(result.exception) == "hosts without a certificate: n2"
+    assert result.exception.exit_code == 1
+    assert result.exception.remedy == "run `hvlab keys issue`"
 
 
 def test_without_keys_the_way_on_is_named(command):
