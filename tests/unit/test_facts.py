@@ -3,6 +3,7 @@
 import ast
 import configparser
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -88,14 +89,18 @@ def test_free_space_of_a_path_that_is_not_there_yet(tmp_path):
 
 def test_what_killed_runs_left_for_ansible_is_listed_but_not_that_of_the_task_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("SUDO_USER", "alice")
-    homes = {"alice": SimpleNamespace(pw_dir=str(tmp_path))}
+    homes = {"alice": SimpleNamespace(pw_dir=str(tmp_path), pw_uid=os.getuid())}
     monkeypatch.setattr(hvlab_disk.pwd, "getpwnam", homes.__getitem__)
+    monkeypatch.setattr(hvlab_disk, "SOURCES", str(tmp_path / "hvlab-source-"))
     assert hvlab_disk.left_behind(None) == []
     own, left = (tmp_path / ".hvlab/tmp" / f"ansible-tmp-1795473712.7-28114-{number}" for number in (1, 2))
     for folder in (own, left, tmp_path / ".hvlab/tmp/of-somebody-else"):
         folder.mkdir(parents=True)
     assert hvlab_disk.left_behind(f"{own}/") == [str(left)]
     assert hvlab_disk.left_behind(None) == [str(own), str(left)]
+    sources = tmp_path / "hvlab-source-x7k2"
+    sources.mkdir()
+    assert hvlab_disk.left_behind(f"{own}/") == [str(left), str(sources)]
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(project_dir() / "ansible.cfg")
     assert settings["defaults"]["remote_tmp"] == "~/.hvlab/tmp"

@@ -10,6 +10,9 @@ import stat
 import tempfile
 from typing import Any
 
+# What the folders begin with that the module hvlab_source downloads into.
+SOURCES = "/var/tmp/hvlab-source-"  # noqa: S108 - made by mkdtemp
+
 
 def free_mb(path: str) -> int:
     """Return the MiB a user may still write at a path, or at its nearest parent that exists."""
@@ -36,11 +39,12 @@ def tmp() -> dict[str, Any]:
 
 
 def left_behind(own: str | None) -> list[str]:
-    """Return the folders that killed runs left where the login user's Ansible puts its files.
+    """Return the folders that killed runs left: Ansible's of the login user, and those of downloaded sources.
 
-    ``own`` is that of this task; it has none where modules come over the connection itself.
+    ``own`` is Ansible's folder of this task; it has none where modules come over the connection itself.
     """
-    user = os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
-    # As remote_tmp in ansible.cfg.
-    folders = glob.glob(os.path.join(pwd.getpwnam(user).pw_dir, ".hvlab/tmp/ansible-tmp-*"))
+    user = pwd.getpwnam(os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name)
+    # As remote_tmp in ansible.cfg, and as the module hvlab_source.
+    folders = glob.glob(os.path.join(user.pw_dir, ".hvlab/tmp/ansible-tmp-*"))
+    folders += [path for path in glob.glob(SOURCES + "*") if os.lstat(path).st_uid in (0, user.pw_uid)]
     return sorted(folder for folder in folders if not own or folder != own.rstrip("/"))

@@ -60,6 +60,7 @@ import shutil
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hvlab_disk import SOURCES
 
 
 def source_lines() -> dict[str, str]:
@@ -139,7 +140,7 @@ def main() -> None:
         module.exit_json(changed=False)
     if not shutil.which("apt-get"):
         module.exit_json(changed=False, problem="the host has no apt-get")
-    folder = tempfile.mkdtemp(prefix="hvlab-source-", dir="/var/tmp")
+    folder = tempfile.mkdtemp(prefix=os.path.basename(SOURCES), dir=os.path.dirname(SOURCES))
     try:
         download(module, module.params["package"], folder)
         result = describe(folder)
