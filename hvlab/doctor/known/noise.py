@@ -459,6 +459,92 @@ CAUSES = (
         "Nothing to do: what stopped configure stands at the end of its own output.",
         "https://github.com/open-mpi/ompi/issues/2568",
     ),
+    _noise(
+        "ansible-ignored",
+        "a task of Ansible failed, and the playbook ignores that",
+        (
+            r"(?:fatal|failed): \[[^\]\n]+\]: (?:[^\n]*\n(?!TASK|PLAY|RUNNING|fatal:|failed:)){0,60}?\.\.\.ignoring",
+        ),
+        "The task has ignore_errors: it asks for something that need not be there.",
+        _NONE,
+        "https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_error_handling.html",
+    ),
+    Cause(
+        id="ansible-rescued",
+        title="a task of Ansible failed, and the playbook went on to a good end",
+        signs=(
+            r"(?:fatal|failed): \[[^\]\n]+\](?:: | \()[^\n]*(?:\n(?!TASK|PLAY|RUNNING|ok:|changed:)[^\n]*){0,60}",
+        ),
+        why="No host failed in the recap: a rescue, or another attempt, made up for it.",
+        remedy=_NONE,
+        source="https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_blocks.html",
+        weight=HARMLESS,
+        needs=(r"PLAY RECAP", r"failed=0"),
+        unless=(r"(?:failed|unreachable)=[1-9]",),
+    ),
+    _noise(
+        "pod-scheduled-later",
+        "a pod waited for a node, and got one",
+        (
+            r"Warning +FailedScheduling [^\n]*(?=(?:\n[^\n]*){0,8}\n *Normal +Scheduled [^\n]*Successfully assigned \S+ to \S+$)",
+        ),
+        "The events show it assigned to a node later.",
+        _NONE,
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/",
+    ),
+    _noise(
+        "name-resolved-later",
+        "a host's name was not known yet, and was soon after",
+        (
+            r"ssh: Could not resolve hostname (?P<host>[\w.-]+): [^\n]*"
+            r"(?=(?:\n[^\n]*){0,100}\nWarning: Permanently added '?\[?(?P=host)[\],' ])",
+        ),
+        "A pod's name enters DNS when the pod is up; the launcher asked again, and logged in.",
+        _NONE,
+        "https://github.com/kubeflow/mpi-operator/issues/481",
+    ),
+    Cause(
+        id="framework-probes",
+        title="the build of Horovod asks which frameworks are there",
+        signs=(
+            r"(?:Traceback \(most recent call last\): File \"<string>\", line 1, in <module> )?"
+            r"ModuleNotFoundError: No module named '(?:mxnet|tensorflow|torch|keras|pyspark)'",
+        ),
+        why="Those that are not installed are left out; the build went on to its end.",
+        remedy=_NONE,
+        source="https://github.com/horovod/horovod/blob/v0.28.1/cmake/Modules/FindMxnet.cmake",
+        weight=HARMLESS,
+        needs=(
+            r"Successfully (?:built|installed) [^\n]*horovod|\[100%\] Built target (?:pytorch|tensorflow|mxnet)",
+        ),
+    ),
+    _noise(
+        "pmix-key-not-found",
+        "PMIx 3.1 says that it has no value for a key",
+        (r"PMIX ERROR: NOT-FOUND in file \S*pmix_client_get\.c[^\n]*",),
+        "A message for debugging that was left in this release; the program goes on.",
+        _NONE,
+        "https://github.com/openpmix/openpmix/issues/1412",
+    ),
+    _noise(
+        "apt-unsandboxed",
+        "apt reads a local package as root",
+        (r"[NW]: Download is performed unsandboxed as root as file [^\n]*",),
+        "apt's own user may not read the folder that the package lies in.",
+        _NONE,
+        "https://linuxconfig.org/understanding-the-download-is-performed-unsandboxed-as-root-apt-error-in-ubuntu",
+    ),
+    _noise(
+        "sshd-probed",
+        "a client left sshd before it named itself",
+        (
+            r"^error: kex_exchange_identification: (?:Connection closed by remote host|read: Connection reset by peer"
+            r"|client sent invalid protocol identifier[^\n]*|banner line contains invalid characters)",
+        ),
+        "Monitoring and scanners of ports do that all the time; sshd logs it.",
+        _NONE,
+        "https://serverfault.com/questions/1015547",
+    ),
     Cause(
         id="slurm-memory-touched",
         title="a step of Slurm came to its memory limit and went on",
