@@ -131,7 +131,7 @@ class Watch:
     store: Store
     run_id: str
     search: Search | None = None
-    _written: tuple[int, ...] = ()
+    _written: int | None = None
     _cases: tuple[CaseEnd, ...] = ()
     _judged: tuple[Record, ...] | None = None
     _spec: Mapping[str, Any] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Watch:
         searching = self.search is not None and self.search.going()
         state, run, progress = _state(self.store, self.run_id)
         if self.search and state not in _GOING and (following := self.search.run()):
-            (self.store, self.run_id), self._written = following, ()
+            (self.store, self.run_id), self._written = following, None
             state, run, progress = _state(self.store, self.run_id)
         written = self._written_at()
         if written != self._written:
@@ -153,10 +153,10 @@ class Watch:
         folder = self.search.folder if self.search else None
         return View(run, state, progress, self._cases, self._judged, self._spec, folder, searching)
 
-    def _written_at(self) -> tuple[int, ...]:
-        """Return when the files of the store were last written."""
-        files = (self.store.folder / name for name in ("hvlab.db", "hvlab.db-wal"))
-        return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
+    def _written_at(self) -> int:
+        """Return when the store was last written, in nanoseconds."""
+        file = self.store.folder / "hvlab.db"
+        return file.stat().st_mtime_ns if file.exists() else 0
 
 
 def current(results: Store) -> Watch:

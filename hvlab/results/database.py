@@ -64,9 +64,8 @@ def reading(file: Path) -> Iterator[sqlite3.Connection]:
     try:
         database = _opened(file, "mode=rw")
     except sqlite3.OperationalError:
-        # Its index of the log cannot be made: the folder is read-only, or the disk is full.
-        log = _log(file)
-        if log.is_file() and log.stat().st_size:
+        # It cannot be locked, or a killed writer's journal not be rolled back: the folder is read-only.
+        if any(_journals(file)):
             with copied(file) as copy, closing(_opened(copy, "mode=rw")) as database:
                 yield database
             return
@@ -77,17 +76,19 @@ def reading(file: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def copied(file: Path) -> Iterator[Path]:
-    """Yield a copy of a database and its log, in a folder that is gone afterwards."""
+    """Yield a copy of a database and its journals, in a folder that is gone afterwards."""
     with temporary_folder() as folder:
-        copy = folder / file.name
-        shutil.copyfile(file, copy)
-        if _log(file).is_file():
-            shutil.copyfile(_log(file), _log(copy))
-        yield copy
+        for each in (file, *_journals(file)):
+            shutil.copyfile(each, folder / each.name)
+        yield folder / file.name
 
 
-def _log(file: Path) -> Path:
-    return file.with_name(f"{file.name}-wal")
+def _journals(file: Path) -> Iterator[Path]:
+    """Yield what a killed writer left beside a database; older stores have a write-ahead log."""
+    for ending in ("-journal", "-wal"):
+        journal = file.with_name(file.name + ending)
+        if journal.is_file() and journal.stat().st_size:
+            yield journal
 
 
 def _opened(file: Path, how: str) -> sqlite3.Connection:

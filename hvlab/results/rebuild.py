@@ -178,7 +178,7 @@ def _aside(file: Path) -> Path | None:
     if not file.is_file():
         return None
     kept = file.with_name(f"{file.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
-    for ending in ("-wal", "-shm", ""):
+    for ending in ("-journal", "-wal", "-shm", ""):
         beside = file.with_name(file.name + ending)
         if beside.is_file():
             beside.replace(kept.with_name(kept.name + ending))

@@ -343,7 +343,8 @@ class Store:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         self.folder.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._file, timeout=30)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
+            # No log in shared memory: on NFS another host may read while this one writes.
+            database.execute("PRAGMA journal_mode = DELETE")
             database.execute("PRAGMA synchronous = FULL")
             yield migrated(database) if self._version(database) < SCHEMA else database
 

@@ -81,16 +81,37 @@ def test_a_read_only_store_is_read(store, monkeypatch):
         store.enter("r1", "finished")
 
 
-def test_a_read_only_store_is_read_with_its_log(store, monkeypatch, tmp_path):
-    """What a killed bench entered last is in the log alone, which an immutable file would not show."""
-    with sqlite3.connect(store.folder / "hvlab.db") as other:
-        other.execute("SELECT * FROM runs").fetchone()
-        store.enter("r1", "running")
-        copy = shutil.copytree(store.folder, tmp_path / "copy")
-    other.close()
-    assert (copy / "hvlab.db-wal").stat().st_size
+def _cut_off(folder: Path, copy: Path, mode: str) -> None:
+    """Copy a store as a writer leaves it that is killed after ``r1`` was entered, in its next transaction."""
+    with closing(sqlite3.connect(folder / "hvlab.db", isolation_level=None)) as writer:
+        writer.execute(f"PRAGMA journal_mode = {mode}")
+        # Changed pages go into the file at once, not first at the end of the transaction.
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("INSERT INTO states VALUES ('r1', '2026-11-01T00:00:00.000Z', 'running')")
+        writer.execute("BEGIN IMMEDIATE")
+        for _ in range(2000):
+            writer.execute("INSERT INTO states VALUES ('r1', '2026-11-02T00:00:00.000Z', 'finished')")
+        shutil.copytree(folder, copy)
+        writer.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(("mode", "ending"), [("DELETE", "journal"), ("WAL", "wal")])
+def test_a_read_only_store_of_a_killed_writer_is_read(store, monkeypatch, tmp_path, mode, ending):
+    copy = tmp_path / "copy"
+    _cut_off(store.folder, copy, mode)
+    assert (copy / f"hvlab.db-{ending}").stat().st_size
     _read_only(copy, monkeypatch)
     assert Store(copy).run("r1").state == "running"
+
+
+def test_other_hosts_may_read_a_store_on_nfs_while_it_is_written(store):
+    """SQLite's write-ahead log has an index in memory that one host's processes share."""
+    with closing(sqlite3.connect(store.folder / "hvlab.db")) as older:
+        older.execute("PRAGMA journal_mode = WAL")
+    store.enter("r1", "finished")
+    with closing(sqlite3.connect(store.folder / "hvlab.db")) as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    assert sorted(file.name for file in store.folder.iterdir() if "db-" in file.name) == []
 
 
 def _cut(file: Path) -> None:
