@@ -55,7 +55,7 @@ _MESSAGE = 10_000
 # All that Ansible's `command` says of a program that cannot be started; its status is the error's number.
 _NOT_STARTED = "Error executing command."
 # Of what ssh says, that either side refused the other: such a host is there.
-_REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "ssh-denied")
+_REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied")
 RESUMES = "bring it back; the same command resumes from there"
 
 

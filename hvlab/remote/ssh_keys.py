@@ -19,7 +19,8 @@ from hvlab.errors import HvlabError
 from hvlab.files import write_file
 from hvlab.key_files import key_whole, public_whole
 
-BACKDATED = timedelta(minutes=5)
+# So far may a host's clock be behind, for instance where it keeps local time.
+BACKDATED = timedelta(days=1)
 _KEYGEN_SECONDS = 30.0
 KEY_REMEDY = (
     "put it back from a backup; or `hvlab keys init` makes it anew (what it signed no longer counts), and "

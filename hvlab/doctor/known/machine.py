@@ -178,15 +178,16 @@ CAUSES = (
     ),
     Cause(
         id="clock",
-        title="a host's clock is wrong",
+        title="a clock is wrong",
         signs=(
             r"[Cc]ertificate (?:is )?not yet valid",
             r"Release file for \S+ is not valid yet",
             r"[Cc]lock skew (?:detected|too great)",
             r"certificate has expired or is not yet valid",
+            r"Cannot create zipfile due to pre-1980 configured date",
         ),
         why="Keys, certificates and package lists have times, and this clock is behind or ahead.",
-        remedy="timedatectl; chrony or systemd-timesyncd on every host.",
+        remedy="timedatectl on the hosts and on the machine that runs this; chrony or systemd-timesyncd keeps them right.",
         source="https://chrony-project.org/documentation.html",
         weight=FACT,
     ),

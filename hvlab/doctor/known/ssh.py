@@ -30,6 +30,17 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="host-certificate-time",
+        title="a host's certificate is not valid at this time",
+        signs=(r"Certificate invalid: (?:expired|not yet valid)",),
+        why="ssh compares a certificate's times with the clock of the machine that logs in: either that clock is wrong, "
+        "or the certificate is over.",
+        remedy="Run date on the machine that logs in and on the host; set a clock that is wrong (timedatectl; chrony or "
+        "systemd-timesyncd). Where both are right, sign the host's key again (in a lab of hvlab: `hvlab keys issue`).",
+        source="https://man.openbsd.org/ssh-keygen#CERTIFICATES",
+        weight=FACT,
+    ),
+    Cause(
         id="host-key",
         title="the host key is unknown, so ssh refuses the host",
         signs=(
@@ -42,7 +53,7 @@ CAUSES = (
         "or trust a host CA (in a lab of hvlab: `hvlab keys issue`); each host must reach the others, not only the first.",
         source="https://github.com/horovod/horovod/blob/master/docs/docker.rst",
         weight=FACT,
-        unless=(r"REMOTE HOST IDENTIFICATION HAS CHANGED", r"Certificate invalid: name is not"),
+        unless=(r"REMOTE HOST IDENTIFICATION HAS CHANGED", r"Certificate invalid: (?:name is not|expired|not yet)"),
     ),
     Cause(
         id="ssh-key-modes",
