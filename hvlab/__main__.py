@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import locale
+import os
 import sys
 
 from hvlab import sudo
@@ -9,6 +11,8 @@ from hvlab import sudo
 
 def main() -> None:
     """Run the command line; say what to do when hvlab's own packages are missing."""
+    _open_streams()
+    _use_utf8()
     sudo.spare_home()
     try:
         # The imports are what is being tried.
@@ -21,6 +25,29 @@ def main() -> None:
             "Run `make install` in the clone, then `. .venv/bin/activate`."
         )
     sys.exit(completion.answer(cli) if completion.asked() else run(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Lead streams that the caller closed to the null device: the next file opened would get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
+def _use_utf8() -> None:
+    """Give what is started UTF-8 where the locale has another encoding or is not there: Ansible refuses it."""
+    before = locale.setlocale(locale.LC_ALL)
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+        encoding = locale.nl_langinfo(locale.CODESET)
+    except locale.Error:
+        encoding = ""
+    locale.setlocale(locale.LC_ALL, before)
+    if encoding.upper() != "UTF-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 if __name__ == "__main__":

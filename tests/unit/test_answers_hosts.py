@@ -197,6 +197,12 @@ def test_files_come_in_and_paths_stay_out():
     assert hvlab_case._files(sent, "n1") == {"case.json": b"{}", "stdout": b"hello"}
 
 
+@pytest.mark.parametrize("printed", [b"Welcome to n1\n", b"x" * 600])
+def test_what_a_login_prints_before_the_files_does_no_harm(printed):
+    sent = printed + _tar(CASE, ("stdout", b"hello"))
+    assert hvlab_case._files(sent, "n1") == {"case.json": b"{}", "stdout": b"hello"}
+
+
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [

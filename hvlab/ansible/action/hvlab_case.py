@@ -30,6 +30,8 @@ from hvlab.workloads.answered import Ended
 # Of one case; case.py sends at most answers.LIMIT of each file.
 _MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
 _ANSWER_S = 8.0
+# What POSIX has in the first block of a tar, and where.
+_MAGIC, _MAGIC_AT = b"ustar", 257
 # No path; the controller's own begin with a dot, and those that NFS makes.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,199}")
 
@@ -178,13 +180,18 @@ def _port(number: int) -> list[str]:
 
 
 def _files(data: bytes, host: str) -> dict[str, bytes]:
-    """Return the files of a flat tar by name. Raises AnswerError where it is none, or too much."""
+    """Return the files of a flat tar by name. Raises AnswerError where it is none, or too much.
+
+    What ~/.bashrc prints at each login may stand before it.
+    """
     if len(data) > _MOST_BYTES:
         raise AnswerError(host, f"it sent {len(data) // 2**20} MiB of files: no case has that many")
     files: dict[str, bytes] = {}
     try:
         # No packing: what was sent is what it takes.
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+        with tarfile.open(
+            fileobj=io.BytesIO(data[max(0, data.find(_MAGIC) - _MAGIC_AT) :]), mode="r:"
+        ) as tar:
             for entry in tar:
                 if entry.sparse or not entry.isreg():
                     raise AnswerError(host, f"it sent {entry.name[:80]!r}, which is no plain file")

@@ -53,7 +53,10 @@ CAUSES = (
         "or trust a host CA (in a lab of hvlab: `hvlab keys issue`); each host must reach the others, not only the first.",
         source="https://github.com/horovod/horovod/blob/master/docs/docker.rst",
         weight=FACT,
-        unless=(r"REMOTE HOST IDENTIFICATION HAS CHANGED", r"Certificate invalid: (?:name is not|expired|not yet)"),
+        unless=(
+            r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+            r"Certificate invalid: (?:name is not|expired|not yet)",
+        ),
     ),
     Cause(
         id="ssh-key-modes",
