@@ -225,7 +225,7 @@ test-down:
 docs: install  ## write the generated pages of docs/, and all of it as a site to build/site
 	@python -m tests.contract.generate
 	@PYTHONPATH=. mkdocs build --quiet --strict
-	@echo build/site/index.html
+	@echo "build/site/index.html; its search needs a server: python3 -m http.server -d build/site"
 
 clean:  ## remove what make created here (not the lab, not the cache)
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .ansible

@@ -75,7 +75,10 @@ def parse_size(text: str) -> int:
 
 def limit() -> int:
     """Return how large the cache may grow, in bytes: ``HVLAB_CACHE_LIMIT``. Raises UsageError."""
-    return parse_size(os.environ.get(LIMIT) or _DEFAULT_LIMIT)
+    try:
+        return parse_size(os.environ.get(LIMIT) or _DEFAULT_LIMIT)
+    except UsageError as error:
+        raise UsageError(f"{LIMIT}: {error}", remedy=error.remedy) from None
 
 
 def kept() -> list[Kept]:

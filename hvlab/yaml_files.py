@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 # Bytes, and values once its aliases are written out.
 _BYTES, _VALUES = 2**20, 100_000
@@ -37,6 +40,14 @@ def written_out(load: Callable[[], Any]) -> Any:
     if size > _VALUES:
         raise ValueError(f"its aliases stand for more than {_VALUES} values")
     return value
+
+
+def mistake(error: ValidationError) -> str:
+    """Return the first mistake in a file, with its place in it."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"])) or "the file"
+    unknown = first["type"] == "extra_forbidden"
+    return f"{where}: {'unknown name' if unknown else first['msg'].removeprefix('Value error, ')}"
 
 
 def _values(value: Any, known: dict[int, int]) -> int:

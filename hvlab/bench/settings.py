@@ -20,7 +20,7 @@ from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.launchers import RULES_FILE
 from hvlab.workloads.parameters import BY_VARIABLE, ENV, MPIRUN, RULES, TUNING
-from hvlab.yaml_files import read_yaml
+from hvlab.yaml_files import mistake, read_yaml
 
 _REMEDY = (
     "write env: {NAME: value}, mpirun: '--bind-to core', rules: the text of a rules file, or some of them"
@@ -89,9 +89,7 @@ def load(path: Path) -> SettingsFile:
         settings = SettingsFile.model_validate({} if content is None else content, strict=True)
         _ = settings.parameters
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(f"the settings {path}: {where}: {first['msg']}", remedy=_REMEDY) from error
+        raise UsageError(f"the settings {path}: {mistake(error)}", remedy=_REMEDY) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"the settings {path} cannot be read: {error}", remedy=_REMEDY) from error
     except UsageError as error:

@@ -24,7 +24,7 @@ from hvlab.resolver import lock
 from hvlab.resolver.pins import TITLES, Pin, parse
 from hvlab.results.store import Store
 from hvlab.workloads.parameters import OWN_STACK
-from hvlab.yaml_files import read_yaml
+from hvlab.yaml_files import mistake, read_yaml
 
 _REMEDY = (
     "write versions: {torch: 2.4.1}, build: {horovod_variants: ...} (variables of the roles "
@@ -147,9 +147,7 @@ def _file(path: Path) -> dict[str, Any]:
     try:
         return StackFile.model_validate(read_yaml(path) or {}).items
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(f"the stack {path}: {where}: {first['msg']}", remedy=_REMEDY) from error
+        raise UsageError(f"the stack {path}: {mistake(error)}", remedy=_REMEDY) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"the stack {path} cannot be read: {error}", remedy=_REMEDY) from error
 

@@ -362,7 +362,8 @@ def _dry_run(schedule: Schedule, store: Store, output_format: str) -> None:
 
 
 def _advice(lab: Lab) -> str:
-    return f"this lab allows --hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
+    most = f"--hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
+    return f"see the reasons above; this lab allows {most}"
 
 
 def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:

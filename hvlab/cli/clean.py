@@ -74,6 +74,7 @@ def command(
     most = None if size is None else cache.parse_size(size)
     if limit and not hosts:
         raise UsageError("--limit names hosts", remedy="add --hosts to look at them, or leave --limit out")
+    cache.limit()  # A wrong one is named here, too.
     place: CleanedPlace = OnHosts(load(inventory, limit=limit), results) if hosts else _ThisMachine(results)
     each = place.listed()
     chosen = cache.chosen(each, seconds=older_than * cache.DAY_S, size=most, now=time.time())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from hvlab import process
+from hvlab import cache, process
 from hvlab.cli import options
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab, load
@@ -56,6 +56,7 @@ def command(
         raise UsageError(
             f"unexpected argument {further[0]!r}", remedy="put ansible-playbook's options after --"
         )
+    cache.limit()  # Else a wrong one ends the playbook, after minutes of compiling.
     os.environ.update(_vault(further))
     lab = load(inventory, limit=limit)
     probe.probe(lab.hosts)

@@ -61,7 +61,7 @@ class _Tune(GroupedCommand):
     type=TimeType(),
     metavar="TIME",
     default=1200,
-    help="Time for search and proof, as in 2h. Default: 20m.",
+    help="Time for search and proof together, as in 2h; no less than some 22 launches. Default: 20m.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")

@@ -22,6 +22,8 @@ from hvlab.results.store import Record, Store
 
 _EVERY_S = 1.0
 _WIDE = 10_000
+# Fewer columns have room for the cases and how they ended, not for bar, hosts and figures.
+_NARROW = 60
 # What stands on a terminal besides cases and verdicts, and the fewest of either.
 _REST, _FEWEST = 12, 3
 _STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
@@ -77,7 +79,8 @@ def _print(view: View) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDE)
-    console.print(Group(*_head(view, bar=False), *_cases(view, len(view.cases)), *_verdicts(view, _WIDE)))
+    cases = _cases(view, len(view.cases), console)
+    console.print(Group(*_head(view, bar=False), *cases, *_verdicts(view, _WIDE)))
 
 
 def _live(watch: Watch, view: View, console: Console) -> View:
@@ -132,7 +135,8 @@ class _Page:
         verdicts = room // 2 if view.judged else 0
         if view.judged is None or view.judged != self._judged:
             self._judged, self._verdicts = view.judged, list(_verdicts(view, verdicts))
-        return Group(*_head(view, bar=True), *_cases(view, room - verdicts), *self._verdicts)
+        head = _head(view, bar=self.console.width >= _NARROW)
+        return Group(*head, *_cases(view, room - verdicts, self.console), *self._verdicts)
 
 
 def _head(view: View, *, bar: bool) -> Iterator[RenderableType]:
@@ -187,16 +191,19 @@ def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-def _cases(view: View, most: int) -> Iterator[RenderableType]:
+def _cases(view: View, most: int, console: Console) -> Iterator[RenderableType]:
     """Yield the last cases, at most so many."""
+    wide = console.width >= _NARROW
     if view.cases:
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column("last cases" if len(view.cases) > most else "cases", no_wrap=True)
-        for heading in ("hosts", "", "figures"):
-            table.add_column(heading, no_wrap=True, overflow="ellipsis")
+        for heading in ("hosts", "", "figures") if wide else ("",):
+            width = None if heading else max(map(len, _STYLES))
+            table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=width)
         for case in view.cases[-most:]:
             status = Text(case.status, style=_STYLES.get(case.status, ""))
-            table.add_row(Text(case.case), Text(_hosts(case.hosts)), status, Text(_line(case.said)))
+            row = (Text(_hosts(case.hosts)), status, Text(_line(case.said))) if wide else (status,)
+            table.add_row(Text(case.case), *row)
         yield Text()
         yield table
 

@@ -15,7 +15,7 @@ from hvlab.tune.host_space import load, survey
 from hvlab.tune.host_state import HostStates
 from hvlab.tune.host_trials import HostTrials, confirm
 from hvlab.tune.search import search
-from hvlab.tune.session import TuneRequest, check, lengthened, proof_seconds, write
+from hvlab.tune.session import TuneRequest, check, lengthened, proof_seconds, to_prove, write
 from hvlab.tune.trials import Launches
 
 
@@ -58,11 +58,17 @@ def tune_hosts(
             *(spec, launches, space, float(request.budget)), survey=known, states=states, refused={}
         )
         with states.kept(folder, note):
-            found = search(space, trials, trials.left, kind=request.kind, seed=request.seed, note=say)
+            found = search(
+                *(space, trials, trials.left),
+                kind=request.kind,
+                seed=request.seed,
+                fits=trials.fits,
+                note=say,
+            )
             proof = None
             if found.best is not None:
-                note(f"to prove: {space.words(found.best)}")
-                proof = confirm(trials, found.best, seconds=proof_seconds(request, trials))
+                note(to_prove(trials, found.best))
+                proof = confirm(trials, found.best, seconds=proof_seconds(trials))
         refused = tuple(f"{space.words(one)}: {why}" for one, why in trials.refused.items())
         result = HostTuneResult(space, found, {}, proof, launches.spent, survey=known, refused=refused)
         write(result, folder)

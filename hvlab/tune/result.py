@@ -12,6 +12,7 @@ from hvlab.compare.decisions import Decision
 from hvlab.statistics import ratio
 from hvlab.statistics.interval import Interval
 from hvlab.tune.confirmation import Confirmation
+from hvlab.tune.importance import FEWEST
 from hvlab.tune.search import Found
 from hvlab.tune.space import Candidate, Space
 
@@ -94,7 +95,7 @@ class TuneResult:
     def _tried(self) -> str:
         board = self.found.board
         tried = len(board.values.keys() | board.failed)
-        how = "all that the search proposes" if self.found.exhausted else "until the budget was spent"
+        how = "all that the search proposes" if self.found.exhausted else "until time was up"
         return f"{tried} settings in {board.launches} launches, {how}"
 
     def markdown(self) -> str:
@@ -122,7 +123,7 @@ class TuneResult:
             ]
             lines += ["", "Shares by fANOVA (Optuna); the intervals from bootstrap samples of the settings."]
         else:
-            lines.append("Too few settings were tried to say which setting mattered.")
+            lines.append(f"Too few settings ran to say which one mattered: it takes {FEWEST}.")
         return "\n".join(lines) + "\n"
 
     def as_json(self) -> dict[str, Any]:

@@ -30,6 +30,8 @@ _FAILED = math.log(100)
 # Measures each once, in turn; returns the logarithm of each one's time, None where it failed.
 Measure = Callable[[Sequence[Candidate]], Sequence[float | None]]
 Left = Callable[[], bool]
+# Whether there is time for so many launches, and for the proof after them.
+Fits = Callable[[int], bool]
 
 
 @dataclass
@@ -90,11 +92,13 @@ def search(
     kind: str = "tpe",
     seed: int = 0,
     first: Sequence[Candidate] = (),
+    fits: Fits = lambda _: True,
     note: Callable[[str], None] = lambda _: None,
 ) -> Found:
     """Return what is best of what was tried while ``left`` says that there is time for another round.
 
-    The first race has the candidates of ``first`` in it. Raises CheckError where today's settings fail.
+    The first race has the candidates of ``first`` in it. The last race has as many rounds as ``fits`` allows;
+    where that is none, the figures of the other races choose. Raises CheckError where today's settings fail.
     """
     board = Board()
     proposals = SEARCHES[kind](space, seed=seed)
@@ -114,13 +118,19 @@ def search(
     )
     # The best of many noisy figures is too good: these meet once more, in figures of their own.
     again = Board(rounds=board.rounds, launches=board.launches)
-    _race(last[:_LAST], space, measure, lambda: True, again, rounds=_LAST_ROUNDS)
+    meet = last[:_LAST]
+    for rounds in range(_LAST_ROUNDS, 0, -1):
+        if fits(rounds * (1 + len(meet))):
+            _race(meet, space, measure, lambda: True, again, rounds=rounds)
+            break
     board.rounds, board.launches = again.rounds, again.launches
-    best = again.best()
+    decides = again if again.values or again.failed else board
+    best = decides.best()
+    gain = 0.0 if best is None else decides.mean(best)
     for candidate, values in again.values.items():
         board.values[candidate] = [*board.values[candidate], *values]
     board.failed |= again.failed
-    return Found(best if best is not None and again.mean(best) < 0 else None, board, exhausted)
+    return Found(best if best is not None and gain < 0 else None, board, exhausted)
 
 
 def _race(
@@ -154,7 +164,8 @@ def _standing(space: Space, board: Board) -> str:
     tried = len(board.values.keys() | board.failed)
     if best is None:
         return f"{tried} settings tried: none of them runs"
-    percent = 100 * math.expm1(board.mean(best))
-    return (
-        f"{tried} settings tried (rounds: {board.rounds}); best so far {percent:+.1f} %: {space.words(best)}"
-    )
+    text = f"{tried} settings tried (rounds: {board.rounds})"
+    if board.mean(best) >= 0:
+        return f"{text}; none of them faster than today's"
+    percent = -100 * math.expm1(board.mean(best))
+    return f"{text}; best so far, in {percent:.1f} % less time: {space.words(best)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +25,11 @@ from hvlab.tune.importance import importance
 from hvlab.tune.length import TrainingLength, balanced, length_of, trains
 from hvlab.tune.result import TuneResult
 from hvlab.tune.search import search
-from hvlab.tune.space import Space, including
+from hvlab.tune.space import Candidate, Space, including
 from hvlab.tune.trials import Launches, Trials, changed
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
 REPORT = "tuning.md"
-# The proof needs 12 launches; it has time for so many, and so many seconds, whatever the search took.
-_PROOF_LAUNCHES, _PROOF_S = 20, 60
 # So much of the budget is for training with Horovod's autotune.
 _AUTOTUNE = 1 / 6
 
@@ -60,10 +59,10 @@ def check(request: TuneRequest) -> None:
         seen = (
             infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
         )
-        raise UsageError(
-            f"tune finds the settings of one configuration: {seen}",
-            remedy="name one --workload, --backend, --hosts and --slots, and one value of each parameter",
-        )
+        remedy = "name one --workload, --backend, --hosts and --slots, and one value of each parameter"
+        if not cases:
+            remedy = "name one that can run; `hvlab bench --dry-run` says what is infeasible, and why"
+        raise UsageError(f"tune finds the settings of one configuration: {seen}", remedy=remedy)
     own = {item.name for item in (*TUNING, *OPTIONAL)}
     if given := sorted(own & {name for block in request.spec.blocks for name in block.axes}):
         raise UsageError(
@@ -96,13 +95,20 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
         first = [] if autotuned is None else [autotuned]
         trials = Trials(spec, launches, space, float(request.budget))
         found = search(
-            space, trials, trials.left, kind=request.kind, seed=request.seed, first=first, note=say
+            space,
+            trials,
+            trials.left,
+            kind=request.kind,
+            seed=request.seed,
+            first=first,
+            fits=trials.fits,
+            note=say,
         )
         best, proof = found.best, None
         if best is not None:
-            note(f"to prove: {space.words(best)}")
+            note(to_prove(trials, best))
             settings = space.settings(best)
-            proof = confirm(spec, request.lab, store, today, settings, seconds=proof_seconds(request, trials))
+            proof = confirm(spec, request.lab, store, today, settings, seconds=proof_seconds(trials))
         shares = importance(space, found.board, seed=request.seed)
         result = TuneResult(space, found, shares, proof, launches.spent, autotuned)
         write(result, folder)
@@ -134,10 +140,17 @@ def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
     return launchers.recipe(case, request.lab)
 
 
-def proof_seconds(request: TuneRequest, trials: Trials) -> int:
-    """Return how long the proof may take."""
-    least = _PROOF_LAUNCHES * trials.spent / trials.count
-    return round(max(_PROOF_S, least, request.budget - trials.launches.spent))
+def proof_seconds(trials: Trials) -> int:
+    """Return how long the proof may take: the rest of the budget, and long enough where that is spent."""
+    return math.ceil(max(trials.proof_s, trials.rest_s))
+
+
+def to_prove(trials: Trials, best: Candidate) -> str:
+    """Return what is proved now, and by how much that exceeds the budget."""
+    text = f"to prove: {trials.space.words(best)}"
+    if (over := trials.proof_s - trials.rest_s) > 0:
+        text += f" (this takes about {over / 60:.1f} min more than the budget, which was too short)"
+    return text
 
 
 def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
-from hvlab.yaml_files import read_yaml
+from hvlab.yaml_files import mistake, read_yaml
 
 FOLDER = Path(__file__).parent / "spaces"
 # From so few ranks on Open MPI's rules hold.
@@ -145,9 +145,7 @@ def load(path: Path) -> tuple[SpaceParameter, ...]:
     try:
         parameters = tuple(_SpaceFile.model_validate(read_yaml(path)).parameters)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(f"the space {path}: {where}: {first['msg']}", remedy=_REMEDY) from error
+        raise UsageError(f"the space {path}: {mistake(error)}", remedy=_REMEDY) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"the space {path} cannot be read: {error}", remedy=_REMEDY) from error
     if any(item.to == "host" for item in parameters):

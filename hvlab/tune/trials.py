@@ -28,8 +28,8 @@ from hvlab.workloads import parameters
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.parameters import find
 
-# The proof takes some 12 launches, and the last race as many.
-_KEPT_LAUNCHES = 24
+# What the last race takes, and the proof: six repeats of each side, and a quarter more, since times vary.
+_LAST_LAUNCHES, _PROOF_LAUNCHES = 12, 15
 # A setting may take so many times as long as a launch of the first round, and at least so many seconds.
 _LONGER, _LEAST_S = 6, 60
 
@@ -102,10 +102,29 @@ class Trials:
 
     def left(self) -> bool:
         """Return whether there is time for another round, the last race and the proof."""
-        if not self.count:
-            return True
-        kept = min(_KEPT_LAUNCHES * self.spent / self.count, self.budget / 2)
-        return self.launches.spent + self.spent / self.rounds + kept < self.budget
+        return not self.count or self._after(self.spent / self.rounds + _LAST_LAUNCHES * self.launch_s) > 0
+
+    def fits(self, launches: int) -> bool:
+        """Return whether there is time for so many launches, and the proof."""
+        return self._after(launches * self.launch_s) >= 0
+
+    @property
+    def launch_s(self) -> float:
+        """Return how long a launch takes, in seconds."""
+        return self.spent / self.count if self.count else 0.0
+
+    @property
+    def proof_s(self) -> float:
+        """Return how long the proof takes at least, in seconds."""
+        return _PROOF_LAUNCHES * self.launch_s
+
+    @property
+    def rest_s(self) -> float:
+        """Return how much of the budget is left, in seconds; below zero where more was spent."""
+        return self.budget - self.launches.spent
+
+    def _after(self, seconds: float) -> float:
+        return self.rest_s - seconds - self.proof_s
 
     def _round(self, batch: Sequence[Candidate]) -> list[float | None]:
         costs = figures(self._records(self._spec(batch)))

@@ -12,6 +12,9 @@ from mkdocs.structure.files import File
 from tests.contract import tree
 
 OUTSIDE = ("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
+# The theme keeps each row of a table on one line, and hides what has no room.
+STYLE = "css/tables.css"
+_TABLES = ".wy-table-responsive table td, .wy-table-responsive table th { white-space: normal; }\n"
 LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 TARGET = re.compile(r"\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 
@@ -20,6 +23,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages outside of docs/; README.md is the first page."""
     for name in OUTSIDE:
         files.append(File.generated(config, uri(name), abs_src_path=str(tree.ROOT / name)))
+    files.append(File.generated(config, STYLE, content=_TABLES))
     return files
 
 

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from hvlab.cli import cli
-from tests.contract import tree
+from tests.contract import site, tree
 from tests.contract.generate import PAGES, commands
 
 
@@ -67,6 +67,10 @@ def test_the_site_has_every_page_and_link_and_loads_nothing_from_elsewhere(tmp_p
         assert not re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), (
             sheet
         )
+    # Else the theme cuts off what does not fit on a line of a table.
+    style = tmp_path / site.STYLE
+    assert re.search(r"td[^}]*white-space: normal", style.read_text(encoding="utf-8"))
+    assert site.STYLE in (tmp_path / "tutorials" / "one-machine.html").read_text(encoding="utf-8")
     assert "Horovod" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 

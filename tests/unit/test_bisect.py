@@ -295,7 +295,7 @@ def test_a_stack_file_says_what_differs_from_what_is_in_use(tmp_path: Path) -> N
         ("versions: {torch: new}", "new"),
         ("build: {openmpi_prefix: /x}", "no variable that the roles"),
         ("build: {cuda_method: repo}", "no variable that the roles"),
-        ("setings: {}", "Extra inputs"),
+        ("setings: {}", "setings: unknown name"),
         ("settings: {env: {HVLAB_CASE: 1}}", "hvlab's own"),
         ("[1]", "valid dictionary"),
         ("a: [", "cannot be read"),

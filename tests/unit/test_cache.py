@@ -49,6 +49,13 @@ def hvlab(*words):
     return CliRunner().invoke(cli, ["clean", *words])
 
 
+def test_a_wrong_limit_is_named(folder, monkeypatch):
+    monkeypatch.setenv(cache.LIMIT, "much")
+    with pytest.raises(UsageError, match="HVLAB_CACHE_LIMIT: 'much' is no size"):
+        cache.limit()
+    assert hvlab().exit_code
+
+
 def test_what_is_old_goes_and_what_was_killed(folder):
     assert names(cache.older(cache.kept(), 30 * DAY, now=NOW)) == [
         ".incoming-killed", "bookworm-1", "k1", "old-k.tar.gz",

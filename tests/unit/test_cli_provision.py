@@ -29,6 +29,13 @@ def test_options_are_handed_on(calls):
     assert calls == [[program, str(ROOT / "site.yml"), "-i", str(LAB), *options]]
 
 
+def test_a_wrong_limit_of_the_cache_is_refused_before_anything_is_installed(calls, monkeypatch, capsys):
+    monkeypatch.setenv("HVLAB_CACHE_LIMIT", "much")
+    assert run(["provision"]) == 2
+    assert "HVLAB_CACHE_LIMIT: 'much' is no size" in capsys.readouterr().err
+    assert not calls
+
+
 def test_a_lock_is_asked_of_the_role(calls):
     assert run(["provision", "-i", str(LAB), "--write-lock"]) == 0
     assert calls[0][-2:] == ["-e", '{"preflight_lock_write": true}']

@@ -171,8 +171,9 @@ def test_a_host_without_gpus_takes_no_gpu_part_of_the_others() -> None:
 def test_a_file_that_is_no_lock_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / lock.NAME
     path.write_text(text)
-    with pytest.raises(UsageError, match=r"is not a lock of hvlab"):
+    with pytest.raises(UsageError, match=r"is not a lock of hvlab") as caught:
         lock.read(path)
+    assert "Error" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,33 @@ def test_coordinate_descent_ends_where_no_parameter_helps() -> None:
     assert math.exp(-_cost(space, found.best)) >= 0.95
 
 
+@pytest.mark.parametrize(("most", "rounds"), [(3, 0), (7, 1), (8, 2), (12, 3)])
+def test_the_last_race_has_the_rounds_that_there_is_time_for(most: int, rounds: int) -> None:
+    space = _space(THRESHOLD=0, CYCLE=25)
+    without, lab = (Lab(space, seed=1, launches=30) for _ in range(2))
+    search(space, without, without.left, seed=1, fits=lambda _: False)
+    found = search(space, lab, lab.left, seed=1, fits=lambda launches: launches <= most)
+    assert len(lab.seen) - len(without.seen) == rounds
+    assert lab.launches - without.launches <= most
+    assert found.best is not None
+    assert _cost(space, found.best) < _cost(space, space.start)
+
+
+def test_the_line_after_a_race_says_how_much_faster_the_best_is_or_that_none_is() -> None:
+    space = _space(THRESHOLD=0, CYCLE=25)
+    lines: list[str] = []
+    lab = Lab(space, seed=1, launches=30)
+    search(space, lab, lab.left, seed=1, note=lines.append)
+    assert "% less time: " in lines[-1]
+    lines.clear()
+    rounds = iter(range(3))
+    search(
+        *(space, lambda batch: [0.0, *(1.0 for _ in batch[1:])], lambda: next(rounds, None) is not None),
+        note=lines.append,
+    )
+    assert "none of them faster than today's" in lines[-1]
+
+
 def test_settings_that_fail_are_tried_once_and_never_chosen() -> None:
     space = _space()
 

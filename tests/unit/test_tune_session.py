@@ -146,6 +146,46 @@ def test_a_planted_setting_is_found_proved_and_reported(
     assert [run.run_id for run in Store(tmp_path).runs()] == [result.proof.run_id]
 
 
+class Timed(Hosts):
+    """Each launch takes ten seconds; ``limit`` is what the proof was given."""
+
+    now, limit = 0.0, 0
+
+    def _records(self, run_id: str, case: Case) -> list[Record]:
+        self.now += 10
+        return super()._records(run_id, case)
+
+    def __call__(self, schedule: Schedule, store: Store, *, locked: bool = False) -> str:
+        self.limit = schedule.spec.time_limit
+        return super().__call__(schedule, store, locked=locked)
+
+
+@pytest.mark.parametrize("budget", [80, 230, 300, 450, 600, 1200])
+def test_search_and_proof_end_within_the_budget(
+    budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = Timed(_slow)
+    hosts.results = tmp_path
+    monkeypatch.setattr(trials, "measure", hosts)
+    monkeypatch.setattr(confirmation, "measure", hosts)
+    monkeypatch.setattr(trials.time, "monotonic", lambda: hosts.now)
+    request = replace(_request(BAD), budget=budget)
+    lines: list[str] = []
+    place = session.folder_of(request, tmp_path, restart=False)
+    result = session.tune(request, Store(tmp_path), place, note=lines.append)
+    assert result.proof is not None
+    assert hosts.limit >= 120  # six repeats of each side
+    # A budget that is too short holds one round and the proof, and that is said.
+    assert result.seconds + hosts.limit <= max(budget, (7 + 15) * 10)
+    assert any("more than the budget" in line for line in lines) == (budget < 220)
+
+
+def test_where_nothing_can_run_the_remedy_is_not_about_the_number_of_configurations() -> None:
+    with pytest.raises(UsageError, match="9 hosts requested, the lab has 2") as caught:
+        session.check(replace(_request(BAD), spec=labs.spec("mpi", hosts=(9,))))
+    assert "--dry-run" in caught.value.remedy
+
+
 class Watched(Hosts):
     """Looks at the search while its first launches of each run are made."""
 

@@ -1,5 +1,6 @@
 """A run of bench, watched from another process: what it writes, and what is shown of it."""
 
+import io
 import json
 import os
 import re
@@ -10,11 +11,14 @@ import time
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from hvlab import cli
 from hvlab.bench import measure, progress, watch
 from hvlab.bench.progress import Display, RunProgress
 from hvlab.bench.watch import Watch
+from hvlab.cli.watch import _Page
 from hvlab.errors import UsageError
 from hvlab.paths import project_dir
 from hvlab.results.lock import holder, measuring
@@ -64,6 +68,20 @@ def test_a_run_that_goes_on_is_shown(results, capsys):
     assert "1K: 1.5 us, busbw 2.500 GB/s" in text
 
 
+@pytest.mark.parametrize(("width", "bar"), [(34, False), (40, False), (80, True)])
+def test_a_terminal_of_any_width_shows_each_case_and_how_it_ended(results, width, bar):
+    name = "allreduce-mpi-2x1-r1"
+    results.add([replace(RECORD, run_id="r1", case_id=name, status="failed", error="it broke")])
+    with measuring(results.folder, "t"):
+        view = Watch(results, "r1").look()
+    console = Console(width=width, height=24, file=io.StringIO(), force_terminal=True)
+    console.print(_Page(console).shown(view))
+    lines = Text.from_ansi(console.file.getvalue()).plain.splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert any(re.match(rf"{name} +(n1,n2 +)?failed", line) for line in lines)
+    assert any("━" in line for line in lines) == bar
+
+
 def test_a_bench_that_was_killed_is_shown_as_such(results, capsys):
     code, text = shown(results, capsys, "r1")
     assert code == 1
@@ -103,7 +121,7 @@ def test_a_failed_case_is_an_exit_code_and_one_line(results, capsys):
     results.enter("r1", "finished")
     code, text = shown(results, capsys, "r1")
     assert code == 1
-    assert "failed  n1: a b" in text
+    assert re.search("failed +n1: a b", text)
 
 
 @pytest.fixture
