@@ -28,17 +28,17 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Lead streams that the caller closed to the null device: the next file opened would get their numbers."""
+    """Lead closed streams to the null device: the next file that is opened would get their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
 
 
 def _use_utf8() -> None:
-    """Give what is started UTF-8 where the locale has another encoding or is not there: Ansible refuses it."""
+    """Give what is started UTF-8 where the locale has another encoding or is unknown: Ansible refuses it."""
     before = locale.setlocale(locale.LC_ALL)
     try:
         locale.setlocale(locale.LC_ALL, "")

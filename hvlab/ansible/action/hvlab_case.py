@@ -187,6 +187,7 @@ def _files(data: bytes, host: str) -> dict[str, bytes]:
     if len(data) > _MOST_BYTES:
         raise AnswerError(host, f"it sent {len(data) // 2**20} MiB of files: no case has that many")
     files: dict[str, bytes] = {}
+    sent = io.BytesIO(data[max(0, data.find(_MAGIC) - _MAGIC_AT) :])
     try:
         # No packing: what was sent is what it takes.
         with tarfile.open(
