@@ -190,9 +190,7 @@ def _files(data: bytes, host: str) -> dict[str, bytes]:
     sent = io.BytesIO(data[max(0, data.find(_MAGIC) - _MAGIC_AT) :])
     try:
         # No packing: what was sent is what it takes.
-        with tarfile.open(
-            fileobj=io.BytesIO(data[max(0, data.find(_MAGIC) - _MAGIC_AT) :]), mode="r:"
-        ) as tar:
+        with tarfile.open(fileobj=sent, mode="r:") as tar:
             for entry in tar:
                 if entry.sparse or not entry.isreg():
                     raise AnswerError(host, f"it sent {entry.name[:80]!r}, which is no plain file")
