@@ -50,7 +50,7 @@ def killed(kind, number):
                 assert done.returncode == 0, done.stderr[-2000:]
                 world.durations[kind] = time.monotonic() - begun
             prepare(world)
-            share = random.Random(f"{kind}{number}").uniform(0.05, 0.8)  # noqa: S311 - the same points each time
+            share = random.Random(f"{kind}{number}").uniform(0.05, 0.6)  # noqa: S311 - the same points each time
 
             def act(process):
                 time.sleep(share * world.durations[kind])
