@@ -141,7 +141,7 @@ def _settings(entry: ListedHost, user: str | None) -> dict[str, str]:
 
 def _log_in(host: Host) -> FirstLogin | Problem:
     options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={_CONNECT_S}"]
-    options += ["ServerAliveInterval=5", "ServerAliveCountMax=3"]
+    options += ["ServerAliveInterval=5", "ServerAliveCountMax=3", "RemoteCommand=none"]
     argv = ["ssh", "-T", *(word for option in options for word in ("-o", option))]
     argv += shlex.split(host.text("ansible_ssh_common_args") or "")
     key = host.text(_KEY)

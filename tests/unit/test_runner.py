@@ -1,7 +1,10 @@
 """What ansible-runner is given, and what is made of its events."""
 
+import configparser
 import json
+import shlex
 import stat
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +13,19 @@ import ansible_runner
 import pytest
 
 from hvlab.errors import UnreachableError
+from hvlab.paths import project_dir
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
+from hvlab.remote.shell import Shell
 from hvlab.remote.trust import Trust
 from tests.unit.labs import lab
 
 
+LOGIN = Login(lab(), Trust("t", Path("/trust")), "hvlab")
+
+
 @pytest.fixture
 def play(tmp_path):
-    made = Play("x.yml", Login(lab(), Trust("t", Path("/trust")), "hvlab"), {"hvlab_plan": "/plan.json"})
+    made = Play("x.yml", LOGIN, {"hvlab_plan": "/plan.json"})
     made._folder = tmp_path
     made._write_settings()
     return made
@@ -32,6 +40,30 @@ def test_settings_are_private_and_strict(play, tmp_path):
     assert "StrictHostKeyChecking=yes" in variables["ansible_ssh_args"]
     assert "UserKnownHostsFile=/trust/known_hosts" in variables["ansible_ssh_args"]
     assert json.loads((tmp_path / "env/envvars").read_text())["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+
+
+def _ansible_cfg(_):
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(project_dir() / "ansible.cfg")
+    return config["ssh_connection"]["ssh_args"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        _ansible_cfg,
+        lambda login: login.variables()["ansible_ssh_args"],
+        lambda login: shlex.join(Shell(login, lab().hosts[0]).argv(["true"])[1:-3]),
+    ],
+    ids=["ansible.cfg", "playbook", "shell"],
+)
+def test_the_users_ssh_gives_no_login_a_terminal_or_another_command(tmp_path, options):
+    file = tmp_path / "config"
+    file.write_text("Host *\n  RequestTTY force\n  RemoteCommand top\n")
+    argv = ["ssh", "-F", str(file), "-G", *shlex.split(options(LOGIN)), "n1"]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "requesttty false" in shown
+    assert not [line for line in shown if line.startswith("remotecommand")]
 
 
 def test_nothing_but_names_of_files_stands_in_argv(play, tmp_path):
