@@ -9,7 +9,8 @@ from tests.faults.fault import LIST, fault
 from tests.faults.stores import TINY
 
 LIBRARY = "libfaketime.so.1"
-YEAR_S = 365 * 86400
+DAY_S = 86400
+YEAR_S = 365 * DAY_S
 
 
 def library():
@@ -22,7 +23,7 @@ def library():
 @contextmanager
 def shifted(world, seconds):
     """Show hvlab, and all that it starts on the controller, another time."""
-    with world.changed(LD_PRELOAD=str(library()), FAKETIME=f"{seconds:+d}", FAKETIME_DONT_FAKE_MONOTONIC="1"):
+    with world.changed(LD_PRELOAD=str(library()), FAKETIME=f"{seconds:+d}"):
         yield
 
 
@@ -39,6 +40,27 @@ def clock_an_hour_behind(world):
 def clock_two_years_ahead(world):
     """The controller's clock is two years ahead."""
     with shifted(world, 2 * YEAR_S):
+        yield
+
+
+@fault("clocks", *TINY, code=3, says=("Certificate invalid: expired", "timedatectl"), seconds=30)
+def clock_two_years_ahead_of_a_bench(world):
+    """The controller's clock is two years ahead when a bench begins."""
+    with shifted(world, 2 * YEAR_S):
+        yield
+
+
+@fault("clocks", *TINY, code=3, says=("Certificate invalid: not yet valid", "timedatectl"), seconds=30)
+def clock_two_days_behind(world):
+    """The controller's clock is two days behind, and the hosts were signed today."""
+    with shifted(world, -2 * DAY_S):
+        yield
+
+
+@fault("clocks", *TINY, code=1, says=("a clock is wrong", "timedatectl"), seconds=30)
+def clock_before_1980_of_a_bench(world):
+    """The controller's clock shows 1976 when a bench begins."""
+    with shifted(world, -50 * YEAR_S):
         yield
 
 
