@@ -78,6 +78,7 @@ export SHELL_PROGRAMS
 
 system:
 	@needed="$$PROGRAMS"; $(if $(filter vlab test test-repositories test-driver test-nccl test-containers test-user test-user-cold,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$TEST_PROGRAMS";) \
+	$(if $(filter test-faults,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"faketime faketime";) \
 	$(if $(filter browser test,$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$BROWSER_PROGRAMS";) \
 	$(if $(filter test $(if $(SUDO),,unit),$(MAKECMDGOALS)),needed="$$needed"$$'\n'"$$SHELL_PROGRAMS";) \
 	missing=$$(while read -r program package; do \

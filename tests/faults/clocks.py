@@ -1,31 +1,29 @@
 """Clocks that are wrong, of the controller's hvlab alone: nobody sets the machine's."""
 
 from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 
 from tests.faults.fault import LIST, fault
 from tests.faults.stores import TINY
 
-SHIFT = """
-import os, time, datetime
-_by = float(os.environ.get("HVLAB_TEST_SHIFT_S", 0))
-if _by:
-    _time, _datetime = time.time, datetime.datetime
-    time.time = lambda: _time() + _by
-    class datetime_(_datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return _datetime.fromtimestamp(_time() + _by, tz)
-    datetime.datetime = datetime_
-"""
+LIBRARY = "libfaketime.so.1"
+DAY_S = 86400
+YEAR_S = 365 * DAY_S
+
+
+def library():
+    """The path of the library of Debian's package faketime."""
+    for path in Path("/usr/lib").glob(f"*/faketime/{LIBRARY}"):
+        return path
+    pytest.fail(f"there is no {LIBRARY}: apt-get install faketime")
 
 
 @contextmanager
 def shifted(world, seconds):
-    folder = world.folder / "clock"
-    folder.mkdir(exist_ok=True)
-    (folder / "sitecustomize.py").write_text(SHIFT)
-    path = f"{folder}:{world.environment.get('PYTHONPATH', '')}"
-    with world.changed(PYTHONPATH=path, HVLAB_TEST_SHIFT_S=str(seconds)):
+    """Show hvlab, and all that it starts on the controller, another time."""
+    with world.changed(LD_PRELOAD=str(library()), FAKETIME=f"{seconds:+d}"):
         yield
 
 
@@ -41,12 +39,33 @@ def clock_an_hour_behind(world):
 )
 def clock_two_years_ahead(world):
     """The controller's clock is two years ahead."""
-    with shifted(world, 2 * 365 * 86400):
+    with shifted(world, 2 * YEAR_S):
+        yield
+
+
+@fault("clocks", *TINY, code=3, says=("Certificate invalid: expired", "timedatectl"), seconds=30)
+def clock_two_years_ahead_of_a_bench(world):
+    """The controller's clock is two years ahead when a bench begins."""
+    with shifted(world, 2 * YEAR_S):
+        yield
+
+
+@fault("clocks", *TINY, code=3, says=("Certificate invalid: not yet valid", "timedatectl"), seconds=30)
+def clock_two_days_behind(world):
+    """The controller's clock is two days behind, and the hosts were signed today."""
+    with shifted(world, -2 * DAY_S):
+        yield
+
+
+@fault("clocks", *TINY, code=1, says=("a clock is wrong", "timedatectl"), seconds=30)
+def clock_before_1980_of_a_bench(world):
+    """The controller's clock shows 1976 when a bench begins."""
+    with shifted(world, -50 * YEAR_S):
         yield
 
 
 @fault("clocks", *LIST, code=0, seconds=15)
 def clock_before_1980(world):
     """The controller's clock shows 1976."""
-    with shifted(world, -50 * 365 * 86400):
+    with shifted(world, -50 * YEAR_S):
         yield

@@ -70,7 +70,7 @@ def fault(
 
 def tried(fault: Fault, world: World) -> dict[str, object]:
     """Put a fault in, run its command, take it out, go on; return what was measured."""
-    before = world.left()
+    before, records = world.left(), world.records()
     with fault.put_in(world) as act:
         begun = time.monotonic()
         with world.start(*fault.command) as process:
@@ -88,6 +88,7 @@ def tried(fault: Fault, world: World) -> dict[str, object]:
     deadline = time.monotonic() + SETTLE_S
     while (left := world.left() - before) and time.monotonic() < deadline:
         time.sleep(1)
+    kept = records & world.records()
     return {
         "name": fault.name,
         "family": fault.family,
@@ -102,6 +103,8 @@ def tried(fault: Fault, world: World) -> dict[str, object]:
         "then_code": went_on.returncode,
         "then_seconds": round(again, 1),
         "then_said": went_on.stderr[-2000:],
+        "records": len(records),
+        "kept": len(kept),
         "left": sorted(left),
     }
 
@@ -140,4 +143,6 @@ def judged(fault: Fault, row: dict[str, object], *, timed: bool) -> list[str]:
         wrong.append(f"it took {row['seconds']} s, over {fault.seconds} s")
     if row["then_code"] != 0:
         wrong.append(f"{row['then']} then ended with {row['then_code']}: {row['then_said']}")
+    if row["kept"] != row["records"]:
+        wrong.append(f"{row['kept']} of {row['records']} records were kept")
     return wrong + [f"left over: {name}" for name in row["left"]]  # type: ignore[attr-defined]

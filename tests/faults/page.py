@@ -15,9 +15,10 @@ ABOUT = """\
 Written by `make docs` from `tests/data/faults.json`, as it was measured last: {count} faults, put one after
 another into a virtual lab of three hosts and into the controller beside it. For each: what is put in, the
 command that meets it, its exit code, how long that took and may take, what it said, and the command that
-then goes on by itself. `make test-faults` measures them anew: the words that matter (host, cause, remedy)
-must be in the message, and no process, temporary folder or mount may be left on hosts and controller. Times
-are of a machine of two cores, which the hosts share with the controller.
+then goes on by itself; then how many of the records that were in the store are still there, and what is left
+on hosts and controller: processes, temporary folders, mounts. `make test-faults` measures them anew: the words
+that matter (host, cause, remedy) must be in the message, all records must be kept, and nothing may be left.
+Times are of a machine of two cores, which the hosts share with the controller.
 
 An exit code of 0 means that the fault is mended or does no harm; -9 that the command itself was killed.
 """
@@ -34,7 +35,10 @@ TITLES = {
     "caches": "Packs and caches",
     "kills": "SIGKILL at random points",
 }
-HEAD = "| fault | command | exit code | time | what it says | then |\n|---|---|---|---|---|---|"
+HEAD = (
+    "| fault | command | exit code | time | what it says | then | records kept | left |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 
 
 def text() -> str:
@@ -48,8 +52,8 @@ def text() -> str:
     return "\n".join(parts)
 
 
-def kept(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a measured fault: no path of a machine, and nothing that differs in each run."""
+def recorded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page needs of a measured fault: no path of a machine."""
     names = (
         "name",
         "family",
@@ -61,6 +65,9 @@ def kept(row: Mapping[str, Any]) -> dict[str, Any]:
         "message",
         "then",
         "then_seconds",
+        "records",
+        "kept",
+        "left",
     )
     return {name: row[name] for name in names}
 
@@ -74,5 +81,7 @@ def _line(row: Mapping[str, Any]) -> str:
         f"{row['seconds']:.0f} s (at most {row['limit']:.0f} s)",
         message,
         f"`{row['then']}`, {row['then_seconds']:.0f} s",
+        f"{row['kept']} of {row['records']}",
+        "; ".join(row["left"]) or "nothing",
     )
     return "| " + " | ".join(str(cell).replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -207,6 +208,14 @@ class World:
 
     def link(self, host: str, state: str) -> None:
         subprocess.run(["ip", "link", "set", f"vb-{self.lab}-{host}"[:15], state], check=True)
+
+    def records(self) -> set[tuple[object, ...]]:
+        """Return the records in the store of results."""
+        database = sqlite3.connect(self.results / "hvlab.db")
+        try:
+            return set(database.execute("SELECT * FROM records"))
+        finally:
+            database.close()
 
     def left(self) -> set[str]:
         """Return what is left over: processes, temporary folders, mounts; on controller and hosts."""

@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults import FAULTS, SHORT
 from tests.faults.fault import judged, tried
-from tests.faults.page import kept
+from tests.faults.page import recorded
 from tests.faults.stores import TINY
 from tests.faults.world import World
 from tests.vlab.labs import booted
@@ -49,7 +49,7 @@ def measured():
 
 def check(fault, world, measured, *, timed):
     row = tried(fault, world)
-    measured.append(kept(row))
+    measured.append(recorded(row))
     wrong = judged(fault, row, timed=timed)
     assert not wrong, "\n".join([*wrong, "it said:", str(row["said"])[-6000:]])
 
