@@ -22,8 +22,13 @@ def library():
 
 @contextmanager
 def shifted(world, seconds):
-    """Show hvlab, and all that it starts on the controller, another time."""
-    with world.changed(LD_PRELOAD=str(library()), FAKETIME=f"{seconds:+d}"):
+    """Show hvlab, and all that it starts on the controller, another time; no connection is there yet."""
+    connections = world.folder / "connections"
+    with world.changed(
+        LD_PRELOAD=str(library()),
+        FAKETIME=f"{seconds:+d}",
+        ANSIBLE_SSH_CONTROL_PATH_DIR=str(connections),
+    ):
         yield
 
 

@@ -19,7 +19,6 @@ from hvlab.remote.shell import Shell
 from hvlab.remote.trust import Trust
 from tests.unit.labs import lab
 
-
 LOGIN = Login(lab(), Trust("t", Path("/trust")), "hvlab")
 
 
