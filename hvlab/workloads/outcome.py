@@ -61,8 +61,8 @@ _SILENT = (
 )
 # What mends it in a lab whose hosts trust one another by hvlab's authorities; other labs do it by hand.
 _ISSUE = (
-    "run `hvlab keys issue`: it signs every host anew, and writes what each trusts; where that does not help, "
-    "compare the clocks of the hosts and of this machine"
+    "run `hvlab keys issue`: it signs every host anew, and writes what each trusts; where that does not "
+    "help, compare the clocks of the hosts and of this machine"
 )
 _LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
 _MISSING = re.compile(r"Missing ranks:\s*(.*)")

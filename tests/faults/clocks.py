@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,11 +24,13 @@ def library():
 @contextmanager
 def shifted(world, seconds):
     """Show hvlab, and all that it starts on the controller, another time; no connection is there yet."""
-    connections = world.folder / "connections"
-    with world.changed(
-        LD_PRELOAD=str(library()),
-        FAKETIME=f"{seconds:+d}",
-        ANSIBLE_SSH_CONTROL_PATH_DIR=str(connections),
+    with (
+        TemporaryDirectory(dir=world.folder) as connections,
+        world.changed(
+            LD_PRELOAD=str(library()),
+            FAKETIME=f"{seconds:+d}",
+            ANSIBLE_SSH_CONTROL_PATH_DIR=connections,
+        ),
     ):
         yield
 
