@@ -118,7 +118,7 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
 def status(inventory: Path) -> None:
     """Show the authorities, when certificates expire, and what was revoked.
 
-    The exit code is 1 if a host's certificate expires within a week, or if a host has none.
+    The exit code is 1 if a host's certificate has expired or expires within a week, or if a host has none.
     """
     lab = load(inventory)
     trust = _trust(lab)

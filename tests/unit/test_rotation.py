@@ -206,6 +206,15 @@ def test_status_warns_a_week_before_a_certificate_ends(command, lab, host_key):
     assert "certificates end within a week, or have ended: n1" in str(result.exception)
 
 
+def test_status_fails_for_a_certificate_that_is_over(command, lab, host_key):
+    lab.sign_host(host_key, name="n1", principals=["n1"])
+    lab.sign_host(host_key, name="n2", principals=["n2"], life=trust.timedelta(0))
+    result, _ = command("status")
+    assert "which is over" in result.output
+    assert str(result.exception) == "certificates end within a week, or have ended: n2"
+    assert result.exception.exit_code == 1
+
+
 def test_status_fails_for_a_host_without_a_certificate(command, lab, host_key):
     lab.sign_host(host_key, name="n1", principals=["n1"])
     result, _ = command("status")
