@@ -164,10 +164,11 @@ def test_a_host_that_is_still_in_use_is_resumed_and_named(hooks):
     assert (done, marked) == (["drained", "resumed"], False)
 
 
-def batches(tmp_path, *words, **variables):
-    """Play the driver's play with tasks in the place of its roles; return each batch, and the status."""
-    [_, driver, _] = load(ROOT / "playbooks/accelerators.yml")
-    del driver["roles"]
+def batches(tmp_path, *words, name="Install the NVIDIA driver", **variables):
+    """Play a play with tasks in the place of its roles; return each batch, and the status."""
+    [driver] = [each for each in load(ROOT / "playbooks/accelerators.yml") if each["name"] == name]
+    for roles in ("pre_tasks", "roles", "post_tasks"):
+        driver.pop(roles, None)
     batch = {"name": "Show", "ansible.builtin.debug": {"msg": "BATCH {{ ansible_play_batch | join(',') }}"}}
     fail = {"name": "Fail", "ansible.builtin.fail": {"msg": "no"}, "when": "inventory_hostname in broken"}
     driver |= {"become": False, "tasks": [batch | {"run_once": True}, fail]}
@@ -185,7 +186,7 @@ def batches(tmp_path, *words, **variables):
     done = subprocess.run(
         [*argv, *words], capture_output=True, text=True, check=False, timeout=120, env=dict(os.environ)
     )
-    tail = done.stdout.partition("[Install the NVIDIA driver]")[2]
+    tail = done.stdout.partition(f"[{name}]")[2]
     return [
         line.partition("BATCH ")[2].rstrip('"').split(",") for line in tail.splitlines() if "BATCH" in line
     ], done.returncode
@@ -219,3 +220,10 @@ def test_a_failure_ends_it_before_the_next_hosts(tmp_path, variables, count):
     shown, status = batches(tmp_path, **variables)
     assert len(shown) == count
     assert status == 2
+
+
+@pytest.mark.parametrize(("slurm", "sizes"), [(True, [1, 2, 2, 2, 1]), (False, [8])])
+def test_the_rest_of_the_stack_goes_host_by_host_where_nodes_of_slurm_are_drained(tmp_path, slurm, sizes):
+    shown, status = batches(tmp_path, name="Install the GPU stack", __slurm_there=slurm)
+    assert [len(hosts) for hosts in shown] == sizes
+    assert status == 0

@@ -1,11 +1,13 @@
 """Role slurm: what each system and each host gets, and what a rolling change does with a node."""
 
+import json
+
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from tests.contract.tree import ROOT
+from tests.contract.tree import ROOT, load
 from tests.unit.plays import play, program
 from tests.unit.test_container_runtime import trusted
 
@@ -381,3 +383,55 @@ def test_a_sick_node_stays_drained(tmp_path):
     printed = play(tmp_path / "change.yml", programs, variables, expect=2)
     assert "has hard faults, and stays drained: gpu count: 7 of 8" in printed
     assert not (tmp_path / "called").exists()
+
+
+def stack(tmp_path, recorded, *words, slurm=True):
+    """Play the play of the GPU stack without its roles; return what scontrol was asked."""
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\ncat {tmp_path}/state\n")
+    program(programs, "squeue", "#!/bin/sh\n")
+    state = f"case $3 in *DRAIN) echo 'drained|{OURS}' ;; *) echo 'idle|none' ;; esac > {tmp_path}/state"
+    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n{state}\n')
+    (tmp_path / "state").write_text("idle|none\n")
+    plays = load(ROOT / "playbooks/accelerators.yml")
+    [change] = [each for each in plays if each["name"] == "Install the GPU stack"]
+    del change["roles"]
+    facts = {"ansible_local": recorded | ({"hvlab_slurm": {}} if slurm else {}), "cacheable": True}
+    known = {"ansible.builtin.set_fact": facts, "tags": ["always"]}
+    first = {"hosts": "localhost", "gather_facts": False, "tasks": [known]}
+    (tmp_path / "stack.yml").write_text(json.dumps([first, change | {"hosts": "localhost", "become": False}]))
+    wiring = load(ROOT / "group_vars/all.yml")
+    names = ("__slurm_there", "__stack_changes")
+    wanted = {"cuda_version": "13.0.3", "cudnn_version": "", "nccl_version": "2.28.3"}
+    play(
+        tmp_path / "stack.yml",
+        programs,
+        {name: wiring[name] for name in names} | wanted | {"slurm_enabled": slurm},
+        *words,
+    )
+    calls = tmp_path / "called"
+    return calls.read_text().split() if calls.exists() else []
+
+
+SAME = {"hvlab_cuda": {"wanted": "13.0.3"}, "hvlab_nccl": {"wanted": "2.28.3"}}
+OLDER = {**SAME, "hvlab_nccl": {"wanted": "2.27.5"}}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "words", "called"),
+    [
+        (OLDER, [], ["State=DRAIN", "State=RESUME"]),
+        (OLDER, ["-t", "nccl"], ["State=DRAIN", "State=RESUME"]),
+        (OLDER, ["--check"], []),
+        (SAME, [], []),
+        ({}, [], []),
+        ({**SAME, "hvlab_cudnn": {"wanted": "9.10"}}, [], []),
+    ],
+    ids=["another version", "by tag", "check", "the same", "first time", "no longer wanted"],
+)
+def test_a_node_is_drained_while_its_gpu_stack_changes(tmp_path, recorded, words, called):
+    assert stack(tmp_path, recorded, *words) == called
+
+
+def test_without_slurm_nothing_is_drained(tmp_path):
+    assert stack(tmp_path, OLDER, slurm=False) == []
