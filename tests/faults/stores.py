@@ -74,7 +74,7 @@ def bench_into_a_read_only_disk(world):
     "stores",
     *TINY,
     code=1,
-    says=("database or disk is full", "what to do"),
+    says=("No space left on device", "has space, or name another with --results"),
     seconds=60,
     then=LIST,
     short=True,

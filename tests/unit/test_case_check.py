@@ -49,6 +49,16 @@ def test_a_backend_that_was_asked_for_is_refused_with_its_remedy(tmp_path, seen,
     assert refused["remedy"]
 
 
+def test_results_that_cannot_be_written_are_this_machines(tmp_path):
+    plan = {"hosts": ["n1"], "head": "", "cases": {"one": {**CASE, "hosts": ["n1"]}}}
+    variables = {"hostvars": {"n1": {"ansible_facts": {**BUILT, **gpus(2)}}}}
+    action = object.__new__(ActionModule)
+    result = action._carried_out({"state": "checked"}, tmp_path / "gone", plan, variables)
+    assert result["stop"]
+    assert result["msg"].startswith(f"this machine: {tmp_path}/gone/")
+    assert "No such file or directory; what to do: see that the folder is there" in result["msg"]
+
+
 def test_a_backend_that_was_not_asked_for_is_skipped(tmp_path):
     case = {**CASE, "asked": False}
     assert check(tmp_path, case, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(0)}) == {

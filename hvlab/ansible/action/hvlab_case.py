@@ -30,6 +30,7 @@ from hvlab.workloads.answered import Ended
 # Of one case; case.py sends at most answers.LIMIT of each file.
 _MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
 _ANSWER_S = 8.0
+_RESULTS = "see that the folder is there, can be written and has space, or name another with --results"
 # What POSIX has in the first block of a tar, and where.
 _MAGIC, _MAGIC_AT = b"ustar", 257
 # No path; the controller's own begin with a dot, and those that NFS makes.
@@ -46,10 +47,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         args = arguments(self, DOCUMENTATION)
         path = Path(args["plan"])
-        plan = json.loads(path.read_text("utf-8"))
-        if args["state"] == "checked":
-            return result | self._check(plan, path.parent, task_vars or {})
-        return result | self._run_case(plan, plan["cases"][args["case"]], path.parent, task_vars or {})
+        return result | self._carried_out(
+            args, path.parent, json.loads(path.read_text("utf-8")), task_vars or {}
+        )
+
+    def _carried_out(
+        self, args: Mapping[str, Any], folder: Path, plan: dict[str, Any], task_vars: dict[str, Any]
+    ) -> dict[str, Any]:
+        try:
+            if args["state"] == "checked":
+                return self._check(plan, folder, task_vars)
+            return self._run_case(plan, plan["cases"][args["case"]], folder, task_vars)
+        except OSError as error:
+            # The files of hosts come over the connection, which has errors of its own.
+            msg = f"this machine: {error.filename or folder}: {error.strerror}; what to do: {_RESULTS}"
+            return {"failed": True, "stop": True, "msg": msg}
 
     def _check(self, plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
         hostvars = task_vars["hostvars"]
