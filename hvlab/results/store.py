@@ -11,7 +11,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -343,8 +343,10 @@ class Store:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         self.folder.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._file, timeout=30)) as database:
-            # No log in shared memory: on NFS another host may read while this one writes.
-            database.execute("PRAGMA journal_mode = DELETE")
+            # No log with an index in memory: on NFS another host may read while this one writes. An older
+            # store that is being read keeps its log until the next time.
+            with suppress(sqlite3.OperationalError):
+                database.execute("PRAGMA journal_mode = DELETE")
             database.execute("PRAGMA synchronous = FULL")
             yield migrated(database) if self._version(database) < SCHEMA else database
 

@@ -114,6 +114,16 @@ def test_other_hosts_may_read_a_store_on_nfs_while_it_is_written(store):
     assert sorted(file.name for file in store.folder.iterdir() if "db-" in file.name) == []
 
 
+def test_an_older_store_may_be_read_while_it_is_written(store):
+    file = store.folder / "hvlab.db"
+    with closing(sqlite3.connect(file)) as reader, closing(sqlite3.connect(file)) as older:
+        older.execute("PRAGMA journal_mode = WAL")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM runs").fetchone()
+        store.enter("r1", "running")
+    assert store.run("r1").state == "running"
+
+
 def _cut(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 3)
 
