@@ -28,13 +28,16 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Lead closed streams to the null device: the next file that is opened would get their numbers."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
+    """Lead closed outputs to the null device, of what is started, too: a file would get their numbers."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, number)
+            if null != number:
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
 
 
 def _use_utf8() -> None:

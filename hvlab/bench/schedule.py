@@ -74,12 +74,13 @@ class Schedule:
         return slurm.request(self.lab, hosts, run_id, gpus=self._gpus(cases, hosts), minutes=minutes)
 
     def _gpus(self, cases: Sequence[Case], hosts: Sequence[str]) -> int:
-        """Return the GPUs to ask for on each of the hosts: as many as cases use on all of them.
+        """Return the GPUs to ask for on each of the hosts: as many as a case uses, if all of them have some.
 
         Slurm takes one number for all hosts, and a step has no more than that.
         """
-        used = {name: [case.slots for case in cases if _cuda(case) and name in case.hosts] for name in hosts}
-        return min(max(slots, default=0) for slots in used.values())
+        used = [[case.slots for case in cases if _cuda(case) and name in case.hosts] for name in hosts]
+        slots = [self.lab.host(name).slots for name in hosts]
+        return min(max(map(max, used)), *slots) if all(used) else 0
 
     def command(self, case: Case, run_id: str = DRY_RUN_ID) -> launchers.Command:
         """Return the command that starts a case."""

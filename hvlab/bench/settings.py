@@ -106,7 +106,8 @@ def save(settings: SettingsFile, path: Path, *, recipe: Sequence[str] = ()) -> P
     lines = [f"# `hvlab bench --settings {path.name}` measures with these settings."]
     if recipe:
         lines.append("# A job of your own is started as it was measured by:")
-        lines += [f"#   {line.replace(RULES_FILE, rules_file.name)}" for line in recipe]
+        named = (re.sub(rf"(?<==){RULES_FILE}$", rules_file.name, line) for line in recipe)
+        lines += [f"#   {part}" for line in named for part in line.splitlines()]
     if settings.rules:
         lines.append(f"# ({rules_file.name}: a copy on every host, by its absolute path)")
         write_file(rules_file, f"{settings.rules}\n")

@@ -319,7 +319,8 @@ def _job(given: set[str], python: str | None, values: Mapping[str, Any]) -> Abst
             remedy="leave that out; ask Slurm for other hosts, or choose with --hosts",
         )
     earlier = values["resume"] or values["against"]
-    asked = _store(values["folder"]).spec(earlier)[1] if earlier else values
+    store = _store(values["folder"])
+    asked = store.spec(store.run(earlier).run_id)[1] if earlier else values
     return here.lab(python, image=asked.get("container"), options=asked.get("container_options") or ())
 
 

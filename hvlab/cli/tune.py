@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,8 @@ def command(
     if host_settings:
         request = host_session.of_hosts(request)
     check(request)
+    if not os.access(output.absolute().parent, os.W_OK):
+        raise UsageError(f"{output} cannot be written there", remedy="choose another --output")
     place = folder_of(request, store.folder, restart=restart)
     if (place / "hvlab.db").exists():
         click.echo(f"resuming the search in {place}", err=True)

@@ -45,7 +45,7 @@ def command(job: Job) -> Command:
     program = pyxis.inside(job.program, env, job.home) if case.container else job.program
     if not backend.meeting:
         return Command((*argv, *program), env, step)
-    meeting, python, rank_python = f"{job.workloads}/meeting.py", job.python, job.host_python
+    meeting, python, rank_python = f"{job.workloads}/meeting.py", shlex.quote(job.python), job.host_python
     if case.container:
         one = (f"--job-name={step}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={job.head}")
         serve = ("srun", *one, "--mpi=none", "--cpu-bind=none", *job.srun, job.python)

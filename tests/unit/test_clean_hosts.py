@@ -1,6 +1,7 @@
 """What lies unused on hosts: what may go, what stays, and what `hvlab clean --hosts` makes of it."""
 
 import base64
+import importlib.util
 import json
 import os
 import subprocess
@@ -265,3 +266,30 @@ def test_a_size_is_that_of_each_host(hosts, capsys):
 def test_a_pattern_of_hosts_without_hosts_is_refused(capsys):
     assert cli.run(["clean", "--limit", "n1"]) == 2
     assert "add --hosts" in capsys.readouterr().err
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """The program, and the folder of runs of a user: a link to one of root's."""
+    spec = importlib.util.spec_from_file_location("unused_program", PROGRAM)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    (tmp_path / "etc/kept").mkdir(parents=True)
+    (tmp_path / "runs").symlink_to(tmp_path / "etc")
+    monkeypatch.setattr(program, "runs_of", lambda _: str(tmp_path / "runs"))
+    return program, tmp_path / "runs"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has more rights than a user")
+def test_below_a_users_home_root_has_no_more_rights_than_the_user(runs, capsys):
+    program, folder = runs
+    assert not program.removed({"path": str(folder / "kept")}, {"user": "nobody"})
+    assert (folder / "kept").is_dir()
+    assert "Permission denied" in capsys.readouterr().err
+    assert os.geteuid() == os.getegid() == 0
+
+
+def test_what_another_host_removed_from_a_shared_home_is_not_missed(runs):
+    program, folder = runs
+    assert not program.removed({"path": str(folder / "gone")}, {"user": ""})
+    assert program.present("run files", [str(folder / "gone")]) == []

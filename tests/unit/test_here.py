@@ -187,6 +187,8 @@ def test_a_resumed_run_has_its_image(in_a_job, tmp_path, capsys):
     store.enter("r1", "interrupted")
     assert run(["bench", "--here", "--resume", "r1", "--dry-run"]) == 2  # It has another key.
     assert "sbatch --nodelist" in capsys.readouterr().err
+    assert run(["bench", "--here", "--resume", "r7", "--dry-run"]) == 2
+    assert "there is no run 'r7'" in capsys.readouterr().err
     assert in_a_job == [(None, {"image": "i.sqsh", "options": ()})]
 
 

@@ -95,6 +95,8 @@ def mixed(backend, hosts, slots):
 def test_gpus_are_asked_for_where_all_hosts_run_ranks_on_them():
     on_gpus = mixed("nccl", (1, 2), (1, 4))
     assert "--gres=gpu:4" in on_gpus.allocation(on_gpus.cases)
+    uneven = replace(on_gpus, cases=mixed("nccl", (1,), (4,)).cases + mixed("nccl", (2,), (1,)).cases)
+    assert "--gres=gpu:4" in uneven.allocation(uneven.cases)
     both = replace(on_gpus, cases=on_gpus.cases + mixed("mpi", (3,), (1,)).cases)
     words = both.allocation(both.cases)
     assert "--nodelist=n1,n2,n3" in words

@@ -52,10 +52,12 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         prefix = self.get_option("prefix")
         pipe = subprocess.PIPE
         # Whoever gave the command limits its time, as with ssh.
-        with subprocess.Popen(
-            [*prefix, "/bin/sh", "-c", cmd], stdin=pipe, stdout=pipe, stderr=pipe
-        ) as process:
-            out, err = process.communicate(in_data)
+        argv = [*prefix, "/bin/sh", "-c", cmd]
+        try:
+            with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+                out, err = process.communicate(in_data)
+        except OSError as error:
+            raise AnsibleConnectionFailure(f"`{argv[0]}` cannot be run: {error.strerror}") from error
         lost = _LOST.search(err.decode(errors="replace")) if prefix and process.returncode else None
         if lost:
             raise AnsibleConnectionFailure(f"`{shlex.join(prefix)}` reaches no host: {lost[1]}")

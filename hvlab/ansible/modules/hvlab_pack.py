@@ -212,16 +212,16 @@ def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
             tar.add(os.path.join(root, MARKER), MARKER, filter=as_root)
             for name in sorted(set(os.listdir(root)) - {MARKER}):
                 tar.add(os.path.join(root, name), name, filter=as_root)
-        # The archive first: who owns the folder can put a link in its place.
+        digest = hashlib.sha256()
+        with open(archive, "rb") as packed:
+            for block in iter(lambda: packed.read(1 << 20), b""):
+                digest.update(block)
+        # Last, and the archive first: who owns the folder can put a link in its place.
         for path in (archive, folder):
             shutil.chown(path, reader)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise ValueError("writing {}: {}".format(archive, error)) from error
-    digest = hashlib.sha256()
-    with open(archive, "rb") as packed:
-        for block in iter(lambda: packed.read(1 << 20), b""):
-            digest.update(block)
     return archive, digest.hexdigest()
 
 

@@ -12,11 +12,13 @@ import contextlib
 import glob
 import json
 import os
+import pwd
 import re
 import shutil
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 DAY_S = 86400
@@ -35,14 +37,50 @@ def main() -> None:
     if request["remove"] is not None:
         chosen = request["remove"].get(request["host"], [])
         items = [each for each in items if each["path"] in chosen and removable(each)]
-        for each in items:
-            remove(each["path"])
+        items = [each for each in items if removed(each, request)]
     print(json.dumps(items))
 
 
 def removable(each: dict[str, Any]) -> bool:
     """Whether nothing uses it, or may have begun to."""
     return bool(not each["busy"] and each["idle"] > DAY_S)
+
+
+def removed(each: dict[str, Any], request: dict[str, Any]) -> bool:
+    """Remove a folder; return whether it went. Hosts may share a home: another one may be at the same."""
+    own = each["path"].startswith(os.path.join(runs_of(request), ""))
+    try:
+        with rights_of(request["user"]) if own else contextlib.nullcontext():
+            remove(each["path"])
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        sys.stderr.write("{}: {}\n".format(each["path"], error.strerror))
+        return False
+    return True
+
+
+def runs_of(request: dict[str, Any]) -> str:
+    """Return the folder of the files of runs."""
+    return os.path.join(os.path.expanduser("~" + request["user"]), ".hvlab/runs")
+
+
+@contextlib.contextmanager
+def rights_of(user: str) -> Iterator[None]:
+    """Have the rights of a user only, empty for one's own: in their home may be links to anywhere."""
+    if not user or os.geteuid() != 0:
+        yield
+        return
+    person, groups = pwd.getpwnam(user), os.getgroups()
+    os.setgroups(os.getgrouplist(user, person.pw_gid))
+    os.setegid(person.pw_gid)
+    os.seteuid(person.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
 
 
 def remove(path: str) -> None:
@@ -66,15 +104,27 @@ def manifest(path: str) -> str:
 def listed(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return ``{kind, path, size, idle, busy}`` of each: bytes, and seconds since it was last in use."""
     root, stacks, builds = (os.path.realpath(request[name]) for name in ("root", "stacks", "builds"))
-    runs = os.path.join(os.path.expanduser("~" + request["user"]), ".hvlab/runs")
-    items = [
-        item("build folder", path) for path in folders(builds) if BUILD.fullmatch(os.path.basename(path))
-    ]
+    runs = runs_of(request)
+    items = present(
+        "build folder", [path for path in folders(builds) if BUILD.fullmatch(os.path.basename(path))]
+    )
     items += old_packs(root, stacks)
-    items += [item("stacks", path) for path in [stacks] if os.path.isdir(path)]
-    items += [item("run files", path) for path in folders(runs)]
-    places = [builds, runs, root, *folders(root)]
-    return items + [item("leftover", path) for place in places for path in halves(place)]
+    items += present("stacks", [path for path in [stacks] if os.path.isdir(path)])
+    places = [builds, root, *folders(root)]
+    items += present("leftover", [path for place in places for path in halves(place)])
+    if not os.path.isdir(runs):
+        return items
+    with rights_of(request["user"]):
+        return items + present("run files", folders(runs)) + present("leftover", halves(runs))
+
+
+def present(kind: str, paths: list[str]) -> list[dict[str, Any]]:
+    """Return what there is to say of folders, but of those that have gone meanwhile."""
+    items = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            items.append(item(kind, path))
+    return items
 
 
 def old_packs(root: str, stacks: str) -> list[dict[str, Any]]:
