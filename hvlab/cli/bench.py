@@ -20,7 +20,7 @@ from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_export, bench_output, candidates, options
 from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
-from hvlab.errors import UsageError
+from hvlab.errors import CheckError, UsageError
 from hvlab.lab.backends import BACKENDS, FRAMEWORKS
 from hvlab.lab.inventory import Lab, load
 from hvlab.paths import results_dir
@@ -372,7 +372,13 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
     from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.cli import decisions  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
+    from hvlab.tune.host_state import left_behind  # noqa: PLC0415
 
+    if left := left_behind(store.folder, schedule.lab.name):
+        raise CheckError(
+            f"the hosts have settings of a search that was killed ({left[0].parent})",
+            remedy="`hvlab tune --restore` puts back what they had",
+        )
     run_id = measure(schedule, store, restart=restart, resume=run)
     records = store.records(run_id)
     slower, asked = False, schedule.spec

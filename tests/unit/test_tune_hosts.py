@@ -427,7 +427,11 @@ def test_restore_puts_back_what_was_left(
     folder.mkdir(parents=True)
     state = {"lab": "vtune", "hosts": {host: {WMEM: SMALL} for host in kernels.files}}
     (folder / BEFORE).write_text(json.dumps(state))
-    words = ["tune", "--restore", "-i", str(project_dir() / "tests/vlab/tune"), "--results", str(tmp_path)]
+    place = ["-i", str(project_dir() / "tests/vlab/tune"), "--results", str(tmp_path)]
+    refused = CliRunner().invoke(cli, ["bench", *place, "--backend", "mpi", "--sizes", "1K"]).exception
+    assert "the hosts have settings of a search that was killed" in str(refused)
+    assert "`hvlab tune --restore`" in refused.remedy
+    words = ["tune", "--restore", *place]
     done = CliRunner().invoke(cli, [*words, "--limit", "u1"])
     assert "put back what u1, u2 had before the search" in done.output
     assert kernels.files["u2"][WMEM] == SMALL
