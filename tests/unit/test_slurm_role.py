@@ -385,14 +385,15 @@ def test_a_sick_node_stays_drained(tmp_path):
     assert not (tmp_path / "called").exists()
 
 
-def stack(tmp_path, recorded, *words, slurm=True):
+def stack(tmp_path, recorded, *words, slurm=True, state="idle|none", sinfo=""):
     """Play the play of the GPU stack without its roles; return what scontrol was asked."""
+    tmp_path.mkdir(exist_ok=True)
     programs = tmp_path / "programs"
-    program(programs, "sinfo", f"#!/bin/sh\ncat {tmp_path}/state\n")
+    program(programs, "sinfo", sinfo or f"#!/bin/sh\ncat {tmp_path}/state\n")
     program(programs, "squeue", "#!/bin/sh\n")
-    state = f"case $3 in *DRAIN) echo 'drained|{OURS}' ;; *) echo 'idle|none' ;; esac > {tmp_path}/state"
-    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n{state}\n')
-    (tmp_path / "state").write_text("idle|none\n")
+    after = f"case $3 in *DRAIN) echo 'drained|{OURS}' ;; *) echo 'idle|none' ;; esac > {tmp_path}/state"
+    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n{after}\n')
+    (tmp_path / "state").write_text(f"{state}\n")
     plays = load(ROOT / "playbooks/accelerators.yml")
     [change] = [each for each in plays if each["name"] == "Install the GPU stack"]
     del change["roles"]
@@ -431,6 +432,16 @@ OLDER = {**SAME, "hvlab_nccl": {"wanted": "2.27.5"}}
 )
 def test_a_node_is_drained_while_its_gpu_stack_changes(tmp_path, recorded, words, called):
     assert stack(tmp_path, recorded, *words) == called
+
+
+def test_a_node_that_a_failed_run_left_drained_is_resumed(tmp_path):
+    assert stack(tmp_path, SAME, state=f"drained|{OURS}") == ["State=RESUME"]
+    assert stack(tmp_path / "other", SAME, state="drained|a fan") == []
+
+
+def test_the_stack_needs_no_slurmctld_where_nothing_changes(tmp_path):
+    broken = "#!/bin/sh\necho 'slurm_load_node: Unable to contact slurm controller' >&2\nexit 1\n"
+    assert stack(tmp_path, SAME, sinfo=broken) == []
 
 
 def test_without_slurm_nothing_is_drained(tmp_path):
