@@ -23,7 +23,8 @@ _HEAD, _TAIL = 4 * 1024**2, 12 * 1024**2
 _MOST = 1024**3
 _BLOCK = 1024**2
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
-_BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+# Of packed files; an OSError of gzip or bz2 has no number.
+_BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)
 _GIVE = "give the path of a log, or - for standard input"
 
 
@@ -72,11 +73,7 @@ def _ends(path: str, file: IO[bytes]) -> bytes:
         try:
             block = file.read(_BLOCK)
         except _BROKEN as error:
-            broken = str(error)
-            break
-        except OSError as error:
-            # bz2's own has no number.
-            if error.errno is not None:
+            if getattr(error, "errno", None) is not None:
                 raise
             broken = str(error)
             break

@@ -53,7 +53,7 @@ def test_results_that_cannot_be_written_are_this_machines(tmp_path):
     plan = {"hosts": ["n1"], "head": "", "cases": {"one": {**CASE, "hosts": ["n1"]}}}
     variables = {"hostvars": {"n1": {"ansible_facts": {**BUILT, **gpus(2)}}}}
     action = object.__new__(ActionModule)
-    result = action._carried_out({"state": "checked"}, tmp_path / "gone", plan, variables)
+    result = action._reach_state({"state": "checked"}, plan, tmp_path / "gone", variables)
     assert result["stop"]
     assert result["msg"].startswith(f"this machine: {tmp_path}/gone/")
     assert "No such file or directory; what to do: see that the folder is there" in result["msg"]

@@ -403,11 +403,11 @@ def stack(tmp_path, recorded, *words, slurm=True, state="idle|none", sinfo=""):
     (tmp_path / "stack.yml").write_text(json.dumps([first, change | {"hosts": "localhost", "become": False}]))
     wiring = load(ROOT / "group_vars/all.yml")
     names = ("__slurm_there", "__stack_changes")
-    wanted = {"cuda_version": "13.0.3", "cudnn_version": "", "nccl_version": "2.28.3"}
+    versions = {"cuda_version": "13.0.3", "cudnn_version": "", "nccl_version": "2.28.3"}
     play(
         tmp_path / "stack.yml",
         programs,
-        {name: wiring[name] for name in names} | wanted | {"slurm_enabled": slurm},
+        {name: wiring[name] for name in names} | versions | {"slurm_enabled": slurm},
         *words,
     )
     calls = tmp_path / "called"

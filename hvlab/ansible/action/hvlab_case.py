@@ -47,12 +47,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         args = arguments(self, DOCUMENTATION)
         path = Path(args["plan"])
-        return result | self._carried_out(
-            args, path.parent, json.loads(path.read_text("utf-8")), task_vars or {}
-        )
+        plan = json.loads(path.read_text("utf-8"))
+        return result | self._reach_state(args, plan, path.parent, task_vars or {})
 
-    def _carried_out(
-        self, args: Mapping[str, Any], folder: Path, plan: dict[str, Any], task_vars: dict[str, Any]
+    def _reach_state(
+        self, args: Mapping[str, Any], plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]
     ) -> dict[str, Any]:
         try:
             if args["state"] == "checked":

@@ -48,9 +48,9 @@ def removable(each: dict[str, Any]) -> bool:
 
 def removed(each: dict[str, Any], request: dict[str, Any]) -> bool:
     """Remove a folder; return whether it went. Hosts may share a home: another one may be at the same."""
-    own = each["path"].startswith(os.path.join(runs_of(request), ""))
+    in_home = each["path"].startswith(os.path.join(runs_of(request), ""))
     try:
-        with rights_of(request["user"]) if own else contextlib.nullcontext():
+        with rights_of(request["user"]) if in_home else contextlib.nullcontext():
             remove(each["path"])
     except FileNotFoundError:
         return False
