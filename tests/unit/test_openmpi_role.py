@@ -46,11 +46,11 @@ def test_parameters_go_where_open_mpi_reads_them(tmp_path: Path) -> None:
     ]
 
 
-def test_without_parameters_no_file_is_written_unless_there_were_some(tmp_path: Path) -> None:
-    assert written(tmp_path) == []
-    earlier = {"ansible_local": {"hvlab_openmpi": {"parameters": {"btl_tcp_sndbuf": 4096}}}}
-    (file,) = written(tmp_path, facts=earlier)
-    assert file["content"].count("\n") == 1
+def test_without_parameters_a_file_without_them_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    (file,) = written(tmp_path)
+    assert (file["path"], file["content"].count("\n")) == (FILE, 1)
+    for of_others in ({"openmpi_method": "distro"}, {"openmpi_shared": True}):
+        assert written(tmp_path, **of_others) == []
     for given in ({}, {"btl_tcp_links": 2}):
         elsewhere = {"openmpi_parameters_file": "/opt/x.conf", "openmpi_shared": True}
         (beside,) = written(tmp_path, openmpi_parameters=given, **elsewhere)

@@ -260,6 +260,24 @@ def test_partitions_that_fit_nothing_are_refused(tmp_path, partitions, seen):
     assert seen in play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
 
 
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        (["physics", "bio_2", "high-energy.lab"], ""),
+        (["physics", "Biology", "two words"], 'slurm_accounts: "Biology", "two words": slurmdbd keeps names'),
+    ],
+)
+def test_accounts_that_slurmdbd_would_name_otherwise_are_refused(tmp_path, names, refused):
+    (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
+    variables = {
+        "slurm_hosts": ["localhost"],
+        "slurm_accounts": [{"name": name} for name in names],
+        "__slurm_system_files": ["Debian-12.yml"],
+    }
+    printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2 if refused else 0)
+    assert refused in printed
+
+
 ASSOCIATE = """
 - hosts: localhost
   gather_facts: false
