@@ -94,6 +94,21 @@ CAUSES = (
         weight=SETTING,
     ),
     Cause(
+        id="silent-login",
+        title="a login on the host ends before it runs the command it was given",
+        signs=(
+            r"failed to resolve remote temporary directory .{0,600}returned empty string",
+            r"module_stdout\W+msg\W+(?:MODULE FAILURE|Module result deserialization failed)(?:\W+No start of json char found)?"
+            r"(?:\W+See stdout/stderr for the \w+ \w+)?\W+rc\W+0\b",
+        ),
+        why="The shell ended with 0 and printed nothing: an exit, exec or return of the shell in ~/.bashrc, "
+        "or a login shell that is no shell.",
+        remedy="`ssh HOST echo hello` prints nothing: take the exit or exec out of ~/.bashrc on the host (put it "
+        "behind `case $- in *i*) ... esac`), or give the user /bin/bash with `usermod -s`.",
+        source="https://github.com/ansible/ansible/issues/56555",
+        weight=FACT,
+    ),
+    Cause(
         id="ansible-undefined",
         title="a variable of the playbook is not set",
         signs=(
