@@ -89,11 +89,11 @@ def simulate(kind: str, *, searches: int, launches: int, noise: float, flat: boo
     accepted, reached, begun = 0, [], time.process_time()
     for seed in range(searches):
         hosts = Simulated(space, seed, launches=launches, noise=noise, flat=flat)
-        found = search(space, hosts, hosts.left, kind=kind, seed=seed)
+        outcome = search(space, hosts, hosts.left, kind=kind, seed=seed)
         chosen = space.start
-        if found.best is not None and hosts.proved(found.best):
+        if outcome.best is not None and hosts.proved(outcome.best):
             accepted += 1
-            chosen = found.best
+            chosen = outcome.best
         reached.append(math.exp(-landscape(space, chosen)))
     share = {} if flat else {"of_the_best": round(statistics.median(reached), 3)}
     enough = {} if flat else {"reach_95_percent": sum(each >= 0.95 for each in reached) / searches}

@@ -79,14 +79,14 @@ def command(
     if output is None:
         output = store.run_folder(run_data.head.run_id) / f"report.{chosen}"
         output.parent.mkdir(parents=True, exist_ok=True)
-    return _told(write(run_data, output.absolute(), output_format=chosen, lang=lang))
+    return _tell(write(run_data, output.absolute(), output_format=chosen, lang=lang))
 
 
 def _format(output_format: str | None, output: Path | None) -> str:
     return output_format or (_SUFFIXES.get(output.suffix.lower()) if output else None) or "html"
 
 
-def _told(written: Written) -> int:
+def _tell(written: Written) -> int:
     if not written.spoken:
         click.echo(
             "the plots are labelled in English: no Chinese font is installed (try fonts-noto-cjk)",
@@ -112,7 +112,7 @@ def _history(
     lab = runs[-1].run.lab
     path = (output or store.folder / f"history-{lab}-{metric}.{chosen}").absolute()
     page = history.document(runs, metric)
-    return _told(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
+    return _tell(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
 
 
 def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:

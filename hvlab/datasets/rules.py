@@ -63,13 +63,13 @@ def placed(text: str, *, cache: Path | None = None) -> tuple[str, Path]:
     try:
         with shelf.locked("rules"), shelf.new_folder("rules") as new:
             (new / FILE).write_bytes(_content(text))
-            folder, made = shelf.take(new)
+            folder, key = shelf.take(new)
     except OSError as error:
         raise CheckError(
             f"the cache {shelf.folder} cannot be written: {error.strerror or error}",
             remedy="free some space there, or name another folder in HVLAB_CACHE",
         ) from error
-    return made, folder
+    return key, folder
 
 
 def _content(text: str) -> bytes:

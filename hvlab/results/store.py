@@ -274,7 +274,7 @@ class Store:
         with self._open() as database:
             last = "SELECT run_id FROM runs ORDER BY rowid DESC LIMIT ?"
             ids = database.execute(last, (runs,)).fetchall()
-            rows = [row for found in reversed(ids) for row in database.execute(query, found)]
+            rows = [row for run_id in reversed(ids) for row in database.execute(query, run_id)]
             sizes = [sorted(map(int, row[-1].split(","))) if row[-1] else [] for row in rows]
             return [(read_record(row[:-1], known), of) for row, of in zip(rows, sizes, strict=True)]
 

@@ -22,7 +22,7 @@ class HostTuneResult(TuneResult):
     @property
     def answer(self) -> str:
         """Return the answer in a sentence."""
-        best, proof = self.found.best, self.proof
+        best, proof = self.search.best, self.proof
         if best is None or proof is None:
             return f"What the hosts have is as good as anything tried: {self._tried}."
         words = self.space.words(best)
@@ -43,9 +43,9 @@ class HostTuneResult(TuneResult):
     @property
     def keeping(self) -> list[str]:
         """Return the lines that keep the settings over a restart of the hosts; none where none are proved."""
-        if not (self.proved and self.found.best):
+        if not (self.proved and self.search.best):
             return []
-        best = self.space.changes(self.found.best)
+        best = self.space.changes(self.search.best)
         written = {
             path: value
             for setting in self.survey.settings

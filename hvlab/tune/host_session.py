@@ -58,7 +58,7 @@ def tune_hosts(
             *(spec, launches, space, float(request.budget)), survey=known, states=states, refused={}
         )
         with states.kept(folder, note):
-            found = search(
+            outcome = search(
                 *(space, trials, trials.left),
                 kind=request.kind,
                 seed=request.seed,
@@ -66,10 +66,10 @@ def tune_hosts(
                 note=say,
             )
             proof = None
-            if found.best is not None:
-                note(to_prove(trials, found.best))
-                proof = confirm(trials, found.best, seconds=proof_seconds(trials))
+            if outcome.best is not None:
+                note(to_prove(trials, outcome.best))
+                proof = confirm(trials, outcome.best, seconds=proof_seconds(trials))
         refused = tuple(f"{space.words(one)}: {why}" for one, why in trials.refused.items())
-        result = HostTuneResult(space, found, {}, proof, launches.spent, survey=known, refused=refused)
+        result = HostTuneResult(space, outcome, {}, proof, launches.spent, survey=known, refused=refused)
         write(result, folder)
     return result

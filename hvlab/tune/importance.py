@@ -36,9 +36,9 @@ def importance(space: Space, board: Board, *, seed: int = 0) -> dict[str, Interv
         for name, share in _shares(space, chosen, values, seed=draw.randrange(2**31)).items():
             shares[name].append(share)
     middle = {
-        name: Interval(_at(found, 0.025), statistics.median(found), _at(found, 0.975))
-        for name, found in shares.items()
-        if found
+        name: Interval(_at(drawn, 0.025), statistics.median(drawn), _at(drawn, 0.975))
+        for name, drawn in shares.items()
+        if drawn
     }
     return dict(sorted(middle.items(), key=lambda item: -item[1].mid))
 

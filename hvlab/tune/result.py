@@ -13,7 +13,7 @@ from hvlab.statistics import ratio
 from hvlab.statistics.interval import Interval
 from hvlab.tune.confirmation import Confirmation
 from hvlab.tune.importance import FEWEST
-from hvlab.tune.search import Found
+from hvlab.tune.search import SearchResult
 from hvlab.tune.space import Candidate, Space
 
 _SHOWN = 10
@@ -28,7 +28,7 @@ class TuneResult:
     """
 
     space: Space
-    found: Found
+    search: SearchResult
     shares: Mapping[str, Interval]
     proof: Confirmation | None
     seconds: float
@@ -42,7 +42,7 @@ class TuneResult:
     @property
     def answer(self) -> str:
         """Return the answer in a sentence."""
-        best = self.found.best
+        best = self.search.best
         if best is None or self.proof is None:
             return f"{self._today} as good as anything tried: {self._tried}."
         words, proof = self.space.words(best), self.proof
@@ -93,14 +93,14 @@ class TuneResult:
 
     @property
     def _tried(self) -> str:
-        board = self.found.board
+        board = self.search.board
         tried = len(board.values.keys() | board.failed)
-        how = "all that the search proposes" if self.found.exhausted else "until time was up"
+        how = "all that the search proposes" if self.search.exhausted else "until time was up"
         return f"{tried} settings in {board.launches} launches, {how}"
 
     def markdown(self) -> str:
         """Return the section of a report: the answer, what was tried, what mattered."""
-        board = self.found.board
+        board = self.search.board
         order = sorted(board.values, key=board.mean)
         lines = ["# Tuning", "", self.answer, ""]
         lines += [f"Tried: {self._tried}, {self.seconds / 60:.1f} minutes of measuring.", ""]
@@ -128,14 +128,14 @@ class TuneResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it, JSON-ready."""
-        board = self.found.board
+        board = self.search.board
         return {
             "proved": self.proved,
             "kind": self.kind,
             "against": self.proof.against if self.proof else "",
             "answer": self.answer,
-            "best": self.space.changes(self.found.best) if self.found.best else {},
-            "settings": self._settings(self.found.best) if self.found.best else None,
+            "best": self.space.changes(self.search.best) if self.search.best else {},
+            "settings": self._settings(self.search.best) if self.search.best else None,
             "run": self.proof.run_id if self.proof else None,
             "seconds": round(self.seconds, 1),
             "launches": board.launches,

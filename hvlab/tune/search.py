@@ -76,7 +76,7 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """How a search ended. ``best`` is None where nothing was better than today's settings by its figures."""
 
     best: Candidate | None
@@ -94,7 +94,7 @@ def search(
     first: Sequence[Candidate] = (),
     fits: Fits = lambda _: True,
     note: Callable[[str], None] = lambda _: None,
-) -> Found:
+) -> SearchResult:
     """Return what is best of what was tried while ``left`` says that there is time for another round.
 
     The first race has the candidates of ``first`` in it. The last race has as many rounds as ``fits`` allows;
@@ -130,7 +130,7 @@ def search(
     for candidate, values in again.values.items():
         board.values[candidate] = [*board.values[candidate], *values]
     board.failed |= again.failed
-    return Found(best if best is not None and gain < 0 else None, board, exhausted)
+    return SearchResult(best if best is not None and gain < 0 else None, board, exhausted)
 
 
 def _race(

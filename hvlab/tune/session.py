@@ -94,7 +94,7 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
             say(f"Horovod's autotune chose: {space.words(autotuned)}")
         first = [] if autotuned is None else [autotuned]
         trials = Trials(spec, launches, space, float(request.budget))
-        found = search(
+        outcome = search(
             space,
             trials,
             trials.left,
@@ -104,13 +104,13 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[st
             fits=trials.fits,
             note=say,
         )
-        best, proof = found.best, None
+        best, proof = outcome.best, None
         if best is not None:
             note(to_prove(trials, best))
             settings = space.settings(best)
             proof = confirm(spec, request.lab, store, today, settings, seconds=proof_seconds(trials))
-        shares = importance(space, found.board, seed=request.seed)
-        result = TuneResult(space, found, shares, proof, launches.spent, autotuned)
+        shares = importance(space, outcome.board, seed=request.seed)
+        result = TuneResult(space, outcome, shares, proof, launches.spent, autotuned)
         write(result, folder)
     return result
 
@@ -125,9 +125,9 @@ def write(result: TuneResult, folder: Path) -> None:
 
 def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
     """Write the settings file where the best settings are proved; return what to say of the file there."""
-    if not result.proved or result.found.best is None:
+    if not result.proved or result.search.best is None:
         return f"settings: {output} is of an earlier search, and stays as it is" if output.exists() else ""
-    best = result.space.settings(result.found.best)
+    best = result.space.settings(result.search.best)
     about = best.model_copy(update={"about": result.answer})
     save(about, output, recipe=recipe(request, best))
     return f"settings: {output}; `hvlab bench --settings {output}` measures with them"

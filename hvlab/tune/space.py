@@ -172,9 +172,9 @@ def space(
     """
     parameters = [_on_lab(item, rank_env or {}) for item in parameters]
     if today.rules and any(item.to == "rules" for item in parameters):
-        made = Space(tuple(parameters), today)
-        again = replace(made, today=today.model_copy(update={"rules": ""}))
-        if again._rules(made.start) != today.rules:
+        space = Space(tuple(parameters), today)
+        again = replace(space, today=today.model_copy(update={"rules": ""}))
+        if again._rules(space.start) != today.rules:
             raise UsageError(
                 "today's rules file is not one that this space can write",
                 remedy="leave the algorithms out of the space (--space FILE), or the rules out of --settings",
@@ -237,7 +237,7 @@ def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, st
     numbers = list(map(int, text.split()))
     if not numbers:
         return {}
-    found: dict[tuple[int, int], str] = {}
+    chosen: dict[tuple[int, int], str] = {}
     place = 1
     for _ in range(numbers[0]):
         collective, ranks = numbers[place : place + 2]
@@ -246,11 +246,11 @@ def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, st
             sizes = numbers[place + 1]
             rows = numbers[place + 2 : place + 2 + 4 * sizes]
             for size, algorithm, segment in zip(rows[::4], rows[1::4], rows[3::4], strict=True):
-                found[collective, size] = f"{algorithm}:{segment}" if segment else str(algorithm)
+                chosen[collective, size] = f"{algorithm}:{segment}" if segment else str(algorithm)
             place += 2 + 4 * sizes
     return {
-        item.name: found[key]
+        item.name: chosen[key]
         for item in parameters
-        if item.collective is not None and (key := (item.collective, item.from_bytes)) in found
-        if found[key] in map(str, item.values)
+        if item.collective is not None and (key := (item.collective, item.from_bytes)) in chosen
+        if chosen[key] in map(str, item.values)
     }

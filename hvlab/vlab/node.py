@@ -85,8 +85,8 @@ def assemble(node: Node, base: Path) -> None:
     for name in ("upper", "work", "root"):
         (node.directory / name).mkdir(parents=True, exist_ok=True)
     (node.directory / "upper").chmod(0o755)
-    made_with = {"image": str(base), "address": node.address, "port": str(node.port)}
-    write(node.directory / "node.json", json.dumps(made_with) + "\n")
+    built_from = {"image": str(base), "address": node.address, "port": str(node.port)}
+    write(node.directory / "node.json", json.dumps(built_from) + "\n")
     if node.root in reality.mounts(node.directory):
         return
     options = f"lowerdir={base},upperdir={node.directory / 'upper'},workdir={node.directory / 'work'}"

@@ -159,8 +159,10 @@ def _libraries(tree: Path) -> list[str]:
 
 def _programs(tree: Path) -> list[str]:
     """Return the paths of the tree's programs, as they are and as they were before /bin became a link."""
-    found = [path.relative_to(tree) for pattern in ("usr/bin/*", "usr/sbin/*") for path in tree.glob(pattern)]
-    names = sorted(f"/{path}" for path in found if not path.name.startswith(("apt", "dpkg")))
+    programs = [
+        path.relative_to(tree) for pattern in ("usr/bin/*", "usr/sbin/*") for path in tree.glob(pattern)
+    ]
+    names = sorted(f"/{path}" for path in programs if not path.name.startswith(("apt", "dpkg")))
     plain = [name for name in names if set(Path(name).name).isdisjoint("[ ")]
     return plain + [name.removeprefix("/usr") for name in plain]
 

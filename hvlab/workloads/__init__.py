@@ -44,7 +44,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 # Where a data set lies on each host, below the lab user's home.
 DATA_FOLDER = "~/.hvlab/data"
 # Made by the program itself.
-_MADE = "synthetic"
+_SYNTHETIC = "synthetic"
 
 
 def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
             continue
         if parameter.kind == "files":
             value = f"{DATA_FOLDER}/{value.split()[0]}" if value else ""
-        if parameter.kind == "data" and value != _MADE:
+        if parameter.kind == "data" and value != _SYNTHETIC:
             value = f"{DATA_FOLDER}/{(keys or {}).get(value, Path(value).name)}"
         if parameter.kind == "seed":
             value += case.repeat - 1
@@ -72,7 +72,7 @@ def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
 def data(case: Case) -> tuple[str, ...]:
     """Return the names or folders of the data sets that a case needs on its hosts."""
     kinds = [item.name for item in WORKLOADS[case.workload].parameters if item.kind == "data"]
-    return tuple(case.params[name] for name in kinds if case.params[name] != _MADE)
+    return tuple(case.params[name] for name in kinds if case.params[name] != _SYNTHETIC)
 
 
 def files(case: Case) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from hvlab.tune import confirmation
 from hvlab.tune import space as spaces
 from hvlab.tune.autotune import best_of
 from hvlab.tune.importance import importance
-from hvlab.tune.search import Found, search
+from hvlab.tune.search import SearchResult, search
 from hvlab.tune.selection import of_block
 from hvlab.tune.space import Candidate, Space, SpaceParameter
 from tests.unit import labs
@@ -72,7 +72,9 @@ class Lab:
         return self.launches + 7 < self.budget
 
 
-def _found(kind: str, seed: int, *, launches: int = 90, flat: bool = False) -> tuple[Space, Found, Lab]:
+def _searched(
+    kind: str, seed: int, *, launches: int = 90, flat: bool = False
+) -> tuple[Space, SearchResult, Lab]:
     space = _space(THRESHOLD=0, CYCLE=25)
     lab = Lab(space, seed=seed, launches=launches, flat=flat)
     return space, search(space, lab, lab.left, kind=kind, seed=seed), lab
@@ -82,34 +84,34 @@ def _found(kind: str, seed: int, *, launches: int = 90, flat: bool = False) -> t
 def test_a_planted_bad_setting_is_undone_to_95_percent_of_the_best(kind: str) -> None:
     reached = []
     for seed in range(8):
-        space, found, lab = _found(kind, seed)
-        assert found.best is not None
+        space, outcome, lab = _searched(kind, seed)
+        assert outcome.best is not None
         assert lab.launches <= 90 + 12
-        reached.append(math.exp(-_cost(space, found.best)))
+        reached.append(math.exp(-_cost(space, outcome.best)))
     assert sum(share >= 0.95 for share in reached) >= 7, reached
 
 
 def test_what_is_clearly_worse_leaves_the_race() -> None:
-    _, found, lab = _found("tpe", 1)
-    once = [one for one, values in found.board.values.items() if len(values) == 1]
-    more = [one for one, values in found.board.values.items() if len(values) >= 3]
+    _, outcome, lab = _searched("tpe", 1)
+    once = [one for one, values in outcome.board.values.items() if len(values) == 1]
+    more = [one for one, values in outcome.board.values.items() if len(values) >= 3]
     assert once
     assert more
-    assert max(map(found.board.mean, more)) < max(map(found.board.mean, once))
+    assert max(map(outcome.board.mean, more)) < max(map(outcome.board.mean, once))
     assert all(batch[0] == lab.space.start for batch in lab.seen)
 
 
 def test_a_search_is_the_same_again_from_the_same_figures() -> None:
-    one, other = (_found("tpe", 3)[2].seen for _ in range(2))
+    one, other = (_searched("tpe", 3)[2].seen for _ in range(2))
     assert one == other
 
 
 def test_coordinate_descent_ends_where_no_parameter_helps() -> None:
-    space, found, lab = _found("coordinate", 2, launches=10_000)
-    assert found.exhausted
+    space, outcome, lab = _searched("coordinate", 2, launches=10_000)
+    assert outcome.exhausted
     assert lab.launches < 400
-    assert found.best is not None
-    assert math.exp(-_cost(space, found.best)) >= 0.95
+    assert outcome.best is not None
+    assert math.exp(-_cost(space, outcome.best)) >= 0.95
 
 
 @pytest.mark.parametrize(("most", "rounds"), [(3, 0), (7, 1), (8, 2), (12, 3)])
@@ -117,11 +119,11 @@ def test_the_last_race_has_the_rounds_that_there_is_time_for(most: int, rounds: 
     space = _space(THRESHOLD=0, CYCLE=25)
     without, lab = (Lab(space, seed=1, launches=30) for _ in range(2))
     search(space, without, without.left, seed=1, fits=lambda _: False)
-    found = search(space, lab, lab.left, seed=1, fits=lambda launches: launches <= most)
+    outcome = search(space, lab, lab.left, seed=1, fits=lambda launches: launches <= most)
     assert len(lab.seen) - len(without.seen) == rounds
     assert lab.launches - without.launches <= most
-    assert found.best is not None
-    assert _cost(space, found.best) < _cost(space, space.start)
+    assert outcome.best is not None
+    assert _cost(space, outcome.best) < _cost(space, space.start)
 
 
 def test_the_line_after_a_race_says_how_much_faster_the_best_is_or_that_none_is() -> None:
@@ -146,10 +148,10 @@ def test_settings_that_fail_are_tried_once_and_never_chosen() -> None:
         return [None if one[0] < 3 else _cost(space, one) for one in batch]
 
     rounds = iter(range(12))
-    found = search(space, measure, lambda: next(rounds, None) is not None, seed=1)
-    assert found.board.failed
-    assert found.best not in found.board.failed
-    assert not any(one in found.board.values for one in found.board.failed)
+    outcome = search(space, measure, lambda: next(rounds, None) is not None, seed=1)
+    assert outcome.board.failed
+    assert outcome.best not in outcome.board.failed
+    assert not any(one in outcome.board.values for one in outcome.board.failed)
 
 
 def test_nothing_is_compared_with_settings_of_today_that_fail() -> None:
@@ -158,12 +160,12 @@ def test_nothing_is_compared_with_settings_of_today_that_fail() -> None:
 
 
 def test_importance_names_what_acts_and_not_what_is_idle() -> None:
-    space, found, _ = _found("tpe", 4, launches=140)
-    shares = importance(space, found.board)
+    space, outcome, _ = _searched("tpe", 4, launches=140)
+    shares = importance(space, outcome.board)
     assert list(shares)[-1] == "idle"
     assert shares["idle"].high < 0.2
     assert all(share.low <= share.mid <= share.high for share in shares.values())
-    assert importance(space, _found("tpe", 4, launches=8)[1].board) == {}
+    assert importance(space, _searched("tpe", 4, launches=8)[1].board) == {}
 
 
 def test_a_candidate_is_settings_over_those_of_today() -> None:
@@ -360,12 +362,13 @@ def test_the_loss_of_every_epoch_counts_against_the_spread_of_that_epoch() -> No
 def test_where_nothing_acts_hardly_any_search_ends_with_proved_settings() -> None:
     accepted = 0
     for seed in range(40):
-        space, found, lab = _found("coordinate", seed, flat=True)
-        if found.best is None:
+        space, outcome, lab = _searched("coordinate", seed, flat=True)
+        if outcome.best is None:
             continue
         rounds = range(1, LOOKS[-1].repeats + 1)
         a, b = (
-            {number: math.exp(lab([one])[0] or 0.0) for number in rounds} for one in (space.start, found.best)
+            {number: math.exp(lab([one])[0] or 0.0) for number in rounds}
+            for one in (space.start, outcome.best)
         )
         accepted += compare_in_looks([Pair(a, b)])[0].kind == "slower"
     assert accepted <= 2

@@ -185,7 +185,7 @@ def test_small_buffers_are_improved_proved_and_put_back(
     assert "# /etc/sysctl.d/90-hvlab.conf\nnet.core.rmem_max = " in report
     assert "None of this is kept" in report
     document = json.loads((place / session.RESULT).read_text())
-    assert document["best"] == result.space.changes(result.found.best)
+    assert document["best"] == result.space.changes(result.search.best)
     assert "net.ipv4.tcp_wmem = 4096 65536" in " ".join(document["keep"])
     # The governor is not there.
     assert any(sentence.startswith("governor is left out") for sentence in document["left_out"])
@@ -290,7 +290,7 @@ def test_what_hosts_refuse_fails_alone(
     before = copy.deepcopy(kernels.files)
     result, _, _ = _tune(kernels, tmp_path, monkeypatch)
     assert result.proved
-    assert len(result.found.board.failed) == 1
+    assert len(result.search.board.failed) == 1
     [text] = result.refused
     assert reason in text
     assert reason in result.markdown()

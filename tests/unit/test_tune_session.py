@@ -136,7 +136,7 @@ def test_a_planted_setting_is_found_proved_and_reported(
     assert "loss" not in result.answer
     assert result.answer.startswith("Better, and proved in run ")
     assert "lower" in result.gains
-    best = result.space.settings(result.found.best)
+    best = result.space.settings(result.search.best)
     assert best.env.get("HOROVOD_CYCLE_TIME", 1) in (0.5, 1)
     stored = json.loads((place / RESULT).read_text())
     assert stored["proved"]
@@ -241,7 +241,7 @@ def test_the_file_has_what_was_proved_and_otherwise_that_of_an_earlier_search_is
     best, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD)
     assert str(output) in session.written(_request(BAD), best, output)
     before = output.read_text()
-    assert load(output).model_copy(update={"about": ""}) == best.space.settings(best.found.best)
+    assert load(output).model_copy(update={"about": ""}) == best.space.settings(best.search.best)
     assert "mpirun --bind-to none --map-by slot" in before
     assert "earlier search" in session.written(_request(SettingsFile()), none, output)
     assert output.read_text() == before
@@ -266,9 +266,9 @@ def test_the_report_of_the_proof_has_the_search(tmp_path: Path, monkeypatch: pyt
     [tried] = [one for one in tuning.section(data.tuning).blocks if getattr(one, "key", "") == "tuning-tried"]
     changes = [row[1].value for row in tried.rows]
     assert changes == sorted(changes)
-    assert len(changes) == min(10, len(result.found.board.values))
+    assert len(changes) == min(10, len(result.search.board.values))
     assert changes[0] == pytest.approx(
-        math.expm1(min(map(result.found.board.mean, result.found.board.values)))
+        math.expm1(min(map(result.search.board.mean, result.search.board.values)))
     )
     [gain] = data.tuning.gains
     assert (gain.metric, gain.size_bytes) == ("time", None)
@@ -313,7 +313,7 @@ def test_a_killed_search_goes_on_and_measures_nothing_twice(
             _tune(hosts, tmp_path / str(runs), monkeypatch, today=BAD)
         result, _ = _tune(hosts, tmp_path / str(runs), monkeypatch, today=BAD)
         assert hosts.runs == whole.runs
-        assert list(result.found.board.values) == list(wanted.found.board.values)
+        assert list(result.search.board.values) == list(wanted.search.board.values)
         assert result.answer.partition("run")[0] == wanted.answer.partition("run")[0]
 
 
@@ -418,7 +418,7 @@ def test_what_horovods_autotune_chooses_is_raced_and_proved(
     assert "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=3" in hosts.env[0]
     assert "HOROVOD_AUTOTUNE=1" in hosts.env[0]
     assert result.proved
-    assert result.space.settings(result.found.best).env["HOROVOD_CYCLE_TIME"] == 3.25
+    assert result.space.settings(result.search.best).env["HOROVOD_CYCLE_TIME"] == 3.25
     assert json.loads((place / RESULT).read_text())["autotuned"] == {"cycle_time": 3.25}
     assert "autotune chose: cycle_time=3.25." in (place / session.REPORT).read_text()
 

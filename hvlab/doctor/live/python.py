@@ -39,8 +39,8 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     for name, replies in every.items():
         version = replies.output(_GCC).strip()
         if re.fullmatch(r"\d+(\.\d+){0,2}", version):
-            told = "\n".join(replies.files(_SYSTEM).values())
-            system = "".join(sorted(re.findall(r"^(?:ID|VERSION_ID)=.*$", told, re.M)))
+            release = "\n".join(replies.files(_SYSTEM).values())
+            system = "".join(sorted(re.findall(r"^(?:ID|VERSION_ID)=.*$", release, re.M)))
             systems.setdefault(system, {})[name] = version
     for versions in systems.values():
         if len(set(versions.values())) > 1:

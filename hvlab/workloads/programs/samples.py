@@ -21,7 +21,7 @@ FILES = (
 UNSIGNED_BYTES = b"\0\0\x08"
 CLASSES = 10
 SIDE = 28
-MADE_TRAIN, MADE_TEST = 6000, 1000
+TRAIN_COUNT, TEST_COUNT = 6000, 1000
 NOISE = 60.0
 
 
@@ -70,10 +70,10 @@ def make(seed: int) -> Samples:
     random = numpy.random.RandomState(seed)
     squares = random.randint(0, 256, (CLASSES, SIDE // 7, SIDE // 7))
     pictures = squares.repeat(7, axis=1).repeat(7, axis=2)
-    labels = random.randint(0, CLASSES, MADE_TRAIN + MADE_TEST).astype(numpy.uint8)
+    labels = random.randint(0, CLASSES, TRAIN_COUNT + TEST_COUNT).astype(numpy.uint8)
     noisy = pictures[labels] + random.normal(0, NOISE, (len(labels), SIDE, SIDE))
     images = noisy.clip(0, 255).astype(numpy.uint8)
-    return Samples(images[:MADE_TRAIN], labels[:MADE_TRAIN], images[MADE_TRAIN:], labels[MADE_TRAIN:])
+    return Samples(images[:TRAIN_COUNT], labels[:TRAIN_COUNT], images[TRAIN_COUNT:], labels[TRAIN_COUNT:])
 
 
 def shares(batch: int, ranks: int, scaling: str) -> list[int]:

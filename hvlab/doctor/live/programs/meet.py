@@ -24,18 +24,18 @@ MOST_CALLERS = 64
 def resolve(name: str) -> Dict[str, Any]:
     """Return the addresses of a name in the order in which they are tried, and why there are none."""
     try:
-        found = socket.getaddrinfo(name, None, proto=socket.IPPROTO_TCP)
+        entries = socket.getaddrinfo(name, None, proto=socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         return {"addresses": [], "error": getattr(error, "strerror", None) or str(error)}
-    return {"addresses": list(dict.fromkeys(entry[4][0] for entry in found)), "error": ""}
+    return {"addresses": list(dict.fromkeys(entry[4][0] for entry in entries)), "error": ""}
 
 
 def resolve_all(names: List[str]) -> Dict[str, Any]:
     """Return what each name resolves to; one whose servers do not answer in time is left out."""
-    found: Dict[str, Any] = {}
+    addresses: Dict[str, Any] = {}
 
     def one(name: str) -> None:
-        found[name] = resolve(name)
+        addresses[name] = resolve(name)
 
     threads = [threading.Thread(target=one, args=(name,), daemon=True) for name in names]
     for thread in threads:
@@ -43,7 +43,7 @@ def resolve_all(names: List[str]) -> Dict[str, Any]:
     end = time.monotonic() + LOOKUP_S
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return dict(found)
+    return dict(addresses)
 
 
 def receive(link: socket.socket, callers: Set[str]) -> None:
@@ -133,7 +133,7 @@ def main() -> None:
     for thread in reaching:
         thread.start()
     hostname = socket.gethostname()
-    found = resolve_all([*names, hostname])
+    resolved = resolve_all([*names, hostname])
     for thread in reaching:
         thread.join()
     expected = {host["name"] for host in ring[-tried:]} if tried else set()
@@ -142,7 +142,7 @@ def main() -> None:
     json.dump(
         {
             "hostname": hostname,
-            "names": found,
+            "names": resolved,
             "met": dict(met),
             "listening": {"error": refused, "began": began, "ended": time.time()},
         },
