@@ -39,6 +39,18 @@ CAUSES = (
         remedy="kubectl describe nodes | grep nvidia.com/gpu; the device plugin (or GPU operator) on the nodes; fewer GPUs a pod, or more nodes.",
         source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
         weight=FACT,
+        unless=(r"cannot allocate unhealthy devices",),
+    ),
+    Cause(
+        id="gpu-unhealthy",
+        title="the device plugin holds a node's GPUs for unhealthy",
+        signs=(r"cannot allocate unhealthy devices \S+",),
+        why="The plugin takes a GPU with a critical Xid, or one that it cannot ask any more, out of service; while the plugin itself is down "
+        "or restarts, all of its devices count as unhealthy. kubelet rejects the pod, and nobody starts it again.",
+        remedy="kubectl describe node shows Capacity and Allocatable apart; the logs of the device plugin on that node, and dmesg | grep -i xid; "
+        "mend the GPU or restart the plugin, then make the pod anew.",
+        source="https://github.com/openshift/instaslice-operator/issues/140",
+        weight=FACT,
     ),
     Cause(
         id="pod-pending",
@@ -113,6 +125,7 @@ CAUSES = (
             r"MountVolume\.\w+ failed for volume",
             r"FailedMount|FailedAttachVolume",
             r"Unable to attach or mount volumes",
+            r"cannot find volume \"\S+\" to mount into container",
             r"(?:configmap|secret) \"\S+\" not found",
         ),
         why="The claim, secret or config map is not there, or the storage does not answer.",

@@ -193,6 +193,8 @@ CAUSES = (
             r"did you configure the NVIDIA Container Toolkit",
             r"The default runtime is not set correctly",
             r"No devices found\. Waiting indefinitely",
+            r"did you set the docker default runtime to",
+            r"Failed to start nvml with error: could not load NVML library",
             r"Could not find any nv files on this host",
         ),
         why="Docker or containerd hands over GPUs only with NVIDIA's container toolkit, and only when asked.",
@@ -215,6 +217,19 @@ CAUSES = (
         why="GPUs behind NVSwitch give no CUDA until nvidia-fabricmanager has set up the switches; it is stopped, or not of the driver's release.",
         remedy="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager.",
         source="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",
+        weight=FACT,
+    ),
+    Cause(
+        id="imex-channel",
+        title="GPU memory cannot be shared: no IMEX channel is open to this user",
+        signs=(
+            r"\bcuMem(?:Create|ExportToShareableHandle|ImportFromShareableHandle)\b[^\n]{0,60}operation not permitted",
+        ),
+        why="Memory that is shared over NVLink between hosts (handles of type fabric) needs a channel of NVIDIA's IMEX: a device file that the "
+        "process may open, the same for all processes that share.",
+        remedy="grep imex /proc/devices and ls -l /dev/nvidia-caps-imex-channels; mknod /dev/nvidia-caps-imex-channels/channel0 c MAJOR 0, and hand "
+        "it to the container (--device).",
+        source="https://github.com/microsoft/mscclpp/issues/467",
         weight=FACT,
     ),
     Cause(

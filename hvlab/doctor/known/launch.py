@@ -328,6 +328,28 @@ CAUSES = (
         weight=SYMPTOM,
     ),
     Cause(
+        id="lsf-launch",
+        title="LSF does not start Open MPI's daemons",
+        signs=(
+            r"LSF process starter \(lsb_launch\) failed to start the daemons",
+            r"lsb_launch failed: -?\d+",
+        ),
+        why="Within a job of LSF mpirun starts its daemons as blaunch does, and LSF refused; lsberrno is LSF's own reason (Unknown user: "
+        "the user is not known to LSF on that host).",
+        remedy="blaunch hostname within the same job shows whether LSF itself can; until it does, mpirun --mca plm rsh starts the daemons by ssh.",
+        source="https://github.com/open-mpi/ompi/issues/8000",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="pmi-library",
+        title="the PMI library that the MPI is given is not served by this launcher",
+        signs=(r"PMI2?_Init returned -?\d+",),
+        why="I_MPI_PMI_LIBRARY names a PMI of the scheduler. It answers only where srun offers that PMI; under mpirun, or with a libpmix of "
+        "version 2 or later that Intel MPI of 2018 does not know, it fails.",
+        remedy="unset I_MPI_PMI_LIBRARY under mpirun; under srun name Slurm's libpmi2.so there, with srun --mpi=pmi2.",
+        source="https://github.com/openpmix/openpmix/issues/1115",
+    ),
+    Cause(
         id="orte-unreliable",
         title="mpirun could not start its daemon on a host",
         signs=(
@@ -396,8 +418,11 @@ CAUSES = (
             r"detected multiple instances of an MCA param being specified",
             r"horovodrun: error: (?:unrecognized arguments|the following arguments|argument)",
             r"horovodrun: the following arguments are required",
+            r"When resolving deprecated command line options, the result generated",
+            r"MPT ERROR: invalid option|mpiexec_mpt error: \S+ option not supported",
         ),
-        why="The option belongs to another release or another MPI, or a dash too few or too many was written.",
+        why="The option belongs to another release or another MPI, a dash too few or too many was written, or two options say the same "
+        "(-N 1 is --map-by ppr:1:node).",
         remedy="mpirun --version and mpirun --help: 5.0 renamed several options (--map-by, --bind-to, --display).",
         source="https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
         weight=SETTING,

@@ -211,6 +211,7 @@ CAUSES = (
         signs=(
             r"Signal 11 \(SIGSEGV\) received|exitcode +: -11\b",
             r"Signal: Segmentation fault",
+            r"^\*\*\* SIGSEGV received at time=",
             r"Caught signal 11 \(Segmentation fault",
             r"exited on signal 11",
             r"Segmentation fault(?: \(core dumped\))?$",

@@ -334,8 +334,10 @@ CAUSES = (
             r"no algorithm/protocol available",
             r"NCCL WARN (?:Unrecognized (?:element|prefix) token|Invalid \w+ \d+ \((?:must be|maximum|minimum))",
             r"User asked for a (?:minimum|maximum) of \d+ channels",
+            r"tuner plugin can ?not be loaded when explicitly choosing an algorithm or protocol",
         ),
-        why="NCCL_NET names a network whose plugin or adapters are not on this host, or NCCL_ALGO and NCCL_PROTO leave nothing that fits this call.",
+        why="NCCL_NET names a network whose plugin or adapters are not on this host; or NCCL_ALGO and NCCL_PROTO leave nothing that fits this call, "
+        "or are set beside a tuner of a plugin that wants to choose itself.",
         remedy="env | grep NCCL_ on every rank, and /etc/nccl.conf: unset NCCL_NET, NCCL_ALGO, NCCL_PROTO; then only one at a time.",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         weight=FACT,

@@ -168,7 +168,7 @@ CAUSES = (
         signs=(
             r"Low (?:RealMemory|socket\*core\*thread count|CPUs|TmpDisk)",
             r"Node configuration differs from hardware",
-            r"gres/gpu count (?:reported lower than configured|too low|changed)",
+            r"gres/gpu count (?:reported lower than configured|repor\b|too low|changed)",
             r"(?:Setting|setting) node \S+ state to (?:INVAL|DRAIN)",
             r"has low real_memory size",
             r"_slurm_rpc_node_registration node=\S+: Invalid argument",
@@ -200,6 +200,7 @@ CAUSES = (
             r"Couldn't find the specified plugin name for gpu/nvml",
             r"We were configured (?:with|to autodetect) nvml functionality, but (?:that lib wasn't found|we weren't able to find that lib)",
             r"gres\.conf duplicate records",
+            r"Discarding the following config-only GPU due to lack of File specification",
             r"fatal: [^\n]{0,80}\bgres(?:\.conf|/gpu)\b",
             r"[Gg]res(?:Plugin|Types)\S* .{0,60}(?:not|invalid)",
             r"Duplicate generic resource \(gres\)|Invalid GRES specification|Insufficient GRES available in allocation|RestrictedCoresPerGPU: ",
