@@ -22,8 +22,9 @@ from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from hvlab import process
 from hvlab.errors import HvlabError, Problem, UsageError
 from hvlab.lab.inventory import Host
-from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys
+from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
 from hvlab.remote.probe import TIMEOUT_S, unreached
+from hvlab.remote.ssh_client import detour
 
 # Of several keys that a host shows, the first of these is shown to the person.
 _PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
@@ -131,7 +132,7 @@ def shared(all_shown: Iterable[ShownKeys]) -> list[Problem]:
 def _ask(host: Host) -> ShownKeys:
     files = known_hosts_files(host)
     known = known_keys([entry_name(host)], files)
-    if re.search("Proxy(Jump|Command)=", host.text("ansible_ssh_common_args") or ""):
+    if detour(host.address, host.port, ssh_options(host)):
         return ShownKeys(host, problem=None if known.keys or known.by_authority else _behind(host, files[0]))
     try:
         keys = _scan(host)

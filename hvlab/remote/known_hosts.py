@@ -31,15 +31,20 @@ class KnownKeys:
     """Whether a certificate authority vouches for it."""
 
     @property
-    def kinds(self) -> list[str]:
-        """Return the kinds of the known keys."""
-        return list(dict.fromkeys(key.get_name() for key in self.keys))
+    def kinds(self) -> set[str]:
+        """Return the algorithms by which a server shows these keys; an RSA key signs with SHA-2."""
+        names = {key.get_name() for key in self.keys}
+        return names | ({"rsa-sha2-512", "rsa-sha2-256"} if "ssh-rsa" in names else set())
+
+
+def ssh_options(host: Host) -> str:
+    """Return the options of ssh that the inventory gives a host."""
+    return " ".join(host.text(f"ansible_ssh_{kind}_args") or "" for kind in ("common", "extra"))
 
 
 def known_hosts_files(host: Host) -> list[Path]:
     """Return the known_hosts files that ssh would read for this host, as the inventory has it."""
-    options = [host.text(f"ansible_ssh_{kind}_args") or "" for kind in ("common", "extra")]
-    words = shlex.split(" ".join(options))
+    words = shlex.split(ssh_options(host))
     for index, word in enumerate(words):
         option = words[index + 1] if word == "-o" and index + 1 < len(words) else word.removeprefix("-o")
         name, _, value = option.partition("=")
@@ -60,7 +65,7 @@ def known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
     by_authority = False
     for path in files:
         for line in path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else ():
-            mark, _, rest = line.partition(" ") if line.startswith("@") else ("", "", line)
+            mark, rest = [*line.split(None, 1), ""][:2] if line.startswith("@") else ("", line)
             patterns = rest.split()[0].split(",") if rest.split() else []
             excepted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
             fits = any(_matches(pattern, name) for pattern in patterns for name in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 import socket
 from collections.abc import Iterable, Sequence
@@ -13,9 +14,12 @@ import paramiko
 
 from hvlab.errors import Problem, UnreachableError, report
 from hvlab.lab.inventory import Host
-from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys
+from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
+from hvlab.remote.ssh_client import detour
 
 TIMEOUT_S = 8.0
+# What the options of a jump host have in them.
+_JUMP = re.compile("-J|proxy", re.IGNORECASE)
 
 
 def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
@@ -37,7 +41,9 @@ def problems(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> list[
 
 
 def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
-    if host.local or _behind_proxy(host):
+    options = ssh_options(host)
+    by_ssh = host.vars.get("ansible_connection", "ssh") in ("ssh", "smart")
+    if host.local or not by_ssh or (_JUMP.search(options) and detour(host.address, host.port, options)):
         return None
     files = [known_hosts] if known_hosts else known_hosts_files(host)
     known = known_keys([host.name, entry_name(host)], files)
@@ -48,7 +54,7 @@ def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
                 return _greeting(host, link)
             return _judge(host, link, known, files=files)
     except OSError as error:
-        return unreached(host, error)
+        return None if detour(host.address, host.port, options) else unreached(host, error)
 
 
 def unreached(host: Host, error: OSError) -> Problem:
@@ -75,7 +81,8 @@ def _judge(host: Host, link: socket.socket, known: KnownKeys, *, files: Iterable
     if known.keys:
         # Ask for the kinds of key that are known, as ssh does.
         preferred = [kind for kind in transport.get_security_options().key_types if kind in known.kinds]
-        transport.get_security_options().key_types = preferred or known.kinds
+        if preferred:
+            transport.get_security_options().key_types = preferred
     try:
         transport.start_client(timeout=TIMEOUT_S)
         key = transport.get_remote_server_key()
@@ -118,8 +125,3 @@ def _no_ssh(host: Host, reason: str) -> Problem:
     seen = f"{host.address}:{host.port} does not speak SSH as it should: {reason}"
     look = "boot it (`hvlab lab up`), or" if host.virtual else ""
     return Problem(host.name, seen, f"{look} look at sshd there (journalctl -u ssh)".strip())
-
-
-def _behind_proxy(host: Host) -> bool:
-    options = " ".join(host.text(f"ansible_ssh_{kind}_args") or "" for kind in ("common", "extra")).lower()
-    return "proxy" in options or host.vars.get("ansible_connection", "ssh") not in ("ssh", "smart")

@@ -6,12 +6,13 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from ansible import constants
+from paramiko.config import SSH_PORT
 
 from hvlab import process
 from hvlab.errors import HvlabError, Problem, UsageError
@@ -89,12 +90,8 @@ def resolve(
     fixed: dict[str, Any] = {_KEY: key} if key else {}
 
     def one(entry: ListedHost) -> Host:
-        settings = _settings(entry, user)
-        options = [
-            f"-o {shlex.quote(f'{name}={settings[name.lower()]}')}"
-            for name in ("ProxyJump", "ProxyCommand")
-            if settings.get(name.lower(), "none") != "none"
-        ]
+        settings = _settings(entry, _login(user, entry.port))
+        options = [f"-o {shlex.quote(f'{name}={value}')}" for name, value in _jumps(settings).items()]
         options += [f"-o {shlex.quote(f'UserKnownHostsFile={_quoted(known_hosts)}')}"] if known_hosts else []
         return Host(
             name=entry.name,
@@ -110,9 +107,33 @@ def resolve(
         return list(pool.map(one, listed))
 
 
+def detour(address: str, port: int, options: str = "") -> bool:
+    """Return whether ssh reaches an address by another way than directly: a jump host, or ~/.ssh/config.
+
+    ``options`` are those of the inventory (``ansible_ssh_common_args``).
+    """
+    try:
+        own = [*shlex.split(options), *(["-p", str(port)] if port != SSH_PORT else [])]
+        settings = _settings(ListedHost(address, address, None), own)
+    except (HvlabError, ValueError):
+        return False
+    leads = (settings.get("hostname", address).lower(), settings.get("port", str(port)))
+    return leads != (address.lower(), str(port)) or bool(_jumps(settings))
+
+
+def logs_in(address: str, port: int, options: str, *, user: str | None, key: str | None) -> bool:
+    """Return whether a login there runs a command."""
+    try:
+        argv = _argv(address, port, options, user=user, key=key, command="true")
+        return process.run(argv, seconds=_LOGIN_S, remedy=_REMEDY).returncode == 0
+    except (HvlabError, ValueError):
+        return False
+
+
 def hashes_names(host: Host) -> bool:
     """Return whether ssh's configuration wants the names of hosts hashed in known_hosts (HashKnownHosts)."""
-    return _settings(ListedHost(host.name, host.address, host.port), host.user).get("hashknownhosts") == "yes"
+    entry = ListedHost(host.name, host.address, host.port)
+    return _settings(entry, _login(host.user, host.port)).get("hashknownhosts") == "yes"
 
 
 def log_in(hosts: Sequence[Host]) -> list[FirstLogin | Problem]:
@@ -121,15 +142,19 @@ def log_in(hosts: Sequence[Host]) -> list[FirstLogin | Problem]:
         return list(pool.map(_log_in, hosts))
 
 
-def _settings(entry: ListedHost, user: str | None) -> dict[str, str]:
-    argv = [
-        "ssh",
-        "-T",
-        "-G",
-        *(["-l", user] if user else []),
-        *(["-p", str(entry.port)] if entry.port else []),
-    ]
-    done = process.run([*argv, "--", entry.target], seconds=_SETTINGS_S, remedy=_REMEDY)
+def _login(user: str | None, port: int | None) -> list[str]:
+    return [*(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
+
+
+def _jumps(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by which ssh's settings lead over another host."""
+    ways = {name: settings.get(name.lower(), "none") for name in ("ProxyJump", "ProxyCommand")}
+    return {name: value for name, value in ways.items() if value != "none"}
+
+
+def _settings(entry: ListedHost, options: Sequence[str]) -> dict[str, str]:
+    argv = ["ssh", "-T", "-G", *options, "--", entry.target]
+    done = process.run(argv, seconds=_SETTINGS_S, remedy=_REMEDY)
     if done.returncode:
         raise UsageError(
             f"{entry.name}: ssh does not accept {entry.target!r}: {_last_line(done.stderr)}",
@@ -139,15 +164,20 @@ def _settings(entry: ListedHost, user: str | None) -> dict[str, str]:
     return {name.lower(): value for name, _, value in pairs}
 
 
-def _log_in(host: Host) -> FirstLogin | Problem:
-    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={_CONNECT_S}"]
-    options += ["ServerAliveInterval=5", "ServerAliveCountMax=3", "RemoteCommand=none"]
-    argv = ["ssh", "-T", *(word for option in options for word in ("-o", option))]
-    argv += shlex.split(host.text("ansible_ssh_common_args") or "")
-    key = host.text(_KEY)
+def _argv(
+    address: str, port: int, options: str, *, user: str | None, key: str | None, command: str
+) -> list[str]:
+    own = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={_CONNECT_S}"]
+    own += ["ServerAliveInterval=5", "ServerAliveCountMax=3", "RemoteCommand=none"]
+    argv = ["ssh", "-T", *(word for option in own for word in ("-o", option)), *shlex.split(options)]
     argv += ["-i", key] if key else []
-    argv += ["-l", host.user] if host.user else []
-    argv += ["-p", str(host.port), "--", host.address, "/bin/sh -s"]
+    argv += _login(user, port)
+    return [*argv, "--", address, command]
+
+
+def _log_in(host: Host) -> FirstLogin | Problem:
+    key, options = host.text(_KEY), host.text("ansible_ssh_common_args") or ""
+    argv = _argv(host.address, host.port, options, user=host.user, key=key, command="/bin/sh -s")
     # A Python that Ansible would take comes first.
     names = " ".join(shlex.quote(name) for name in constants.INTERPRETER_PYTHON_FALLBACK)
     sent = time.time()

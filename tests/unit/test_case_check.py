@@ -1,11 +1,14 @@
 """What the driver does with the facts of hosts before it starts a case on them."""
 
 import json
+import os
+import shutil
 import socket
 
 import pytest
 
 from hvlab.ansible.action.hvlab_case import ActionModule, _broke, _gone, _silent
+from tests.unit.plays import program
 from tests.unit.test_capability import gpus
 from tests.unit.test_variants import facts
 
@@ -99,6 +102,23 @@ def test_a_host_is_lost_where_neither_the_head_nor_this_machine_reaches_it():
         }
         gone = _gone(["n2", "n3"], 0, hostvars)
     assert gone == {"n3": f"127.0.0.1:{ports[1]}: Connection refused"}
+
+
+@pytest.mark.parametrize("options", ["-J gate", "-o ProxyJump=gate", "-o ProxyCommand='nc gate %h'"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_host_behind_a_jump_host_is_asked_by_ssh_itself(tmp_path, monkeypatch, options, there):
+    """The real ssh reads the options; the login is answered by a program in its place."""
+    real = shutil.which("ssh")
+    program(
+        tmp_path,
+        "ssh",
+        f'#!/bin/sh\ncase "$*" in *-G*) exec {real} "$@";; esac\nexit {0 if there else 255}\n',
+    )
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    own = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_ssh_common_args": options}
+    assert (_gone(["n2"], 0, {"n2": own}) == {}) is there
 
 
 def test_a_program_that_a_signal_ended_is_no_lost_host():

@@ -75,7 +75,7 @@ def test_the_key_of_another_address_is_none_of_its(file, line):
 
 
 def test_marks_are_read(file):
-    file.write_text(f"@cert-authority *.0.0.1 {TWO}\n@revoked * {ONE}\n")
+    file.write_text(f"@cert-authority *.0.0.1 {TWO}\n@revoked\t* {ONE}\n")
     assert known_keys([entry_name(N1)], [file]) == KnownKeys(revoked=(key(ONE),), by_authority=True)
 
 

@@ -14,6 +14,7 @@ from hvlab.remote.probe import probe
 from tests.unit.labs import lab
 
 KEY, OTHER = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
+RSA = paramiko.RSAKey.generate(2048)
 
 
 def host(port: int, **variables: str):
@@ -21,8 +22,8 @@ def host(port: int, **variables: str):
 
 
 @contextmanager
-def server(greeting: bytes | None = None):
-    """Listen on a free port: an SSH server with KEY, or something that only says ``greeting``."""
+def server(greeting: bytes | None = None, keys: tuple[paramiko.PKey, ...] = (KEY,)):
+    """Listen on a free port: an SSH server with these keys, or something that only says ``greeting``."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -32,7 +33,8 @@ def server(greeting: bytes | None = None):
                 link.close()
                 return
             transport = paramiko.Transport(link)
-            transport.add_server_key(KEY)
+            for key in keys:
+                transport.add_server_key(key)
             transport.start_server(event=threading.Event(), server=paramiko.ServerInterface())
             transport.join(5)
 
@@ -57,6 +59,25 @@ def known(tmp_path):
 def test_a_known_key_is_fine(known):
     with server() as port:
         probe([host(port)], known_hosts=known(port, KEY))
+
+
+def test_an_rsa_key_that_is_known_is_asked_for(known):
+    with server(keys=(KEY, RSA)) as port:
+        probe([host(port)], known_hosts=known(port, RSA))
+
+
+def test_a_host_that_ssh_reaches_another_way_is_left_to_ssh(monkeypatch, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(UnreachableError, match="refuses the connection"):
+        probe([host(port)])
+    for options in ("-J gate", "-o ProxyJump=gate", "-oProxyCommand='nc gate 22'"):
+        probe([host(port, ansible_ssh_extra_args=options)])
+    settings = tmp_path / "config"
+    settings.write_text("Host 127.0.0.1\n  HostName 127.0.0.2\n")
+    with pytest.raises(UnreachableError):
+        probe([host(port, ansible_ssh_common_args="-F /dev/null -o LogLevel=QUIET")])
+    probe([host(port, ansible_ssh_common_args=f"-F {settings}")])
 
 
 @pytest.mark.parametrize(("key", "told"), [(None, "is unknown"), (OTHER, "has changed")])
