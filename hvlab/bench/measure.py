@@ -7,9 +7,8 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
 from pathlib import Path
 
 from hvlab import cache, workloads
@@ -20,11 +19,9 @@ from hvlab.bench.losses import Losses
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare, rules
-from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UsageError
-from hvlab.lab.inventory import Lab
+from hvlab.errors import HvlabError, InterruptedRunError, UsageError
 from hvlab.remote import probe
-from hvlab.remote.playbook import Login, Play, reap
-from hvlab.remote.trust import USER_LIFE, check_keys, lab_trust
+from hvlab.remote.playbook import HostFailure, Login, Play, login_of, reap
 from hvlab.results import outcomes
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
@@ -34,8 +31,6 @@ from hvlab.workloads.parameters import RULES
 _TICK_S = 0.1
 # The name that stores already contain.
 INFEASIBLE = "left-out.json"
-# In a run's folder, while processes of it may be left on a host that did not answer.
-_UNENDED = "unended"
 # How long beyond a case's time limit Ansible may be silent: it connects to hosts and ends ranks.
 _SILENCE_S = 120.0
 
@@ -79,27 +74,9 @@ def measure(
             *(run_id, schedule, store, login, progress, pending),
             data=tuple(data.values()),
         )
-        for past in store.runs():
-            if past.lab == schedule.lab.name and run.unended(past):
-                run.reap(past.run_id)
-                if past.state == "running":
-                    store.enter(past.run_id, "interrupted")
-            elif past.lab == schedule.lab.name:
-                run.release(past.run_id)
+        run.end_earlier()
         progress.keep(run.folder)
-        if resumed:
-            run.queue = list(run.pending)
-            run.collect()
-            run.pending = run.due()
-            store.enter(run.run_id, "running")
-        else:
-            store.create(
-                run.run_id,
-                lab=schedule.lab.name,
-                spec_key=schedule.spec.key(schedule.lab),
-                spec=asdict(schedule.spec),
-                cases=[case.id for case in looks.first(schedule.cases, schedule.spec)],
-            )
+        run.enter(resumed)
         run.run()
     return run.run_id
 
@@ -148,6 +125,34 @@ class _Run:
         self.folder = self.store.run_folder(self.run_id)
         self.losses = Losses(self.schedule, self.folder, self.login, self.progress)
 
+    def end_earlier(self) -> None:
+        """End what earlier runs of the lab left on the hosts, or in Slurm's queue."""
+        for past in self.store.runs():
+            if past.lab != self.schedule.lab.name:
+                continue
+            if past.state == "running" or self._mark(past.run_id).exists():
+                self.reap(past.run_id)
+                if past.state == "running":
+                    self.store.enter(past.run_id, "interrupted")
+            else:
+                self.release(past.run_id)
+
+    def enter(self, resumed: Run | None) -> None:
+        """Have the run in the store: a new one, or the one that is ``resumed``, with what arrived since."""
+        if resumed:
+            self.queue = list(self.pending)
+            self.collect()
+            self.pending = self.due()
+            self.store.enter(self.run_id, "running")
+            return
+        self.store.create(
+            self.run_id,
+            lab=self.schedule.lab.name,
+            spec_key=self.schedule.spec.key(self.schedule.lab),
+            spec=asdict(self.schedule.spec),
+            cases=[case.id for case in looks.first(self.schedule.cases, self.schedule.spec)],
+        )
+
     def run(self) -> None:
         """Run the pending cases; record in the store how the run ended."""
         ended = "finished"
@@ -165,23 +170,23 @@ class _Run:
             self.store.enter(self.run_id, "refused")
             raise
         except KeyboardInterrupt as error:
-            self.store.enter(self.run_id, "interrupted")
-            self.progress.note("interrupted: ending the processes on the hosts")
-            self.reap(self.run_id)
+            self._break_off("interrupted: ending the processes on the hosts")
             done = f"{self.progress.done} of {self.progress.total} cases"
             raise InterruptedRunError(
                 f"interrupted; run {self.run_id} has {done}",
                 remedy=f"run the same command again{self._where()} to resume it (--restart starts a new run)",
             ) from error
-        except HvlabError:
-            self.store.enter(self.run_id, "interrupted")
-            self.progress.note("ending the processes on the hosts that answer")
-            self.reap(self.run_id, without=self.losses.gone)
-            raise
         except BaseException:
-            self.store.enter(self.run_id, "interrupted")
+            self._break_off("ending the processes on the hosts that answer")
             raise
         self.store.enter(self.run_id, ended)
+
+    def _break_off(self, words: str) -> None:
+        """End the run in the store and on the hosts; where one of the two fails, the other is done."""
+        with ExitStack() as ending:
+            ending.callback(self.reap, self.run_id, without=self.losses.gone)
+            ending.callback(self.progress.note, words)
+            self.store.enter(self.run_id, "interrupted")
 
     def _where(self) -> str:
         """Return how the next Slurm job gets the hosts of this run; nothing where hvlab runs in none."""
@@ -222,21 +227,23 @@ class _Run:
             f"`hvlab bench --resume {self.run_id}` goes on for as long again"
         )
 
-    def unended(self, past: Run) -> bool:
-        """Return whether processes of an earlier run may be left on hosts."""
-        return past.state == "running" or (self.store.run_folder(past.run_id) / _UNENDED).exists()
+    def _mark(self, run_id: str) -> Path:
+        """Return the file that is there while processes of a run may be left on hosts."""
+        return self.store.run_folder(run_id) / "unended"
 
     def reap(self, run_id: str, *, without: Collection[str] = ()) -> None:
         """End what a run left on the hosts, but those ``without`` an answer; report where that failed."""
+        mark = self._mark(run_id)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
         hosts = [name for name in self.schedule.hosts if name not in without]
-        failures = reap(self.login, run_id, hosts) if hosts else []
+        try:
+            failures = reap(self.login, run_id, hosts) if hosts else []
+        except HvlabError as error:
+            failures = [HostFailure(", ".join(hosts), str(error), unreachable=True)]
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))
-        left = self.store.run_folder(run_id) / _UNENDED
-        if failures or without:
-            left.parent.mkdir(parents=True, exist_ok=True)
-            left.touch()
-        else:
-            left.unlink(missing_ok=True)
+        if not failures and not without:
+            mark.unlink()
         for failure in failures:
             self.progress.note(f"{failure.host}: run {run_id} could not be ended: {failure.message}")
         self.release(run_id)
@@ -295,11 +302,9 @@ class _Run:
             if self.queue and not self.losses.again(
                 allocated, len(self.queue), done=self.progress.done - done
             ):
-                how = f"ended with {play.rc}" if play.rc is not None and play.rc >= 0 else "was killed"
-                problem = f"Ansible {how} before the last case, {len(self.queue)} pending"
                 raise HvlabError(
-                    f"{problem}:\n{play.last_words()}",
-                    remedy="run the same command again to resume; if it is killed again, see dmesg: memory?",
+                    f"Ansible ended before the last case, {len(self.queue)} pending:\n{play.last_words()}",
+                    remedy="run the same command again to resume",
                 )
 
     def _show(self) -> None:
@@ -338,19 +343,3 @@ class _Run:
             "the playbook failed",
             remedy="fix the cause, with `hvlab provision` if the stack has changed, then run this again",
         )
-
-
-def login_of(lab: Lab) -> Login:
-    """Return the keys that the driver logs in with; the certificate is valid for days."""
-    user = str(lab.vars.get("lab_user_name", "hvlab"))
-    if lab.local or lab.step:
-        return Login(lab, None, user)
-    trust = lab_trust(lab.name)
-    if trust is None or not trust.known_hosts.is_file():
-        probe.probe(lab.hosts)  # an unreachable host is the more likely reason
-        problem = f"the hosts of lab {lab.name} do not trust this machine yet"
-        raise CheckError(problem, remedy="run `hvlab provision` first")
-    check_keys(trust)
-    days = lab.vars.get("ssh_trust_user_certificate_days", USER_LIFE.days)
-    trust.renew_user_certificate(user, life=timedelta(days=int(days)))
-    return Login(lab, trust, user)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from hvlab.lab import ansible_variables
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
-from hvlab.remote.trust import Trust
+from hvlab.remote.probe import probe
+from hvlab.remote.trust import USER_LIFE, Trust, check_keys, lab_trust
 from hvlab.temporary import temporary_folder
 
 _SSH = (
@@ -57,6 +59,9 @@ _MESSAGE = 10_000
 _NOT_STARTED = "Error executing command."
 # Of what ssh says, that either side refused the other: such a host is there.
 _REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied")
+_AGAIN = (
+    "run the same command again; if that is its answer again, look at this machine's memory (dmesg) and disks"
+)
 RESUMES = "bring it back; the same command resumes from there"
 
 
@@ -108,6 +113,22 @@ class Login:
         }
 
 
+def login_of(lab: Lab) -> Login:
+    """Return the keys that the driver logs in with; the certificate is valid for days."""
+    user = str(lab.vars.get("lab_user_name", "hvlab"))
+    if lab.local or lab.step:
+        return Login(lab, None, user)
+    trust = lab_trust(lab.name)
+    if trust is None or not trust.known_hosts.is_file():
+        probe(lab.hosts)  # an unreachable host is the more likely reason
+        problem = f"the hosts of lab {lab.name} do not trust this machine yet"
+        raise CheckError(problem, remedy="run `hvlab provision` first")
+    check_keys(trust)
+    days = lab.vars.get("ssh_trust_user_certificate_days", USER_LIFE.days)
+    trust.renew_user_certificate(user, life=timedelta(days=int(days)))
+    return Login(lab, trust, user)
+
+
 @dataclass(frozen=True)
 class Owner:
     """How the inventory itself reaches a lab, with the rights that provisioning has."""
@@ -139,6 +160,7 @@ class Play:
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._pid: int | None = None
         self._cancelled = False
+        self._error: Exception | None = None
         self._ended = threading.Event()
 
     def __enter__(self) -> Play:
@@ -183,6 +205,11 @@ class Play:
             if known:
                 raise CheckError(f"{failed}: {known.cause.title}:\n{text}", remedy=known.cause.remedy)
             raise CheckError(f"{failed}:\n{text}", remedy=remedy)
+        if self._error:
+            words = f"{type(self._error).__name__}: {self._error}"
+            raise HvlabError(f"{failed}: Ansible could not be run: {words}", remedy=_AGAIN) from self._error
+        if self.rc is None or self.rc < 0:
+            raise HvlabError(f"{failed}: Ansible was killed:\n{self.last_words()}", remedy=_AGAIN)
         if self.rc:
             raise HvlabError(f"{failed}:\n{self.last_words()}")
 
@@ -211,6 +238,8 @@ class Play:
                 event_handler=self._enqueue,
                 cancel_callback=lambda: self._cancelled,
             )
+        except Exception as error:  # of its libraries, too; check() raises it in the caller's thread
+            self._error = error
         finally:
             self._ended.set()
 

@@ -17,12 +17,11 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from hvlab import answers
 from hvlab.answers import AnswerError
-from hvlab.bench.measure import login_of
 from hvlab.errors import CheckError, HvlabError, some
 from hvlab.files import write_file
 from hvlab.health.ask import put
 from hvlab.lab.inventory import Lab
-from hvlab.remote.playbook import Owner, Play
+from hvlab.remote.playbook import Owner, Play, login_of
 
 BEFORE = "before.json"
 _MTU = "/mtu"

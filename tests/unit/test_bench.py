@@ -11,6 +11,7 @@ from hvlab.bench import measure
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.remote import playbook
 from hvlab.remote.playbook import HostFailure, Play
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
@@ -61,6 +62,7 @@ class FakePlay:
     def last_words(self):
         return "last words"
 
+    _error = None
     finish = Play.finish
     check = Play.check
 
@@ -86,7 +88,7 @@ def world(monkeypatch, tmp_path):
     """Replace trust, probe, Ansible and the reaper; return the list of reaped runs."""
     reaped: list[str] = []
     FakePlay.script, FakePlay.plans, FakePlay.result = {}, [], RESULT
-    monkeypatch.setattr(measure, "lab_trust", lambda name: FakeTrust(tmp_path))
+    monkeypatch.setattr(playbook, "lab_trust", lambda name: FakeTrust(tmp_path))
     monkeypatch.setattr(measure.probe, "probe", lambda hosts, known_hosts: None)
     monkeypatch.setattr(measure, "Play", FakePlay)
     monkeypatch.setattr(measure, "reap", lambda login, run_id, hosts: reaped.append(run_id) or [])
@@ -328,10 +330,35 @@ def test_an_ansible_that_is_killed_leaves_no_rank(world, store, monkeypatch):
         return True
 
     monkeypatch.setattr(FakePlay, "wait", kill)
-    with pytest.raises(HvlabError, match="Ansible was killed before the last case, 3 pending") as caught:
+    with pytest.raises(HvlabError, match="Ansible was killed:") as caught:
         measure.measure(plan(), store)
     assert "run the same command again" in caught.value.remedy
     assert world == [store.run().run_id]
+
+
+def test_whatever_ends_a_run_ends_its_processes(world, store):
+    """As rich does, where the reader of its output is gone: `hvlab bench | head`."""
+    for event in (SystemExit, BrokenPipeError):
+        FakePlay.script = {2: event}
+        with pytest.raises(event):
+            measure.measure(plan(), store, restart=True)
+        assert store.run().state == "interrupted"
+        assert world.pop() == store.run().run_id
+
+
+def test_what_could_not_be_ended_is_ended_by_the_next_bench(world, store, monkeypatch, capsys):
+    def fail(login, run_id, hosts):
+        raise HvlabError("No space left on device")
+
+    FakePlay.script = {2: KeyboardInterrupt}
+    with monkeypatch.context() as patch:
+        patch.setattr(measure, "reap", fail)
+        with pytest.raises(InterruptedRunError):
+            measure.measure(plan(), store)
+    assert "could not be ended: No space left on device" in capsys.readouterr().err
+    FakePlay.script = {}
+    measure.measure(plan(repeats=1), store, restart=True)
+    assert world == [store.runs()[0].run_id]
 
 
 def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
@@ -354,8 +381,8 @@ def test_two_at_once_are_refused(world, store):
 
 
 def test_a_lab_without_keys(monkeypatch, store):
-    monkeypatch.setattr(measure, "lab_trust", lambda name: None)
-    monkeypatch.setattr(measure.probe, "probe", lambda hosts: None)
+    monkeypatch.setattr(playbook, "lab_trust", lambda name: None)
+    monkeypatch.setattr(playbook, "probe", lambda hosts: None)
     with pytest.raises(CheckError, match="do not trust this machine"):
         measure.measure(plan(), store)
     assert store.runs() == []
@@ -365,8 +392,8 @@ def test_a_lab_without_keys_whose_hosts_are_down(monkeypatch, store):
     def fail(hosts):
         raise UnreachableError("n1 is off")
 
-    monkeypatch.setattr(measure, "lab_trust", lambda name: None)
-    monkeypatch.setattr(measure.probe, "probe", fail)
+    monkeypatch.setattr(playbook, "lab_trust", lambda name: None)
+    monkeypatch.setattr(playbook, "probe", fail)
     with pytest.raises(UnreachableError, match="n1 is off"):
         measure.measure(plan(), store)
 

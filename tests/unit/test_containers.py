@@ -17,6 +17,7 @@ from hvlab.errors import CheckError, UnreachableError
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.launchers import LAUNCHERS, command, container
 from hvlab.paths import project_dir
+from hvlab.remote import playbook
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.trust import Trust
 from hvlab.results.store import Store
@@ -159,6 +160,7 @@ class Plays:
         return "last words"
 
     finish = Play.finish
+    _error = None
     check = Play.check
 
 
@@ -220,7 +222,7 @@ def test_a_run_without_containers_starts_no_playbook(plays, tmp_path):
 def store(plays, monkeypatch, tmp_path):
     """A store of a bench whose hosts are stand-ins."""
     FakePlay.script, FakePlay.plans, FakePlay.result = {}, [], RESULT
-    monkeypatch.setattr(measure, "lab_trust", lambda name: FakeTrust(tmp_path))
+    monkeypatch.setattr(playbook, "lab_trust", lambda name: FakeTrust(tmp_path))
     monkeypatch.setattr(measure.probe, "probe", lambda hosts, known_hosts: None)
     monkeypatch.setattr(measure, "Play", FakePlay)
     monkeypatch.setattr(measure, "reap", lambda login, run_id, hosts: [])

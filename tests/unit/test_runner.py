@@ -12,7 +12,7 @@ from pathlib import Path
 import ansible_runner
 import pytest
 
-from hvlab.errors import UnreachableError
+from hvlab.errors import HvlabError, UnreachableError
 from hvlab.paths import project_dir
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.shell import Shell
@@ -106,6 +106,24 @@ def test_what_a_user_set_for_other_uses_of_ansible_changes_nothing(tmp_path, mon
 
 def event(kind: str, pid: int = 1, **result: object) -> dict:
     return {"event": kind, "pid": pid, "event_data": {"host": "n1", "res": result}}
+
+
+def test_an_ansible_that_could_not_be_run_or_was_killed_is_no_success(play, monkeypatch):
+    """The disk of the private folder is full, or the kernel ended Ansible for want of memory."""
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ansible_runner, "run_command", fail)
+    play._work()
+    with pytest.raises(HvlabError, match="Ansible could not be run: OSError: ") as caught:
+        play.check("cannot look", remedy="")
+    assert "disks" in caught.value.remedy
+    for code in (None, -9):
+        killed = Play("x.yml", LOGIN, {})
+        killed._folder, killed.rc = play._folder, code
+        with pytest.raises(HvlabError, match="cannot look: Ansible was killed"):
+            killed.check("cannot look", remedy="")
 
 
 def test_faults_come_from_events(play):
