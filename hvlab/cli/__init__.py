@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import sys
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -40,6 +41,8 @@ VERBS = {
 
 # A disk that takes nothing more, by a file system, a quota, a limit of the process or its state.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+# What a user or the machine may have no more of: files, processes, memory.
+_MANY = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 
 class _Verbs(click.Group):
@@ -99,14 +102,32 @@ def run(arguments: list[str]) -> int:
         _drop_output()
         return HvlabError.exit_code
     except OSError as error:
-        if error.errno not in _DISK:
-            raise
         _drop_output()
-        place = f"{error.filename}: " if error.filename else "standard output or a temporary file: "
-        click.echo(f"hvlab: {place}{error.strerror}", err=True)
-        click.echo("  what to do: free space there, or make it writable, then run this again", err=True)
+        seen, remedy = _of_system(error)
+        click.echo(f"hvlab: {seen}", err=True)
+        click.echo(f"  what to do: {remedy}, then run this again", err=True)
         return HvlabError.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _of_system(error: OSError) -> tuple[str, str]:
+    """Return what the system refused, and what to do about it."""
+    words = error.strerror or str(error) or type(error).__name__
+    if error.errno in _DISK:
+        place = error.filename or "standard output or a temporary file"
+        return f"{place}: {words}", "free space there, or make it writable"
+    if error.errno in _MANY:
+        return words, "end other programs of this user, or raise the limit (`ulimit -a`)"
+    if error.filename:
+        return f"{error.filename}: {words}", "see that it is there, and that you may use it"
+    try:
+        Path.cwd()
+    except OSError:
+        return "the working directory is gone", "change to another"
+    # Python looks for one by writing to it, and says ENOENT where none has space.
+    if "temporary directory" in words:
+        return words, "free space in /tmp, or name another folder in TMPDIR"
+    return words, "see what this machine lacks (`dmesg`, `df`, `ulimit -a`)"
 
 
 def _drop_output() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
@@ -28,6 +29,8 @@ from hvlab.results.store import (
 
 _RUN_FIELDS = 6
 _AFTER_ALL = 2**62
+# A run's id is the name of its folder.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,9 @@ def _journals(folder: Path, file: Path) -> tuple[dict[str, Journal], int]:
         lost += known.unread
         if len(known.run) == _RUN_FIELDS and known.run[0] == each.parent.name:
             journals[each.parent.name] = known
-    for run_id, known in _salvaged(file).items():
+    salvaged, unnamed = _salvaged(file)
+    lost += unnamed
+    for run_id, known in salvaged.items():
         # Of one run both say the same, but a store that ends early says less.
         if run_id not in journals:
             journals[run_id] = known
@@ -99,22 +104,26 @@ def _ordered(journals: Mapping[str, Journal]) -> dict[str, Journal]:
     return {run_id: journals[run_id] for run_id in sorted(journals, key=place)}
 
 
-def _salvaged(file: Path) -> dict[str, Journal]:
-    """Return what can still be read of a damaged store, by run."""
+def _salvaged(file: Path) -> tuple[dict[str, Journal], int]:
+    """Return what can still be read of a damaged store, by run; and how many runs have no usable id."""
     journals: dict[str, Journal] = {}
+    unnamed = 0
     if not file.is_file():
-        return journals
+        return journals, unnamed
     with copied(file) as copy, closing(sqlite3.connect(copy)) as database:
         database.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         for number, *row in _rows(database, "SELECT rowid, * FROM runs"):
-            journals[str(row[0])] = Journal(number or _AFTER_ALL, tuple(row))
+            if _NAME.fullmatch(str(row[0])):
+                journals[str(row[0])] = Journal(number or _AFTER_ALL, tuple(row))
+            else:
+                unnamed += 1
         for state in _rows(database, "SELECT * FROM states"):
             if state[0] in journals:
                 journals[state[0]].states.append(state)
         for record in _rows(database, f"SELECT {', '.join(FIELDS)} FROM records"):  # noqa: S608
             if record[0] in journals:
                 journals[record[0]].records.setdefault(str(record[1]), []).append(record)
-    return journals
+    return journals, unnamed
 
 
 def _rows(database: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:

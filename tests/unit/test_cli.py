@@ -307,7 +307,7 @@ def test_a_wrong_inventory_is_exit_code_2(tmp_path, capsys):
 
 
 def test_a_lab_that_was_not_provisioned(inventory, capsys, monkeypatch):
-    monkeypatch.setattr("hvlab.bench.measure.probe.probe", lambda hosts: None)
+    monkeypatch.setattr("hvlab.remote.playbook.probe", lambda hosts: None)
     assert run(["bench", "-i", inventory, "--backend", "mpi"]) == 1
     assert "hvlab provision" in capsys.readouterr().err
 

@@ -14,6 +14,7 @@ import pytest
 
 from hvlab import cli
 from hvlab.errors import HvlabError, UsageError
+from hvlab.paths import project_dir
 from hvlab.results import journal
 from hvlab.results import store as stores
 from hvlab.results.database import DamagedStoreError
@@ -288,6 +289,36 @@ def test_an_output_that_takes_nothing_is_told(store, words):
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
     assert "what to do: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "seen"),
+    [
+        (
+            "import os, sys, tempfile; os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())\n",
+            ["results", "list"],
+            "gone",
+        ),
+        (FULL, ["plan", "-i", str(project_dir() / "inventory/lab")], "No usable temporary directory"),
+        ("import sys\n", ["doctor", "--log", "/proc/self/mem"], "/proc/self/mem"),
+    ],
+)
+def test_what_the_system_refuses_is_told_with_what_to_do(before, words, seen):
+    done = hvlab(*words, before=before)
+    assert done.returncode in (1, 2)
+    assert seen in done.stderr
+    assert "what to do: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_of_a_foreign_store_names_no_other_folder(store):
+    with closing(sqlite3.connect(store.folder / "hvlab.db")) as database, database:
+        database.execute(
+            "INSERT INTO runs SELECT '../../evil', started_at, lab, spec_key, spec, cases FROM runs LIMIT 1"
+        )
+    assert rebuild(store.folder).lost == 1
+    assert not list(store.folder.parent.glob("evil*"))
+    assert [run.run_id for run in store.runs()] == ["r1", "r2"]
 
 
 def test_the_journal_says_what_the_store_says(store):
