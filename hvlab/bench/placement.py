@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 
 from hvlab.errors import UsageError
@@ -13,6 +14,7 @@ EACH = "each"
 PAIRS = "pairs"
 ALL_PAIRS = "pairs:all"
 _ALL_COUNTS_UP_TO = 4
+_COUNT = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = 
             numbers += counts(most)
         elif part in words:
             numbers.append(part)
-        elif part.isdigit() and int(part) > 0:
+        elif _COUNT.fullmatch(part) and int(part) > 0:
             numbers.append(int(part))
         else:
             numbers = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -227,7 +228,7 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
     """Return the hosts for a number or a list of names; a number gives host1, host2, ..."""
     if text is None:
         return None
-    if text.isdigit() and 0 < int(text[:6]) <= 2**16:
+    if re.fullmatch("[0-9]{1,5}", text) and 0 < int(text) <= 2**16:
         return tuple(f"host{number}" for number in range(1, int(text) + 1))
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or text.isdigit():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import math
+import re
 from dataclasses import dataclass
+from string import ascii_letters
 
 from ansible.errors import AnsibleError
 from ansible.parsing.utils.addresses import parse_address
@@ -13,6 +16,7 @@ from hvlab.errors import UsageError
 
 # More is a range with a zero too many: each host costs a program and a login.
 _MOST = 4096
+_RANGE = re.compile(r"\[(\w{1,18}):(\w{1,18})(?::(\d{1,18}))?\]", re.ASCII)
 EXAMPLE = "gpu[01:16], or gpu[01:16]=10.0.0.[11:26], or login=10.0.0.5:2222"
 
 
@@ -63,16 +67,26 @@ def _expand_entry(entry: str) -> list[ListedHost]:
 
 
 def _expand_range(text: str) -> tuple[list[str], int | None]:
+    sizes = [_size(*ends) for ends in _RANGE.findall(text)]
+    if math.prod(sizes) > _MOST:
+        raise UsageError(f"{text!r} is {math.prod(sizes)} hosts", remedy=f"list {_MOST} at most")
     try:
         pattern, port = parse_address(text, allow_ranges=True)
         names = expand_hostname_range(pattern) if detect_range(pattern) else [pattern]
-    except AnsibleError as error:
+    except (AnsibleError, ValueError) as error:
         raise UsageError(f"{text!r} is no host: {error}", remedy=f"write {EXAMPLE}") from error
     if port == 0:
         raise UsageError(f"{text!r} has no port: 0 is none", remedy=f"write {EXAMPLE}")
     if not names:
         raise UsageError(f"the range in {text!r} is empty", remedy="write its smaller end first")
     return names, port
+
+
+def _size(first: str, last: str, step: str) -> int:
+    """Return how many names a range stands for, at most."""
+    if not (first.isdecimal() and last.isdecimal()):
+        return len(ascii_letters)
+    return max(1, (int(last) - int(first)) // max(1, int(step or 1)) + 1)
 
 
 def _is_address(text: str) -> bool:

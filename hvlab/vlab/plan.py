@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -165,7 +166,7 @@ def _topology(lab: Lab, file: Path | None) -> Topology:
 def _cores(text: str | None) -> int | str | None:
     if text is None or text == cores.ALL:
         return text
-    if not text.isdigit() or int(text) < 1:
+    if not re.fullmatch("[0-9]{1,6}", text) or int(text) < 1:
         raise UsageError(
             f"--cpus or lab_cpus is {text!r}", remedy=f"write a whole number of cores, or {cores.ALL}"
         )

@@ -26,7 +26,7 @@ def test_counts(text, found):
     assert parse_counts(text, "--hosts", most=3, words=("each", "pairs")) == found
 
 
-@pytest.mark.parametrize("text", ["", "0", "1,x", "-1", "1.5", "each"])
+@pytest.mark.parametrize("text", ["", "0", "1,x", "-1", "1.5", "each", "²", "9" * 5000])
 def test_wrong_counts(text):
     with pytest.raises(UsageError, match="--slots"):
         parse_counts(text, "--slots", most=3)

@@ -42,6 +42,9 @@ def test_a_list_of_hosts(text, hosts):
         ("-oProxyCommand=x", "no host"),
         ("gpu1:0", "no port"),
         ("gpu[1:100000]", "100000 hosts"),
+        ("gpu[1:999999999999]", "999999999999 hosts"),
+        ("r[1:900]n[1:900]", "810000 hosts"),
+        ("gpu[1:5:0]", "no host"),
     ],
 )
 def test_a_wrong_list_is_refused(text, match):

@@ -156,7 +156,7 @@ def test_pairs_are_limited_by_address(tmp_path):
     assert make_plan(lab(*THREE), topology_file=tmp_path / "pairs.yml", count=2).pairs("n1") == {}
 
 
-@pytest.mark.parametrize("option", [{"cpus": "0"}, {"cpus": "two"}, {"memory": "much"}])
+@pytest.mark.parametrize("option", [{"cpus": "0"}, {"cpus": "two"}, {"cpus": "²"}, {"memory": "much"}])
 def test_an_amount_that_is_none_is_refused(option):
-    with pytest.raises(UsageError, match=r"'(two|much|0)'"):
+    with pytest.raises(UsageError, match=r"'(two|much|0|²)'"):
         make_plan(lab(*THREE), **option)
