@@ -1,7 +1,8 @@
-"""Write a file in one step: it is the old one or the new one, never half of either."""
+"""Files: written in one step, so that each is the old one or the new one; and their sums."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -31,3 +32,9 @@ def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Replace a file in one step. Raises OSError."""
     with replacing(path, mode=mode) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 
-from hvlab.datasets.shelf import sha256
+from hvlab.files import file_sha256
 
 _BLOCK = 1 << 16
 _PARTIAL = 206
@@ -64,7 +64,7 @@ def fetch(
 
 
 def _complete(path: Path, file: RemoteFile) -> bool:
-    return path.is_file() and sha256(path) == file.sha256
+    return path.is_file() and file_sha256(path) == file.sha256
 
 
 def _fetch_one(url: str, path: Path, file: RemoteFile, patience: Patience) -> None:
@@ -73,9 +73,9 @@ def _fetch_one(url: str, path: Path, file: RemoteFile, patience: Patience) -> No
     begun = part.stat().st_size if part.is_file() else 0
     begun = begun if begun < file.bytes else 0
     _load(url, part, begun, file, patience)
-    if begun and sha256(part) != file.sha256:
+    if begun and file_sha256(part) != file.sha256:
         _load(url, part, 0, file, patience)
-    digest = sha256(part)
+    digest = file_sha256(part)
     if digest != file.sha256:
         part.unlink()
         raise MirrorError(f"its sha256 is {digest}, not {file.sha256}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hvlab import cache
 from hvlab.errors import CheckError
-from hvlab.files import replacing
+from hvlab.files import file_sha256, replacing
 
 _DIGITS = 16
 
@@ -26,16 +26,10 @@ def key_of(sums: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def sha256(path: Path) -> str:
-    """Return the sha256 of a file in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def key_in(folder: Path) -> str | None:
     """Return the key of the files in ``folder``; None where there is no such folder."""
     try:
-        return key_of({path.name: sha256(path) for path in folder.iterdir()})
+        return key_of({path.name: file_sha256(path) for path in folder.iterdir()})
     except FileNotFoundError:
         return None
 
@@ -75,7 +69,7 @@ class Shelf:
 
     def take(self, new: Path) -> tuple[Path, str]:
         """Put the files of ``new`` in their place; return where that is, and their key."""
-        key = key_of({path.name: sha256(path) for path in new.iterdir()})
+        key = key_of({path.name: file_sha256(path) for path in new.iterdir()})
         folder = self.folder / key
         with self.locked(key):
             if self.find(key) is None:

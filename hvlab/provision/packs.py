@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hvlab.files import write_file
+from hvlab.files import file_sha256, write_file
 from hvlab.paths import cache_dir
 
 _SUM = re.compile(r"[0-9a-f]{64}")
@@ -25,12 +25,6 @@ def pack_key(name: str, inputs: dict[str, Any]) -> str:
     """Return 16 hex digits that stand for everything that went into a pack."""
     text = json.dumps({"name": name, "inputs": inputs}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def saved_sum(file: Path) -> str:

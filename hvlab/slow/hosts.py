@@ -12,12 +12,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hvlab import answers
+from hvlab import answers, workloads
 from hvlab.answers import AnswerError
 from hvlab.answers.shapes import HostAnswer, NotNegative, Scalar
 from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
-from hvlab.paths import project_dir
 from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure
 from hvlab.slow.programs import transfers
@@ -95,7 +94,7 @@ def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]
 
 def _end(lab: Lab, mark: str) -> list[str]:
     """End what a launch left on the hosts; return those where that failed."""
-    program = str(project_dir() / "hvlab/workloads/programs/reap.py")
+    program = str(workloads.PROGRAMS / "reap.py")
     try:
         _, failures = _on_all(lab, program, mark, mark=mark, seconds=_END_S)
     except HvlabError:

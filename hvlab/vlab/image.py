@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hvlab import cache
 from hvlab.errors import HvlabError
+from hvlab.files import file_sha256
 from hvlab.paths import images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
@@ -43,12 +44,8 @@ def key(config: ImageConfig) -> str:
     inputs.append(packages.render(config.sources))
     inputs += [[path, mode, hashlib.sha256(content).hexdigest()] for path, mode, content in config.files]
     if config.release in names.REDHAT:
-        inputs += [_sha256(Path(redhat.__file__))]
+        inputs += [file_sha256(Path(redhat.__file__))]
     return f"{config.release}-{hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]}"
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:

@@ -14,8 +14,9 @@ from ansible.plugins.action import ActionBase
 
 from hvlab import cache
 from hvlab.ansible.action.hvlab_files import outdated
+from hvlab.files import file_sha256
 from hvlab.provision.handover import Handover, PackSource, after_the_first, first_of_the_run, worthwhile
-from hvlab.provision.packs import Archive, elect, file_sha256, pack_key
+from hvlab.provision.packs import Archive, elect, pack_key
 
 MIB = 1 << 20
 

@@ -17,8 +17,9 @@ from packaging.version import Version
 
 from hvlab import cache
 from hvlab.ansible.action.hvlab_wheels import pip_download
+from hvlab.files import file_sha256
 from hvlab.paths import cache_dir
-from hvlab.provision.packs import file_sha256, pack_key
+from hvlab.provision.packs import pack_key
 
 CONNECT_SECONDS = 10
 WAYS = ("file", "url", "pip", "distro")

@@ -15,8 +15,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from hvlab import cache, process
+from hvlab.files import file_sha256
 from hvlab.paths import cache_dir
-from hvlab.provision.packs import file_sha256, pack_key, save_sum, saved_sum
+from hvlab.provision.packs import pack_key, save_sum, saved_sum
 
 PIP_SECONDS = 1800
 # pip takes platforms as they stand: a wheel for an older C library has another name.

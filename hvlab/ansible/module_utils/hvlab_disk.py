@@ -14,12 +14,17 @@ from typing import Any
 SOURCES = "/var/tmp/hvlab-source-"  # noqa: S108 - made by mkdtemp
 
 
-def free_mb(path: str) -> int:
-    """Return the MiB a user may still write at a path, or at its nearest parent that exists."""
+def free_bytes(path: str) -> int:
+    """Return the bytes a user may still write at a path, or at its nearest parent that exists."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     room = os.statvfs(path)
-    return room.f_bavail * room.f_frsize // 2**20
+    return room.f_bavail * room.f_frsize
+
+
+def free_mb(path: str) -> int:
+    """Return the same in MiB."""
+    return free_bytes(path) // 2**20
 
 
 def tmp() -> dict[str, Any]:

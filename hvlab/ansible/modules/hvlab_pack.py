@@ -118,6 +118,7 @@ from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_archive import folder_beside, received
+from ansible.module_utils.hvlab_disk import free_bytes
 from ansible.module_utils.hvlab_folders import writer
 from ansible.module_utils.hvlab_packed import (
     MARKER,
@@ -167,14 +168,6 @@ def certificate(user: str) -> str:
         return os.path.join(pwd.getpwnam(user).pw_dir, ".ssh/id_ed25519-cert.pub")
     except KeyError:
         return ""
-
-
-def free_bytes(path: str) -> int:
-    """Return the free space of the file system that holds ``path``, which need not exist yet."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    state = os.statvfs(path)
-    return state.f_bavail * state.f_frsize
 
 
 def check(root: str, key: str) -> None:
