@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from hvlab.errors import HvlabError
 from hvlab.vlab import files, keys, known_hosts, node, reality
 from hvlab.vlab.command import run
+from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.node import Node
 
 NODES = Path("/var/lib/hvlab/lab/nodes")
@@ -128,6 +130,67 @@ def test_a_new_login_key_replaces_the_former_one_alone(tmp_path):
     file.symlink_to(tmp_path / "elsewhere")
     node.admit(machine, "ssh-ed25519 DDDD hvlab lab")
     assert not (tmp_path / "elsewhere").exists()
+
+
+CONFIG = NodeConfig("nameserver 192.0.2.1\n", "", "", (), (("/etc/ssl/own.pem", 0o644, b"PEM"),))
+NETWORK = IPv4Network("198.18.0.0/24")
+
+
+def test_a_node_gets_its_own_files_and_at_its_first_start_the_controllers(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 2222, tmp_path)
+    (machine.root / "etc").mkdir(parents=True)
+    (machine.root / "etc/resolv.conf").symlink_to(tmp_path / "elsewhere")
+    node.configure(machine, NETWORK, CONFIG, login="ssh-ed25519 CCCC hvlab lab")
+    etc = machine.root / "etc"
+    assert (etc / "ssh/ssh_host_ed25519_key").read_bytes() == machine.host_key.read_bytes()
+    assert (etc / "ssh/ssh_host_ed25519_key").stat().st_mode & 0o777 == 0o600
+    assert (etc / "ssh/sshd_config.d/05-port.conf").read_text() == "Port 2222\n"
+    assert (etc / "resolv.conf").read_text() == CONFIG.resolv_conf
+    assert (etc / "ssl/own.pem").read_text() == "PEM"
+    assert not (tmp_path / "elsewhere").exists()
+    identity = (etc / "machine-id").read_text()
+    (etc / "hosts").write_text("its own\n")
+    node.configure(machine, NETWORK, CONFIG, login="ssh-ed25519 CCCC hvlab lab")
+    assert ((etc / "hosts").read_text(), (etc / "machine-id").read_text()) == ("its own\n", identity)
+
+
+@pytest.mark.parametrize(
+    "link", ["etc", "etc/ssh", "etc/ssh/sshd_config.d", "etc/systemd", "etc/systemd/network"]
+)
+def test_a_link_of_a_node_leads_to_no_file_of_this_machine(tmp_path, link):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path / "n1")
+    outside = tmp_path / "outside"
+    for folder in (outside, (machine.root / link).parent):
+        folder.mkdir(parents=True)
+    (machine.root / link).symlink_to(outside)
+    with pytest.raises(HvlabError, match=rf"n1: .*/{link} is a link"):
+        node.configure(machine, NETWORK, CONFIG, login="ssh-ed25519 CCCC hvlab lab")
+    assert list(outside.iterdir()) == []
+
+
+def test_no_key_is_written_or_read_through_a_link_of_a_node(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path / "n1")
+    outside = tmp_path / "outside"
+    (outside / "ssh").mkdir(parents=True)
+    keys.ensure(outside / "ssh/ssh_host_ed25519_key", comment="of this machine")
+    machine.root.mkdir(parents=True)
+    for name in ("root", "etc"):
+        (machine.root / name).symlink_to(outside)
+    node.admit(machine, "ssh-ed25519 CCCC hvlab lab")
+    node.recover_host_key(machine)
+    assert [path.name for path in outside.iterdir()] == ["ssh"]
+    assert not machine.host_key.exists()
+
+
+def test_a_pipe_in_the_place_of_a_key_blocks_nothing(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    for name in ("root/.ssh/authorized_keys", "etc/ssh/ssh_host_ed25519_key"):
+        (machine.root / name).parent.mkdir(parents=True)
+        os.mkfifo(machine.root / name)
+    node.admit(machine, "ssh-ed25519 CCCC hvlab lab")
+    node.recover_host_key(machine)
+    assert (machine.root / "root/.ssh/authorized_keys").is_fifo()
+    assert keys.ensure(machine.host_key, comment="n1").endswith(" n1")
 
 
 def test_a_console_is_shown_without_control_characters(tmp_path):
