@@ -26,9 +26,9 @@ INSIDE = (
 
 
 def test_only_what_has_a_node_as_its_root_is_inside():
-    assert reality._node_of(INSIDE, NODES) == "n1"
-    assert reality._node_of(MOUNTS.format(upper=NODES / "n1/upper"), NODES) is None
-    assert reality._node_of(INSIDE, Path("/var/lib/hvlab/other/nodes")) is None
+    assert reality._node_of(INSIDE.encode(), NODES) == "n1"
+    assert reality._node_of(MOUNTS.format(upper=NODES / "n1/upper").encode(), NODES) is None
+    assert reality._node_of(INSIDE.encode(), Path("/var/lib/hvlab/other/nodes")) is None
 
 
 def test_mounts_come_the_deepest_first(tmp_path, monkeypatch):
@@ -38,6 +38,39 @@ def test_mounts_come_the_deepest_first(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(reality, "PROC", tmp_path)
     assert reality.mounts(Path("/a")) == [Path("/a/b c"), Path("/a")]
+
+
+def test_names_of_mounts_may_be_any_bytes(tmp_path, monkeypatch):
+    (tmp_path / "self").mkdir()
+    odd = b"1 0 0:1 / /a/caf\xe9 rw - ext4 x rw\n2 0 0:2 / /a/\xc2\xa0\x0cb rw - ext4 x rw\n"
+    (tmp_path / "self/mountinfo").write_bytes(odd + "3 0 0:3 / /a/\xe4\\040b rw - ext4 x rw\n".encode())
+    monkeypatch.setattr(reality, "PROC", tmp_path)
+    names = [os.fsencode(path) for path in reality.mounts(Path("/a"))]
+    assert names == ["/a/\xe4 b".encode(), b"/a/\xc2\xa0\x0cb", b"/a/caf\xe9"]
+    assert reality._node_of(odd + INSIDE.encode(), NODES) == "n1"
+
+
+def test_a_process_of_another_user_is_no_supervisor(tmp_path, monkeypatch):
+    me = os.geteuid()
+    uids = {11: (me, me), 12: (0, 0), 13: (me + 1000, me + 1000), 14: (me + 1000, 0), 15: (0, me + 1000)}
+    for pid, (real, effective) in uids.items():
+        process = tmp_path / str(pid)
+        process.mkdir()
+        (process / "cmdline").write_text(f"x\0{reality.root_option(NODES / 'n1/root')}\0")
+        (process / "stat").write_text(f"{pid} (x) S" + " 1" * 20)
+        (process / "status").write_bytes(
+            f"Name:\tx\nUid:\t{real}\t{effective}\t0\t0\n".encode() + b"X:\t\xe9\n"
+        )
+    monkeypatch.setattr(reality, "PROC", tmp_path)
+    assert reality.supervisors(NODES) == {"n1": [11, 12]}
+
+
+def test_the_first_process_of_a_node_may_have_any_name(tmp_path, monkeypatch):
+    for path, content in {"7/task/7/children": b"9 ", "9/status": b"Name:\tcaf\xe9\nNSpid:\t9\t1\n"}.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(content)
+    monkeypatch.setattr(reality, "PROC", tmp_path)
+    assert reality.leader(7) == 9
 
 
 def test_a_node_is_known_by_a_whole_argument_of_its_process(tmp_path):
