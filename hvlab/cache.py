@@ -69,7 +69,7 @@ def parse_size(text: str) -> int:
     """Return a size such as `20G` (20 GB) or `20GiB` in bytes. Raises UsageError."""
     try:
         return int(_SIZE.validate_python(text))
-    except ValidationError:
+    except (ValidationError, OverflowError):
         raise UsageError(f"{text!r} is no size", remedy="write it as in 500M or 20G") from None
 
 

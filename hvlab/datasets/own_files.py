@@ -139,12 +139,16 @@ def _write(file: IO[bytes], folder: Path, names: Sequence[str]) -> None:
                 tar.addfile(member, content)
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
+    """Yield the files of a folder; a link to one of the folders ``above`` (device, inode) ends there."""
     if path.is_file():
         yield path
     elif path.is_dir() and path.name not in _SKIPPED and not (path / _RESULTS).exists():
-        for inner in path.iterdir():
-            yield from _files(inner)
+        state = path.stat()
+        here = (state.st_dev, state.st_ino)
+        if here not in above:
+            for inner in path.iterdir():
+                yield from _files(inner, above | {here})
 
 
 def _is_file(path: Path) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,66 @@ def write(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Write a file in one step, and the directories it is in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, content, mode=mode)
+
+
+@contextmanager
+def folder_within(root: Path, inner: str, *, make: bool = True) -> Iterator[int]:
+    """Open the folder ``inner`` of a node's tree at ``root``; what is missing is made, with mode 0755.
+
+    In a node, its root decides what a path is. So no link is followed, not even one that is put there now.
+    Raises NotADirectoryError with the whole path of a link, or of a file in the place of a folder.
+    """
+    path = root
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in Path(inner).parts:
+            path /= name
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=descriptor)
+            above, descriptor = descriptor, _open_folder(path, descriptor)
+            os.close(above)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(path: Path, above: int) -> int:
+    try:
+        return os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise NotADirectoryError(errno.ENOTDIR, "a link, or no folder", str(path)) from None
+        raise
+
+
+def write_in(folder: int, name: str, content: str | bytes, *, mode: int = 0o644) -> None:
+    """Write a file in an open folder in one step; a link in its place is replaced."""
+    part = f".{name}.{os.urandom(4).hex()}"
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=folder)
+        raise
+
+
+def read_in(folder: int, name: str) -> bytes | None:
+    """Return the content of a file in a folder: b"" where there is none, None for a link and the like."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        return b""
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def link(path: Path, target: str) -> None:

@@ -33,7 +33,7 @@ from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
 from hvlab.vlab.files import discard, locked
 from hvlab.vlab.node import Node
-from hvlab.vlab.plan import LabPlan, check_machine
+from hvlab.vlab.plan import LabPlan, check_machine, check_names
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ def up(plan: LabPlan, *, report: Report) -> list[str]:
     check_machine()
     allowed = plan.limits(limits.machine_cpus())
     links.check(plan.topology)
+    check_names(plan)
     os.umask(0o022)
     with _disk_errors(), _alone(plan, report):
         network.ensure(plan.lab, plan.network, racks=len(plan.topology.racks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from ipaddress import IPv4Network
 
@@ -88,7 +89,7 @@ def rate(text: str) -> int:
     if match:
         number, prefix, unit = match.groups()
         factor = 1000 ** ("", "k", "m", "g", "t").index(prefix.lower())
-        bits = int(float(number) * factor) * (8 if unit.lower() == "bps" else 1)
+        bits = _times(number, factor) * (8 if unit.lower() == "bps" else 1)
     if not bits:
         raise UsageError(f"{text!r} is not a rate", remedy="write it as tc does, for example 1gbit")
     return bits
@@ -97,10 +98,16 @@ def rate(text: str) -> int:
 def memory(text: str) -> int:
     """Return an amount of memory (``512m``, ``2g``, ``4GiB``) in bytes; raises UsageError."""
     match = _MEMORY.fullmatch(text.strip())
-    size = int(float(match[1]) * 1024 ** (1 + "kmgt".index(match[2].lower()))) if match else 0
+    size = _times(match[1], 1024 ** (1 + "kmgt".index(match[2].lower()))) if match else 0
     if not size:
         raise UsageError(f"{text!r} is not an amount of memory", remedy="write it as 512m or 2g")
     return size
+
+
+def _times(number: str, factor: int) -> int:
+    """Return a product; 0 for one that no float can hold."""
+    product = float(number) * factor
+    return int(product) if math.isfinite(product) else 0
 
 
 def gateway(network: IPv4Network) -> str:

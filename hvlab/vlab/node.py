@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -18,7 +20,7 @@ from hvlab.key_files import key_whole
 from hvlab.vlab import enter_cgroup, image, keys, names, reality
 from hvlab.vlab.command import environment, run, succeeds
 from hvlab.vlab.controller import NodeConfig
-from hvlab.vlab.files import write
+from hvlab.vlab.files import folder_within, read_in, write, write_in
 
 _NETWORK = """\
 [Match]
@@ -98,48 +100,62 @@ def assemble(node: Node, base: Path) -> None:
 
 
 def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: str) -> None:
-    """Write who the node is and where it is; at its first start also what it inherits from the controller."""
-    etc = node.root / "etc"
+    """Write who the node is and where it is; at its first start also what it inherits from the controller.
+
+    Raises HvlabError where its tree has a link in the place of a folder: hvlab writes through none.
+    """
     host_key = keys.ensure(node.host_key, comment=node.name)
-    write(etc / "ssh/ssh_host_ed25519_key", node.host_key.read_bytes(), mode=0o600)
-    write(etc / "ssh/ssh_host_ed25519_key.pub", host_key + "\n")
-    write(etc / "ssh/sshd_config.d/05-port.conf", f"Port {node.port}\n")
-    write(etc / "hostname", node.name + "\n")
     address = _NETWORK.format(address=node.address, prefix=network.prefixlen, gateway=names.gateway(network))
-    write(etc / "systemd/network/10-host0.network", address)
-    (etc / "resolv.conf").unlink(missing_ok=True)
-    write(etc / "resolv.conf", config.resolv_conf)
+    contents = [
+        ("etc/ssh/ssh_host_ed25519_key", 0o600, node.host_key.read_bytes()),
+        ("etc/ssh/ssh_host_ed25519_key.pub", 0o644, f"{host_key}\n".encode()),
+        ("etc/ssh/sshd_config.d/05-port.conf", 0o644, f"Port {node.port}\n".encode()),
+        ("etc/hostname", 0o644, f"{node.name}\n".encode()),
+        ("etc/systemd/network/10-host0.network", 0o644, address.encode()),
+        ("etc/resolv.conf", 0o644, config.resolv_conf.encode()),
+    ]
+    first = [
+        ("etc/hosts", 0o644, _HOSTS.encode()),
+        ("etc/pip.conf", 0o644, config.pip_conf.encode()),
+        *((path.lstrip("/"), mode, content) for path, mode, content in config.files),
+        ("etc/environment", 0o644, config.environment.encode()),
+        ("etc/machine-id", 0o444, f"{uuid.uuid4().hex}\n".encode()),
+    ]
+    try:
+        with folder_within(node.root, "etc") as etc:
+            is_first = "machine-id" not in os.listdir(etc)  # noqa: PTH208 - a descriptor
+        for path, mode, content in contents + (first if is_first else []):
+            with folder_within(node.root, str(Path(path).parent)) as folder:
+                write_in(folder, Path(path).name, content, mode=mode)
+    except NotADirectoryError as error:
+        raise HvlabError(
+            f"{node.name}: {error.filename} is a link, or no folder; hvlab writes through no link of a host",
+            remedy="make the host anew: `hvlab lab down`, then `hvlab lab up`",
+        ) from error
     admit(node, login)
-    if not (etc / "machine-id").exists():
-        write(etc / "hosts", _HOSTS)
-        write(etc / "pip.conf", config.pip_conf)
-        for path, mode, content in config.files:
-            write(node.root / path.lstrip("/"), content, mode=mode)
-        write(etc / "environment", config.environment)
-        write(etc / "machine-id", uuid.uuid4().hex + "\n", mode=0o444)
 
 
 def admit(node: Node, login: str) -> None:
     """Let the lab's login key in; a former one, with the same comment, no longer."""
-    ssh = node.root / "root/.ssh"
-    ssh.mkdir(exist_ok=True)
     # What a link there points to is a path of the node, not of this machine.
-    file = ssh / "authorized_keys"
-    if ssh.is_symlink() or file.is_symlink():
-        return
-    comment = login.split(maxsplit=2)[2]
-    before = file.read_text("utf-8", errors="replace").splitlines() if file.is_file() else []
-    lines = [line for line in before if not line.endswith(comment)] + [login]
-    if before[-1:] != [login] or len(lines) != len(before):
-        ssh.chmod(0o700)
-        write(file, "".join(line + "\n" for line in lines), mode=0o600)
+    with suppress(NotADirectoryError), folder_within(node.root, "root/.ssh") as ssh:
+        text = read_in(ssh, "authorized_keys")
+        if text is None:
+            return
+        comment = login.split(maxsplit=2)[2]
+        before = text.decode("utf-8", "replace").splitlines()
+        lines = [line for line in before if not line.endswith(comment)] + [login]
+        if before[-1:] != [login] or len(lines) != len(before):
+            os.fchmod(ssh, 0o700)
+            write_in(ssh, "authorized_keys", "".join(f"{line}\n" for line in lines), mode=0o600)
 
 
 def recover_host_key(node: Node) -> None:
     """Take a host key that was lost here back from the node, which goes on with it."""
-    kept = node.root / "etc/ssh/ssh_host_ed25519_key"
-    if not key_whole(node.host_key) and not kept.is_symlink() and key_whole(kept):
-        write(node.host_key, kept.read_bytes(), mode=0o600)
+    if not key_whole(node.host_key):
+        absent = suppress(FileNotFoundError, NotADirectoryError)
+        with absent, folder_within(node.root, "etc/ssh", make=False) as ssh:
+            write(node.host_key, read_in(ssh, "ssh_host_ed25519_key") or b"", mode=0o600)
 
 
 def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:

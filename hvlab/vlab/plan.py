@@ -194,6 +194,19 @@ def check_machine(*, root: bool | None = None, path: str = PATH) -> None:
         )
 
 
+def check_names(plan: LabPlan) -> None:
+    """Raise UsageError when a machine of another lab has the name of one of the plan's: the two would mix."""
+    own = {names.machine(plan.lab, node.name): node.name for node in plan.nodes}
+    for directory in sorted(plan.runtime.parent.glob("*/nodes/*")):
+        lab, host = directory.parents[1].name, directory.name
+        name = names.machine(lab, host)
+        if lab != plan.lab and name in own:
+            raise UsageError(
+                f"{own[name]} of lab {plan.lab} and {host} of lab {lab} would both be the machine {name}",
+                remedy=f"choose another lab_name or host name, or remove lab {lab} with `hvlab lab down`",
+            )
+
+
 def missing_tools(path: str) -> list[str]:
     """Return the programs the lab needs that are not on this PATH."""
     return [tool for tool in _TOOLS if shutil.which(tool, path=path) is None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections import defaultdict
@@ -10,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 def _read(path: Path) -> bytes:
@@ -32,13 +34,17 @@ def supervisors(nodes: Path) -> dict[str, list[int]]:
     """Return the pids of systemd-nspawn by the name of the node, for the nodes that lie in ``nodes``.
 
     The first is the one that was started; while a node starts it has children of the same command line.
+    A process of somebody else than root, or the user that runs this, is none, whatever its command line says.
     """
+    trusted = {0, os.geteuid()}
     pids_of: dict[str, list[int]] = defaultdict(list)
     for pid in _pids():
         for word in _read(PROC / str(pid) / "cmdline").split(b"\0"):
-            root = Path(word.partition(b"=")[2].decode(errors="replace"))
-            if word.startswith(b"--directory=/") and root.parent.parent == nodes and alive(pid):
-                pids_of[root.parent.name].append(pid)
+            root = Path(os.fsdecode(word.partition(b"=")[2]))
+            if word.startswith(b"--directory=/") and root.parent.parent == nodes:
+                uids = {int(uid) for uid in _status(pid, b"Uid")[:2]}
+                if uids and uids <= trusted and alive(pid):
+                    pids_of[root.parent.name].append(pid)
     return {name: sorted(pids, key=lambda pid: (_start_tick(pid), pid)) for name, pids in pids_of.items()}
 
 
@@ -50,19 +56,19 @@ def members(nodes: Path) -> dict[str, set[int]]:
         with suppress(OSError):
             space = str((PROC / str(pid) / "ns/mnt").readlink())
             if space not in node_in:
-                node_in[space] = _node_of(_read(PROC / str(pid) / "mountinfo").decode(), nodes)
+                node_in[space] = _node_of(_read(PROC / str(pid) / "mountinfo"), nodes)
             name = node_in[space]
             if name is not None:
                 pids_of[name].add(pid)
     return pids_of
 
 
-def _node_of(mountinfo: str, nodes: Path) -> str | None:
+def _node_of(mountinfo: bytes, nodes: Path) -> str | None:
     """Return the name of the node whose upper directory is mounted on / in this mount table."""
-    for line in mountinfo.splitlines():
-        mounted, _, kind = line.partition(" - ")
-        if mounted.split()[4] == "/" and kind.startswith("overlay "):
-            for option in kind.split()[-1].split(","):
+    for line in mountinfo.split(b"\n"):
+        mounted, _, kind = line.partition(b" - ")
+        if kind.startswith(b"overlay ") and mounted.split(b" ")[4] == b"/":
+            for option in os.fsdecode(kind.split(b" ")[-1]).split(","):
                 key, _, value = option.partition("=")
                 if key == "upperdir" and Path(value).parent.parent == nodes:
                     return Path(value).parent.name
@@ -72,8 +78,9 @@ def _node_of(mountinfo: str, nodes: Path) -> str | None:
 def mounts(below: Path) -> list[Path]:
     """Return the mount points at or below a directory, the deepest first."""
     points = []
-    for line in _read(PROC / "self/mountinfo").decode().splitlines():
-        point = Path(line.split()[4].encode().decode("unicode_escape"))
+    for line in filter(None, _read(PROC / "self/mountinfo").split(b"\n")):
+        name = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4])
+        point = Path(os.fsdecode(name))
         if point == below or below in point.parents:
             points.append(point)
     return points[::-1]
@@ -83,14 +90,15 @@ def leader(supervisor: int) -> int | None:
     """Return the pid, seen from here, of a node's own PID 1; None while it has none."""
     for task in (PROC / str(supervisor) / "task").glob("*/children"):
         for child in _read(task).split():
-            spaces = [
-                line.split()[1:]
-                for line in _read(PROC / child.decode() / "status").decode().splitlines()
-                if line.startswith("NSpid:")
-            ]
-            if spaces and spaces[0][1:] == ["1"]:
+            if _status(int(child), b"NSpid")[1:] == [b"1"]:
                 return int(child)
     return None
+
+
+def _status(pid: int, key: bytes) -> list[bytes]:
+    """Return the words of a line of a process's status; none when it is gone."""
+    lines = (line.split() for line in _read(PROC / str(pid) / "status").split(b"\n"))
+    return next((words[1:] for words in lines if words and words[0] == key + b":"), [])
 
 
 def _start_tick(pid: int) -> int:

@@ -165,7 +165,7 @@ def test_sizes(text, size):
     assert cache.parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "x", "5x", "-1", "1e3"])
+@pytest.mark.parametrize("text", ["", "x", "5x", "-1", "1e3", "9" * 400 + "G", "9" * 5000])
 def test_no_sizes(text):
     with pytest.raises(UsageError):
         cache.parse_size(text)

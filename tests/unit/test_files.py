@@ -2,6 +2,7 @@
 
 import json
 import stat
+import tempfile
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -86,15 +87,35 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(bring, tmp_path):
         ("a\n\n\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\n"),
         ("a\n# BEGIN hvlab\nold\n# END hvlab\nb\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\nb\n"),
         ("127.0.1.1 n1\na\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\n"),
+        ("a\fb\u2028c\r\n\x85\rd", "a\fb\u2028c\r\n\x85\rd\n# BEGIN hvlab\nnew\n# END hvlab\n"),
+        ("a\r\n# BEGIN hvlab\r\nold\r\n# END hvlab\r\nb\r\n", "a\r\n# BEGIN hvlab\nnew\n# END hvlab\nb\r\n"),
     ],
 )
 def test_a_block_leaves_the_other_lines(bring, tmp_path, before, after):
     file = tmp_path / "hosts"
-    file.write_text(before)
+    file.write_bytes(before.encode())
     item = {"path": str(file), "block": "new\n", "drop": r"^127\.0\.1\.1\s"}
     assert bring(item)["changed"]
-    assert file.read_text() == after
+    assert file.read_bytes() == after.encode()
     assert not bring(item)["changed"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\n# BEGIN hvlab\nold\nnameserver of a person\n",
+        "a\n# BEGIN hvlab\nb\n# BEGIN hvlab\nold\n# END hvlab\n",
+    ],
+)
+def test_a_block_without_its_end_changes_nothing(bring, tmp_path, text):
+    file = tmp_path / "hosts"
+    file.write_text(text)
+    done = bring({"path": str(tmp_path / "f"), "content": "x"}, {"path": str(file), "block": "new\n"})
+    assert done["failed"]
+    assert f"{file}: there is a line '# BEGIN hvlab', but no line '# END hvlab'" in done["msg"]
+    assert "write that line" in done["msg"]
+    assert [path.name for path in tmp_path.iterdir()] == ["hosts"]
+    assert file.read_text() == text
 
 
 def test_one_refused_text_stops_all(bring, tmp_path):
@@ -116,6 +137,22 @@ def test_a_secret_shows_nowhere(bring, tmp_path):
     done = bring({"path": str(tmp_path / "k"), "secret": "TOPSECRET\nKEY", "mode": "0600"})
     assert "TOPSECRET" not in json.dumps(done)
     assert (tmp_path / "k").read_text() == "TOPSECRET\nKEY"
+
+
+def test_a_secret_without_a_mode_is_for_its_owner_alone(bring, tmp_path):
+    (tmp_path / "open").write_text("old")
+    (tmp_path / "open").chmod(0o644)
+    for name in ("new", "open"):
+        assert bring({"path": str(tmp_path / name), "secret": "KEY"})["changed"]
+        assert mode(tmp_path / name) == 0o600
+
+
+def test_a_text_to_validate_does_not_stay_where_the_tool_is_missing(bring, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    item = {"path": str(tmp_path / "a"), "secret": "KEY", "validate": ["no-such-tool", "%s"]}
+    assert bring(item)["failed"]
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_nothing_is_left_beside_a_file_that_cannot_be_written(bring, tmp_path):

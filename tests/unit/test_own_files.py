@@ -46,6 +46,27 @@ def test_what_is_copied(folder, tmp_path, words, paths, copied):
     assert set(names(line, tmp_path / "cache") if line else {}) == copied
 
 
+def test_linked_folders_are_copied_and_rounds_end(folder, tmp_path):
+    data = tmp_path / "data"
+    (data / "deep").mkdir(parents=True)
+    (data / "deep/x.bin").write_text("x")
+    (data / "back").symlink_to(folder)
+    (folder / "data").symlink_to(data)
+    (folder / "again").symlink_to(data / "deep")
+    (folder / "net/here").symlink_to(".")
+    (folder / "net/above").symlink_to("..")
+    line = own_files.chosen(["python", "train.py"], ["."], folder)
+    expected = {"train.py", "conf.yml", "net/model.py", "go.sh", "data/deep/x.bin", "again/x.bin"}
+    assert set(names(line, tmp_path / "cache")) == expected
+
+
+def test_a_linked_folder_may_be_named(folder, tmp_path):
+    (folder / "conf").symlink_to("net")
+    (folder / "net/here").symlink_to(".")
+    line = own_files.chosen(["true"], ["conf"], folder)
+    assert set(names(line, tmp_path / "cache")) == {"net/model.py"}
+
+
 def test_a_script_may_be_run_and_content_is_the_key(folder, tmp_path):
     line = own_files.chosen(["./go.sh", "train.py"], [], folder)
     assert names(line, tmp_path / "cache") == {"go.sh": 0o755, "train.py": 0o644}

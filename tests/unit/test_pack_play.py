@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,20 @@ def test_one_host_of_each_system_builds(hosts: Hosts) -> None:
     assert hosts.built() == ["n1", "n3"]
     assert not list(hosts.folder.glob("n?/build/*"))
     assert CHANGED.findall(hosts.play()) == [("n1", "0"), ("n2", "0"), ("n3", "0")]
+
+
+def test_the_build_folder_is_closed_to_others_and_one_that_is_there_stays_as_it_is(hosts: Hosts) -> None:
+    build = hosts.folder / "n3/build"
+    build.mkdir(parents=True)
+    build.chmod(0o1777)
+    printed = " ".join(hosts.play(expect=2).split())
+    assert f"everybody may make files in {build}" in printed
+    assert hosts.builders() == {"n1": "n1", "n2": "n1"}
+    assert stat.S_IMODE((hosts.folder / "n1/build").stat().st_mode) == 0o700
+    build.chmod(0o750)
+    hosts.play()
+    assert hosts.builders()["n3"] == "n3"
+    assert stat.S_IMODE(build.stat().st_mode) == 0o750
 
 
 def test_a_host_that_has_it_saves_it_for_the_others(hosts: Hosts) -> None:

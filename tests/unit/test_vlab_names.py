@@ -70,10 +70,23 @@ def test_rates(wanted, bits):
     assert names.rate(wanted) == bits
 
 
-@pytest.mark.parametrize("wanted", ["fast", "1", "0gbit", "-1gbit", "1gbit; reboot", "1 gbit"])
+@pytest.mark.parametrize(
+    "wanted", ["fast", "1", "0gbit", "-1gbit", "1gbit; reboot", "1 gbit", "9" * 400 + "gbit"]
+)
 def test_a_wrong_rate_is_refused(wanted):
     with pytest.raises(UsageError, match="rate"):
         names.rate(wanted)
+
+
+@pytest.mark.parametrize(("text", "size"), [("512m", 512 << 20), ("2g", 2 << 30), ("1.5 GiB", 3 << 29)])
+def test_amounts_of_memory(text, size):
+    assert names.memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "2", "much", "0g", "-1g", "9" * 400 + "g"])
+def test_a_wrong_amount_of_memory_is_refused(text):
+    with pytest.raises(UsageError, match="is not an amount of memory"):
+        names.memory(text)
 
 
 def test_the_bridge_has_the_first_address():

@@ -12,7 +12,7 @@ from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
 from hvlab.vlab import lab as virtual
 from hvlab.vlab.controller import ImageConfig
-from hvlab.vlab.plan import check_machine, make_plan
+from hvlab.vlab.plan import check_machine, check_names, make_plan
 
 
 def host(name: str, address: str, *, virtual: bool = True, **variables: str) -> Host:
@@ -66,6 +66,20 @@ def test_all_wrong_hosts_stand_in_one_report():
         make_plan(lab(host("n1", "192.0.2.1"), host("n2", "192.0.2.2")))
     assert "n1:" in str(caught.value)
     assert "n2:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "node", "ours"),
+    [("lab", "gpu-n1", ("lab-gpu", "n1")), ("a_b", "n2", ("a-b", "n2")), ("a-b", "n2", ("a_b", "n2"))],
+)
+def test_a_machine_of_another_lab_with_the_same_name_is_named(tmp_path, other, node, ours):
+    (tmp_path / other / "nodes" / node).mkdir(parents=True)
+    (tmp_path / ours[0] / "nodes" / ours[1]).mkdir(parents=True)
+    (tmp_path / "a-file").touch()
+    plan = replace(make_plan(lab(host(ours[1], "198.18.0.11"))), lab=ours[0], runtime=tmp_path / ours[0])
+    with pytest.raises(UsageError, match=rf"{ours[1]} of lab {ours[0]} and {node} of lab {other} would both"):
+        check_names(plan)
+    check_names(replace(plan, lab="c", runtime=tmp_path / "c"))
 
 
 def test_more_nodes_than_hosts_are_refused():

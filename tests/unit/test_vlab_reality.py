@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from hvlab.errors import HvlabError
 from hvlab.vlab import files, keys, known_hosts, node, reality
 from hvlab.vlab.command import run
+from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.node import Node
 
 NODES = Path("/var/lib/hvlab/lab/nodes")
@@ -24,9 +26,9 @@ INSIDE = (
 
 
 def test_only_what_has_a_node_as_its_root_is_inside():
-    assert reality._node_of(INSIDE, NODES) == "n1"
-    assert reality._node_of(MOUNTS.format(upper=NODES / "n1/upper"), NODES) is None
-    assert reality._node_of(INSIDE, Path("/var/lib/hvlab/other/nodes")) is None
+    assert reality._node_of(INSIDE.encode(), NODES) == "n1"
+    assert reality._node_of(MOUNTS.format(upper=NODES / "n1/upper").encode(), NODES) is None
+    assert reality._node_of(INSIDE.encode(), Path("/var/lib/hvlab/other/nodes")) is None
 
 
 def test_mounts_come_the_deepest_first(tmp_path, monkeypatch):
@@ -36,6 +38,39 @@ def test_mounts_come_the_deepest_first(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(reality, "PROC", tmp_path)
     assert reality.mounts(Path("/a")) == [Path("/a/b c"), Path("/a")]
+
+
+def test_names_of_mounts_may_be_any_bytes(tmp_path, monkeypatch):
+    (tmp_path / "self").mkdir()
+    odd = b"1 0 0:1 / /a/caf\xe9 rw - ext4 x rw\n2 0 0:2 / /a/\xc2\xa0\x0cb rw - ext4 x rw\n"
+    (tmp_path / "self/mountinfo").write_bytes(odd + "3 0 0:3 / /a/\xe4\\040b rw - ext4 x rw\n".encode())
+    monkeypatch.setattr(reality, "PROC", tmp_path)
+    names = [os.fsencode(path) for path in reality.mounts(Path("/a"))]
+    assert names == ["/a/\xe4 b".encode(), b"/a/\xc2\xa0\x0cb", b"/a/caf\xe9"]
+    assert reality._node_of(odd + INSIDE.encode(), NODES) == "n1"
+
+
+def test_a_process_of_another_user_is_no_supervisor(tmp_path, monkeypatch):
+    me = os.geteuid()
+    uids = {11: (me, me), 12: (0, 0), 13: (me + 1000, me + 1000), 14: (me + 1000, 0), 15: (0, me + 1000)}
+    for pid, (real, effective) in uids.items():
+        process = tmp_path / str(pid)
+        process.mkdir()
+        (process / "cmdline").write_text(f"x\0{reality.root_option(NODES / 'n1/root')}\0")
+        (process / "stat").write_text(f"{pid} (x) S" + " 1" * 20)
+        (process / "status").write_bytes(
+            f"Name:\tx\nUid:\t{real}\t{effective}\t0\t0\n".encode() + b"X:\t\xe9\n"
+        )
+    monkeypatch.setattr(reality, "PROC", tmp_path)
+    assert reality.supervisors(NODES) == {"n1": [11, 12]}
+
+
+def test_the_first_process_of_a_node_may_have_any_name(tmp_path, monkeypatch):
+    for path, content in {"7/task/7/children": b"9 ", "9/status": b"Name:\tcaf\xe9\nNSpid:\t9\t1\n"}.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(content)
+    monkeypatch.setattr(reality, "PROC", tmp_path)
+    assert reality.leader(7) == 9
 
 
 def test_a_node_is_known_by_a_whole_argument_of_its_process(tmp_path):
@@ -128,6 +163,67 @@ def test_a_new_login_key_replaces_the_former_one_alone(tmp_path):
     file.symlink_to(tmp_path / "elsewhere")
     node.admit(machine, "ssh-ed25519 DDDD hvlab lab")
     assert not (tmp_path / "elsewhere").exists()
+
+
+CONFIG = NodeConfig("nameserver 192.0.2.1\n", "", "", (), (("/etc/ssl/own.pem", 0o644, b"PEM"),))
+NETWORK = IPv4Network("198.18.0.0/24")
+
+
+def test_a_node_gets_its_own_files_and_at_its_first_start_the_controllers(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 2222, tmp_path)
+    (machine.root / "etc").mkdir(parents=True)
+    (machine.root / "etc/resolv.conf").symlink_to(tmp_path / "elsewhere")
+    node.configure(machine, NETWORK, CONFIG, login="ssh-ed25519 CCCC hvlab lab")
+    etc = machine.root / "etc"
+    assert (etc / "ssh/ssh_host_ed25519_key").read_bytes() == machine.host_key.read_bytes()
+    assert (etc / "ssh/ssh_host_ed25519_key").stat().st_mode & 0o777 == 0o600
+    assert (etc / "ssh/sshd_config.d/05-port.conf").read_text() == "Port 2222\n"
+    assert (etc / "resolv.conf").read_text() == CONFIG.resolv_conf
+    assert (etc / "ssl/own.pem").read_text() == "PEM"
+    assert not (tmp_path / "elsewhere").exists()
+    identity = (etc / "machine-id").read_text()
+    (etc / "hosts").write_text("its own\n")
+    node.configure(machine, NETWORK, CONFIG, login="ssh-ed25519 CCCC hvlab lab")
+    assert ((etc / "hosts").read_text(), (etc / "machine-id").read_text()) == ("its own\n", identity)
+
+
+@pytest.mark.parametrize(
+    "link", ["etc", "etc/ssh", "etc/ssh/sshd_config.d", "etc/systemd", "etc/systemd/network"]
+)
+def test_a_link_of_a_node_leads_to_no_file_of_this_machine(tmp_path, link):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path / "n1")
+    outside = tmp_path / "outside"
+    for folder in (outside, (machine.root / link).parent):
+        folder.mkdir(parents=True)
+    (machine.root / link).symlink_to(outside)
+    with pytest.raises(HvlabError, match=rf"n1: .*/{link} is a link"):
+        node.configure(machine, NETWORK, CONFIG, login="ssh-ed25519 CCCC hvlab lab")
+    assert list(outside.iterdir()) == []
+
+
+def test_no_key_is_written_or_read_through_a_link_of_a_node(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path / "n1")
+    outside = tmp_path / "outside"
+    (outside / "ssh").mkdir(parents=True)
+    keys.ensure(outside / "ssh/ssh_host_ed25519_key", comment="of this machine")
+    machine.root.mkdir(parents=True)
+    for name in ("root", "etc"):
+        (machine.root / name).symlink_to(outside)
+    node.admit(machine, "ssh-ed25519 CCCC hvlab lab")
+    node.recover_host_key(machine)
+    assert [path.name for path in outside.iterdir()] == ["ssh"]
+    assert not machine.host_key.exists()
+
+
+def test_a_pipe_in_the_place_of_a_key_blocks_nothing(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    for name in ("root/.ssh/authorized_keys", "etc/ssh/ssh_host_ed25519_key"):
+        (machine.root / name).parent.mkdir(parents=True)
+        os.mkfifo(machine.root / name)
+    node.admit(machine, "ssh-ed25519 CCCC hvlab lab")
+    node.recover_host_key(machine)
+    assert (machine.root / "root/.ssh/authorized_keys").is_fifo()
+    assert keys.ensure(machine.host_key, comment="n1").endswith(" n1")
 
 
 def test_a_console_is_shown_without_control_characters(tmp_path):

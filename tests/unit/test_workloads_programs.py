@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.programs import PROGRAMS, program
+
 # A run of its own for each process: two test runs on one machine do not end each other's ranks.
 RUN = f"T{os.getpid()}"
-PROGRAMS = Path(__file__).parents[2] / "hvlab/workloads/programs"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 WRITES = (
     "import os, sys; print(os.environ['X'], os.environ['HVLAB_CASE']); open('result.json', 'w').write('{}'); "
@@ -108,6 +109,52 @@ def test_a_case_hands_over_its_files(tmp_path):
 def test_what_was_left_of_an_earlier_try_is_gone(tmp_path):
     run_case(tmp_path, [sys.executable, "-c", "open('result.json', 'w')"])
     assert "result.json" not in run_case(tmp_path, ["true"])
+
+
+ODD = """
+import os
+os.makedirs("checkpoints/1"); open("checkpoints/1/model.pt", "w"); os.mkfifo("pipe")
+os.symlink("gone", "log.part"); os.symlink(os.environ["HOME"] + "/.ssh", "keys")
+open("result.json", "w").write("{}")
+"""
+
+
+def test_a_case_that_leaves_more_than_files_is_handed_over_and_may_run_again(tmp_path):
+    plain = {"argv.json", "env.json", "case.json", "stdout", "stderr", "result.json"}
+    for _ in range(2):
+        files = run_case(tmp_path, [sys.executable, "-c", ODD])
+        assert set(files) == plain
+        assert json.loads(files["case.json"])["rc"] == 0
+    assert set(run_case(tmp_path, ["true"])) == plain - {"result.json"}
+    assert sorted(path.name for path in (tmp_path / ".hvlab/runs" / RUN / "a").iterdir()) == sorted(
+        plain - {"result.json"}
+    )
+    assert (tmp_path / ".ssh/id_ed25519-cert.pub").exists()
+
+
+def test_hosts_that_do_not_answer_are_waited_for_together(monkeypatch):
+    case = program(monkeypatch, "case")
+    monkeypatch.setattr(case, "REAP_S", 1.0)
+    answers = "case $0 in n5) echo []; ;; *) exec sleep 60; esac"
+    job = {"case": f"{RUN}/a", "hosts": ["n1", "n2", "n3", "n4", "n5"], "self": "n0", "python": "python3"}
+    before = time.monotonic()
+    reaped = case.reap(job | {"reach": ["sh", "-c", answers]})
+    assert time.monotonic() - before < 3
+    assert reaped == dict.fromkeys(["n1", "n2", "n3", "n4"], "no answer within 1 s") | {"n5": []}
+
+
+def test_without_ssh_the_other_hosts_are_named_and_this_one_is_cleared(monkeypatch):
+    case = program(monkeypatch, "case")
+    mark = f"{RUN}/alone"
+    mine = sleeper(mark)
+    try:
+        job = {"case": mark, "hosts": ["n1", "here"], "self": "here", "python": sys.executable}
+        reaped = case.reap(job | {"reach": ["/no/such/ssh"]})
+        assert reaped["n1"] == "/no/such/ssh: No such file or directory"
+        assert [item["pid"] for item in reaped["here"]] == [mine.pid]
+    finally:
+        mine.kill()
+        mine.wait()
 
 
 def test_a_case_over_its_time_is_ended_with_its_children(tmp_path):

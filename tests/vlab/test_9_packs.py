@@ -28,7 +28,7 @@ PLAYBOOK = f"""
         pack_path: {FOLDER}
         pack_inputs: {{test: packs}}
         pack_version: "1"
-        pack_build_dir: /var/tmp
+        pack_build_dir: /var/cache/hvlab/build
         pack_tasks: "{{{{ playbook_dir }}}}/build.yml"
 """
 BUILD = f"""

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from hvlab.ansible.modules.hvlab_files import DOCUMENTATION, with_block
+from hvlab.ansible.modules.hvlab_files import DOCUMENTATION, SECRET_MODE, with_block
 from hvlab.provision.arguments import arguments
 
 
@@ -77,7 +77,8 @@ def _right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
         return False
     if state == "link":
         return bool(now["target"] == item["src"])
-    rights = not item.get("mode") or int(item["mode"], 8) == now["mode"]
+    usual = SECRET_MODE if item.get("secret") is not None else now["mode"]
+    rights = now["mode"] == (int(item["mode"], 8) if item.get("mode") else usual)
     owned = not item.get("owner") or item["owner"] == now["owner"]
     return rights and owned and (state == "directory" or _text_right(item, now))
 
@@ -85,7 +86,10 @@ def _right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 def _text_right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     if item.get("block") is not None:
         text = now.get("text")
-        return text is not None and with_block(text, item["block"], item.get("drop")) == text
+        try:
+            return text is not None and with_block(text, item["block"], item.get("drop")) == text
+        except ValueError:
+            return False
     text = item["secret"] if item.get("secret") is not None else item.get("content")
     if text is None:
         return False

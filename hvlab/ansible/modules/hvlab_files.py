@@ -47,7 +47,9 @@ options:
         description: With C(block), a regular expression. Lines outside of the block that it matches go.
         type: str
       src: {description: Where a link points to., type: str}
-      mode: {description: Octal mode; without it new files get 0644 and others keep theirs., type: str}
+      mode:
+        description: Octal mode; without it a secret gets 0600, other new files 0644, and others keep theirs.
+        type: str
       owner: {description: User name; the group is that user's primary one., type: str}
       loaded:
         description:
@@ -86,20 +88,30 @@ paths:
 
 BEGIN = "# BEGIN hvlab"
 END = "# END hvlab"
+SECRET_MODE = 0o600
 
 
 def with_block(text: str, block: str, drop: str | None) -> str:
-    """Return ``text`` with the managed block put in, at its old place or at the end."""
+    """Return ``text`` with the managed block put in, at its old place or at the end.
+
+    Raises ValueError for a block that does not end: which of its lines are somebody else's is unknown.
+    """
     before: list[str] = []
     after: list[str] = []
     lines, inside = before, False
-    for line in text.splitlines():
-        if line == BEGIN:
+    # Not splitlines(): other people's lines may have a form feed in them, or end with a CR.
+    for line in (text[:-1] if text.endswith("\n") else text).split("\n"):
+        marker = line.rstrip("\r")
+        if marker == BEGIN:
+            if inside:
+                break
             lines, inside = after, True
-        elif line == END:
+        elif marker == END:
             inside = False
         elif not inside and not (drop and re.search(drop, line)):
             lines.append(line)
+    if inside:
+        raise ValueError("there is a line {!r}, but no line {!r} after it".format(BEGIN, END))
     if lines is before:
         while before and not before[-1]:
             before.pop()
@@ -153,6 +165,8 @@ class Change:
         self.kind, self.old, mode, uid, gid = current(self.path)
         usual = 0o755 if self.state == "directory" else 0o644
         default = mode if self.kind == self.state else usual
+        if item["secret"] is not None:
+            default = SECRET_MODE
         self.mode: int = int(item["mode"], 8) if item["mode"] else default
         self.uid, self.gid = self.owner if item["owner"] else (uid or 0, gid or 0)
         self.new = self._desired_text()
@@ -174,7 +188,11 @@ class Change:
         if self.state == "link":
             return str(self.item["src"])
         if self.item["block"] is not None:
-            return with_block(self.old, self.item["block"], self.item["drop"])
+            try:
+                return with_block(self.old, self.item["block"], self.item["drop"])
+            except ValueError as error:
+                advice = "write that line where hvlab's lines end, then run again; nothing was written"
+                self.module.fail_json(msg="{}: {}: {}".format(self.path, error, advice))
         if self.item["secret"] is not None:
             return str(self.item["secret"])
         return str(self.item["content"] or "")
@@ -184,11 +202,13 @@ class Change:
         if not (self.changed and self.state == "file" and self.item["validate"]):
             return
         handle, path = tempfile.mkstemp()
-        with os.fdopen(handle, "wb") as file:
-            file.write(to_bytes(self.new, errors="surrogateescape"))
-        argv = [path if part == "%s" else part for part in self.item["validate"]]
-        status, out, err = self.module.run_command(argv)
-        os.unlink(path)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(to_bytes(self.new, errors="surrogateescape"))
+            argv = [path if part == "%s" else part for part in self.item["validate"]]
+            status, out, err = self.module.run_command(argv)
+        finally:
+            os.unlink(path)
         if status != 0:
             self.module.fail_json(
                 msg="{}: refused by {}: {}; nothing was written".format(

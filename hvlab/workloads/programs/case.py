@@ -14,17 +14,22 @@ import io
 import json
 import os
 import platform
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GRACE_S = 5.0
 LOCK_WAIT_S = 10.0
 AFTER_S = 60.0
+REAP_S = 30.0
 BUSY, NO_KEYS = 75, 78
 LIMIT = 16 * 2**20
 
@@ -48,8 +53,7 @@ def main() -> int:
         if holder is not None:
             sys.stderr.write("this host is measuring another case, {}\n".format(holder))
             return BUSY
-        for left in os.listdir(folder):
-            os.unlink(os.path.join(folder, left))
+        clear(folder)
         write(folder, "argv.json", job["argv"])
         write(folder, "env.json", job["env"])
         try:
@@ -65,6 +69,17 @@ def main() -> int:
     sys.stdout.buffer.write(packed(folder))
     sys.stdout.buffer.flush()
     return 0
+
+
+def clear(folder: str) -> None:
+    """Remove what an earlier try left in the case's folder."""
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            # What still runs may remove its own files.
+            with suppress(FileNotFoundError):
+                os.unlink(entry.path)
 
 
 def take(lock: Any, case: str) -> str | None:
@@ -166,31 +181,34 @@ def look_after(argv: list[str], env: dict[str, str], folder: str) -> dict[str, A
 
 def reap(job: dict[str, Any]) -> dict[str, Any]:
     """End what the case left on each of its hosts; return, for each host, what that was."""
+    # All at the same time: hosts that do not answer are waited for once.
+    with ThreadPoolExecutor(max_workers=len(job["hosts"])) as pool:
+        return dict(zip(job["hosts"], pool.map(lambda host: reap_on(host, job), job["hosts"])))
+
+
+def reap_on(host: str, job: dict[str, Any]) -> Any:
+    """End what the case left on one host; return what that was, or why it is not known."""
     argv = [job["python"], os.path.join(HERE, "reap.py"), job["case"]]
-    unmarked = {name: value for name, value in os.environ.items() if name != "HVLAB_CASE"}
-    started = {
-        host: subprocess.Popen(
-            argv if host == job["self"] else [*job["reach"], host, *argv],
+    if host != job["self"]:
+        argv = [*job["reach"], host, *argv]
+    try:
+        done = subprocess.run(
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=unmarked,
+            env={name: value for name, value in os.environ.items() if name != "HVLAB_CASE"},
+            timeout=REAP_S,
+            check=False,
         )
-        for host in job["hosts"]
-    }
-    answers: dict[str, Any] = {}
-    for host, process in started.items():
-        try:
-            out, err = process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            answers[host] = "no answer within 30 s"
-            continue
-        try:
-            answers[host] = json.loads(out)
-        except ValueError:
-            answers[host] = err.decode(errors="replace").strip()[-500:]
-    return answers
+    except subprocess.TimeoutExpired:
+        return "no answer within {:.0f} s".format(REAP_S)
+    except OSError as error:
+        return "{}: {}".format(argv[0], error.strerror)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return done.stderr.decode(errors="replace").strip()[-500:]
 
 
 def write(folder: str, name: str, data: object) -> None:
@@ -206,13 +224,22 @@ def packed(folder: str) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name in sorted(os.listdir(folder)):
-            path = os.path.join(folder, name)
-            with open(path, "rb") as file:
-                file.seek(max(0, os.path.getsize(path) - LIMIT))
-                content = file.read()
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime = len(content), int(os.path.getmtime(path))
-            tar.addfile(entry, io.BytesIO(content))
+            try:
+                handle = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK)
+            except OSError:
+                # What ranks still write is renamed or removed at any time.
+                continue
+            try:
+                state = os.fstat(handle)
+                if stat.S_ISREG(state.st_mode):
+                    os.lseek(handle, max(0, state.st_size - LIMIT), os.SEEK_SET)
+                    with os.fdopen(handle, "rb", closefd=False) as file:
+                        content = file.read(LIMIT)
+                    entry = tarfile.TarInfo(name)
+                    entry.size, entry.mtime = len(content), int(state.st_mtime)
+                    tar.addfile(entry, io.BytesIO(content))
+            finally:
+                os.close(handle)
     return buffer.getvalue()
 
 
