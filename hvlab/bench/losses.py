@@ -56,7 +56,9 @@ class Losses:
         self.fruitless = 0 if done else self.fruitless + 1
         # A host or slurmctld may be away under the first case; a time limit under which no case ends stays.
         allowed = 1 if state in (slurm.NODE_FAIL, slurm.RUNNING) else 0
-        if self.fruitless > allowed or not allocation.own or state == slurm.UNKNOWN:
+        # A person cancels a job: hvlab asks for no other one.
+        final = (slurm.UNKNOWN, slurm.CANCELLED)
+        if self.fruitless > allowed or not allocation.own or state in final:
             raise slurm.ended(allocation.job, state)
         self.lost = True
         why = "did not answer" if state == slurm.RUNNING else f"has ended job {allocation.job}, {state}"

@@ -21,6 +21,7 @@ RUNNING = "RUNNING"
 UNKNOWN = "UNKNOWN"
 COMPLETING = "COMPLETING"
 NODE_FAIL = "NODE_FAIL"
+CANCELLED = "CANCELLED"
 # What salloc says when it ends at once: the error, and what to do.
 _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
     ("Invalid partition name", UsageError, SET_PARTITION),
@@ -181,7 +182,9 @@ def state(text: str) -> str:
 
 
 def ended(job: str, how: str) -> HvlabError:
-    """Return the error of an allocation that ended, in state ``how``, before one case was done in it."""
+    """Return the error of an allocation that ended, in state ``how``, after which none is asked for."""
+    if how == CANCELLED:
+        return CheckError(f"job {job} was cancelled, not by hvlab", remedy=f"ask who ended it; {RESUMES}")
     problem = f"the allocation (job {job}) ended before a case was done: {how}"
     if how == "TIMEOUT":
         remedy = (

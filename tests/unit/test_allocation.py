@@ -227,6 +227,15 @@ def test_where_no_case_ends_there_is_an_end(slurm, store, monkeypatch, state, al
     assert commands(slurm).count("salloc") == allocations
 
 
+def test_after_scancel_no_other_allocation_is_asked_for(slurm, world, store, monkeypatch):
+    ends_after(1, monkeypatch, "CANCELLED")
+    with pytest.raises(CheckError, match="job 7 was cancelled, not by hvlab") as caught:
+        measure.measure(plan(repeats=3), store)
+    assert "the same command" in caught.value.remedy
+    assert commands(slurm).count("salloc") == 1
+    assert store.run().state == "interrupted"
+
+
 def test_a_host_may_be_lost_under_the_first_case(slurm, world, store, monkeypatch):
     ends_after(0, monkeypatch)
     run_id = measure.measure(plan(repeats=3), store)

@@ -431,6 +431,17 @@ CAUSES = (
         weight=SYMPTOM,
     ),
     Cause(
+        id="slurm-launch-failed",
+        title="a node could not start its tasks of the step",
+        signs=(r"srun: error: task \d+ launch failed: Unspecified error",),
+        why="slurmstepd on that node ended before the task ran: SlurmdSpoolDir or /tmp is full or cannot be written, or a plugin (PMIx) "
+        "fails there. What it met is in slurmd's log on the node alone.",
+        remedy="sinfo -R names nodes that were drained for it; on the node the end of SlurmdLogFile (journalctl -u slurmd), and df of "
+        "SlurmdSpoolDir and /tmp.",
+        source="https://github.com/openpmix/openpmix/issues/3872",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="slurm-credential",
         title="a node refuses the job's credential",
         signs=(
