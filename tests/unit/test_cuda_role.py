@@ -38,7 +38,9 @@ def test_an_nvcc_that_does_not_compile_fails_until_it_does(tmp_path: Path) -> No
         return play(book, programs, variables, *start, *words, expect=expect)
 
     says = "#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n"
-    program(programs, "nvcc", f"{says}case $1 in --cubin) echo 'unsupported GNU version' >&2; exit 1;; esac\n")
+    program(
+        programs, "nvcc", f"{says}case $1 in --cubin) echo 'unsupported GNU version' >&2; exit 1;; esac\n"
+    )
     assert "changed=2" in use("--check")
     for _ in "ab":
         assert "localhost: nvcc 13.0 does not compile: unsupported GNU version" in use(expect=2)
