@@ -50,3 +50,11 @@ def test_an_nvcc_that_does_not_compile_fails_until_it_does(tmp_path: Path) -> No
     assert json.loads(record.read_text())["version"] == "13.0"
     assert "changed=0" in use()
     assert (tmp_path / "compiled").read_text() == "\n"
+    older = json.loads(record.read_text())
+    older["wanted"] = older.pop("requested")
+    record.write_text(json.dumps(older))
+    use()
+    assert json.loads(record.read_text())["requested"] == "13.0.3", (
+        "a record of an earlier version is replaced"
+    )
+    assert "changed=0" in use()

@@ -505,8 +505,8 @@ def stack(tmp_path, recorded, *words, slurm=True, state="idle|none", sinfo=""):
     return calls.read_text().split() if calls.exists() else []
 
 
-SAME = {"hvlab_cuda": {"wanted": "13.0.3"}, "hvlab_nccl": {"wanted": "2.28.3"}}
-OLDER = {**SAME, "hvlab_nccl": {"wanted": "2.27.5"}}
+SAME = {"hvlab_cuda": {"requested": "13.0.3"}, "hvlab_nccl": {"requested": "2.28.3"}}
+OLDER = {**SAME, "hvlab_nccl": {"requested": "2.27.5"}}
 
 
 @pytest.mark.parametrize(
@@ -517,9 +517,9 @@ OLDER = {**SAME, "hvlab_nccl": {"wanted": "2.27.5"}}
         (OLDER, ["--check"], []),
         (SAME, [], []),
         ({}, [], []),
-        ({**SAME, "hvlab_cudnn": {"wanted": "9.10"}}, [], []),
+        ({**SAME, "hvlab_cudnn": {"requested": "9.10"}}, [], []),
     ],
-    ids=["another version", "by tag", "check", "the same", "first time", "no longer wanted"],
+    ids=["another version", "by tag", "check", "the same", "first time", "no longer requested"],
 )
 def test_a_node_is_drained_while_its_gpu_stack_changes(tmp_path, recorded, words, called):
     assert stack(tmp_path, recorded, *words) == called
