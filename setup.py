@@ -46,8 +46,8 @@ class BuildPy(build_py):
 
     def _files(self) -> list[Path]:
         paths = [ROOT / name for name in PROJECT]
-        found = [*paths, *(path for folder in paths for path in folder.rglob("*"))]
-        return sorted(path.relative_to(ROOT) for path in found if path.is_file() and path.suffix != ".pyc")
+        below = [*paths, *(path for folder in paths for path in folder.rglob("*"))]
+        return sorted(path.relative_to(ROOT) for path in below if path.is_file() and path.suffix != ".pyc")
 
 
 setup(

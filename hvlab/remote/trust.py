@@ -102,11 +102,12 @@ class Trust:
         principals: Iterable[str],
         current: str | None = None,
         life: timedelta = HOST_LIFE,
+        keep: bool = True,
     ) -> str:
         """Return a certificate of a host key; `current` itself while that is still valid.
 
-        `principals` are the names and addresses the host is reached by. Key and certificate are kept in
-        `signed`. Raises TrustError for a key that was revoked.
+        `principals` are the names and addresses the host is reached by. With `keep`, key and certificate are
+        kept in `signed`. Raises TrustError for a key that was revoked.
         """
         if " ".join(public_key.split()[:2]) in self.revoked_text.splitlines():
             raise TrustError(
@@ -115,12 +116,17 @@ class Trust:
                 "or take the host out of the inventory",
             )
         certificate = self._host_certificate(public_key, name, principals, current, life)
+        if keep:
+            self.keep_host(name, public_key, certificate)
+        return certificate
+
+    def keep_host(self, name: str, public_key: str, certificate: str) -> None:
+        """Keep in `signed` what a host has now."""
         self.signed.mkdir(mode=0o700, exist_ok=True)
         for file, text in ((f"{name}.pub", public_key.strip()), (f"{name}-cert.pub", certificate)):
             kept = self.signed / file
             if not kept.is_file() or kept.read_text("utf-8").strip() != text:
                 write_file(kept, text + "\n", mode=0o600)
-        return certificate
 
     def _host_certificate(
         self, public_key: str, name: str, principals: Iterable[str], current: str | None, life: timedelta

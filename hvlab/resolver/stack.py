@@ -79,7 +79,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
             "openmpi": _sha256(catalogue.openmpi, chosen["openmpi"]),
             "horovod": _sha256(catalogue.horovod, chosen["horovod"]),
         },
-        "driver_wanted": driver if exact or driver is None else str(versions.major(driver)),
+        "driver_requested": driver if exact or driver is None else str(versions.major(driver)),
         "driver_stream": driver_packages.module,
         "driver_lock": driver_packages.lock,
         "nccl_loaded": _nccl_loaded(choice),

@@ -30,8 +30,8 @@ def fact(node: Node) -> dict[str, str]:
 def test_release_matches_the_inventory(node: Node, fact: dict[str, str]) -> None:
     requested, method = str(node.variables["cuda_version"]), node.variables["cuda_method"]
     node.expect(
-        (fact["wanted"], fact["method"]) == (requested, method),
-        f"installed for cuda_version {fact['wanted']} ({fact['method']}); "
+        (fact.get("requested"), fact["method"]) == (requested, method),
+        f"installed for cuda_version {fact.get('requested')} ({fact['method']}); "
         f"the inventory asks for {requested} ({method})",
         AGAIN,
     )

@@ -28,7 +28,7 @@ def filled(file, name, **given):
     ],
 )
 def test_all_packages_have_the_same_version(file, version, kinds):
-    packages = filled(file, "__cudnn_wanted", cudnn_version=version, cudnn_cuda_version="12.8")
+    packages = filled(file, "__cudnn_requested", cudnn_version=version, cudnn_cuda_version="12.8")
     assert packages == [{"name": f"libcudnn9{kind}-cuda-12", "version": f"{version}-1"} for kind in kinds]
 
 

@@ -129,4 +129,4 @@ def test_imex_is_left_alone_where_it_is_not_asked_for(imex):
         "nvidia_driver_persistence_enabled": True,
     }
     services = filled("main.yml", "__nvidia_driver_services", **known)
-    assert ({"name": "nvidia-imex", "wanted": True} in services) is imex
+    assert ({"name": "nvidia-imex", "enabled": True} in services) is imex

@@ -86,7 +86,7 @@ def test_headers_are_not_needed_where_nothing_is_built():
 @pytest.mark.parametrize("driver", [None, "595.91.07"])
 def test_the_version_of_the_plan_is_the_one_installed(driver):
     stack = resolved(lab("n1", **({"driver": driver} if driver else {}))).hosts["n1"]
-    assert stack["versions"]["driver"] == stack["driver_wanted"] == "595.91.07"
+    assert stack["versions"]["driver"] == stack["driver_requested"] == "595.91.07"
     assert stack["packages"]["driver"] == [
         {"name": "nvidia-driver-pinning-595", "version": None},
         {"name": "nvidia-open", "version": "595.91.07*"},

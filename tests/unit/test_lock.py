@@ -68,7 +68,7 @@ def test_a_locked_driver_is_kept_to_its_last_number(
     capsys.readouterr()
     assert planned(inventory, "--limit", "n1", "--format", "json") == 0
     stack = json.loads(capsys.readouterr().out)["hosts"]["n1"]
-    assert stack["driver_wanted"] == stack["versions"]["driver"]
+    assert stack["driver_requested"] == stack["versions"]["driver"]
 
 
 def test_a_new_node_gets_what_the_others_share(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:

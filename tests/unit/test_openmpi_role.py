@@ -9,7 +9,7 @@ from ansible.module_utils import hvlab_packed
 from tests.contract.tree import ROOT
 from tests.node import test_openmpi as checks
 from tests.node.lab import Node, WrongNodeError
-from tests.unit.plays import play
+from tests.unit.plays import play, program
 
 FILE = "/opt/hvlab/openmpi/distro/etc/openmpi-mca-params.conf"
 PLAY = """
@@ -100,3 +100,53 @@ def test_verify_compares_the_file_with_the_inventory_and_asks_open_mpi() -> None
     misspelt = _node("btl_tcp_sndbuff = 4096\n", known, {"btl_tcp_sndbuff": 4096})
     with pytest.raises(WrongNodeError, match="does not know the parameters btl_tcp_sndbuff"):
         checks.test_parameters_match_the_inventory(misspelt)
+
+
+USE = """
+- hosts: localhost
+  gather_facts: false
+  vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml]
+  tasks:
+    - ansible.builtin.import_tasks: "{role}/tasks/main.yml"
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen"),
+    [
+        ("#!/bin/sh\necho 'no route between ranks' >&2\nexit 1\n", "status 1 and printed: no route between"),
+        ("#!/bin/sh\necho one\n", "status 0 and printed: one. What to do: run `"),
+        ("#!/bin/sh\nsleep 9\n", "after 1 s they had not ended. What to do: run `"),
+    ],
+)
+def test_an_open_mpi_that_starts_no_ranks_fails_until_it_does(tmp_path: Path, fault: str, seen: str) -> None:
+    """What failed once was in the record of facts and never tried again."""
+    book, programs, record = tmp_path / "play.yml", tmp_path / "prefix/distro/bin", tmp_path / "record.fact"
+    book.write_text(USE.format(role=ROOT / "roles/openmpi"))
+    programs.mkdir(parents=True)
+    given = {
+        "openmpi_prefix": str(tmp_path / "prefix"),
+        "openmpi_method": "distro",
+        "openmpi_cuda_home": "",
+        "openmpi_profile": str(tmp_path / "profile.sh"),
+        "openmpi_record": str(record),
+        "__openmpi_check_seconds": 1,
+    }
+
+    def use(expect: int = 0) -> str:
+        local = {"record": yaml.safe_load(record.read_text())} if record.exists() else {}
+        variables = given | {"ansible_facts": {"ansible_local": local, "hvlab": {}}}
+        start = ("--start-at-task", "Put Open MPI into use")
+        return play(book, programs, variables, *start, expect=expect)
+
+    program(programs, "mpirun", fault)
+    for _ in "ab":
+        printed = use(expect=2)
+        assert "localhost: two ranks should start with Open MPI distro" in printed
+        assert seen in printed
+    assert not record.exists()
+    program(programs, "mpirun", f"#!/bin/sh\necho a\necho a\necho >> {tmp_path}/started\n")
+    use()
+    assert yaml.safe_load(record.read_text())["version"] == "distro"
+    assert "changed=0" in use()
+    assert (tmp_path / "started").read_text() == "\n"

@@ -1,12 +1,17 @@
 """A build goes on where it was, and says what is wrong."""
 
+import getpass
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hvlab.ansible.module_utils.hvlab_packed import read_marker, state
+from hvlab.ansible.modules.hvlab_pack import save
 
 # Ansible packs the project's module_utils with a module.
 RUN = """
@@ -23,8 +28,8 @@ ARGV = [sys.executable, "-c", RUN, str(MODULE.parents[1] / "module_utils"), str(
 
 def build(path: Path, *stages: tuple[str, ...], **more: Any) -> dict[str, Any]:
     """Run the module as a host would."""
-    wanted = [{"name": name, "argv": list(argv)} for name, *argv in stages]
-    arguments = {"ANSIBLE_MODULE_ARGS": {"path": str(path), "stages": wanted, **more}}
+    described = [{"name": name, "argv": list(argv)} for name, *argv in stages]
+    arguments = {"ANSIBLE_MODULE_ARGS": {"path": str(path), "stages": described, **more}}
     done = subprocess.run(
         ARGV,
         input=json.dumps(arguments),
@@ -59,9 +64,41 @@ def test_stages_whose_result_is_gone_are_repeated(tmp_path: Path) -> None:
     )
     assert build(work, *stages, result=result)["ran"] == ["compile", "clear", "install", "warm"]
     assert build(work, *stages, result=result)["ran"] == []
-    Path(result).rmdir()
+    shutil.rmtree(result)
     assert build(work, *stages, result=result)["ran"] == ["clear", "install", "warm"]
     assert Path(result).is_dir()
+
+
+def test_a_result_of_another_build_is_made_again(tmp_path: Path) -> None:
+    """Two keys share a path: without its mark, the content of one would be saved as the pack of the other."""
+    result = tmp_path / "tool"
+    unpack, clear = ("unpack", "tee", "source"), ("clear", "rm", "-rf", str(result))
+    make, fill = ("make", "mkdir", "-p", f"{result}/bin"), ("fill", "cp", "name", f"{result}/bin")
+    stages = (unpack, clear, make, fill)
+    for key in "AB":
+        (tmp_path / key).mkdir()
+        (tmp_path / key / "name").write_text(key)
+        names = [name for name, *_ in stages]
+        assert build(tmp_path / key, *stages, result=str(result))["ran"] == names
+    assert build(tmp_path / "A", *stages, result=str(result))["ran"] == ["clear", "make", "fill"]
+    assert (result / "bin/name").read_text() == "A"
+    assert build(tmp_path / "A", *stages, result=str(result))["ran"] == []
+    save(str(result), {"key": "A"}, getpass.getuser())
+    assert read_marker(str(result)) == {"key": "A", "files": 1, "bytes": 1}
+    held = state(str(result))
+    assert (held["key"], held["whole"], held["wrong"]) == ("A", True, [])
+
+
+def test_what_follows_a_repeated_stage_is_repeated(tmp_path: Path) -> None:
+    """The change was undone after its first stage had failed: what that left is not the first build's."""
+    good, bad = ("make", "cp", "first", "out"), ("make", "cp", "second", "out", "--bad-option")
+    last = ("install", "cp", "out", "installed")
+    tmp_path.joinpath("first").write_text("first")
+    assert build(tmp_path, good, last)["ran"] == ["make", "install"]
+    assert "stage make ended with" in build(tmp_path, bad, last)["msg"]
+    assert build(tmp_path, good, last)["ran"] == ["make", "install"]
+    tmp_path.joinpath("done-make").unlink()
+    assert build(tmp_path, good, last, _ansible_check_mode=True)["ran"] == ["make", "install"]
 
 
 def test_check_mode_only_tells(tmp_path: Path) -> None:

@@ -47,12 +47,28 @@ def test_upstream_version_of_a_source_package(tmp_path: Path, package: str, vers
     assert found == {"archive": str(tmp_path / "x_1.orig.tar.xz"), "version": version, "sha256": EMPTY}
 
 
+def source_of_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: list[str], **more: object
+) -> action.ActionModule:
+    """Return the plugin for a task that asks for tool 1; what it displays goes to ``shown``."""
+    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
+    plugin = object.__new__(action.ActionModule)
+    plugin._task = SimpleNamespace(check_mode=False)
+    plugin._display = SimpleNamespace(display=shown.append, warning=shown.append)
+    plugin._get_remote_user = lambda: "root"
+    args = {
+        "name": "tool", "version": "1", "url": "", "folder": None, "avoid": {}, "checksum": "",
+        "platform": "", "at_least": "1", "below": "9", "refresh": False, **more,
+    }  # fmt: skip
+    plugin.validate_argument_spec = lambda **_: (None, args)
+    return plugin
+
+
 def test_a_new_source_keeps_the_cache_below_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HVLAB_CACHE_LIMIT", "10K")
-    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
     old = tmp_path / "cache/sources/tool-0.tar.gz"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"x" * 20_000)
@@ -60,16 +76,73 @@ def test_a_new_source_keeps_the_cache_below_its_limit(
     new = tmp_path / "tool-1.tar.gz"
     new.write_bytes(b"x" * 5000)
     said: list[str] = []
-    plugin = object.__new__(action.ActionModule)
-    plugin._task = SimpleNamespace(check_mode=False)
-    plugin._display = SimpleNamespace(display=said.append)
-    args = {
-        "name": "tool", "version": "1", "ways": ["url"], "url": new.as_uri(), "folder": None, "avoid": {},
-        "checksum": action.file_sha256(new), "platform": "", "at_least": "0", "below": "9", "refresh": False,
-    }  # fmt: skip
-    plugin.validate_argument_spec = lambda **_: (None, args)
+    sum_ = action.file_sha256(new)
+    plugin = source_of_tool(tmp_path, monkeypatch, said, ways=["url"], url=new.as_uri(), checksum=sum_)
     for _ in range(2):
         source = Path(plugin.run(None, {"inventory_hostname": "n1"})["path"])
         assert source.read_bytes() == new.read_bytes()
     assert not old.exists()
     assert [line.split()[0] for line in said] == [old.name]
+
+
+def test_half_a_download_is_named_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    half = tmp_path / "tool-1.tar.gz"
+    half.write_bytes(b"half")
+    plugin = source_of_tool(tmp_path, monkeypatch, [], ways=["url"], url=half.as_uri(), checksum=EMPTY)
+    with pytest.raises(AnsibleActionFail) as refused:
+        plugin.run(None, {"inventory_hostname": "n1"})
+    assert str(refused.value).startswith(f"{half.as_uri()} is not what it should be")
+    assert "(4 bytes)" in str(refused.value)
+    assert "What to do: run again, or correct the checksum" in str(refused.value)
+    assert list((tmp_path / "cache/sources").iterdir()) == []
+
+
+def distro(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    version: str = "1.2",
+    suffix: str = "xz",
+    interrupted: bool = False,
+) -> Path:
+    """Return where the cache has the source that a host offers; its connection copies from this machine."""
+
+    def fetch(source: str, target: str) -> None:
+        Path(target).write_bytes(b"wh")
+        if interrupted:
+            raise KeyboardInterrupt
+        Path(target).write_bytes(Path(source).read_bytes())
+
+    archive = tmp_path / f"host/tool_1.orig.tar.{suffix}"
+    archive.parent.mkdir(exist_ok=True)
+    archive.write_bytes(b"whole")
+    offered = {"archive": str(archive), "version": version, "sha256": action.file_sha256(archive)}
+    plugin = source_of_tool(tmp_path, monkeypatch, [], ways=["distro"])
+    plugin._execute_module = lambda module_args, **_: offered if "package" in module_args else {}
+    plugin._connection = SimpleNamespace(fetch_file=fetch)
+    return Path(plugin.run(None, {"inventory_hostname": "n1"})["path"])
+
+
+def test_a_distributions_source_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        distro(tmp_path, monkeypatch, interrupted=True)
+    assert list((tmp_path / "cache/sources").iterdir()) == []
+    path = distro(tmp_path, monkeypatch)
+    assert (path.name, path.read_bytes()) == ("tool-1.2.tar.xz", b"whole")
+
+
+@pytest.mark.parametrize(
+    ("offered", "seen"),
+    [
+        ({"version": "1.2.x~?"}, "the source package is 1.2.x~?, supported are 1 up to below 9"),
+        ({"suffix": "zst"}, "tar.zst of n1 is no archive that is known (.tar.bz2, .tar.gz, .tar.xz)"),
+    ],
+)
+def test_a_source_package_that_cannot_be_used_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offered: dict[str, str], seen: str
+) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        distro(tmp_path, monkeypatch, **offered)
+    assert f"{seen}\nWhat to do: put tool-1.tar.bz2 into" in str(refused.value)

@@ -173,6 +173,9 @@ def test_a_pack_that_lost_its_marker_is_still_one(pack: Path) -> None:
     (pack / hvlab_packed.MARKER).unlink()
     gone = [[str(pack / hvlab_packed.MARKER), "is gone, or cannot be read"]]
     assert printed(pack.parents[1]) == {str(pack): gone}
+    (pack / hvlab_packed.MARKER).write_text('{"build": "/var/cache/hvlab/build/tool-k"}')
+    built = [[str(pack / hvlab_packed.MARKER), "is of a build that has not ended"]]
+    assert printed(pack.parents[1]) == {str(pack): built}
     state = {"key": "unpacked", "whole": False, "leftovers": []}
     assert hvlab_packed.packs(str(pack.parents[1])) == {str(pack): state}
 

@@ -372,7 +372,7 @@ def test_packages_are_called_as_the_system_calls_them():
     assert stack["packages"]["nccl"][1] == {"name": "libnccl-devel", "version": "2.21.5-1+cuda12.4"}
     assert stack["driver_stream"] == "nvidia-driver:550-dkms"
     exact = plan(lab("n1"), [pins.parse("driver=580.95.05")]).hosts["n1"]
-    assert exact["driver_wanted"] == "580.95.05"
+    assert exact["driver_requested"] == "580.95.05"
     assert exact["open_modules"] is True
 
 

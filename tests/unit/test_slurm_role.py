@@ -338,12 +338,66 @@ def test_a_node_that_does_not_register_names_the_ports_where_firewalld_runs(tmp_
         "slurm_hosts": ["localhost"],
         "slurm_addresses": {"localhost": {"address": "10.0.0.1"}},
         "__slurm_log_dir": "/var/log/slurm",
+        "__slurm_fact": {},
+        "__slurm_record": str(tmp_path / "slurm.fact"),
         "__slurm_wait": {"retries": 1, "delay": 0},
     }
     printed = play(tmp_path / "check.yml", programs, variables, expect=2)
     assert "sinfo says down*|Not responding. the log" in printed
     assert ("slurmctld needs port 6817, slurmd 6818" in printed) is active
     assert ("--add-source=ADDRESS` for 10.0.0.1, then `firewall-cmd --reload`" in printed) is active
+
+
+START = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: start}
+"""
+
+
+def test_a_node_that_did_not_register_is_waited_for_again(tmp_path):
+    """What failed once was waited for only where something changed: the next run ended well."""
+    programs, record = tmp_path / "programs", tmp_path / "slurm.fact"
+    running = "LoadState=loaded\nActiveState=active\nUnitFileState=enabled"
+    program(programs, "systemctl", f"#!/bin/sh\ncase $1 in show) echo '{running}';; esac\n")
+    program(programs, "journalctl", "#!/bin/sh\necho 'the log'\n")
+    (tmp_path / "start.yml").write_text(START, "utf-8")
+    given = {
+        "slurm_hosts": ["localhost"],
+        "slurm_addresses": {"localhost": {"address": "10.0.0.1"}},
+        "__slurm_daemons": ["munge"],
+        "__slurm_log_dir": "/var/log/slurm",
+        "__slurm_now": {},
+        "__slurm_pmix": False,
+        "__slurm_uid": {"stdout": "1000"},
+        "__slurm_record": str(record),
+        "__slurm_version": "22.05",
+        "__slurm_wait": {"retries": 1, "delay": 0},
+    }
+
+    def start(state, expect=0, changed="__slurm_own"):
+        program(programs, "sinfo", f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho '{state}'\n")
+        local = {"hvlab_slurm": json.loads(record.read_text())} if record.exists() else {}
+        reports = {
+            name: {"changed": name == changed} for name in ("__slurm_key", "__slurm_shared", "__slurm_own")
+        }
+        facts = {"ansible_local": local, "hvlab": {"packages": {}}, "os_family": "Debian"}
+        (tmp_path / "asked").unlink(missing_ok=True)
+        printed = play(
+            tmp_path / "start.yml", programs, given | reports | {"ansible_facts": facts}, expect=expect
+        )
+        return printed, (tmp_path / "asked").exists(), json.loads(record.read_text())["registered"]
+
+    assert start("idle|none")[1:] == (True, True)
+    for changed in ("__slurm_own", ""):
+        printed, *found = start("down*|Not responding", expect=2, changed=changed)
+        assert "localhost: should be a node of Slurm that is up; sinfo says down*|Not responding" in printed
+        assert found == [True, False]
+    assert start("idle|none", changed="")[1:] == (True, True)
+    printed, *found = start("idle|none", changed="")
+    assert found == [False, True]
+    assert "changed=0" in printed
 
 
 CHANGE = """
@@ -390,6 +444,25 @@ def test_jobs_that_do_not_end_are_named_and_the_node_is_resumed(tmp_path):
     assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
 
 
+@pytest.mark.parametrize(
+    ("sinfo", "seen"),
+    [
+        ("echo 'slurm_load_node: Unable to contact slurm controller' >&2; exit 1", "Unable to contact slurm"),
+        ("", "nothing"),
+    ],
+)
+def test_a_node_that_cannot_be_drained_is_not_changed(tmp_path, sinfo, seen):
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\n{sinfo}\n")
+    program(programs, "scontrol", f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    printed = play(tmp_path / "change.yml", programs, {}, expect=2)
+    assert "localhost: should be drained before its GPU stack is changed; sinfo says" in printed
+    assert f"{seen}" in printed
+    assert "Nothing was changed. What to do: run `scontrol ping` and `sinfo --Node` there" in printed
+    assert not (tmp_path / "called").exists()
+
+
 def test_a_sick_node_stays_drained(tmp_path):
     programs = tmp_path / "programs"
     program(programs, "sinfo", f"#!/bin/sh\necho 'drained|{OURS}'\n")
@@ -432,8 +505,8 @@ def stack(tmp_path, recorded, *words, slurm=True, state="idle|none", sinfo=""):
     return calls.read_text().split() if calls.exists() else []
 
 
-SAME = {"hvlab_cuda": {"wanted": "13.0.3"}, "hvlab_nccl": {"wanted": "2.28.3"}}
-OLDER = {**SAME, "hvlab_nccl": {"wanted": "2.27.5"}}
+SAME = {"hvlab_cuda": {"requested": "13.0.3"}, "hvlab_nccl": {"requested": "2.28.3"}}
+OLDER = {**SAME, "hvlab_nccl": {"requested": "2.27.5"}}
 
 
 @pytest.mark.parametrize(
@@ -444,9 +517,9 @@ OLDER = {**SAME, "hvlab_nccl": {"wanted": "2.27.5"}}
         (OLDER, ["--check"], []),
         (SAME, [], []),
         ({}, [], []),
-        ({**SAME, "hvlab_cudnn": {"wanted": "9.10"}}, [], []),
+        ({**SAME, "hvlab_cudnn": {"requested": "9.10"}}, [], []),
     ],
-    ids=["another version", "by tag", "check", "the same", "first time", "no longer wanted"],
+    ids=["another version", "by tag", "check", "the same", "first time", "no longer requested"],
 )
 def test_a_node_is_drained_while_its_gpu_stack_changes(tmp_path, recorded, words, called):
     assert stack(tmp_path, recorded, *words) == called

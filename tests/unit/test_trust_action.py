@@ -1,15 +1,51 @@
-"""Where sshd's lines go."""
+"""Where sshd's lines go, and which certificates the controller keeps."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from hvlab.ansible.action import hvlab_trust as action
 from hvlab.ansible.action.hvlab_trust import sshd_config
+from hvlab.remote import ssh_keys, trust
 
 
 def test_a_file_of_its_own_where_sshd_reads_drop_ins():
     path = "/etc/ssh/sshd_config.d/10-hvlab.conf"
-    wanted = sshd_config({"sshd_config_path": path, "sshd_config": "X\n"})
-    assert wanted == {"path": path, "content": "X\n", "mode": "0644"}
+    lines = sshd_config({"sshd_config_path": path, "sshd_config": "X\n"})
+    assert lines == {"path": path, "content": "X\n", "mode": "0644"}
 
 
 def test_a_block_in_the_one_file_of_an_old_sshd():
     path = "/etc/ssh/sshd_config"
-    wanted = sshd_config({"sshd_config_path": path, "sshd_config": "X\n"})
-    assert wanted == {"path": path, "block": "X\n"}
+    lines = sshd_config({"sshd_config_path": path, "sshd_config": "X\n"})
+    assert lines == {"path": path, "block": "X\n"}
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "kept"),
+    [(False, {"changed": True}, True), (True, {"changed": True}, False), (False, {"failed": True}, False)],
+    ids=["written", "check mode", "not written"],
+)
+def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check, answer, kept):
+    """What stood in the controller's folder before was reported by `hvlab keys status` as the host's."""
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+    ssh_keys.make_key(tmp_path / "host_key", "n1")
+    lab = trust.ensure_lab_trust("lab", user="ranks")
+    args = {
+        "lab": "lab", "user": "ranks", "home": "/home/ranks", "user_days": 7, "host_days": 365,
+        "hosts": {"n1": {"address": "198.18.0.11", "aliases": [], "port": 22}}, "user_ca_path": "/etc/ssh/ca",
+        "revoked_path": "/etc/ssh/revoked", "sshd_config_path": "/etc/ssh/sshd_config",
+        "ssh_config": "", "sshd_config": "", "fact": "{}", "fact_path": "/etc/ansible/facts.d/x.fact",
+    }  # fmt: skip
+    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
+    sent = []
+    monkeypatch.setattr(action, "bring", lambda plugin, files, variables: sent.extend(files) or answer)
+    plugin = object.__new__(action.ActionModule)
+    plugin._task = SimpleNamespace(check_mode=check)
+    plugin.validate_argument_spec = lambda **_: (None, args)
+    key = ssh_keys.public(tmp_path / "host_key")
+    facts = {"hvlab": {"ssh_host_key": key, "ssh_host_cert": None}}
+    assert plugin.run(None, {"inventory_hostname": "n1", "ansible_facts": facts}) == answer
+    assert sent[0]["content"].startswith("ssh-ed25519-cert-v01@openssh.com ")
+    held = {path.name: path.read_text() for path in lab.signed.glob("*")}
+    assert held == ({"n1.pub": key + "\n", "n1-cert.pub": sent[0]["content"]} if kept else {})

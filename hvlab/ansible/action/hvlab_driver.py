@@ -191,7 +191,7 @@ def as_dict(plan: DriverPlan) -> dict[str, Any]:
         "prepare": [dict(package) for package in plan.prepare],
         "install": [dict(package) for package in plan.install],
         "along": [dict(package) for package in plan.along],
-        "wanted": [dict(package) for package in plan.requested],
+        "requested": [dict(package) for package in plan.requested],
         "remove": plan.remove,
         "may_go": plan.may_go,
         "run_uninstaller": plan.run_uninstaller,

@@ -32,18 +32,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         groups, hostvars = variables["groups"], variables["hostvars"]
         listed = [Path(source) for source in variables.get("ansible_inventory_sources") or ()]
         sources = [source for source in listed if source.exists()]
-        problems_found = wiring_problems(variables, constants.VARIABLE_PRECEDENCE)
-        problems_found += [problem for source in sources for problem in file_problems(source)]
+        all_problems = wiring_problems(variables, constants.VARIABLE_PRECEDENCE)
+        all_problems += [problem for source in sources for problem in file_problems(source)]
         # It would read the versions where they no longer are.
-        problems_found += [problem for source in sources for problem in copied_wiring(source, project_dir())]
+        all_problems += [problem for source in sources for problem in copied_wiring(source, project_dir())]
         everyone = {}
         for name in groups["all"]:
             everyone[name], failures = evaluated(hostvars.raw_get(name), self._loader)
-            problems_found += not_evaluated(name, failures)
-        problems_found += problems(everyone, groups, project_dir() / "roles")
-        if problems_found:
+            all_problems += not_evaluated(name, failures)
+        all_problems += problems(everyone, groups, project_dir() / "roles")
+        if all_problems:
             head = "the inventory cannot be used; no host was contacted."
-            return result | {"failed": True, "msg": head, "problems": report(problems_found)}
+            return result | {"failed": True, "msg": head, "problems": report(all_problems)}
         advice = list(older_pins(everyone))
         return result | ({"warnings": [f"the inventory:\n{report(advice)}"]} if advice else {})
 

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from hvlab import cache
 from hvlab.ansible.action.hvlab_wheels import pip_download
@@ -46,13 +48,18 @@ def local_archives(folder: Path, name: str, version: str) -> list[Path]:
     return [folder / entry for entry in names if (folder / entry).is_file()]
 
 
-def check_sum(path: Path, expected: str) -> str:
-    """Return the sha256 of a file; raise AnsibleActionFail when another one is known for it."""
+def check_sum(path: Path, expected: str, *, origin: str = "") -> str:
+    """Return the sha256 of a file; raise AnsibleActionFail when another one is known for it.
+
+    ``origin`` is where a file that was just fetched came from; the file itself does not stay.
+    """
     actual = file_sha256(path)
     if expected and actual != expected:
+        remedy = "run again" if origin else "delete it and get it again"
         raise AnsibleActionFail(
-            f"{path} is not what it should be: its sha256 is {actual}, expected {expected}.\n"
-            "Nothing was built from it. What to do: delete it and get it again, or correct the checksum."
+            f"{origin or path} is not what it should be: its sha256 is {actual}, expected {expected} "
+            f"({path.stat().st_size} bytes).\n"
+            f"Nothing was built from it. What to do: {remedy}, or correct the checksum."
         )
     return actual
 
@@ -169,18 +176,26 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return SourceArchive(self.version, path, check_sum(path, expected), "url")
         if self._task.check_mode:
             return SourceArchive(self.version, path, expected, "url")
-        self.cache.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.cache)
         try:
-            with os.fdopen(handle, "wb") as file:
-                shutil.copyfileobj(open_url(url, timeout=CONNECT_SECONDS), file)
-            sha256 = check_sum(Path(name), expected)
-            Path(name).replace(path)
+            with self._incoming(path) as file:
+                with file.open("wb") as output:
+                    shutil.copyfileobj(open_url(url, timeout=CONNECT_SECONDS), output)
+                sha256 = check_sum(file, expected, origin=url)
         except OSError as error:
             raise NotThisWay(f"{url}: {getattr(error, 'reason', None) or error}") from error
+        return SourceArchive(self.version, path, sha256, "url")
+
+    @contextlib.contextmanager
+    def _incoming(self, path: Path) -> Iterator[Path]:
+        """Give a file to fetch to, which becomes ``path`` after the block unless that raises."""
+        self.cache.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.cache)
+        os.close(handle)
+        try:
+            yield Path(name)
+            Path(name).replace(path)
         finally:
             Path(name).unlink(missing_ok=True)
-        return SourceArchive(self.version, path, sha256, "url")
 
     def _drop_damaged(self, path: Path, expected: str) -> None:
         """Throw a file of the cache away that is not what it should be; it is fetched again."""
@@ -218,13 +233,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         download = self._module(package=self.name, reader=reader)
         if "problem" in download:
             raise NotThisWay(f"{self.vars['inventory_hostname']}: {download['problem']}")
+        origin = f"{download['archive']} of {self.vars['inventory_hostname']}"
         try:
             self._acceptable(download["version"])
-            self.cache.mkdir(parents=True, exist_ok=True)
             suffix = download["archive"].rpartition(".tar.")[2]
+            if suffix not in SUFFIXES:
+                raise NotThisWay(f"{origin} is no archive that is known (.tar.{', .tar.'.join(SUFFIXES)})")
             path = self.cache / f"{self.name}-{download['version']}.tar.{suffix}"
-            self._connection.fetch_file(download["archive"], str(path))
-            return SourceArchive(download["version"], path, check_sum(path, download["sha256"]), "distro")
+            with self._incoming(path) as file:
+                self._connection.fetch_file(download["archive"], str(file))
+                sha256 = check_sum(file, download["sha256"], origin=origin)
+            return SourceArchive(download["version"], path, sha256, "distro")
         finally:
             self._module(forget=download["archive"])
 
@@ -234,7 +253,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if version in self.args["avoid"]:
             raise NotThisWay(f"the source package is {version}: {self.args['avoid'][version]}")
         low, high = self.args["at_least"], self.args["below"]
-        if not Version(low) <= Version(version) < Version(high):
+        try:
+            supported = Version(low) <= Version(version) < Version(high)
+        except InvalidVersion:
+            supported = False
+        if not supported:
             raise NotThisWay(f"the source package is {version}, supported are {low} up to below {high}")
 
     def _module(self, **args: Any) -> dict[str, Any]:

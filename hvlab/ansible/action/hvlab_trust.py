@@ -43,10 +43,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             trust = self._trust(args["lab"], args["user"])
             if trust is None:
                 return result | {"changed": True, "msg": f"would make or renew the keys of lab {args['lab']}"}
-            files = self._files(trust, name, facts)
+            certificate = self._certificate(trust, name, facts)
+            files = self._files(trust, certificate)
         except HvlabError as error:
             raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
-        return result | bring(self, files, variables)
+        result |= bring(self, files, variables)
+        if not self._task.check_mode and not result.get("failed"):
+            trust.keep_host(name, facts["ssh_host_key"], certificate)
+        return result
 
     def _trust(self, lab: str, user: str) -> Trust | None:
         """Return the lab's keys, made or renewed where due; None in check mode where that is due."""
@@ -55,20 +59,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         trust = lab_trust(lab)
         return trust if trust and trust.user_certificate_good(user) else None
 
-    def _files(self, trust: Trust, name: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _certificate(self, trust: Trust, name: str, facts: Mapping[str, Any]) -> str:
+        """Return the host's certificate, a new one where that is due; `signed` does not have it yet."""
+        host = self.args["hosts"][name]
+        return trust.sign_host(
+            facts["ssh_host_key"],
+            name=name,
+            principals=[name, host["address"], *host["aliases"]],
+            current=facts["ssh_host_cert"],
+            life=timedelta(days=self.args["host_days"]),
+            keep=False,
+        )
+
+    def _files(self, trust: Trust, certificate: str) -> list[dict[str, Any]]:
         args = self.args
         hosts = {host: [data["address"], *data["aliases"]] for host, data in args["hosts"].items()}
         ports = {data["port"] for data in args["hosts"].values()}
         known_hosts = trust.known_hosts_text(hosts, ports=ports)
         if not self._task.check_mode:
             trust.write_known_hosts(known_hosts)
-        certificate = trust.sign_host(
-            facts["ssh_host_key"],
-            name=name,
-            principals=[name, *hosts[name]],
-            current=facts["ssh_host_cert"],
-            life=timedelta(days=args["host_days"]),
-        )
         home = {"owner": args["user"]}
         ssh = f"{args['home']}/.ssh"
         certified = trust.certificate.read_text("utf-8")

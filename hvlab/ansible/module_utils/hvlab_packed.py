@@ -262,8 +262,10 @@ def main(root: str, words: list[str]) -> None:
     for folder in sorted({os.path.realpath(folder) for folder in folders(root)}):
         if asked.only is not None and folder not in asked.only:
             continue
-        if not read_marker(folder):
-            wrong[folder] = [[os.path.join(folder, MARKER), "is gone, or cannot be read"]]
+        marker = read_marker(folder)
+        if not marker.get("key"):
+            problem = "is of a build that has not ended" if marker else "is gone, or cannot be read"
+            wrong[folder] = [[os.path.join(folder, MARKER), problem]]
         elif shared and folder.startswith(shared):
             wrong[folder] = None
         else:

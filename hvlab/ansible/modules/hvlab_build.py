@@ -9,7 +9,7 @@ module: hvlab_build
 short_description: Run the stages of a long build, each once
 description:
   - Stages run in order in one folder, their output goes to the file C(log) there. A stage that ended well
-    is not run again, unless it or one before it has changed.
+    is not run again, unless it has changed or one before it runs again.
   - One build runs in a folder at a time. A build whose controller went away goes on; the next call waits.
   - A failure shows the last lines of the log and what to do about it.
 options:
@@ -28,8 +28,8 @@ options:
       chdir: {description: Folder to run in, below C(path)., type: str, default: "."}
   result:
     description:
-      - What the stages make outside of the folder. Where it is gone, the first stage that has it among its
-        words is run again, and all after it.
+      - The packed folder that the stages make outside of C(path). It is marked as this build's. Where it is
+        gone or another's, the first stage that has it among its words is run again, and all after it.
     type: path
   env: {description: Added to the environment of every stage., type: dict, default: {}}
   timeout: {description: Most seconds to wait for another build and for one stage., type: int, default: 7200}
@@ -67,10 +67,12 @@ import socket
 import subprocess
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_folders import make_private
+from ansible.module_utils.hvlab_packed import MARKER, read_marker
 
 REMEDIES = (
     ("No space left on device", "free space on the file system of {path}"),
@@ -193,25 +195,35 @@ class Build:
         """Return the stages still to run, each with the path and the text of its stamp."""
         pending, chain = [], json.dumps(self.module.params["env"], sort_keys=True)
         result = self.module.params["result"]
-        gone = bool(result) and not os.path.exists(result)
-        lost = False
+        own = not result or read_marker(result).get("build") == self.path
+        again = False
         for stage in self.module.params["stages"]:
             chain = hashlib.sha256(json.dumps([chain, stage], sort_keys=True).encode()).hexdigest()
             stamp = os.path.join(self.path, "done-" + stage["name"])
-            lost = lost or (gone and result in stage["argv"])
-            if lost or read(stamp) != chain:
+            again = again or (not own and result in stage["argv"]) or read(stamp) != chain
+            if again:
                 pending.append((stage, stamp, chain))
         return pending
 
     def stages(self) -> list[str]:
         """Run the stages that are pending; return their names."""
-        ran = []
+        ran, result, begun = [], self.module.params["result"], False
         for stage, stamp, chain in self.pending():
+            with suppress(FileNotFoundError):
+                os.unlink(stamp)
             self.run(stage)
+            begun = begun or result in stage["argv"]
+            if begun and os.path.isdir(result):
+                self.mark(result)
             with open(stamp, "w") as file:
                 file.write(chain)
             ran.append(stage["name"])
         return ran
+
+    def mark(self, result: str) -> None:
+        """Write into the result that it is this build's, where a pack's marker will be."""
+        with open(os.path.join(result, MARKER), "w") as file:
+            json.dump({"build": self.path}, file)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, END, FACT, SETTING, SYMPTOM, Cause
 
 _TROUBLE = "https://horovod.readthedocs.io/en/stable/troubleshooting_include.html"
-_INSTALL = "https://horovod.readthedocs.io/en/stable/install_include.html"
 
 CAUSES = (
     Cause(

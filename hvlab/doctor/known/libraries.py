@@ -2,8 +2,6 @@
 
 from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, Cause
 
-_NOT_OPENED = r"[^\n]{0,60}: cannot open shared object file"
-
 CAUSES = (
     Cause(
         id="libmpi-missing",
