@@ -17,6 +17,8 @@ _LONGEST = 64 * 1024
 _HEAD, _TAIL = 1024 * 1024, 2 * 1024 * 1024
 _TERMINAL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][A-B0-2]|[=>])")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
+# Compilers quote as the language of the shell does; some terminals then show three other characters.
+_QUOTES = re.compile("[\u2018\u2019]|\u00e2\u20ac[\u02dc\u2122]")
 # Ansible writes what a program printed as one line of JSON.
 _ESCAPED_END = re.compile(r"(?:\\r)?\\n|\\r(?=\\n)")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
@@ -125,7 +127,7 @@ def _plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
             continue
         # A progress bar writes over its own line.
         for part in line.rstrip("\r\n").split("\r"):
-            text = _UNPRINTABLE.sub("", _TERMINAL.sub("", part))
+            text = _QUOTES.sub("'", _UNPRINTABLE.sub("", _TERMINAL.sub("", part)))
             if text.strip():
                 yield WrittenLine(number, "", text)
 

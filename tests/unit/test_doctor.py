@@ -58,6 +58,18 @@ def test_what_stands_before_a_line_is_taken_away(prefix):
     assert words(f"{prefix}Host key verification failed.\x1b[0m\r") == ["Host key verification failed."]
 
 
+@pytest.mark.parametrize(
+    "quotes",
+    ["''", "\u2018\u2019", "\u00e2\u20ac\u02dc\u00e2\u20ac\u2122"],
+    ids=["plain", "typographic", "read as latin-1"],
+)
+def test_compilers_quote_as_the_language_of_the_shell_does(quotes):
+    open_, close = quotes[: len(quotes) // 2], quotes[len(quotes) // 2 :]
+    assert words(f"x.cc:1:2: error: {open_}is_same_v{close} is not a member of {open_}std{close}") == [
+        "x.cc:1:2: error: 'is_same_v' is not a member of 'std'"
+    ]
+
+
 def test_ranks_among_one_another_are_read_one_after_another():
     log = """\
 [1,0]<stderr>:There are not enough

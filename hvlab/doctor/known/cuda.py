@@ -1,6 +1,6 @@
 """NVIDIA's driver, the GPUs and the CUDA runtime."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SETTING, Cause
 
 _COMPAT = "https://docs.nvidia.com/deploy/cuda-compatibility/"
 _ERRORS = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
@@ -104,6 +104,7 @@ CAUSES = (
             r"Loading of unsigned module is (?:rejected|restricted)",
             r"module verification failed: signature and/or required key missing.{0,60}(?:reject|refus)",
             r"Lockdown: .{0,80}unsigned module",
+            r"The kernel module failed to load\. Secure [Bb]oot is enabled",
         ),
         why="The module that DKMS built is not signed with a key that the firmware knows.",
         remedy="mokutil --import the DKMS key and enroll it at the console, or the distribution's signed modules, or switch Secure Boot off.",
@@ -154,6 +155,10 @@ CAUSES = (
         id="dkms-failed",
         title="DKMS could not build the module for this kernel",
         signs=(
+            r"The CC version check failed|Failed to verify gcc version",
+            r"modpost: (?:GPL-incompatible module \S*nvidia|\x22\w+\x22 \[\S*nvidia\S*\] undefined)",
+            r"Checking to see whether the nvidia kernel module was successfully built",
+            r"Failed to find dkms on the system",
             r"Bad return status for module build on kernel",
             r"Could not locate dkms\.conf file",
             r"DKMS module '\S+' failed to build",
@@ -169,6 +174,7 @@ CAUSES = (
             r"\*\*\* \[[^\]\n]{0,200}\bnvidia(?:-drm|-uvm|-modeset)?/[^\]\n]*\] Error \d",
             r"nvidia(?:-\w+)?\.ko failed to build",
             r"Failed to run .?\S*dkms build",
+            r"gcc-version-check failed|The compiler used to compile the kernel \([^)]{1,40}\) does not exactly match the current compiler",
         ),
         why="The driver's release does not know this (newer) kernel, or the compiler is not the one that built the kernel.",
         remedy="/var/lib/dkms/nvidia/*/build/make.log has the error; a newer driver, or an older kernel; the gcc of /proc/version.",
@@ -223,6 +229,7 @@ CAUSES = (
         id="imex-channel",
         title="GPU memory cannot be shared: no IMEX channel is open to this user",
         signs=(
+            r"MNNVL \(cliqueSize \d+\) is available but not working",
             r"\bcuMem(?:Create|ExportToShareableHandle|ImportFromShareableHandle)\b[^\n]{0,60}operation not permitted",
         ),
         why="Memory that is shared over NVLink between hosts (handles of type fabric) needs a channel of NVIDIA's IMEX: a device file that the "
@@ -290,6 +297,8 @@ CAUSES = (
         id="no-cuda-device",
         title="CUDA sees no GPU",
         signs=(
+            r"CUDA driver initialization failed, you might not have a CUDA gpu",
+            r"NVIDIA: no NVIDIA devices found",
             r"no CUDA-capable device is detected",
             r"No CUDA GPUs are available",
             r"cudaErrorNoDevice|CUDA_ERROR_NO_DEVICE",
@@ -302,6 +311,7 @@ CAUSES = (
         remedy="nvidia-smi -L there; echo $CUDA_VISIBLE_DEVICES; srun --gres=gpu:N, docker --gpus all, nvidia.com/gpu in the pod.",
         source=_ERRORS,
         weight=FACT,
+        unless=(r"couldn't communicate with the NVIDIA driver",),
     ),
     Cause(
         id="cuda-oom",
@@ -309,7 +319,7 @@ CAUSES = (
         signs=(
             r"Failed to CUDA (?:malloc|calloc|host alloc)\w*",
             r"CUDA out of memory",
-            r"CUDA error: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY",
+            r"(?:CUDA error|cuda runtime error \(2\)) ?: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY",
             r"torch\.(?:cuda\.)?OutOfMemoryError",
             r"Cuda failure \S* ?'?out of memory",
             r"OOM when allocating tensor",
@@ -328,7 +338,8 @@ CAUSES = (
             r"an illegal memory access was encountered",
             r"device-side assert triggered",
             r"cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS",
-            r"unspecified launch failure",
+            r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
+            r"CUDA error: (?:an illegal instruction was|hardware stack error|Invalid access of peer GPU memory)",
             r"misaligned address",
             r"the launch timed out and was terminated",
         ),
@@ -356,6 +367,7 @@ CAUSES = (
         id="gpu-lost",
         title="a GPU has fallen off the bus",
         signs=(
+            r"has fallen off the bus",
             r"fallen off the bus and is not responding",
             r"GPU has fallen off the bus",
             r"GPU is lost",
@@ -419,14 +431,17 @@ CAUSES = (
     ),
     Cause(
         id="cudnn",
-        title="cuDNN cannot start, or is another release than expected",
+        title="cuDNN cannot start, is another release than expected, or refuses an operation",
         signs=(
-            r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR|ALLOC_FAILED|NOT_INITIALIZED|VERSION_MISMATCH|SUBLIBRARY_VERSION_MISMATCH|INTERNAL_ERROR)",
+            r"Unable to find a valid cuDNN algorithm",
+            r"CUDNN_STATUS_(?!SUCCESS\b)[A-Z]{2}\w*",
+            r"(?:GET|FIND) was unable to find an engine to execute this computation",
             r"Loaded runtime CuDNN library: \S+ but source was compiled with",
-            r"cuDNN version incompatibility",
+            r"cuDNN version (?:incompatibility|mismatch)",
             r"UnimplementedError: DNN library is not found",
         ),
-        why="Another cuDNN comes first in LD_LIBRARY_PATH than the framework was built with, or the GPU's memory is full.",
+        why="Another cuDNN comes first in LD_LIBRARY_PATH than the framework was built with, or the GPU's memory is full; NOT_SUPPORTED and "
+        "BAD_PARAM: this release has no way to do the operation with these shapes, types or strides.",
         remedy="Take the other cuDNN out of LD_LIBRARY_PATH; nvidia-smi for memory; TensorFlow: allow_growth.",
         source="https://docs.nvidia.com/deeplearning/cudnn/latest/reference/support-matrix.html",
         weight=SETTING,
@@ -435,7 +450,7 @@ CAUSES = (
         id="cuda-unknown",
         title="CUDA could not start on this host",
         signs=(
-            r"CUDA error: unknown error",
+            r"(?:CUDA error|cuda runtime error \(\d+\)) ?: unknown error",
             r"Cuda failure (?:999 )?'unknown error'",
             r"CUDA unknown error",
             r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN",
@@ -481,10 +496,11 @@ CAUSES = (
     ),
     Cause(
         id="cublas",
-        title="cuBLAS cannot start: as a rule the GPU's memory is full",
+        title="cuBLAS or another library of CUDA fails: as a rule the GPU's memory is full",
         signs=(
             r"CUBLAS_STATUS_(?:INVALID_VALUE|NOT_SUPPORTED|NOT_INITIALIZED|ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR)",
-            r"failed to create cublas handle",
+            r"(?:CUSOLVER_STATUS|CUSPARSE_STATUS|CURAND_STATUS)_(?!SUCCESS)[A-Z]\w+|CUFFT_(?:INTERNAL_ERROR|ALLOC_FAILED|EXEC_FAILED|SETUP_FAILED)",
+            r"failed to create cublas handle|cublas runtime error : ",
             r"Blas (?:GEMM|xGEMM|SGEMM)\S* launch failed",
             r"Failed to get convolution algorithm",
         ),
@@ -587,6 +603,8 @@ CAUSES = (
         id="driver-legacy",
         title="this release of the driver does not know the GPU",
         signs=(
+            r"installed in this system is not supported by(?: the \d|\s+(?:\[[^\]\n]*\] )?(?:NVRM: +)?the \d)",
+            r"is not supported by the \S+ NVIDIA driver release",
             r"[Ll]egacy driver|Legacy drivers",
             r"You do not appear to have an NVIDIA GPU supported by the \S+",
         ),
@@ -602,6 +620,8 @@ CAUSES = (
         title="a call of CUDA failed",
         signs=(
             r"CUDA (?:driver )?error: (?:invalid (?:argument|configuration argument|resource handle|value)|operation not supported|device not ready|initialization error|peer access)",
+            r"CUDA error: (?:too many resources requested|named symbol not found|PTX JIT compiler library not found|mapping of \w+ \w+ failed|driver shutting down|MPS client failed)",
+            r"cuda runtime error \(11\)",
         ),
         why="The program asked CUDA for something that this GPU, driver or state does not allow; calls are asynchronous, so the traceback may show another place.",
         remedy="CUDA_LAUNCH_BLOCKING=1 shows the true place; the same with one rank; compute-sanitizer python ...",
@@ -631,5 +651,18 @@ CAUSES = (
         remedy="multiprocessing.set_start_method('spawn'), or no call of torch.cuda before the processes begin.",
         source="https://docs.pytorch.org/docs/stable/notes/multiprocessing.html",
         weight=FACT,
+    ),
+    Cause(
+        id="driver-install",
+        title="the installer of the driver or of CUDA gave up",
+        signs=(
+            r"Installation has failed\. Please see the file '/var/log/nvidia-installer\.log'",
+            r"Failed to install (?:the )?CUDA [Dd]river|Install of driver component failed",
+            r"See log at /var/log/cuda-installer\.log",
+        ),
+        why="It names only its log; the reason is there: no kernel headers, another compiler, a driver in use, Secure Boot.",
+        remedy="tail -40 /var/log/nvidia-installer.log (or cuda-installer.log), and that into hvlab doctor --log; or the system's own packages of the driver.",
+        source="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+        weight=END,
     ),
 )

@@ -26,6 +26,8 @@ CAUSES = (
         id="horovod-no-controller",
         title="Horovod was built without MPI and Gloo, or its extension cannot be loaded",
         signs=(
+            r"Horovod MPI is not enabled; Please make sure",
+            r"Unsupported (?:CPU operation|controller) type, only MPI",
             r"was NOT built with (?:MPI|Gloo)",
             r"Neither MPI nor Gloo support has been built",
             r"(?:MPI|Gloo) support has not been built",
@@ -91,6 +93,7 @@ CAUSES = (
         id="horovod-no-common-interface",
         title="the hosts have no network interface in common",
         signs=(
+            r"Cannot find an IPv4 address of the common interface|No interface is found for address 127\.0\.0\.1",
             r"Unable to find a set of common task-to-task communication interfaces",
             r"Unable to find a set of common (?:routed|intersection)",
             r"NoValidAddressesFound",
@@ -174,6 +177,18 @@ CAUSES = (
         source="https://github.com/horovod/horovod/issues/3476",
     ),
     Cause(
+        id="horovod-discovery",
+        title="elastic Horovod is not told its hosts: the discovery script fails or is not given",
+        signs=(
+            r"Failed to execute discovery script: ",
+            r"One of --host-discovery-script, --hosts, or --hostnames must be provided",
+        ),
+        why="--host-discovery-script is run again and again; each time it has to print HOST:SLOTS lines and to end with 0.",
+        remedy="Run the script by hand: chmod +x, #! in its first line, its full path, no prompt; echo $? is 0.",
+        source="https://horovod.readthedocs.io/en/stable/elastic_include.html",
+        weight=FACT,
+    ),
+    Cause(
         id="horovod-elastic",
         title="elastic Horovod has too few hosts left",
         signs=(
@@ -246,6 +261,51 @@ CAUSES = (
         why="The function and its result go over HTTP to a port of the host that started: a firewall, an http_proxy in the environment, or the first of the common interfaces is one that the others do not reach.",
         remedy="unset http_proxy and https_proxy (or no_proxy with the hosts); --network-interfaces with the one that all share; open the ports.",
         source="https://github.com/horovod/horovod/issues/1801",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="horovod-process-sets",
+        title="process sets are used in a way that Horovod refuses",
+        signs=(
+            r"Process set (?:provided )?does not exist|Process is not part of provided process set|[Pp]rocess sets? (?:are|is) not supported yet",
+            r"mismatching numbers of process sets|register process set with (?:mismatching|duplicate|invalid)",
+            r"Set HOROVOD_DYNAMIC_PROCESS_SETS=1|process_sets entry number \d+ is a duplicate|Attempted to add a duplicate process set",
+            r"communicator does not correspond to any registered process set|process sets defined via MPI communicators are only",
+        ),
+        why="A process set has to be made by all ranks alike, at hvd.init() or with HOROVOD_DYNAMIC_PROCESS_SETS=1 later, and used by its own ranks only; oneCCL and Adasum have none.",
+        remedy="The same hvd.init(process_sets=[...]) on every rank; calls with process_set=S only where S.included(); no removed set.",
+        source="https://horovod.readthedocs.io/en/stable/process_set_include.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="horovod-call",
+        title="Horovod does not offer what the script asks of it",
+        signs=(
+            r"Adasum (?:reduction )?(?:does not|with non-power of 2|on heterogeneous|is not)|op == Adasum is not supported|No Adasum operation enabled",
+            r"Reduction op type not supported|op currently only supports|Only Sum and Average ops are supported|[Rr]educescatter (?:is not supported|currently only|does not support)",
+            r"broadcast received invalid root rank|The op parameter supersedes average",
+            r"backward_passes_per_step (?:must be|> 1 is not)|IndexedSlices are not supported when|gradient_predivide_factor not supported|factor are not supported with tf\.IndexedSlices",
+            r"alltoall expects (?:a 1D )?splits|splits not provided, but first dimension|Sum of splits entries is greater|Number of entries in splits does not equal",
+            r"broadcast_global_variables\(\) does not support eager|apply_gradients\(\)` was called without a call",
+            r"NCCLAlltoall requires NCCL version|Could not autodetect the number of steps per epoch",
+            r"Cannot run in fault tolerance mode with fewer|Gloo support is required to use elastic training",
+        ),
+        why="Some operations, element types and optimizers' options exist for one framework, controller or number of ranks only (Adasum: a power of 2).",
+        remedy="Take what the line names instead: op=hvd.Average or hvd.Sum, dense gradients (sparse_as_dense=True), another number of ranks, or a build with what is missing.",
+        source="https://horovod.readthedocs.io/en/stable/api.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="horovod-services",
+        title="horovodrun's helpers on the hosts do not understand one another",
+        signs=(
+            r"Security error: digest did not match the message",
+            r"Could not determine process rank and size: only one of",
+            r"Some threads for func \S+ did not complete successfully",
+        ),
+        why="Another job's (or an old) process answers at the port, hosts have different releases of Horovod or Python, or the environment carries half of another launcher's variables.",
+        remedy="End what is left of earlier runs; one release of Horovod and Python on all hosts; env | grep -E 'OMPI|PMI|HOROVOD' before the start.",
+        source="https://horovod.readthedocs.io/en/stable/running_include.html",
         weight=BREAKDOWN,
     ),
 )

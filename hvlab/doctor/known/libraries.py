@@ -21,6 +21,7 @@ CAUSES = (
         id="libcuda-missing",
         title="there is no driver library libcuda.so.1",
         signs=(
+            r"couldn't find libnvidia-ml\.so",
             r"libcuda\.so(?:\.1)?: cannot open shared object file",
             r"libcuda\.so(?:\.1)? => not found",
             r"libnvidia-ml\.so\S*: cannot open shared object file",
@@ -36,6 +37,8 @@ CAUSES = (
         id="libcudart-missing",
         title="the CUDA runtime of another release is missing",
         signs=(
+            r"Unable to load any of \{libcu\w+",
+            r"libcu\w+\.so\S* not found in the system path|Could not locate cu\w+\.dll",
             r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|nvrtc|cupti|nvJitLink|npp\w*)\S*\.so\S*: cannot open shared object file",
             r"libcudnn\S*\.so\S*: cannot open shared object file",
             r"Could not load library libcudnn\S*",
@@ -110,9 +113,10 @@ CAUSES = (
         signs=(
             r"The detected CUDA version \(\S+\) mismatches the version that was used to compile",
             r"undefined symbol: __cuda(?:RegisterFatBinaryEnd|PopCallConfiguration|PushCallConfiguration)\w*",
+            r"undefined symbol: cuda(?:SetupArgument|Launch|ConfigureCall)\b",
             r"Installed CUDA version \S+ does not match the version torch was compiled with",
         ),
-        why="nvcc of CUDA 10 or later writes calls that an older libcudart has not.",
+        why="nvcc of CUDA 10 or later writes calls that an older libcudart has not; what CUDA 9 and older wrote (an old NCCL), newer ones have not.",
         remedy="HOROVOD_CUDA_HOME to the CUDA of torch.version.cuda, and build again.",
         source="https://github.com/horovod/horovod/issues/274",
         weight=FACT,
@@ -132,7 +136,7 @@ CAUSES = (
         title="CUDA's own libraries are of different releases",
         signs=(
             r"undefined symbol: __nvJitLink\w+",
-            r"undefined symbol: (?:cublas|cusparse|cudnn|cufft|cusolver|cuda)\w+",
+            r"undefined symbol: (?:cublas|cusparse|cudnn|cufft|cusolver|cuda(?!SetupArgument|Launch\b|ConfigureCall))\w+",
             r"symbol __nv\w+ version \S+ not defined in file",
             r"symbol \w+,? version \S+ not defined in file lib(?:cu|nv)\S+",
         ),
@@ -184,6 +188,7 @@ CAUSES = (
         id="python-module-missing",
         title="a Python module is missing on the host where it is imported",
         signs=(
+            r"python[\d.]*: No module named (?!horovod|packaging|distutils|setuptools)[\w.]+",
             r"import \w+ failed, is it installed\?",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
             r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
@@ -193,7 +198,10 @@ CAUSES = (
         source="https://docs.python.org/3/library/venv.html",
         weight=SETTING,
         # In a build it is another entry.
-        unless=(r"No module named '\w+' (?:-- Could NOT find|CMake Error)",),
+        unless=(
+            r"No module named '\w+' (?:-- Could NOT find|CMake Error)",
+            r"No module named '(?:torch|tensorflow|mxnet|numpy|Cython|pybind11)'(?=[\s\S]{0,3000}(?:[Gg]etting requirements to build|setup\.py|build_wheel|egg_info))",
+        ),
     ),
     Cause(
         id="numpy-2",
@@ -206,6 +214,43 @@ CAUSES = (
         why="NumPy 2 changed its binary interface.",
         remedy="pip install 'numpy<2', or newer releases of the modules.",
         source="https://numpy.org/doc/stable/dev/depending_on_numpy.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="torch-companion",
+        title="torchvision or torchaudio is for another release of torch",
+        signs=(
+            r"(?:[Nn]o such operator|operator|Could not find the operator) torch(?:vision|audio)::\w+",
+            r"Couldn't load custom C\+\+ ops",
+            r"torch(?:vision|audio) (?:has|have) (?:been compiled with different CUDA|CUDA [Vv]ersion)",
+        ),
+        why="Each release of torchvision and torchaudio belongs to one of torch and one CUDA; one of them was installed or replaced by itself.",
+        remedy="Install torch, torchvision and torchaudio in one command from one index, in the releases that torchvision's table puts beside each other.",
+        source="https://github.com/pytorch/vision/issues/1405",
+        weight=FACT,
+    ),
+    Cause(
+        id="python-incomplete",
+        title="this Python was built without a part of its own library",
+        signs=(
+            r"ssl module in Python is not available|SSL module is not available|CondaSSLError: OpenSSL appears to be unavailable",
+            r"No module named '?_(?:ctypes|bz2|lzma|sqlite3|ssl|hashlib|tkinter)'?",
+            r"can't decompress data; zlib not available",
+        ),
+        why="When Python was compiled, the headers of OpenSSL, libffi, zlib or another library were not there, so it left the module out.",
+        remedy="Install them (libssl-dev libffi-dev zlib1g-dev libbz2-dev liblzma-dev) and build Python again, or take the system's or conda's Python.",
+        source="https://devguide.python.org/getting-started/setup-building/",
+        weight=FACT,
+    ),
+    Cause(
+        id="python-home",
+        title="Python does not find its own library",
+        signs=(
+            r"init_fs_encoding: failed to get the Python codec|Py_Initialize: Unable to get the locale encoding|No module named '?encodings'?",
+        ),
+        why="PYTHONHOME or PYTHONPATH leads to another Python, or the folder was moved or is not on this host.",
+        remedy="unset PYTHONHOME PYTHONPATH (mpirun -x passes them on); the same path of Python on all hosts.",
+        source="https://docs.python.org/3/using/cmdline.html#envvar-PYTHONHOME",
         weight=FACT,
     ),
     Cause(
@@ -251,6 +296,7 @@ CAUSES = (
             r"AttributeError: '?module'?(?: '[\w.]+'| object) has no attribute",
             r"ImportError: cannot import name",
             r"TypeError: \S+\(\) got an unexpected keyword argument",
+            r"TypeError: Descriptors can ?not (?:not )?be created directly",
         ),
         why="The name is not there in the installed release (or the program imports the plain package where a part of it is meant, as horovod for horovod.torch, or a file of the same name lies in the working folder).",
         remedy="pip show NAME on that host, and the release that the program asks for; import horovod.torch or horovod.tensorflow as hvd.",

@@ -256,8 +256,10 @@ CAUSES = (
         id="permission",
         title="a file or device may not be used by this user",
         signs=(
+            r"NoWritable(?:Envs|Pkgs)DirError: ",
             r"error: open /\S+: Permission denied",
             r"(?:PermissionError|\[Errno 13\]).{0,200}Permission denied",
+            r"^\.{0,2}/[\w./+-]+: Permission denied$|EnvironmentNotWritableError: ",
             r"(?:bash|sh|line \d+): \S+: Permission denied",
             r"(?:open|mkdir|create|write|touch|cp|rm|mv|exec\w*)\b[^\n:]{0,40}[:'\"] ?\S*/\S+'?:? Permission denied",
             r"Operation not permitted.{0,40}(?:mlock|setrlimit|sched|ptrace)",
@@ -352,12 +354,16 @@ CAUSES = (
         id="command-missing",
         title="a command is not there, or not in PATH",
         signs=(
+            r"horovod does not find the jsrun command",
             r"No such command: \S+ Please use \S*(?:dnf|yum)",
             r"\b(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+ ?: (?:command not found|commande introuvable|Kommando nicht gefunden"
             r"|Befehl nicht gefunden|orden no encontrada|comando non trovato|未找到命令)",
             r"\bsh: \d+: [\w./+-]+: not found",
             r"^\S+: line \d+: [\w./+-]+: command not found",
             r"launcher '\w+' not installed",
+            r"^(?:zsh|fish): (?:command not found|Unknown command):? \S+|^(?:zsh:\d+: )?command not found: \S+",
+            r"^(?:[\w./+-]+: )?[\w.+-]+: command not found$|^(?:autoreconf|automake|aclocal|libtoolize|flex|m4|perl|cmake3|ninja): not found$",
+            r"^(?:/usr/bin/)?env: '?[\w./+-]+'?: No such file or directory",
             r"^(?:pip\d?|module|conda|docker|kubectl|srun|sbatch|squeue|git|sudo|deepspeed|torchrun|accelerate|singularity|apptainer): command not found",
         ),
         why="It is not installed on that host, its module is not loaded, or the shell of a job or of ssh has a shorter PATH.",
@@ -366,10 +372,35 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="dos-line-ends",
+        title="a script has the line ends of Windows",
+        signs=(
+            r"\$'\\r': command not found|: invalid option nameipefail",
+            r"\^M: bad interpreter|env: '?\w+\\r'?: No such file or directory",
+        ),
+        why="Each line ends with a carriage return that the shell takes for a part of the word: an editor or git (core.autocrlf) on Windows put it there.",
+        remedy="dos2unix FILE (or sed -i 's/\\r$//' FILE); git config core.autocrlf input.",
+        source="https://github.com/koalaman/shellcheck/wiki/SC1017",
+        weight=FACT,
+    ),
+    Cause(
+        id="shell-differs",
+        title="a script for bash is run by another shell",
+        signs=(
+            r"\bsh: (?:\d+: )?(?:\S+: )?(?:\d+: )?(?:Syntax error: (?:\"\(\" unexpected|redirection unexpected|Bad (?:fd number|for loop variable))|Bad substitution|\[\[: not found|source: not found|pushd: not found)",
+            r"^\S+: (?:line )?\d+: (?:\S+: )?(?:Syntax error: (?:\"\(\" unexpected|redirection unexpected)|Bad substitution|\[\[: not found|source: not found|pushd: not found)",
+        ),
+        why="sh of Debian and Ubuntu is dash, which knows no [[, arrays, source or process substitution.",
+        remedy='#!/bin/bash in the first line, and bash SCRIPT in place of sh SCRIPT; SHELL ["/bin/bash", "-c"] in a Dockerfile.',
+        source="https://wiki.ubuntu.com/DashAsBinSh",
+        weight=FACT,
+    ),
+    Cause(
         id="no-listener",
         title="nothing answers at an address",
         signs=(
             r"(?:[Cc]onnect\w*|[Cc]onnection|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection refused|ECONNREFUSED)",
+            r"Timeout when waiting for (?:search string )?\S+",
             r"(?:[Cc]onnect\w*|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection timed out|i/o timeout|No route to host|Network is unreachable)",
         ),
         why="Refused: no program listens on that port there (not started, ended, another port or interface). Timed out or no route: the host is off, or a firewall or route is in the way.",

@@ -111,6 +111,7 @@ CAUSES = (
         id="nccl-two-ranks-one-gpu",
         title="two ranks use the same GPU",
         signs=(
+            r"Multiple Ranks are using the same GPU",
             r"Duplicate GPU detected",
             r"rank \d+ and rank \d+ both on CUDA device",
             r"Multiple ranks .{0,40}same (?:GPU|device)",
@@ -122,8 +123,9 @@ CAUSES = (
     ),
     Cause(
         id="nccl-version-skew",
-        title="the ranks have different NCCL releases",
+        title="NCCL releases differ: among the ranks, or of program and library",
         signs=(
+            r"compiled with NCCL version \S+ but is running with|compiled with too old version of NCCL",
             r"[Mm]ismatched NCCL version detected",
             r"NCCL version mismatch|incompatible NCCL version",
             r"mismatch .{0,40}NCCL .{0,40}version|Bootstrap .{0,60}version mismatch",
@@ -132,7 +134,7 @@ CAUSES = (
             r"bootstrap\S* .{0,80}(?:truncated|instead of \d+)",
             r"connecting to address [^\n]{0,80}with family \d+ is neither AF_INET",
         ),
-        why="What one rank sends while they meet, another release cannot read.",
+        why="What one rank sends while they meet, another release cannot read; a program needs the NCCL that it was built with, or a newer one.",
         remedy="NCCL_DEBUG=VERSION on every host; one release of NCCL (and of the framework that brings it) everywhere.",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=FACT,
@@ -158,6 +160,7 @@ CAUSES = (
         id="nccl-data-type",
         title="NCCL is called with a type or value that it does not know",
         signs=(
+            r"FP8 reduction support begins with",
             r"nccl\w+ failed: invalid data type",
             r"NCCL WARN \w+ ?: invalid (?:type|count|root|reduction|rank)",
             r"ncclInvalidArgument",
@@ -230,6 +233,7 @@ CAUSES = (
         id="nccl-system-error",
         title="NCCL: a call to the system failed",
         signs=(
+            r"NCCL error in: \S+, unhan\w+ system error",
             r"Test NCCL failure .{0,80}unhandled system",
             r"unhandled system error",
             r"ncclSystemError",
@@ -243,6 +247,8 @@ CAUSES = (
         id="nccl-remote-gone",
         title="NCCL lost a rank",
         signs=(
+            r"NCCL WARN [^\n]{0,60}Call to (?:send|recv)\w*(?: to| from)? \S+ failed",
+            r"UDS: (?:Sending|Receiving) data over socket \S+ failed",
             r"ncclRemoteError",
             r"Net : Connection closed by remote peer",
             r"Connection closed by (?:remote )?peer \S+<\d+>",
@@ -264,6 +270,10 @@ CAUSES = (
         id="nccl-invalid-usage",
         title="NCCL was called in a way that it does not allow",
         signs=(
+            r"NCCL error in: \S+, invalid argument",
+            r"argument (?:not|must be) initialized via NCCL_\w+|NCCL WARN Invali[dg] config \w+ attribute",
+            r"NCCL WARN \w+ : \w+ argument is NULL|ncclGroupEnd: not in a group call|corrupted comm object detected",
+            r"NCCL cannot be captured in a graph if",
             r"ncclInvalidUsage",
             r"NCCL error[^\n]{0,200}invalid (?:usage|argument, NCCL version)",
             r"ncclCommInitRank failed: invalid usage",
@@ -330,6 +340,8 @@ CAUSES = (
         id="nccl-setting",
         title="a setting of NCCL asks for what is not there",
         signs=(
+            r"NCCL WARN Invalid NCCL_COMM_ID|Net : No valid <IPv4_or_hostname>:<port>",
+            r"No algorithm/protocol available for function",
             r"NCCL WARN Error: network [^\n]{1,60} not found",
             r"no algorithm/protocol available",
             r"NCCL WARN (?:Unrecognized (?:element|prefix) token|Invalid \w+ \d+ \((?:must be|maximum|minimum))",

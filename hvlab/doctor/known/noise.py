@@ -406,6 +406,7 @@ CAUSES = (
         (
             r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}not compatible with the current PyTorch)(?!.{0,120}nvcc was not found)[^\n]{0,300}",
             r"WARNING:tensorflow:From \S+[^\n]{0,300}",
+            r"Plan failed with a (?:\w*[Ee]xception|OutOfMemoryError|CuDNNError): [^\n]{0,300}",
             r"Could not initialize NNPACK[^\n]{0,80}",
             r"\[W[ \d][^\n]{0,120}(?:Profiler is not initialized|lazily initialize|hostname of the client socket cannot be retrieved)[^\n]{0,80}",
             r"Unexpected end of /proc/mounts line[^\n]{0,200}",

@@ -166,7 +166,7 @@ CAUSES = (
         id="slurm-node-hardware",
         title="a node has less than slurm.conf says",
         signs=(
-            r"Low (?:RealMemory|socket\*core\*thread count|CPUs|TmpDisk)",
+            r"Low (?:RealMemory|socket\*core\*thread count|CPUs|TmpDisk)|has low (?:cpu count|socket\*core\*thread count|tmp_disk size)",
             r"Node configuration differs from hardware",
             r"gres/gpu count (?:reported lower than configured|repor\b|too low|changed)",
             r"(?:Setting|setting) node \S+ state to (?:INVAL|DRAIN)",
@@ -230,7 +230,7 @@ CAUSES = (
         id="slurm-account",
         title="the account, QOS or partition is not allowed for this user",
         signs=(
-            r"Invalid account or account/partition combination specified",
+            r"Invalid account or account/partition combination",
             r"Invalid qos specification",
             r"[Jj]ob violates accounting/(?:QOS|qos) policy",
             r"User's group not permitted to use this partition",
@@ -390,7 +390,7 @@ CAUSES = (
         id="slurm-controller",
         title="slurmctld does not answer",
         signs=(
-            r"submission failed: Socket timed out on send/recv operation",
+            r"(?:submission failed|Unable to allocate resources|[Ss]ubmit/allocate failed|slurm_load_\w+(?: error)?): Socket timed out on send/recv operation",
             r"Unable to contact slurm controller",
             r"slurm_load_(?:partitions|jobs|node): (?:Unable to contact|Zero Bytes)",
             r"Batch job submission failed: (?:Unable to contact|Zero Bytes|Connection refused)",
@@ -413,7 +413,7 @@ CAUSES = (
             r"srun: error: Task launch for \S+ failed on node \S+: "
             r"(?:Communication connection failure|Connection refused|Socket timed out)",
             r"slurmstepd: error: .{0,60}connect\w* .{0,60}io(?:_init)?\S*: (?:Connection refused|No route|timed out)",
-            r"Socket timed out on send/recv operation",
+            r"(?<!failed:\s)(?<!resources:\s)(?<!error:\s)Socket timed out on send/recv operation",
             r"[Tt]imeout waiting for task launch",
         ),
         why="slurmstepd connects back to the srun that started it; a firewall on the submit host drops that, or a name leads elsewhere.",
@@ -562,6 +562,7 @@ CAUSES = (
         remedy="scancel JOB.STEP of what is left; srun --overlap, or --exact with fewer cores for steps beside one another.",
         source="https://slurm.schedmd.com/srun.html#OPT_overlap",
         weight=BREAKDOWN,
+        unless=(r"Step created for StepId=|Step created for job \d",),
     ),
     Cause(
         id="slurm-pmix",
@@ -742,6 +743,9 @@ CAUSES = (
             r"(?:sbatch|srun|salloc): error: (?:Unable to open file|This does not look like a batch script|Batch script contains DOS line breaks|[Ii]nvalid --?\w[\w-]* )",
             r"SLURM_MEM_PER_\w+, (?:and )?SLURM_MEM_PER_\w+[^\n]{0,60}mutually exclusive",
             r"set by two different environment variables SLURM_\w+",
+            r"(?:sbatch|srun|salloc): (?:error|fatal): (?:Invalid numeric value|Batch script is empty|No command given to execute|Script arguments not permitted)",
+            r"^(?:sbatch|srun|salloc|sacct|squeue|sinfo): (?:unrecognized|invalid|ambiguous) option|^(?:sbatch|srun|salloc): option \S+ (?:requires|is ambiguous)",
+            r"Invalid job array specification",
             r"(?:sbatch|srun|salloc): error: [^\n]{0,120}(?:no longer (?:acceptable|accepted|supported)|[Pp]lease (?:use|specify|switch to) )",
         ),
         why="The file is not there, is not a script with #! in its first line, or comes from Windows; or an option's value is wrong, contradicts one that the surrounding job set in the environment, or is not what this site accepts.",
@@ -792,5 +796,17 @@ CAUSES = (
         remedy="scontrol show config | grep -i max; job arrays instead of many jobs; fewer srun in a loop.",
         source="https://slurm.schedmd.com/slurm.conf.html",
         weight=FACT,
+    ),
+    Cause(
+        id="slurm-refused",
+        title="Slurm refuses the job or the step",
+        signs=(
+            r"(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources|Job submit/allocate failed|Unable to create step for job \S+): "
+            r"(?!Slurm temporarily unable|Job/step already|Requested nodes are busy)",
+        ),
+        why="What the line says after its last colon does not fit what this cluster has or what the account may.",
+        remedy="scontrol show partition; sacctmgr show assoc user=$USER; scontrol show reservation; then the option that the line speaks of.",
+        source="https://slurm.schedmd.com/sbatch.html",
+        weight=END,
     ),
 )

@@ -122,6 +122,7 @@ CAUSES = (
             r"error: Node \S+ not resolvable",
             r"can't find address for host \S+, check slurm\.conf",
             r"slurm_auth_get_host: Lookup failed",
+            r"[Uu]nable to (?:get host entry for|resolve host address) \S+",
         ),
         why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "
         "In Kubernetes a worker's name is known only after its pod and the headless service are there.",
@@ -192,6 +193,7 @@ CAUSES = (
         id="ssh-missing",
         title="there is no ssh client on the host that starts the ranks",
         signs=(
+            r"MCA parameter \"plm_ssh_agent\" was set to a path that could not",
             r"The value of the MCA parameter \"plm_rsh_agent\" was set to a path that could not be found",
             r"(?:bash|sh|line \d+): ssh: (?:command )?not found",
             r"exec: \"ssh\": executable file not found",

@@ -19,6 +19,7 @@ CAUSES = (
         remedy="ss -ltnp | grep PORT; end what is left over, or another port (--master-port, MASTER_PORT, --rdzv-endpoint HOST:0).",
         source="https://docs.pytorch.org/docs/stable/elastic/run.html",
         weight=FACT,
+        unless=(r"restriction for Unix's socket's path-length",),
     ),
     Cause(
         id="store-timeout",
@@ -30,7 +31,7 @@ CAUSES = (
             r"DistStoreError|Stop_waiting response is expected",
             r"RendezvousConnectionError|RendezvousTimeoutError",
             r"TCPStore .{0,80}(?:timed out|timeout|failed|refused)",
-            r"connect\(\) timed out\. Original timeout was",
+            r"connect\(\) timed out\. Original timeout was|^RuntimeError: connect\(\) timed out\.",
             r"Timed out initializing process group in store based barrier",
             r"failed to recv, got 0 bytes|recvValue failed",
             r"The IPv[46] network addresses of \(\S+, \d+\) cannot be retrieved",

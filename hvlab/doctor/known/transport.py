@@ -126,6 +126,19 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="ucx-shared-memory",
+        title="UCX cannot attach the shared memory of another rank on the host",
+        signs=(
+            r"mm ep failed to connect to remote FIFO",
+            r"ucp_ep_create\([^)\n]*\) failed: Shared memory error",
+            r"UCX ERROR (?:failed to attach xpmem|shmat\([^)\n]*\) failed|open\(file_name=/proc/\d+/fd)",
+        ),
+        why="The ranks are in different containers or user namespaces, the rank that owned it has ended, or memory for it is used up.",
+        remedy="All ranks of a host in one container, or docker run --ipc=host --pid=host; else UCX_POSIX_USE_PROC_LINK=n, or UCX_TLS=^xpmem, ^posix,sysv.",
+        source="https://github.com/openucx/ucx/issues/8511",
+        weight=FACT,
+    ),
+    Cause(
         id="ucx-error",
         title="UCX lost a connection",
         signs=(
@@ -162,6 +175,7 @@ CAUSES = (
             r"not enough space for .{0,200}? shared-memory backing",
             r"shmem: mmap: an error occurred while (?:determining whether|creating)",
             r"posix_fallocate\S* .{0,80}vader_segment",
+            r"Delete stale shared memory files in /dev/shm",
             r"A system call failed during (?:(?:vader )?shared memory|sm BTL) (?:BTL )?initialization that should not have",
         ),
         why="The ranks of a host share a file in /dev/shm or in TMPDIR, and that has no room left.",
@@ -280,6 +294,18 @@ CAUSES = (
         remedy="Fewer ranks a node, or PSM2_SHAREDCONTEXTS=1; modprobe hfi1 num_user_contexts=N; opainfo shows the link. Without Omni-Path: "
         "-mca mtl ^psm2,ofi.",
         source="https://github.com/pmodels/mpich/issues/4757",
+        weight=FACT,
+    ),
+    Cause(
+        id="tcp-stranger",
+        title="Open MPI's TCP transport reached something that is not its peer",
+        signs=(
+            r"accepted a TCP connection (?:but did not receive|from what appears to be)",
+            r"failed to handshake with a connecting peer MPI process",
+        ),
+        why="Several hosts have the same address on one interface (docker0, virbr0, a VPN), a scanner knocks at the port, or ranks have different Open MPIs.",
+        remedy="-mca btl_tcp_if_include eth0 (or 10.0.0.0/24) -mca oob_tcp_if_include eth0 for the network that all share; ompi_info --version on each host.",
+        source="https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
         weight=FACT,
     ),
 )
