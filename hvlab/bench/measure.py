@@ -7,7 +7,7 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -234,8 +234,10 @@ class _Run:
     def reap(self, run_id: str, *, without: Collection[str] = ()) -> None:
         """End what a run left on the hosts, but those ``without`` an answer; report where that failed."""
         mark = self._mark(run_id)
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        # A folder that cannot be written keeps no host from being reaped.
+        with suppress(OSError):
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
         hosts = [name for name in self.schedule.hosts if name not in without]
         try:
             failures = reap(self.login, run_id, hosts) if hosts else []
@@ -243,7 +245,7 @@ class _Run:
             failures = [HostFailure(", ".join(hosts), str(error), unreachable=True)]
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))
         if not failures and not without:
-            mark.unlink()
+            mark.unlink(missing_ok=True)
         for failure in failures:
             self.progress.note(f"{failure.host}: run {run_id} could not be ended: {failure.message}")
         self.release(run_id)

@@ -16,7 +16,7 @@ from hvlab.errors import UsageError
 
 # More is a range with a zero too many: each host costs a program and a login.
 _MOST = 4096
-_RANGE = re.compile(r"\[(\w{1,18}):(\w{1,18})(?::(\d{1,18}))?\]", re.ASCII)
+_RANGE = re.compile(r"\[(\w{1,999}):(\w{1,999})(?::(\d{1,999}))?\]", re.ASCII)
 EXAMPLE = "gpu[01:16], or gpu[01:16]=10.0.0.[11:26], or login=10.0.0.5:2222"
 
 
@@ -83,10 +83,13 @@ def _expand_range(text: str) -> tuple[list[str], int | None]:
 
 
 def _size(first: str, last: str, step: str) -> int:
-    """Return how many names a range stands for, at most."""
+    """Return how many names a range stands for; 1 for one that Ansible refuses."""
+    each = max(1, int(step or 1))
+    if len(first) == len(last) == 1 and {first, last} <= set(ascii_letters):
+        return max(1, (ascii_letters.index(last) - ascii_letters.index(first)) // each + 1)
     if not (first.isdecimal() and last.isdecimal()):
-        return len(ascii_letters)
-    return max(1, (int(last) - int(first)) // max(1, int(step or 1)) + 1)
+        return 1
+    return max(1, (int(last) - int(first)) // each + 1)
 
 
 def _is_address(text: str) -> bool:

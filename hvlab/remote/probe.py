@@ -15,7 +15,7 @@ import paramiko
 from hvlab.errors import Problem, UnreachableError, report
 from hvlab.lab.inventory import Host
 from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
-from hvlab.remote.ssh_client import detour
+from hvlab.remote.ssh_client import detour, responds
 
 TIMEOUT_S = 8.0
 # What the options of a jump host have in them.
@@ -54,7 +54,10 @@ def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
                 return _greeting(host, link)
             return _judge(host, link, known, files=files)
     except OSError as error:
-        return None if detour(host.address, host.port, options) else unreached(host, error)
+        key = host.text("ansible_ssh_private_key_file")
+        place = (host.address, host.port, options)
+        there = detour(*place) and responds(*place, user=host.user, key=key)
+        return None if there else unreached(host, error)
 
 
 def unreached(host: Host, error: OSError) -> Problem:

@@ -26,6 +26,8 @@ _SETTINGS_S, _CONNECT_S, _LOGIN_S = 20.0, 10, 45.0
 _AT_ONCE = 32
 _REMEDY = "install openssh-client (Debian) or openssh-clients"
 _SSH_FAILED = 255
+# What ssh says where a sshd is there, and either side refuses the other.
+_REFUSALS = ("Permission denied", "Host key verification failed", "Too many authentication failures")
 _MARK = "hvlab"
 _KEY = "ansible_ssh_private_key_file"
 # It goes into the inventory, whose values are templates.
@@ -121,13 +123,15 @@ def detour(address: str, port: int, options: str = "") -> bool:
     return leads != (address.lower(), str(port)) or bool(_jumps(settings))
 
 
-def logs_in(address: str, port: int, options: str, *, user: str | None, key: str | None) -> bool:
-    """Return whether a login there runs a command."""
+def responds(address: str, port: int, options: str, *, user: str | None, key: str | None) -> bool:
+    """Return whether ssh reaches a sshd there, which may let the user in or refuse."""
     try:
         argv = _argv(address, port, options, user=user, key=key, command="true")
-        return process.run(argv, seconds=_LOGIN_S, remedy=_REMEDY).returncode == 0
+        env = os.environ | {"LC_ALL": "C"}
+        done = process.run(argv, seconds=_LOGIN_S, env=env, remedy=_REMEDY)
     except (HvlabError, ValueError):
         return False
+    return done.returncode != _SSH_FAILED or any(words in done.stderr for words in _REFUSALS)
 
 
 def hashes_names(host: Host) -> bool:

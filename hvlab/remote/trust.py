@@ -117,16 +117,23 @@ class Trust:
             )
         certificate = self._host_certificate(public_key, name, principals, current, life)
         if keep:
-            self.keep_host(name, public_key, certificate)
+            self.keep_key(name, public_key)
+            self.keep_certificate(name, certificate)
         return certificate
 
-    def keep_host(self, name: str, public_key: str, certificate: str) -> None:
-        """Keep in `signed` what a host has now."""
+    def keep_key(self, name: str, public_key: str) -> None:
+        """Keep the key of a host in `signed`, from where it can be revoked."""
+        self._keep(f"{name}.pub", public_key.strip())
+
+    def keep_certificate(self, name: str, certificate: str) -> None:
+        """Keep the certificate that a host has now in `signed`."""
+        self._keep(f"{name}-cert.pub", certificate)
+
+    def _keep(self, file: str, text: str) -> None:
         self.signed.mkdir(mode=0o700, exist_ok=True)
-        for file, text in ((f"{name}.pub", public_key.strip()), (f"{name}-cert.pub", certificate)):
-            kept = self.signed / file
-            if not kept.is_file() or kept.read_text("utf-8").strip() != text:
-                write_file(kept, text + "\n", mode=0o600)
+        kept = self.signed / file
+        if not kept.is_file() or kept.read_text("utf-8").strip() != text:
+            write_file(kept, text + "\n", mode=0o600)
 
     def _host_certificate(
         self, public_key: str, name: str, principals: Iterable[str], current: str | None, life: timedelta

@@ -77,10 +77,14 @@ def node_config(release: str) -> NodeConfig:
 
 
 def _files(paths: Iterable[Path]) -> tuple[tuple[str, int, bytes], ...]:
-    """Return path, mode and content of those that are files; the CA bundle is in the image."""
+    """Return path, mode and content of those that are files; the CA bundle is in the image.
+
+    The folders are the real ones: a node's tree has the links to them, too, but none is written through.
+    """
+    real = [path.parent.resolve() / path.name for path in paths]
     return tuple(
         (str(path), path.stat().st_mode & 0o777, path.read_bytes())
-        for path in paths
+        for path in real
         if path.is_file() and path != _CA_BUNDLE
     )
 

@@ -346,6 +346,17 @@ def test_whatever_ends_a_run_ends_its_processes(world, store):
         assert world.pop() == store.run().run_id
 
 
+def test_a_folder_that_cannot_be_written_keeps_no_host_from_being_reaped(world, store, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    FakePlay.script = {2: SystemExit}
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(SystemExit):
+        measure.measure(plan(), store)
+    assert world == [store.run().run_id]
+
+
 def test_what_could_not_be_ended_is_ended_by_the_next_bench(world, store, monkeypatch, capsys):
     def fail(login, run_id, hosts):
         raise HvlabError("No space left on device")

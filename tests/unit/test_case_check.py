@@ -108,17 +108,16 @@ def test_a_host_is_lost_where_neither_the_head_nor_this_machine_reaches_it():
 @pytest.mark.parametrize("there", [True, False])
 def test_a_host_behind_a_jump_host_is_asked_by_ssh_itself(tmp_path, monkeypatch, options, there):
     """The real ssh reads the options; the login is answered by a program in its place."""
-    real = shutil.which("ssh")
-    program(
-        tmp_path,
-        "ssh",
-        f'#!/bin/sh\ncase "$*" in *-G*) exec {real} "$@";; esac\nexit {0 if there else 255}\n',
-    )
+    real, status = shutil.which("ssh"), 0 if there else 255
+    asked = f'case "$*" in *-G*) exec {real} "$@";; esac'
+    program(tmp_path, "ssh", f'#!/bin/sh\n{asked}\necho "$*" > {tmp_path}/called\nexit {status}\n')
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     own = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_ssh_common_args": options}
+    own["ansible_ssh_args"] = "-o UserKnownHostsFile=/trust/known_hosts"
     assert (_gone(["n2"], 0, {"n2": own}) == {}) is there
+    assert "UserKnownHostsFile=/trust/known_hosts" in (tmp_path / "called").read_text()
 
 
 def test_a_program_that_a_signal_ended_is_no_lost_host():

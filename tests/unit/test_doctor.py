@@ -127,6 +127,27 @@ def test_noise_that_was_cut_is_no_cause():
     assert [each.cause.id for each in found.harmless] == ["component-ignored"]
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Failed to import flash_attn (No module named 'flash_attn')\ntraining finished",
+        "CMake Warning at CMakeLists.txt:9 (find_package):\n"
+        '  By not providing "FindGTest.cmake" in CMAKE_MODULE_PATH\n'
+        "-- Configuring done\n[100%] Built target horovod",
+        "Package libnl-3.0 was not found in the pkg-config search path.\nconfig.status: creating Makefile",
+        "/etc/profile.d/x.sh: line 3: tput: command not found\ntraining finished",
+        "/home/u/.bashrc: line 12: module: command not found\ntraining finished",
+        "Error response from daemon: No such container: bench\nEpoch 1/2 loss 0.5",
+        "Error: No such object: bench\nEpoch 1/2 loss 0.5",
+        "WARNING: Failed to find dkms on the system!\n"
+        "Installation of the NVIDIA Accelerated Graphics Driver for Linux-x86_64 is now complete.",
+        "warning  libmamba Download error (28) Timeout was reached [https://x/y], retrying\nfinished",
+    ],
+)
+def test_what_a_run_or_a_build_that_ends_well_says_is_no_cause(log):
+    assert ids(log) == []
+
+
 def test_a_small_tmp_of_a_host_comes_before_what_pmix_and_open_mpi_say_of_it():
     log = """\
 [f2:32022] PMIX ERROR: OUT-OF-RESOURCE in file dstore_segment.c at line 207

@@ -1,5 +1,7 @@
 """The probe of SSH endpoints, against small servers on this machine."""
 
+import os
+import shutil
 import socket
 import threading
 from contextlib import contextmanager
@@ -12,9 +14,17 @@ from hvlab.errors import UnreachableError
 from hvlab.remote.known_hosts import known_hosts_files
 from hvlab.remote.probe import probe
 from tests.unit.labs import lab
+from tests.unit.plays import program
 
 KEY, OTHER = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
 RSA = paramiko.RSAKey.generate(2048)
+# The real ssh reads the settings; a sshd refuses the login.
+LOGIN = """\
+#!/bin/sh
+case "$*" in *-G*) exec {ssh} "$@";; esac
+echo "u@h: Permission denied (publickey)." >&2
+exit 255
+"""
 
 
 def host(port: int, **variables: str):
@@ -77,6 +87,10 @@ def test_a_host_that_ssh_reaches_another_way_is_left_to_ssh(monkeypatch, tmp_pat
     settings.write_text("Host 127.0.0.1\n  HostName 127.0.0.2\n")
     with pytest.raises(UnreachableError):
         probe([host(port, ansible_ssh_common_args="-F /dev/null -o LogLevel=QUIET")])
+    with pytest.raises(UnreachableError):
+        probe([host(port, ansible_ssh_common_args=f"-F {settings}")])
+    program(tmp_path, "ssh", LOGIN.format(ssh=shutil.which("ssh")))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     probe([host(port, ansible_ssh_common_args=f"-F {settings}")])
 
 

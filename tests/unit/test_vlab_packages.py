@@ -219,6 +219,16 @@ def test_a_node_has_the_files_of_pips_settings_that_lie_among_the_systems_own(mo
     assert constraint not in config.shared
 
 
+def test_a_file_below_a_link_of_the_system_is_written_to_where_that_leads(monkeypatch, tmp_path):
+    """A node's tree has the same links, and hvlab writes through none there."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/ca.pem").write_text("x")
+    (tmp_path / "lib").symlink_to("etc")
+    monkeypatch.setattr(controller, "_pip_listing", lambda: f"global.cert='{tmp_path}/lib/ca.pem'\n")
+    monkeypatch.setattr(packages, "shareable", lambda _: False)
+    assert [path for path, _, _ in controller.node_config("bookworm").files] == [f"{tmp_path}/etc/ca.pem"]
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

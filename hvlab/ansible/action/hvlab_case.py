@@ -25,7 +25,7 @@ from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
 from hvlab.provision.arguments import arguments
-from hvlab.remote.ssh_client import detour, logs_in
+from hvlab.remote.ssh_client import detour, responds
 from hvlab.workloads.answered import Ended
 
 # Of one case; case.py sends at most answers.LIMIT of each file.
@@ -177,9 +177,10 @@ def _gone(hosts: Iterable[str], port: int, hostvars: Mapping[str, Any]) -> dict[
         try:
             socket.create_connection(place, timeout=_ANSWER_S).close()
         except OSError as error:
-            options = " ".join(str(own.get(f"ansible_ssh_{kind}_args") or "") for kind in ("common", "extra"))
+            kinds = ("ssh_args", "ssh_common_args", "ssh_extra_args")
+            options = " ".join(str(own.get(f"ansible_{kind}") or "") for kind in kinds)
             login = {"user": own.get("ansible_user"), "key": own.get("ansible_ssh_private_key_file")}
-            if detour(*place, options) and logs_in(*place, options, **login):
+            if detour(*place, options) and responds(*place, options, **login):
                 continue
             gone[host] = f"{place[0]}:{place[1]}: {error.strerror or 'no answer'}"
     return gone

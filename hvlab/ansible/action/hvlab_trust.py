@@ -47,9 +47,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             files = self._files(trust, certificate)
         except HvlabError as error:
             raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
+        # A host whose connection breaks after it was written to can be revoked; what it has, nobody knows.
+        if not self._task.check_mode:
+            trust.keep_key(name, facts["ssh_host_key"])
         result |= bring(self, files, variables)
         if not self._task.check_mode and not result.get("failed"):
-            trust.keep_host(name, facts["ssh_host_key"], certificate)
+            trust.keep_certificate(name, certificate)
         return result
 
     def _trust(self, lab: str, user: str) -> Trust | None:

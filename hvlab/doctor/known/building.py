@@ -448,6 +448,9 @@ CAUSES = (
         why="The library is not installed, lacks its development files, or lies where CMake does not look.",
         remedy="Install its -dev or -devel package; or -DCMAKE_PREFIX_PATH=/its/prefix (-DNAME_DIR=, PKG_CONFIG_PATH) in a fresh build folder.",
         source="https://cmake.org/cmake/help/latest/command/find_package.html",
+        unless=(
+            r"Configuring done|Build files have been written|config\.status: creating|Successfully installed",
+        ),
     ),
     Cause(
         id="configure-failed",
@@ -482,7 +485,7 @@ CAUSES = (
         id="pip-network",
         title="the package index is not reached",
         signs=(
-            r"libmamba Download error",
+            r"libmamba Download error(?![^\n]{0,300}retry)",
             r"(?:Max retries exceeded with url|Failed to establish a new connection|Read timed out|ProxyError|ReadTimeoutError)",
             r"WARNING: Retrying \(Retry\(total=\d+",
             r"CERTIFICATE_VERIFY_FAILED|SSLError",

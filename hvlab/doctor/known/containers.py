@@ -264,8 +264,8 @@ CAUSES = (
         id="docker-request",
         title="docker cannot do what its command asks: a path, network, device or container is not there",
         signs=(
-            r"Error response from daemon: (?:invalid mount config|network \S+ not found|Mounts denied|failed to create endpoint|No such container|linux runtime spec devices|error gathering device information|conflicting options)",
-            r"bind source path does not exist|Error: No such object: ",
+            r"Error response from daemon: (?:invalid mount config|network \S+ not found|Mounts denied|failed to create endpoint|linux runtime spec devices|error gathering device information|conflicting options)",
+            r"bind source path does not exist",
             r"client version \S+ is too (?:new|old)\. M(?:ax|in)imum supported API version",
         ),
         why="The daemon looks on its own host: a path of -v, a device, a network or a container of that name is not there, or its release is another "

@@ -180,6 +180,7 @@ CAUSES = (
         remedy="/var/lib/dkms/nvidia/*/build/make.log has the error; a newer driver, or an older kernel; the gcc of /proc/version.",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
         weight=SETTING,
+        unless=(r"Installation of the [^\n]{0,160} is now complete",),
     ),
     Cause(
         id="container-without-gpu",

@@ -12,6 +12,17 @@ _NONE = "Nothing to do."
 
 CAUSES = (
     _noise(
+        "login-file",
+        "a login's own file calls a command that is not there",
+        (
+            r"^(?:-?bash: )?(?:/etc/(?:profile|bash)[\w./-]*|[\w~./-]*/\.(?:bashrc|bash_profile|bash_login|profile|login|[tck]?shrc|zshrc|zshenv))"
+            r": line \d+: [\w./+-]+: command not found",
+        ),
+        "The shell says it at each login and goes on; the command of the log runs after that.",
+        "Put such lines behind `case $- in *i*) ... esac`, or take them out.",
+        "https://www.gnu.org/software/bash/manual/html_node/Bash-Startup-Files.html",
+    ),
+    _noise(
         "openib-warning",
         "Open MPI's old openib component warns",
         (
