@@ -303,11 +303,28 @@ class Play:
 
 
 def _said(result: Mapping[str, Any]) -> str:
-    """Return what a failed task says; of a program that could not be started, its name and why."""
+    """Return what a failed task says; of a program that could not be started, its name and why.
+
+    Of modules that gave no answer it returns the last that each printed.
+    """
+    modules = result.get("failed_modules")
+    if isinstance(modules, Mapping) and modules:
+        return "\n".join(f"{name}: {_unanswered(each)}" for name, each in modules.items())
+    if "module_stdout" in result:
+        return _unanswered(result)
     said = str(result.get("msg") or result.get("stderr") or result)
     if said != _NOT_STARTED or not result.get("cmd") or not isinstance(result.get("rc"), int):
         return said
     return f"{str(result['cmd']).split()[0]}: {os.strerror(result['rc'])}"
+
+
+def _unanswered(result: Mapping[str, Any]) -> str:
+    """Return why a module gave no answer, and what it or the shell before it printed last."""
+    msg = str(result.get("msg", ""))
+    if "module_stdout" not in result:
+        return msg
+    printed = f"{result.get('module_stdout', '')}\n{result.get('module_stderr', '')}".strip().splitlines()
+    return f"{msg}; it ended with {result.get('rc')} and printed {printed[-1] if printed else 'nothing'}"
 
 
 def _end_workers(folder: Path) -> None:

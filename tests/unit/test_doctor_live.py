@@ -168,8 +168,15 @@ def test_logins(hosts, said, id_):
         assert fault.role == ("ssh_trust" if id_ in ("host-key", "ssh-denied", "ssh-key-modes") else "")
         assert "from p1 to p2" in fault.seen
     # A warning of a login that succeeds is none.
-    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": "orted /usr/bin/orted\n", "err": said}})
+    words = "hostname p2\norted /usr/bin/orted\n"
+    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": words, "err": said}})
     assert shown(hosts) == set()
+
+
+def test_a_login_that_ends_before_its_command_is_none(hosts):
+    """As with an exit in ~/.bashrc, after what that prints."""
+    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": "Welcome\n", "err": ""}})
+    assert shown(hosts) == {("silent-login", "p2")}
 
 
 def test_an_end_that_does_not_answer_is_not_mended(hosts):

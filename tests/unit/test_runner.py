@@ -12,7 +12,7 @@ from pathlib import Path
 import ansible_runner
 import pytest
 
-from hvlab.errors import HvlabError, UnreachableError
+from hvlab.errors import CheckError, HvlabError, UnreachableError
 from hvlab.paths import project_dir
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.shell import Shell
@@ -141,6 +141,31 @@ def test_faults_come_from_events(play):
         HostFailure("n1", "no route", unreachable=True),
     ]
     assert play._pid == 7
+
+
+def test_a_module_without_an_answer_says_what_was_printed(play):
+    """As Ansible 2.19 puts it where ~/.bashrc has an exit, and where a module crashed."""
+    silent = {
+        "module_stderr": "",
+        "module_stdout": "",
+        "msg": "Module result deserialization failed: No start of json char found",
+        "rc": 0,
+    }
+    crashed = silent | {"module_stderr": "Traceback\nMemoryError\n", "rc": 1}
+    facts = {"failed_modules": {"hvlab_facts": silent}, "msg": "The following modules failed to execute: x."}
+    for each in (event("runner_on_failed", **facts), event("runner_on_failed", **crashed)):
+        play._enqueue(each)
+    play._drain()
+    first, second = (failure.message for failure in play.failures)
+    assert first.startswith(
+        "hvlab_facts: Module result deserialization failed: No start of json char found; "
+    )
+    assert first.endswith("it ended with 0 and printed nothing")
+    assert second.endswith("it ended with 1 and printed MemoryError")
+    play.failures = play.failures[:1]
+    with pytest.raises(CheckError, match="a login on the host ends before it runs the command") as caught:
+        play.check("the playbook failed", remedy="")
+    assert "~/.bashrc" in caught.value.remedy
 
 
 def test_an_ignored_failure_is_none(play):

@@ -100,6 +100,7 @@ CAUSES = (
         title="a login on the host ends before it runs the command it was given",
         signs=(
             r"failed to resolve remote temporary directory .{0,600}returned empty string",
+            r"No start of json char found; it ended with 0 and printed nothing",
             r"module_stdout\W+msg\W+(?:MODULE FAILURE|Module result deserialization failed)(?:\W+No start of json char found)?"
             r"(?:\W+See stdout/stderr for the \w+ \w+)?\W+rc\W+0\b",
         ),

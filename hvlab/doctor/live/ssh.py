@@ -73,6 +73,9 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
             continue
         for other, login in logins(replies).items():
             if login.rc == 0:
+                if not any(line.startswith("hostname ") for line in login.out.splitlines()):
+                    seen = f"a login of {site.user} from {name} ends with 0 before it runs its command"
+                    yield HostFault("silent-login", other, seen)
                 continue
             if not login.err.strip():
                 continue
