@@ -17,7 +17,8 @@ from hvlab.lab.inventory_rules import LAB_VARIABLES
 
 READ = LAB_VARIABLES | {
     *("ansible_host", "ansible_port", "ansible_user", "ansible_connection", "ansible_python_interpreter"),
-    *("ansible_ssh_common_args", "ansible_ssh_extra_args", "lab_user_name", "lab_user_home"),
+    *("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_private_key_file"),
+    *("lab_user_name", "lab_user_home"),
     *("horovod_variants", "horovod_prefix", "openmpi_parameters", "openmpi_prefix", "workloads_dir"),
 }
 # A role's version or method counts as a pin; one made of `__` names passes on what a play chose.
