@@ -85,7 +85,7 @@ def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
                 broken = error if node.stack else WrongNodeError(node.name, *NOT_PROVISIONED)
                 request.config.stash[BROKEN][node.name, module.__name__] = broken
         pairs.append((node, questions))
-    answered = silent | lab.ask_all(pairs, at_once=at_once)
+    answered = lab.with_mute(silent | lab.ask_all(pairs, at_once=at_once))
     later = [module for module in modules if hasattr(module, "asks_after")]
     while more := _further(request.config, answered, later):
         # Further questions start ranks.

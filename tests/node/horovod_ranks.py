@@ -85,11 +85,16 @@ def groups(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def groups_of(node: Node, nodes: Mapping[str, Node], variant: str, backend: str) -> list[tuple[str, ...]]:
-    """The groups of a host among those that are to have the same variant and backend, without silent ones."""
+    """The groups of a host among those that are to have the same variant and backend, without silent ones.
+
+    A host whose logins run no command is a group of its own.
+    """
+    if node.mute:
+        return [(node.name,)]
     alike = [
         other.name
         for other in nodes.values()
-        if not other.silence and other.stack and variant in having(other, backend)
+        if not other.silence and not other.mute and other.stack and variant in having(other, backend)
     ]
     return [group for group in groups(alike) if node.name in group]
 

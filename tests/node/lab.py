@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PROBE = Path(probe.__file__).read_text(encoding="utf-8")
 FACTS = "/etc/ansible/facts.d"
 AT_ONCE = 32
+TIMED_OUT = 124
 UNANSWERED = {"rc": 255, "out": "", "err": "the host did not answer this question"}
 CONNECTION = [
     *(
@@ -165,6 +166,7 @@ class Node:
     """One host: its ``variables`` in the inventory, and its ``answers``.
 
     ``peers`` are the other hosts and their addresses, from the next one in the inventory round to the last.
+    ``mute``: a login there does not run the command that it is given, so a launcher would wait for it.
     ``deep`` asks for checks that read every file.
     """
 
@@ -174,6 +176,7 @@ class Node:
     peers: dict[str, str] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     silence: str = ""
+    mute: bool = False
     deep: bool = False
 
     def __getitem__(self, question: str) -> Any:
@@ -251,6 +254,24 @@ def ask(node: Node, questions: dict[str, Question]) -> Node:
     # What is not answered is not asked again and again.
     answers = {**{name: UNANSWERED for name in questions if answers}, **answers}
     return replace(node, answers={**node.answers, **answers}, silence=silence)
+
+
+def logs_in(answer: Mapping[str, Any], user: str) -> bool:
+    """Whether a login ran ``id -un``. Before its answer may stand what ~/.bashrc prints at each login."""
+    return bool(answer["rc"] == 0 and answer["out"].split()[-1:] == [user])
+
+
+def with_mute(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """Mark each host where a login of another one ended well, or not in time, and did not run its command."""
+    mute = {
+        question.removeprefix("ssh ")
+        for node in nodes.values()
+        for question, answer in node.answers.items()
+        if question.startswith("ssh ")
+        and answer.get("rc") in (0, TIMED_OUT)
+        and not logs_in(answer, node.user)
+    }
+    return {name: replace(node, mute=name in mute) for name, node in nodes.items()}
 
 
 def is_virtual(node: Node) -> bool:

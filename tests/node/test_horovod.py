@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import importlib, sys
 importlib.import_module("horovod." + sys.argv[1])
 print("NCCL", nccl())
 """
+MUTE_REMEDY = "take `exit` or what waits out of the ~/.bashrc, ~/.bash_profile or ~/.profile there"
 each_backend = pytest.mark.parametrize("backend", ranks.LAUNCHERS)
 
 
@@ -91,9 +92,14 @@ def launches(node: Node, nodes: Mapping[str, Node]) -> tuple[dict[str, Question]
                 questions[name("together", group)] = start(hosts=group, slots=slots)
             elif failed:
                 questions[name("here")] = start(hosts=(node.name,), slots=2)
-                if other := neighbour(node):
+                if (other := neighbour(node)) and not mute_of((node.name, other), nodes):
                     questions[name("pair")] = start(hosts=(node.name, other), slots=1)
     return questions, ended
+
+
+def mute_of(pair: Iterable[str], nodes: Mapping[str, Node]) -> list[str]:
+    """The hosts of a pair whose logins run no command: a launcher would wait for them until its limit."""
+    return [name for name in pair if name in nodes and nodes[name].mute]
 
 
 def built(output: str) -> dict[str, set[str]]:
@@ -238,7 +244,9 @@ def test_ranks_add_up_on_this_host(node: Node, nodes: dict[str, Node], backend: 
 def test_ranks_add_up_between_hosts(node: Node, nodes: dict[str, Node], backend: str) -> None:
     if not node.peers:
         pytest.skip(f"{node.name} is the only host")
-    if neighbour(node):
+    if other := neighbour(node):
+        mute = mute_of((node.name, other), nodes)
+        node.expect(not mute, f"a login to {', '.join(mute)} does not run its command", MUTE_REMEDY)
         check_launches(node, nodes, backend, "pair", hosts=2)
 
 

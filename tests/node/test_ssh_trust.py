@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.node.lab import Node, Question, is_virtual, run, stat
+from tests.node.lab import Node, Question, is_virtual, logs_in, run, stat
 
 STRICT = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ControlPath=none"]
 ALL_PAIRS = 8
-
+NO_OUTPUT = "no output: is there an `exit` in its ~/.bashrc, ~/.bash_profile or ~/.profile?"
 
 HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 SOON = timedelta(weeks=1)
@@ -66,10 +66,9 @@ def test_reaches_other_hosts(node: Node, target_kind: str, request: pytest.Fixtu
     for peer, address in tried.items():
         target = peer if target_kind == "name" else address
         answer = node[f"ssh {target}"]
-        # Before its answer may stand what ~/.bashrc prints at each login.
-        if answer["rc"] or answer["out"].split()[-1:] != [node.user]:
+        if not logs_in(answer, node.user):
             lines = (answer["err"] or answer["out"]).strip().splitlines()
-            unreachable.append(f"{target} ({lines[-1] if lines else 'no output'})")
+            unreachable.append(f"{target} ({lines[-1] if lines else NO_OUTPUT})")
     node.expect(
         not unreachable,
         f"{node.user} cannot reach {', '.join(unreachable)}; {count}",

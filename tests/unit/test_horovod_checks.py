@@ -8,7 +8,7 @@ import pytest
 
 from tests.node import horovod_ranks as ranks
 from tests.node import test_horovod as checks
-from tests.node.lab import Node, WrongNodeError
+from tests.node.lab import Node, WrongNodeError, with_mute
 
 VARIABLES = {
     "lab_interface": "eth0",
@@ -157,6 +157,28 @@ def test_a_host_that_falls_silent_is_left_out_of_the_launches():
         lambda name, question: printed(("n01", "n02", "n03"), 1),
     )
     assert rounds == [{"n01": {"cpu mpi together n03"}}]
+
+
+@pytest.mark.parametrize("login", [{"rc": 0, "out": "", "err": ""}, {"rc": 124, "out": "", "err": ""}])
+def test_no_launch_waits_for_a_host_whose_logins_run_no_command(login):
+    nodes = hosts_of(4)
+    nodes["n00"].answers["ssh n01"] = login
+    nodes["n01"].answers["ssh n02"] = {"rc": 0, "out": "welcome\nhvlab\n", "err": ""}
+    nodes["n02"].answers["ssh n03"] = {"rc": 255, "out": "", "err": "Permission denied"}
+    nodes = with_mute(nodes)
+
+    def answer(name, question):
+        return printed(
+            ("n00", "n02", "n03") if "together" in question else (name,), 1 if "together" in question else 2
+        )
+
+    assert answered(nodes, answer) == [{"n00": {"cpu mpi together n03"}, "n01": {"cpu mpi here"}}]
+    checks.test_ranks_add_up_on_this_host(nodes["n01"], nodes, "mpi")
+    checks.test_ranks_add_up_on_all_hosts(nodes["n00"], nodes, "mpi")
+    for name in ("n00", "n01"):
+        with pytest.raises(WrongNodeError, match=f"{name}: a login to n01 does not run its command"):
+            checks.test_ranks_add_up_between_hosts(nodes[name], nodes, "mpi")
+    checks.test_ranks_add_up_between_hosts(nodes["n02"], nodes, "mpi")
 
 
 def test_a_failed_launch_names_the_cause_that_doctor_knows():
