@@ -20,6 +20,7 @@ from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare, rules
 from hvlab.errors import HvlabError, InterruptedRunError, UsageError
+from hvlab.launchers import slurm
 from hvlab.remote import probe
 from hvlab.remote.playbook import HostFailure, Login, Play, login_of, reap
 from hvlab.results import outcomes
@@ -240,7 +241,8 @@ class _Run:
             mark.touch()
         hosts = [name for name in self.schedule.hosts if name not in without]
         try:
-            failures = reap(self.login, run_id, hosts) if hosts else []
+            left = reap(self.login, run_id, hosts) if hosts else []
+            failures = [failure for failure in left if not slurm.job_is_over(failure.message)]
         except HvlabError as error:
             failures = [HostFailure(", ".join(hosts), str(error), unreachable=True)]
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))

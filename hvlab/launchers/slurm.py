@@ -60,6 +60,11 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
 # Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
 _MARGIN, _LEAST_S = 2, 600
 # The options of salloc that limit the time.
+# slurm_strerror of ESLURM_INVALID_JOB_ID, ESLURM_JOB_PENDING and ESLURM_ALREADY_DONE.
+_JOB_OVER = re.compile(
+    r"Unable to (?:confirm allocation|create step) for job \d+: "
+    r"(Invalid job id|Job is pending execution|Job/step already completing or completed)"
+)
 _TIME = re.compile(r"-t|--time(?:[= ]|$)")
 # Why a job ends whose last steps are still being cleared away.
 _COMPLETING = {"TimeLimit": "TIMEOUT", "NodeDown": NODE_FAIL, "NodeFail": NODE_FAIL}
@@ -153,6 +158,14 @@ def granted(stderr: str) -> str:
 def revoked(stderr: str) -> bool:
     """Return whether salloc was granted a job that ended before its hosts were ready."""
     return "Relinquishing job allocation" in stderr
+
+
+def job_is_over(message: str) -> bool:
+    """Return whether srun could start no step because its job is over, or back in the queue.
+
+    Slurm has then ended the job's processes itself.
+    """
+    return bool(_JOB_OVER.search(message))
 
 
 def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> HvlabError:

@@ -372,6 +372,26 @@ def test_what_could_not_be_ended_is_ended_by_the_next_bench(world, store, monkey
     assert world == [store.runs()[0].run_id]
 
 
+@pytest.mark.parametrize(
+    ("why", "ended"),
+    [
+        ("Job is pending execution", True),
+        ("Invalid job id specified", True),
+        ("Unable to contact slurm controller (connect failure)", False),
+    ],
+)
+def test_what_slurm_ended_with_its_job_needs_no_further_end(world, store, monkeypatch, capsys, why, ended):
+    """A job that is requeued or cancelled takes its steps along."""
+    lost = HostFailure(
+        "n2", f"reaches no host: Unable to confirm allocation for job 9: {why}", unreachable=True
+    )
+    FakePlay.script = {2: KeyboardInterrupt}
+    monkeypatch.setattr(measure, "reap", lambda login, run_id, hosts: [lost])
+    with pytest.raises(InterruptedRunError):
+        measure.measure(plan(), store)
+    assert ("could not be ended" in capsys.readouterr().err) is not ended
+
+
 def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
     def refuse(self, seconds):
         refused = {"seen": "built without mpi on n2", "remedy": "build it"}

@@ -203,7 +203,9 @@ def test_two_releases_side_by_side(old):
 
 def test_the_old_goes_when_asked(old):
     wanted = NEW | {"cuda_remove_old": True, "cudnn_remove_old": True, "nccl_remove_old": True}
+    old.on("mkdir -p /usr/local/4.1.5-mine /usr/local/distro")
     assert old.play(wanted) > 0
+    old.on("rmdir /usr/local/4.1.5-mine /usr/local/distro")
     there = old.packages()
     assert not [name for name in there if "12-4" in name or ("cuda-12" in name and "cudnn" in name)]
     assert {there[name] for name in CUDNN[old.name]} == {"9.13.0.50-1"}
