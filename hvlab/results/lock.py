@@ -32,7 +32,8 @@ def measuring(folder: Path, lab: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            problem = f"lab {lab} is being measured by process {file.read().strip() or '?'}, with results in {folder}"
+            process = file.read().strip() or "?"
+            problem = f"lab {lab} is being measured by process {process}, with results in {folder}"
             raise UsageError(
                 problem,
                 remedy="wait for it to end: two runs at once would distort each other's figures. If they "

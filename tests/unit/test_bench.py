@@ -372,6 +372,7 @@ def test_what_could_not_be_ended_is_ended_by_the_next_bench(world, store, monkey
     assert world == [store.runs()[0].run_id]
 
 
+@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
     ("why", "ended"),
     [
@@ -380,7 +381,7 @@ def test_what_could_not_be_ended_is_ended_by_the_next_bench(world, store, monkey
         ("Unable to contact slurm controller (connect failure)", False),
     ],
 )
-def test_what_slurm_ended_with_its_job_needs_no_further_end(world, store, monkeypatch, capsys, why, ended):
+def test_what_slurm_ended_with_its_job_needs_no_further_end(store, monkeypatch, capsys, why, ended):
     """A job that is requeued or cancelled takes its steps along."""
     lost = HostFailure(
         "n2", f"reaches no host: Unable to confirm allocation for job 9: {why}", unreachable=True

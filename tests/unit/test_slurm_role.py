@@ -463,6 +463,20 @@ def test_a_node_that_cannot_be_drained_is_not_changed(tmp_path, sinfo, seen):
     assert not (tmp_path / "called").exists()
 
 
+def test_a_node_that_slurm_says_nothing_of_afterwards_is_named(tmp_path):
+    programs = tmp_path / "programs"
+    silent = "echo 'slurm_load_node: Unable to contact slurm controller' >&2; exit 1"
+    once = f"if test -e {tmp_path}/asked; then {silent}; fi; touch {tmp_path}/asked; echo 'idle|none'"
+    program(programs, "sinfo", f"#!/bin/sh\n{once}\n")
+    program(programs, "squeue", "#!/bin/sh\n")
+    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    printed = play(tmp_path / "change.yml", programs, {"__slurm_tries": 1}, expect=2)
+    assert "localhost: was changed, and may still be drained: sinfo says slurm_load_node: Unable" in printed
+    assert "then run it again: it resumes the node" in printed
+    assert (tmp_path / "called").read_text().split() == ["State=DRAIN"]
+
+
 def test_a_sick_node_stays_drained(tmp_path):
     programs = tmp_path / "programs"
     program(programs, "sinfo", f"#!/bin/sh\necho 'drained|{OURS}'\n")
