@@ -124,8 +124,8 @@ def test_real_hosts_share_memory_and_have_slurms_own_times_and_virtual_ones_do_n
 
 
 def test_jobs_that_name_no_memory_have_the_share_of_the_node_with_the_least():
-    small = role("Debian-12")("__slurm_described") | {"resources": {"CPUs": 10, "RealMemory": 20000}}
-    large = small | {"resources": {"CPUs": 10, "RealMemory": 90000}}
+    small = role("Debian-12")("__slurm_described") | {"memory_per_cpu": 2000}
+    large = small | {"memory_per_cpu": 9000}
     given = role("Debian-12", __slurm_nodes={"g1": large, "g2": small})
     assert given("__slurm_all_settings")["DefMemPerCPU"] == "2000"
 
