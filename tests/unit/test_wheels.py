@@ -1,6 +1,7 @@
 """The tar files of Python packages in the controller's cache: a damaged one is made again."""
 
 import os
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -104,3 +105,25 @@ def test_check_mode_fetches_nothing(action):
     action._task.check_mode = True
     assert action.run(None, {"inventory_hostname": "n1"})["sha256"] == ""
     assert len(action.fetched) == 1
+
+
+@pytest.mark.parametrize(
+    ("stderr", "expected"),
+    [
+        (
+            "WARNING: a folder\nERROR: Cannot install torch==2.14.1+cpu because these package versions have "
+            "conflicting dependencies.\nERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n",
+            "ERROR: Cannot install torch==2.14.1+cpu because these package versions have conflicting dependencies.",
+        ),
+        (
+            "ERROR: Could not find a version (from versions: 1, 2)\nERROR: No matching distribution found for a==3",
+            "ERROR: No matching distribution found for a==3",
+        ),
+        ("killed", "killed"),
+        ("", "status 2"),
+    ],
+)
+def test_the_line_that_names_what_does_not_fit_is_shown(monkeypatch, stderr, expected):
+    done = subprocess.CompletedProcess([], 2, "", stderr)
+    monkeypatch.setattr(hvlab_wheels.process, "run", lambda argv, seconds: done)
+    assert hvlab_wheels.pip_download([]) == expected

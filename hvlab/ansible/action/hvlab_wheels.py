@@ -34,7 +34,8 @@ def pip_download(arguments: list[str]) -> str:
         return str(error)
     if done.returncode == 0:
         return ""
-    text = done.stderr.strip()
+    # Packages that do not fit are named in the line before this one.
+    text = done.stderr.strip().partition("\nERROR: ResolutionImpossible")[0]
     return text[text.rfind("ERROR: ") :] if "ERROR: " in text else text[-1000:] or f"status {done.returncode}"
 
 
