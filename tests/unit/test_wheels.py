@@ -113,10 +113,11 @@ def test_check_mode_fetches_nothing(action):
         (
             "WARNING: a folder\nERROR: Cannot install torch==2.14.1+cpu because these package versions have "
             "conflicting dependencies.\nERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n",
-            "ERROR: Cannot install torch==2.14.1+cpu because these package versions have conflicting dependencies.",
+            "ERROR: Cannot install torch==2.14.1+cpu because these package versions have "
+            "conflicting dependencies.",
         ),
         (
-            "ERROR: Could not find a version (from versions: 1, 2)\nERROR: No matching distribution found for a==3",
+            "ERROR: Could not find a version\nERROR: No matching distribution found for a==3",
             "ERROR: No matching distribution found for a==3",
         ),
         ("killed", "killed"),
