@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
+from hvlab.workloads.parameters import BY_VARIABLE, COMMON
 from hvlab.yaml_files import mistake, read_yaml
 
 FOLDER = Path(__file__).parent / "spaces"
@@ -21,6 +23,9 @@ _RANKS = 2
 # For each parameter of a space, which of its values.
 Candidate = tuple[int, ...]
 _Word = str | int | float
+_DEFAULTS: Mapping[str, _Word] = {
+    name: item.default for name, item in BY_VARIABLE.items() if not isinstance(item.default, tuple)
+}
 
 
 class SpaceParameter(BaseModel):
@@ -45,9 +50,9 @@ class SpaceParameter(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.default not in self.values:
+        if not self.has(self.default):
             raise ValueError(f"{self.name}: the default {self.default!r} is not among its values")
-        if len({str(value) for value in self.values}) < len(self.values):
+        if any(self.same(one, other) for one, other in itertools.combinations(self.values, 2)):
             raise ValueError(f"{self.name}: a value stands there twice")
         if (self.to == "env") != bool(self.variable) or (self.to == "rules") != (self.collective is not None):
             raise ValueError(
@@ -62,6 +67,27 @@ class SpaceParameter(BaseModel):
     def ordered(self) -> bool:
         """Return whether values near one another act alike."""
         return all(isinstance(value, int | float) for value in self.values)
+
+    def read(self, value: _Word) -> _Word:
+        """Return a value as its variable's reader or, for any other variable, a number's reads it."""
+        if known := BY_VARIABLE.get(self.variable):
+            with suppress(UsageError):
+                read = known.read(value)
+                return str(read) if isinstance(read, tuple) else read
+        return _number(value)
+
+    def same(self, one: _Word, other: _Word) -> bool:
+        """Return whether two values are the same, however they are written: 1 and 1.0, 64M and 67108864."""
+        texts = isinstance(one, str) and isinstance(other, str) and self.variable not in BY_VARIABLE
+        return str(one) == str(other) or (not texts and self.read(one) == self.read(other))
+
+    def has(self, value: _Word) -> bool:
+        """Return whether a value is one of its values."""
+        return any(self.same(each, value) for each in self.values)
+
+    def place(self, value: _Word) -> int:
+        """Return the place of a value among its values. Raises ValueError for another."""
+        return [self.same(each, value) for each in self.values].index(True)
 
 
 class _SpaceFile(BaseModel):
@@ -94,7 +120,7 @@ class Space:
         for item, value in self._chosen(candidate):
             if item.to == "env":
                 env.pop(item.variable, None)
-                if str(value) != str(item.default):
+                if not item.same(value, item.default):
                     env[item.variable] = value
             elif item.to == "mpirun":
                 options = str(value) if value != item.default else ""
@@ -104,14 +130,24 @@ class Space:
             rules=self._rules(candidate),
         )
 
+    def as_today(self, candidate: Candidate) -> bool:
+        """Return whether a candidate sets what today's settings set, if in other words."""
+        if any(self.parameters[place].to == "host" for place in self._changed(candidate)):
+            return False
+        return _read(self.settings(candidate)) == _read(self.today)
+
     def words(self, candidate: Candidate) -> str:
         """Return how a candidate differs from today's settings."""
         return ", ".join(f"{name}={value}" for name, value in self.changes(candidate).items()) or "as today"
 
     def changes(self, candidate: Candidate) -> dict[str, _Word]:
         """Return the values that a candidate has and today's settings have not."""
-        pairs = zip(self._chosen(candidate), candidate, self.start, strict=True)
-        return {item.name: value for (item, value), one, other in pairs if one != other}
+        chosen = self._chosen(candidate)
+        return {item.name: value for item, value in (chosen[place] for place in self._changed(candidate))}
+
+    def _changed(self, candidate: Candidate) -> list[int]:
+        both = enumerate(zip(candidate, self.start, strict=True))
+        return [place for place, (one, other) in both if one != other]
 
     def _chosen(self, candidate: Candidate) -> list[tuple[SpaceParameter, _Word]]:
         return [(item, item.values[index]) for item, index in zip(self.parameters, candidate, strict=True)]
@@ -189,20 +225,29 @@ def including(space: Space, settings: SettingsFile) -> tuple[Space, Candidate]:
 
 
 def _on_lab(item: SpaceParameter, rank_env: Mapping[str, _Word]) -> SpaceParameter:
-    if item.to != "env" or item.variable not in rank_env:
+    """Return a parameter with the default that it really has, where the inventory or hvlab sets it."""
+    known = {**_DEFAULTS, **rank_env}
+    if item.to != "env" or item.variable not in known:
         return item
-    default = _number(rank_env[item.variable])
-    # Nothing unsets a variable of the inventory.
-    values = [value for value in _with(item, default).values if value != ""]
-    return item.model_copy(update={"values": values, "default": default})
+    default = known[item.variable]
+    default = item.default if item.same(item.default, default) else item.read(default)
+    # Nothing unsets such a variable.
+    values = [value for value in item.values if value != ""]
+    return _with(item.model_copy(update={"values": values, "default": default}), default)
 
 
 def _number(given: _Word) -> _Word:
-    """Return a number as such."""
-    for read in (int, float):
+    """Return a text that is a number as such."""
+    for read in (int, float) if isinstance(given, str) else ():
         with suppress(ValueError):
             return read(given)
     return given
+
+
+def _read(settings: SettingsFile) -> dict[str, Any]:
+    """Return the parameters of cases that settings set, as cases have them."""
+    known = {item.name: item for item in COMMON}
+    return {name: known[name].read(text) for name, text in settings.parameters.items()}
 
 
 def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
@@ -212,12 +257,12 @@ def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
 
 def _with(item: SpaceParameter, value: _Word) -> SpaceParameter:
     """Return a parameter that has this value, too."""
-    if str(value) in map(str, item.values):
+    if item.has(value):
         return item
-    values = [*item.values, value]
-    if item.ordered and isinstance(value, int | float):
-        values.sort(key=float)
-    return item.model_copy(update={"values": values})
+    number = item.read(value)
+    if item.ordered and isinstance(number, int | float):
+        return item.model_copy(update={"values": sorted([*item.values, number], key=float)})
+    return item.model_copy(update={"values": [*item.values, value]})
 
 
 def _today(item: SpaceParameter, today: SettingsFile) -> _Word | None:
@@ -228,8 +273,7 @@ def _today(item: SpaceParameter, today: SettingsFile) -> _Word | None:
 
 def _index(item: SpaceParameter, today: SettingsFile, algorithms: Mapping[str, str]) -> int:
     value = algorithms.get(item.name) if item.to == "rules" else _today(item, today)
-    texts = [str(each) for each in item.values]
-    return texts.index(str(item.default if value is None else value))
+    return item.place(item.default if value is None else value)
 
 
 def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, str]:

@@ -154,6 +154,27 @@ def test_settings_that_fail_are_tried_once_and_never_chosen() -> None:
     assert not any(one in outcome.board.values for one in outcome.board.failed)
 
 
+@pytest.mark.parametrize("kind", ["tpe", "coordinate"])
+def test_todays_settings_in_other_words_are_never_raced_against_themselves(kind: str) -> None:
+    binding = SpaceParameter(
+        name="bind",
+        to="mpirun",
+        values=["", "--bind-to core", "--bind-to  core", "--bind-to socket"],
+        default="",
+    )
+    space = spaces.space((binding,), SettingsFile(mpirun="--bind-to core"))
+    raced: set[Candidate] = set()
+
+    def measure(batch: Sequence[Candidate]) -> list[float | None]:
+        raced.update(batch)
+        return [0.0 if one == space.start else -1.0 for one in batch]
+
+    outcome = search(space, measure, lambda: True, kind=kind)
+    assert raced == {(0,), (1,), (3,)}
+    assert outcome.exhausted
+    assert outcome.best in ((0,), (3,))
+
+
 def test_nothing_is_compared_with_settings_of_today_that_fail() -> None:
     with pytest.raises(CheckError, match="today's settings fail"):
         search(_space(), lambda batch: [None] * len(batch), lambda: True)
@@ -205,6 +226,61 @@ def test_what_the_inventory_sets_is_the_default_of_its_lab() -> None:
     assert space.settings(space.start).env == {}
     assert space.settings((7, 4, 0)).env == {"THRESHOLD": 128, "NCCL_ALGO": "Ring"}
     assert space.settings((7, 2, 1)).env == {"THRESHOLD": 128, "CYCLE": 1}
+
+
+@pytest.mark.parametrize("written", [1.0, "1.0", "1", 1])
+def test_todays_value_is_one_of_the_space_however_it_is_written(written: str | float) -> None:
+    """Horovod's log of autotune has 1.0, people write what they like: none of it is another setting."""
+    cycle = SpaceParameter(
+        name="cycle", to="env", variable="HOROVOD_CYCLE_TIME", values=[0.5, 1, 2.5], default=1
+    )
+    today = SettingsFile(env={"HOROVOD_CYCLE_TIME": written})
+    for parameter, env in ((cycle, today.env), (CYCLE, {"CYCLE": written})):
+        space = spaces.space((parameter,), SettingsFile(env=env))
+        assert space.parameters == (parameter,)
+        assert parameter.values[space.start[0]] == 1
+    inventory = spaces.space((cycle,), SettingsFile(), rank_env=today.env)
+    assert inventory.parameters[0].values == cycle.values
+    wider, candidate = spaces.including(spaces.space((cycle,), SettingsFile()), today)
+    assert candidate == wider.start
+
+
+def test_a_size_in_todays_settings_is_one_of_the_space_and_another_joins_its_order() -> None:
+    threshold = SpaceParameter(
+        name="threshold",
+        to="env",
+        variable="HOROVOD_FUSION_THRESHOLD",
+        values=[0, 67108864, 134217728],
+        default=134217728,
+    )
+    space = spaces.space((threshold,), SettingsFile(env={"HOROVOD_FUSION_THRESHOLD": "64M"}))
+    assert (space.parameters, space.start) == ((threshold,), (1,))
+    space = spaces.space((threshold,), SettingsFile(env={"HOROVOD_FUSION_THRESHOLD": "1M"}))
+    assert (space.parameters[0].values, space.start) == ([0, 1 << 20, 64 << 20, 128 << 20], (1,))
+    assert space.parameters[0].ordered
+
+
+def test_a_value_of_the_inventory_keeps_its_fraction() -> None:
+    space = spaces.space((CYCLE,), SettingsFile(), rank_env={"CYCLE": 7.5})
+    assert space.parameters[0].default == 7.5
+    assert space.parameters[0].values[space.start[0]] == 7.5
+
+
+@pytest.mark.parametrize("values", [["", 1, 5], [0.5, 5]])
+def test_a_space_of_ones_own_cannot_take_another_default_for_horovods(values: list[str | float]) -> None:
+    """Or a candidate with the real default would be proved against itself."""
+    item = SpaceParameter(
+        name="cycle", to="env", variable="HOROVOD_CYCLE_TIME", values=values, default=values[0]
+    )
+    space = spaces.space((item,), SettingsFile())
+    assert (space.parameters[0].default, space.settings(space.start).env) == (1, {})
+    others = [(place,) for place in range(len(space.parameters[0].values)) if (place,) != space.start]
+    assert {space.settings(one).env["HOROVOD_CYCLE_TIME"] for one in others} == {*values} - {"", 1}
+
+
+def test_texts_that_are_numbers_by_chance_stay_apart() -> None:
+    item = SpaceParameter(name="v", to="env", variable="VERSION", values=["2.1", "2.10"], default="2.1")
+    assert spaces.space((item,), SettingsFile(env={"VERSION": "2.10"})).start == (1,)
 
 
 def _names(block: Block, launcher: str = "mpirun") -> set[str]:
@@ -321,6 +397,7 @@ def test_an_algorithm_may_have_segments() -> None:
             "parameters: [{name: a, to: rules, collective: 2, values: ['0', ring], default: '0'}]",
             "a rule is an algorithm's number",
         ),
+        ("parameters: [{name: a, to: env, variable: A, values: [1, 1.0], default: 1}]", "stands there twice"),
         ("parameters: [1", "cannot be read"),
     ],
 )

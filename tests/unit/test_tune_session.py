@@ -423,6 +423,20 @@ def test_what_horovods_autotune_chooses_is_raced_and_proved(
     assert "autotune chose: cycle_time=3.25." in (place / session.REPORT).read_text()
 
 
+def test_an_autotune_that_prefers_todays_settings_adds_no_race_against_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = f"{LOG.splitlines()[0]}\n0,0,0, 1,1,128,20\n"
+    asked = {"workload": "mnist", "sizes": None}
+    # By noise, all but the first launch of a round is faster.
+    hosts = Training(lambda case: 1.0 if case.params.get("side") == "0" else 0.9, log)
+    result, place = _tune(hosts, tmp_path, monkeypatch, today=SettingsFile(), **asked)
+    assert result.autotuned == result.space.start
+    assert result.space.start not in result.search.board.values
+    assert result.proof is not None
+    assert "autotune chose: as today." in (place / session.REPORT).read_text()
+
+
 @pytest.mark.parametrize(
     ("log", "step_s", "runs"),
     [("no log at all", 0.01, ["tune-length", "tune-autotune"]), (LOG, 0.1, ["tune-length"])],
