@@ -101,7 +101,7 @@ class TuneResult:
     def markdown(self) -> str:
         """Return the section of a report: the answer, what was tried, what mattered."""
         board = self.search.board
-        order = sorted(board.values, key=board.mean)
+        order = sorted(board.values.keys() - board.failed, key=lambda one: (board.mean(one), one))
         lines = ["# Tuning", "", self.answer, ""]
         lines += [f"Tried: {self._tried}, {self.seconds / 60:.1f} minutes of measuring.", ""]
         if self.autotuned is not None:

@@ -20,7 +20,8 @@ from hvlab.tune import confirmation
 from hvlab.tune import space as spaces
 from hvlab.tune.autotune import best_of
 from hvlab.tune.importance import importance
-from hvlab.tune.search import SearchResult, search
+from hvlab.tune.result import TuneResult
+from hvlab.tune.search import Board, SearchResult, search
 from hvlab.tune.selection import of_block
 from hvlab.tune.space import Candidate, Space, SpaceParameter
 from tests.unit import labs
@@ -152,6 +153,16 @@ def test_settings_that_fail_are_tried_once_and_never_chosen() -> None:
     assert outcome.board.failed
     assert outcome.best not in outcome.board.failed
     assert not any(one in outcome.board.values for one in outcome.board.failed)
+
+
+def test_settings_that_failed_in_a_later_round_are_listed_as_failed_alone() -> None:
+    space = _space()
+    board = Board({(0, 0, 0): [0.1, 0.1], (1, 0, 0): [0.2]}, {(1, 0, 0)})
+    text = TuneResult(space, SearchResult(None, board, exhausted=True), {}, None, 60.0).markdown()
+    assert "9900" not in text
+    assert [line for line in text.splitlines() if "threshold=1," in line] == [
+        "| threshold=1, cycle=0.1, idle=1 | failed | |"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["tpe", "coordinate"])
