@@ -72,14 +72,13 @@ class StackFile(BaseModel):
 
 
 def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
-    """Return the stack that all hosts of a lab have. Raises CheckError where they differ or have none."""
+    """Return the stack that all hosts of a lab have, with what the inventory says of its build.
+
+    Raises CheckError where they differ or have none, UsageError where the inventory builds them differently.
+    """
     each = {host: _versions(of_host) for host, of_host in facts.items()}
     for name in COMPONENTS:
-        values: dict[str | None, list[str]] = {}
-        for host, versions in each.items():
-            values.setdefault(versions.get(name), []).append(host)
-        if len(values) > 1:
-            seen = "; ".join(f"{version or 'none'} on {some(hosts)}" for version, hosts in values.items())
+        if seen := _different({host: versions.get(name) for host, versions in each.items()}):
             raise CheckError(
                 f"the hosts have different versions of {TITLES[name]}: {seen}",
                 remedy="provision them alike, or name hosts that are with -l",
@@ -90,7 +89,15 @@ def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
             f"{some(list(facts))}: {' and '.join(TITLES[name] for name in absent)} not installed",
             remedy="run `hvlab provision` first",
         )
-    build = {name: value for name, value in lab.hosts[0].vars.items() if builds(name)}
+    build = {}
+    for name in dict.fromkeys(name for host in lab.hosts for name in host.vars if builds(name)):
+        if seen := _different({host.name: host.vars.get(name) for host in lab.hosts}):
+            raise UsageError(
+                f"the inventory gives the hosts different values of {name}: {seen}",
+                remedy="bisect builds one stack for all: give them one value, or name hosts that have it "
+                "with -l",
+            )
+        build[name] = lab.hosts[0].vars.get(name)
     return Stack({**{name: version for name, version in versions.items() if version}, **build})
 
 
@@ -139,6 +146,15 @@ def with_defaults(*stacks: Stack) -> list[Stack]:
     return [Stack(apart({**known, **stack.items})) for stack in stacks]
 
 
+def _different(values: Mapping[str, Any]) -> str:
+    """Return which hosts have which of several values; empty where all have the same."""
+    hosts: dict[str, list[str]] = {}
+    for host, value in values.items():
+        hosts.setdefault(json.dumps(value, sort_keys=True), []).append(host)
+    words = {text: "none" if text == "null" else text.strip('"') for text in hosts}
+    return "; ".join(f"{words[text]} on {some(each)}" for text, each in hosts.items() if len(hosts) > 1)
+
+
 def _versions(facts: Facts) -> dict[str, str | None]:
     return {name: Pin(name, version).version for name, version in components(facts).items()}
 
@@ -159,13 +175,12 @@ def _lock(path: Path) -> dict[str, Any]:
     for name in dict.fromkeys(name for items in hosts.values() for name in items):
         if name not in COMPONENTS and not builds(name):
             continue
-        values = {json.dumps(items.get(name), sort_keys=True) for items in hosts.values()}
-        if len(values) > 1:
+        if seen := _different({host: items.get(name) for host, items in hosts.items()}):
             raise UsageError(
-                f"{path}: its hosts differ in {name}: {', '.join(sorted(values))}",
+                f"{path}: its hosts differ in {name}: {seen}",
                 remedy="write a stack file with the one that counts",
             )
-        shared[name] = next(iter(hosts.values()))[name]
+        shared[name] = next(iter(hosts.values())).get(name)
     return shared
 
 

@@ -19,8 +19,10 @@ from hvlab.lab.inventory import Lab
 from hvlab.results.store import Record, Store
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.looks import LOOKS
+from hvlab.statistics.verdict import Kind
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.parameters import OWN_STACK, STACK
+from hvlab.workloads.sizes import shown
 
 
 class StackFailsError(CheckError):
@@ -31,7 +33,8 @@ class StackFailsError(CheckError):
 class Effect:
     """How much longer a stack takes than the good one, as the logarithm of a ratio with its 95 % interval.
 
-    ``slower`` tells that this is significant; ``run_id`` is the run that shows it.
+    ``slower`` tells that this is significant: more sizes are slower than faster, and the whole interval of
+    the mean is above zero. ``run_id`` is the run that shows it.
     """
 
     log: Interval
@@ -53,6 +56,9 @@ class Effect:
 
 # Of each side; the next where the ones before do not tell on which side of half the difference a stack is.
 REPEATS = (LOOKS[0].repeats, LOOKS[-1].repeats, 40)
+# The verdict is that of A, the good stack.
+_B_SLOWER: Kind = "faster"
+_B_FASTER: Kind = "slower"
 # From here on a percentage is hard to read.
 _TIMES = 2.0
 SAME = Effect(Interval(0.0, 0.0, 0.0), slower=False, run_id="")
@@ -86,7 +92,7 @@ class Judge:
         It is measured again with more repeats while the interval is not clear of ``half`` the difference (a
         logarithm); without ``half``, while a verdict may be reached. A run of the same two that was finished
         before counts. Raises StackFailsError where ``other`` does not run, CheckError where the good one
-        does not.
+        does not, and without ``half`` where the verdicts of several sizes say other than their mean.
         """
         if self.good == other:
             return SAME
@@ -94,17 +100,17 @@ class Judge:
         blocks = sides.sided(self.spec.blocks, chosen, self.lab)
         both = replace(self.spec, blocks=blocks, sides=sides.values(chosen, self.spec.blocks))
         if half is None:
-            measured = self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats))
+            measured = _whole(self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats)))
             if measured.slower or measured.log.low <= 0:
                 return measured
-            return self._measured(replace(both, auto=False, repeats=REPEATS[-1]))
+            return _whole(self._measured(replace(both, auto=False, repeats=REPEATS[-1])))
         for repeats in REPEATS:
-            measured = self._measured(replace(both, auto=False, repeats=repeats))
+            measured = _effect(self._measured(replace(both, auto=False, repeats=repeats)))
             if measured.clear_of(half):
                 break
         return measured
 
-    def _measured(self, spec: Spec) -> Effect:
+    def _measured(self, spec: Spec) -> Decisions:
         run_id = self.store.finished(spec.key(self.lab)) or measure(Schedule.of(spec, self.lab), self.store)
         records = self.store.records(run_id)
         if error := _failed(records, A):
@@ -112,15 +118,41 @@ class Judge:
         if error := _failed(records, B):
             raise StackFailsError(f"it does not run: {error}")
         _, stored = self.store.spec(run_id)
-        decisions = decide(measurements(self.store.run(run_id), records), stored)
-        return Effect(_log(decisions), decisions.count("faster") > decisions.count("slower"), run_id)
+        return decide(measurements(self.store.run(run_id), records), stored)
+
+
+def _effect(decisions: Decisions) -> Effect:
+    log = _log(decisions)
+    more = decisions.count(_B_SLOWER) > decisions.count(_B_FASTER)
+    return Effect(log, more and log.low > 0, decisions.run.run_id)
+
+
+def _whole(decisions: Decisions) -> Effect:
+    """Return the effect. Raises CheckError where the verdicts of several sizes say other than their mean."""
+    effect = _effect(decisions)
+    slower, faster = (_sizes(decisions, kind) for kind in (_B_SLOWER, _B_FASTER))
+    if slower and (len(slower) > len(faster)) != (effect.log.low > 0):
+        seen = f"slower at {', '.join(slower)}" + (f", faster at {', '.join(faster)}" if faster else "")
+        raise CheckError(
+            f"the bad stack is {seen}, and over all sizes it takes {effect.words} (run {effect.run_id})",
+            remedy=f"name one size, as in --set sizes={slower[0]}",
+        )
+    return effect
+
+
+def _sizes(decisions: Decisions, kind: Kind) -> list[str]:
+    """Return the sizes at which the verdict is of a kind, where there are several."""
+    sizes = [each.a.get("size_bytes") for each in decisions.rows if each.row.verdict.kind == kind]
+    return [shown(size) for size in sizes if isinstance(size, int) and len(decisions.rows) > 1]
 
 
 def _failed(records: Sequence[Record], side: str) -> str:
     """Return why most launches of a side failed; empty where most did not."""
     ended = {record.case_id: record for record in records if record.params.get("side") == side}
+    if not ended:
+        return "nothing of it was launched"
     errors = [record.error or record.status for record in ended.values() if record.status != "ok"]
-    return errors[0] if len(errors) * 2 > len(ended) or not ended else ""
+    return errors[0] if len(errors) * 2 > len(ended) else ""
 
 
 def _log(decisions: Decisions) -> Interval:

@@ -279,6 +279,21 @@ def test_hosts_that_differ_or_have_nothing_are_no_end() -> None:
         ends.in_use(_lab(), {"n1": _facts(openmpi=None)})
 
 
+def test_hosts_that_the_inventory_builds_differently_are_no_end() -> None:
+    one = dataclasses.replace(_lab().hosts[0], vars={"horovod_arch_flags": "-O3", "lab_slots": 1})
+    other = dataclasses.replace(one, name="n2", vars={"horovod_arch_flags": "-O1", "lab_slots": 2})
+    lab = dataclasses.replace(_lab(), hosts=(one, other))
+    facts = {"n1": _facts(), "n2": _facts()}
+    with pytest.raises(UsageError, match="of horovod_arch_flags: -O3 on n1; -O1 on n2") as caught:
+        ends.in_use(lab, facts)
+    assert "-l" in caught.value.remedy
+    without_any = dataclasses.replace(other, vars={})
+    with pytest.raises(UsageError, match="of horovod_arch_flags: -O3 on n1; none on n2"):
+        ends.in_use(dataclasses.replace(lab, hosts=(one, without_any)), facts)
+    alike = dataclasses.replace(other, vars=one.vars)
+    assert ends.in_use(dataclasses.replace(lab, hosts=(one, alike)), facts)["horovod_arch_flags"] == "-O3"
+
+
 def test_a_stack_file_says_what_differs_from_what_is_in_use(tmp_path: Path) -> None:
     file = tmp_path / "spring.yml"
     content = {"versions": {"torch": "2.6.0"}, "settings": {"env": {"OMP_NUM_THREADS": 2}}}
@@ -317,7 +332,7 @@ def test_a_lock_is_an_end(tmp_path: Path) -> None:
     assert read == {"torch": "2.5.0", **build}
     hosts["n2"] = {"versions": {"torch": "2.6.0"}, "build": {}}
     file.write_text(json.dumps({"hosts": hosts}))
-    with pytest.raises(UsageError, match="its hosts differ in"):
+    with pytest.raises(UsageError, match=r"its hosts differ in horovod_arch_flags: -O1 on n1; none on n2"):
         ends.read(str(file), Store(tmp_path), _lab())
 
 
