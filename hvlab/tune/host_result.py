@@ -20,25 +20,12 @@ class HostTuneResult(TuneResult):
     refused: tuple[str, ...]
 
     @property
-    def answer(self) -> str:
-        """Return the answer in a sentence."""
-        best, proof = self.search.best, self.proof
-        if best is None or proof is None:
-            return f"What the hosts have is as good as anything tried: {self._tried}."
-        words = self.space.words(best)
-        if proof.holds:
-            return f"Better, and proved: {words}. {self.gains} The hosts have again what they had before."
-        if proof.cut_off:
-            return (
-                f"Open: time ended before there were enough repeats to prove {words}; the same command again "
-                "goes on with it."
-            )
-        if proof.against:
-            return f"Not accepted: {words}: {proof.reason}."
-        return (
-            f"What the hosts have is as good: the best of what was tried, {words}, is not significantly "
-            f"better when it is measured again. {self.gains}"
-        )
+    def _today(self) -> str:
+        return "What the hosts have is"
+
+    @property
+    def _beside(self) -> str:
+        return "The hosts have again what they had before."
 
     @property
     def keeping(self) -> list[str]:

@@ -64,7 +64,7 @@ class HostTrials(Trials):
         )
 
 
-def confirm(trials: HostTrials, best: Candidate, *, seconds: float) -> Confirmation:
+def confirm(trials: HostTrials, best: Candidate, seconds: float) -> Confirmation:
     """Measure the hosts as they were (A) and with the best settings (B) in turn, as often as it takes.
 
     Each round switches once: the next begins with the side that the last one ended with. Rounds that were

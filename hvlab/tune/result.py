@@ -41,24 +41,23 @@ class TuneResult:
 
     @property
     def answer(self) -> str:
-        """Return the answer in a sentence."""
-        best = self.search.best
-        if best is None or self.proof is None:
+        """Return the answer in a sentence or two."""
+        best, proof = self.search.best, self.proof
+        if best is None or proof is None:
             return f"{self._today} as good as anything tried: {self._tried}."
-        words, proof = self.space.words(best), self.proof
+        words, run = self.space.words(best), f" (run {proof.run_id})" if proof.run_id else ""
         if proof.holds:
-            unchecked = f" {UNCHECKED}" if proof.loss_checked is False else ""
-            return f"Better, and proved in run {proof.run_id}: {words}. {self.gains}{unchecked}"
+            return " ".join(filter(None, [f"Better, and proved{run}: {words}.", self.gains, self._beside]))
         if proof.cut_off:
             return (
-                f"Open: time ended before run {proof.run_id} had enough repeats to prove {words}; the same "
-                "command again goes on with it."
+                f"Open: time ended before there were enough repeats to prove {words}{run}; the same command "
+                "again goes on with it."
             )
         if proof.against:
-            return f"Not accepted: {words}: {proof.reason} (run {proof.run_id})."
+            return f"Not accepted: {words}: {proof.reason}{run}."
         return (
             f"{self._today} as good: the best of what was tried, {words}, is not significantly better when "
-            f"it is measured again (run {proof.run_id}). {self.gains}"
+            f"it is measured again{run}. {self.gains}"
         )
 
     @property
@@ -90,6 +89,11 @@ class TuneResult:
     def _today(self) -> str:
         today = self.space.today
         return "Today's settings are" if today.env or today.mpirun or today.rules else "The default is"
+
+    @property
+    def _beside(self) -> str:
+        """Return what else there is to know where the best settings are proved."""
+        return UNCHECKED if self.proof is not None and self.proof.loss_checked is False else ""
 
     @property
     def _tried(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from hvlab.results.lock import measuring
 from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
 from hvlab.tune import autotune
-from hvlab.tune.confirmation import confirm
+from hvlab.tune.confirmation import Confirmation, confirm
 from hvlab.tune.importance import importance
 from hvlab.tune.length import TrainingLength, balanced, length_of, trains
 from hvlab.tune.result import TuneResult
-from hvlab.tune.search import search
+from hvlab.tune.search import SearchResult, search
 from hvlab.tune.space import Candidate, Space, including
 from hvlab.tune.trials import Launches, Trials, changed
 from hvlab.workloads.parameters import OPTIONAL, TUNING
@@ -32,6 +33,9 @@ from hvlab.workloads.parameters import OPTIONAL, TUNING
 REPORT = "tuning.md"
 # So much of the budget is for training with Horovod's autotune.
 _AUTOTUNE = 1 / 6
+Note = Callable[[str], None]
+# Measures the best settings again beside today's, for so many seconds.
+Prove = Callable[[Candidate, int], Confirmation]
 
 
 @dataclass(frozen=True)
@@ -76,39 +80,50 @@ def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
     return searches.folder_of(results, "tune", request.key(), restart=restart)
 
 
-def tune(request: TuneRequest, store: Store, folder: Path, *, note: Callable[[str], None]) -> TuneResult:
-    """Search, prove, and write the result into ``folder``. The proof is a run of ``store``."""
+@contextmanager
+def begun(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches]:
+    """Check a search, and yield its launches; until it ends, nothing else may measure the lab."""
     check(request)
     folder.mkdir(parents=True, exist_ok=True)
-    launches, today = Launches(request.lab, Store(folder)), request.space.today
-
-    def say(text: str) -> None:
-        note(f"{text} ({launches.spent / 60:.1f} of {request.budget / 60:g} min)")
-
-    # Nothing else may measure the lab between the search and its proof.
     with measuring(store.folder, request.lab.name):
+        yield Launches(request.lab, Store(folder))
+
+
+def proved(
+    request: TuneRequest, trials: Trials, prove: Prove, *, first: Sequence[Candidate] = (), note: Note
+) -> tuple[SearchResult, Confirmation | None]:
+    """Search by trials, those of ``first`` at first, and prove the best; None where nothing is better."""
+    outcome = search(
+        *(trials.space, trials, trials.left),
+        kind=request.kind,
+        seed=request.seed,
+        first=first,
+        fits=trials.fits,
+        note=lambda text: note(trials.timed(text)),
+    )
+    if outcome.best is None:
+        return outcome, None
+    note(_to_prove(trials, outcome.best))
+    # The rest of the budget, and long enough where that is spent.
+    return outcome, prove(outcome.best, math.ceil(max(trials.proof_s, trials.rest_s)))
+
+
+def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> TuneResult:
+    """Search, prove, and write the result into ``folder``. The proof is a run of ``store``."""
+    with begun(request, store, folder) as launches:
         spec, trained = lengthened(request, launches)
         chosen = autotune.choice(request.spec, launches, request.space, trained, request.budget * _AUTOTUNE)
         space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
-        if autotuned is not None:
-            say(f"Horovod's autotune chose: {space.words(autotuned)}")
-        first = [] if autotuned is None else [autotuned]
         trials = Trials(spec, launches, space, float(request.budget))
-        outcome = search(
-            space,
-            trials,
-            trials.left,
-            kind=request.kind,
-            seed=request.seed,
-            first=first,
-            fits=trials.fits,
-            note=say,
-        )
-        best, proof = outcome.best, None
-        if best is not None:
-            note(to_prove(trials, best))
+        if autotuned is not None:
+            note(trials.timed(f"Horovod's autotune chose: {space.words(autotuned)}"))
+
+        def prove(best: Candidate, seconds: int) -> Confirmation:
             settings = space.settings(best)
-            proof = confirm(spec, request.lab, store, today, settings, seconds=proof_seconds(trials))
+            return confirm(spec, request.lab, store, space.today, settings, seconds=seconds)
+
+        first = [] if autotuned is None else [autotuned]
+        outcome, proof = proved(request, trials, prove, first=first, note=note)
         shares = importance(space, outcome.board, seed=request.seed)
         result = TuneResult(space, outcome, shares, proof, launches.spent, autotuned)
         write(result, folder)
@@ -140,12 +155,7 @@ def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
     return launchers.recipe(case, request.lab)
 
 
-def proof_seconds(trials: Trials) -> int:
-    """Return how long the proof may take: the rest of the budget, and long enough where that is spent."""
-    return math.ceil(max(trials.proof_s, trials.rest_s))
-
-
-def to_prove(trials: Trials, best: Candidate) -> str:
+def _to_prove(trials: Trials, best: Candidate) -> str:
     """Return what is proved now, and by how much that exceeds the budget."""
     text = f"to prove: {trials.space.words(best)}"
     if (over := trials.proof_s - trials.rest_s) > 0:

@@ -123,6 +123,10 @@ class Trials:
         """Return how much of the budget is left, in seconds; below zero where more was spent."""
         return self.budget - self.launches.spent
 
+    def timed(self, text: str) -> str:
+        """Return a line of progress with how much of the budget is spent."""
+        return f"{text} ({self.launches.spent / 60:.1f} of {self.budget / 60:g} min)"
+
     def _after(self, seconds: float) -> float:
         return self.rest_s - seconds - self.proof_s
 

@@ -134,7 +134,7 @@ def test_a_planted_setting_is_found_proved_and_reported(
     result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
     assert result.proved
     assert "loss" not in result.answer
-    assert result.answer.startswith("Better, and proved in run ")
+    assert result.answer.startswith("Better, and proved (run ")
     assert "lower" in result.gains
     best = result.space.settings(result.search.best)
     assert best.env.get("HOROVOD_CYCLE_TIME", 1) in (0.5, 1)
