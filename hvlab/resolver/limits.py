@@ -73,9 +73,30 @@ def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Limit]
 
 
 def _system_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Limit]:
-    system, host, title = group.system, group.host, group.title
+    title = group.title
     where = f"{title} on {lab.sharing('os', title)}"
     assumed = (lab.fact("os", title),)
+    yield from _tool_limits(lab, number, group, where, assumed)
+    yield from _framework_limits(lab, group, where, assumed)
+    yield from _backend_limits(lab, group)
+    yield from _build_limits(lab, group)
+    if group.methods["openmpi"] == "distro":
+        version = group.system.distro.get("openmpi")
+        yield Limit(
+            ("openmpi", None),
+            lambda c: c.version == version,
+            lambda _: f"{where} itself has Open MPI {version or 'not at all'} (lab_openmpi_method: distro)",
+            assumed,
+        )
+    if group.gpus:
+        yield from _cuda_limits(lab, number, group, where, assumed)
+
+
+def _tool_limits(
+    lab: LabProblem, number: int, group: HostGroup, where: str, assumed: tuple[int, ...]
+) -> Iterable[Limit]:
+    """Yield which Python and which compiler a system has."""
+    system, host = group.system, group.host
     own = versions.minor(host.python) if host.python else None
     pythons = {*system.python, *([own] if own else [])}
 
@@ -95,6 +116,13 @@ def _system_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
         )
     compilers = {*system.gcc, *([str(versions.major(host.gcc))] if host.gcc else [])}
     yield Limit(("gcc", number), lambda c: c.version in compilers, only("gcc", compilers), assumed)
+
+
+def _framework_limits(
+    lab: LabProblem, group: HostGroup, where: str, assumed: tuple[int, ...]
+) -> Iterable[Limit]:
+    """Yield for which glibc and architecture there are wheels."""
+    system, architecture = group.system, group.host.architecture
     if "torch" in lab.frameworks:
         yield Limit(
             ("torch", None),
@@ -105,30 +133,24 @@ def _system_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
             ),
             assumed,
         )
-    if "tensorflow" in lab.frameworks and group.gpus and host.architecture != "x86_64":
-        machine = f"{host.architecture} on {lab.sharing('architecture', host.architecture)}"
+    if "tensorflow" in lab.frameworks and group.gpus and architecture != "x86_64":
+        machine = f"{architecture} on {lab.sharing('architecture', architecture)}"
         yield Limit(
             ("tensorflow", None),
             lambda _: False,
             lambda _: f"TensorFlow has no wheel with CUDA for {machine}: it would run on the CPU",
-            (lab.fact("architecture", host.architecture), *lab.pinned("tensorflow")),
+            (lab.fact("architecture", architecture), *lab.pinned("tensorflow")),
         )
-    yield from _backend_limits(lab, group)
-    yield from _build_limits(lab, group)
-    if group.methods["openmpi"] == "distro":
-        version = system.distro.get("openmpi")
-        yield Limit(
-            ("openmpi", None),
-            lambda c: c.version == version,
-            lambda _: f"{where} itself has Open MPI {version or 'not at all'} (lab_openmpi_method: distro)",
-            assumed,
-        )
-    if not group.gpus:
-        return
-    method = group.methods["cuda"]
+
+
+def _cuda_limits(
+    lab: LabProblem, number: int, group: HostGroup, where: str, assumed: tuple[int, ...]
+) -> Iterable[Limit]:
+    """Yield which CUDA and which of its libraries a system is offered."""
+    system, method = group.system, group.methods["cuda"]
     yield Limit(
         ("cuda", number),
-        lambda c: rules.cuda_offered(c.version, system, method, host.architecture, lab.catalogue),
+        lambda c: rules.cuda_offered(c.version, system, method, group.host.architecture, lab.catalogue),
         lambda gone: _no_cuda(lab, group, where, gone),
         assumed,
     )
