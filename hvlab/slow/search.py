@@ -90,45 +90,24 @@ def search(
         )
     draw = random.Random(seed)  # noqa: S311 - an order of measuring
     launches = _Launches(measure)
-    first = steps.all_hosts(count, draw)
-    readings = launches.measured(first)
-    read = _by_link(first, readings)
-    rates = [rate for each in read.values() for rate in each]
-    if statistics.median(rates) <= 0:
-        raise CheckError(
-            f"most links carry nothing: no data arrived in {rates.count(0)} of {len(rates)} transfers",
-            remedy=_NO_DATA,
-        )
-    values = suspects.relative(first, readings)
-    pointed_at = suspects.suspects(values, count, ratio=ratio)
-    together = 0
-    far: Groups = ()
-    between: set[Cell] = set()
-    crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
-    if (len(pointed_at) > MOST or crowded) and count <= MOST_ALONE:
-        together = max(crowded, sum(suspect.kind != "host" for suspect in pointed_at))
-        links = steps.each_link(count, draw)
-        alone = launches.measured(links)
-        read = _by_link(links, alone)
-        values |= suspects.relative_alone(alone)
-        far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
-        between = set(groups.crossing(far))
-        pointed_at = suspects.suspects(values, count, ratio=ratio, between=between)
-        crowded = 0
-    tried = pointed_at[:MOST]
+    shown = _at_once(count, launches, draw, ratio=ratio)
+    if (len(shown.suspects) > MOST or shown.crowded) and count <= MOST_ALONE:
+        shown = _each_alone(shown, count, launches, draw, ratio=ratio)
+    tried = shown.suspects[:MOST]
+    between = set(groups.crossing(shown.groups))
     judgements = _judgements(tried, between, count, launches, draw=draw, ratio=ratio, alpha=alpha)
-    middle = {cell: math.exp(statistics.fmean(each)) for cell, each in values.items()}
+    middle = {cell: math.exp(statistics.fmean(each)) for cell, each in shown.values.items()}
     return SlowSearch(
         hosts=count,
         judgements=tuple(judgements[suspect] for suspect in tried if suspect in judgements),
-        untried=max(crowded, len(pointed_at)) - len(judgements),
-        groups=far,
-        together=together,
+        untried=max(shown.crowded, len(shown.suspects)) - len(judgements),
+        groups=shown.groups,
+        together=shown.together,
         launches=launches.count,
         rounds=launches.rounds,
-        links={cell: middle[cell] if max(each) > 0 else math.inf for cell, each in read.items()},
+        links={cell: middle[cell] if max(each) > 0 else math.inf for cell, each in shown.rates.items()},
         computing=tuple(middle[host, host] for host in range(count)),
-        median_rate=statistics.median(rates),
+        median_rate=statistics.median(rate for each in shown.rates.values() for rate in each),
     )
 
 
@@ -145,6 +124,56 @@ class _Launches:
         self.count += 1
         self.rounds += steps.rounds(planned)
         return self.measure(planned)
+
+
+@dataclass(frozen=True)
+class _Overview:
+    """What the launches before the trials show: the ``rates`` of each link, and what they point at.
+
+    ``values`` is what :func:`hvlab.slow.suspects.relative` returns; ``crowded`` counts the pairs that do not
+    stand out since links differ so much. ``together`` and ``groups`` are those of :class:`SlowSearch`.
+    """
+
+    rates: Mapping[Cell, Sequence[float]]
+    values: Mapping[Cell, Sequence[float]]
+    suspects: Sequence[Suspect]
+    crowded: int = 0
+    together: int = 0
+    groups: Groups = ()
+
+
+def _at_once(count: int, launches: _Launches, draw: random.Random, *, ratio: float) -> _Overview:
+    """Return what a launch with all hosts at once shows. Raises CheckError where most links carry nothing."""
+    planned = steps.all_hosts(count, draw)
+    readings = launches.measured(planned)
+    read = _by_link(planned, readings)
+    rates = [rate for each in read.values() for rate in each]
+    if statistics.median(rates) <= 0:
+        raise CheckError(
+            f"most links carry nothing: no data arrived in {rates.count(0)} of {len(rates)} transfers",
+            remedy=_NO_DATA,
+        )
+    values = suspects.relative(planned, readings)
+    pointed_at = suspects.suspects(values, count, ratio=ratio)
+    crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
+    return _Overview(read, values, pointed_at, crowded)
+
+
+def _each_alone(
+    before: _Overview, count: int, launches: _Launches, draw: random.Random, *, ratio: float
+) -> _Overview:
+    """Return what a launch shows that measures each link alone, after one in which they shared too much."""
+    planned = steps.each_link(count, draw)
+    readings = launches.measured(planned)
+    values = {**before.values, **suspects.relative_alone(readings)}
+    far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
+    return _Overview(
+        _by_link(planned, readings),
+        values,
+        suspects.suspects(values, count, ratio=ratio, between=set(groups.crossing(far))),
+        together=max(before.crowded, sum(suspect.kind != "host" for suspect in before.suspects)),
+        groups=far,
+    )
 
 
 def _judgements(

@@ -134,6 +134,8 @@ def test_what_is_slow_only_beside_others_is_no_slow_link():
 def test_an_uplink_that_racks_share_hides_nothing(slow):
     result = search(16, Links(16, slow, rack=4), seed=1)
     assert result.together > 8
+    # That of the links alone, of which each is said to take so many times as long.
+    assert result.median_rate == pytest.approx(1e6, rel=0.02)
     assert found(result) == set(slow)
     assert "share something" in advice.shared(result)
 
