@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +19,10 @@ from hvlab.launchers import srun
 from hvlab.paths import results_dir
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
+
+if TYPE_CHECKING:
+    from hvlab.tune.result import TuneResult
+    from hvlab.tune.session import TuneRequest
 
 
 class _Tune(GroupedCommand):
@@ -114,50 +117,65 @@ def command(
     """
     lab = load(inventory, limit=limit)
     store = Store(folder.absolute() if folder else results_dir())
-    # These load slowly, and --help needs none of them.
-    from hvlab.bench import settings as files  # noqa: PLC0415
-    from hvlab.report.write import write_page  # noqa: PLC0415
-    from hvlab.tune import host_session  # noqa: PLC0415
-    from hvlab.tune import space as spaces  # noqa: PLC0415
-    from hvlab.tune.session import REPORT, TuneRequest, check, folder_of, tune, written  # noqa: PLC0415
-
-    def note(text: str) -> None:
-        click.echo(text, err=True)
-
     if host_settings and space_file:
         raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
-    put_back = _put_back(inventory, lab, store, note)
+    put_back = _put_back(inventory, lab, store)
     if restore:
         if not put_back:
-            note("there is nothing to put back: no search was killed before it did so")
+            _note("there is nothing to put back: no search was killed before it did so")
         return 0
-    today = files.load(settings) if settings else files.SettingsFile()
-    spec = one(lab, values, store)
-    searched = _space(space_file, spec.blocks[0], values["launcher"], lab)
-    space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))
-    request = TuneRequest(spec, lab, space, kind, seed, budget)
+    # These load slowly, and --help needs none of them.
+    from hvlab.tune.host_session import of_hosts, tune_hosts  # noqa: PLC0415
+    from hvlab.tune.session import check, folder_of, tune, written  # noqa: PLC0415
+
+    request = _request(lab, store, values, settings, space_file, kind=kind, seed=seed, budget=budget)
     if host_settings:
-        request = host_session.of_hosts(request)
+        request = of_hosts(request)
     check(request)
     if not os.access(output.absolute().parent, os.W_OK):
         raise UsageError(f"{output} cannot be written there", remedy="choose another --output")
     place = folder_of(request, store.folder, restart=restart)
     if (place / "hvlab.db").exists():
-        click.echo(f"resuming the search in {place}", err=True)
-    result = (host_session.tune_hosts if host_settings else tune)(request, store, place, note=note)
-    if output_format == "json":
-        click.echo(json.dumps(result.as_json(), indent=1))
-    else:
-        click.echo(result.markdown())
-    if result.proof and result.proof.run_id:
-        click.echo(f"proof: {write_page(store, result.proof.run_id)}", err=True)
-    click.echo(f"report: {place / REPORT}", err=True)
+        _note(f"resuming the search in {place}")
+    result = (tune_hosts if host_settings else tune)(request, store, place, note=_note)
+    _print(result, store, place, output_format)
     if not host_settings and (outcome := written(request, result, output)):
-        click.echo(outcome, err=True)
+        _note(outcome)
     return 0
 
 
-def _put_back(inventory: Path, lab: Lab, store: Store, note: Callable[[str], None]) -> bool:
+def _note(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _request(
+    lab: Lab, store: Store, values: Any, settings: Path | None, space_file: Path | None, **search: Any
+) -> TuneRequest:
+    """Return what the options ask for."""
+    from hvlab.bench import settings as files  # noqa: PLC0415 - they load slowly
+    from hvlab.tune import space as spaces  # noqa: PLC0415
+    from hvlab.tune.session import TuneRequest  # noqa: PLC0415
+
+    today = files.load(settings) if settings else files.SettingsFile()
+    spec = one(lab, values, store)
+    searched = _space(space_file, spec.blocks[0], values["launcher"], lab)
+    space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))
+    return TuneRequest(spec, lab, space, **search)
+
+
+def _print(result: TuneResult, store: Store, place: Path, output_format: str) -> None:
+    """Print how the search in a folder ended, and where its pages are."""
+    from hvlab.report.write import write_page  # noqa: PLC0415 - they load slowly
+    from hvlab.tune.session import REPORT  # noqa: PLC0415
+
+    as_json = output_format == "json"
+    click.echo(json.dumps(result.as_json(), indent=1) if as_json else result.markdown())
+    if result.proof and result.proof.run_id:
+        _note(f"proof: {write_page(store, result.proof.run_id)}")
+    _note(f"report: {place / REPORT}")
+
+
+def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
     """Undo what searches left on hosts that were killed; return whether there was anything."""
     from hvlab.tune import host_state  # noqa: PLC0415 - it loads slowly
 
@@ -166,7 +184,7 @@ def _put_back(inventory: Path, lab: Lab, store: Store, note: Callable[[str], Non
         with measuring(store.folder, lab.name):
             for file in host_state.left_behind(store.folder, lab.name):
                 hosts = host_state.restore(load(inventory), file)
-                note(f"put back what {', '.join(hosts)} had before the search in {file.parent}")
+                _note(f"put back what {', '.join(hosts)} had before the search in {file.parent}")
     return bool(files)
 
 
