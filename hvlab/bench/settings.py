@@ -9,17 +9,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
+from hvlab.bench.matrix import Block
 from hvlab.datasets import rules
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.launchers import RULES_FILE
-from hvlab.workloads.parameters import BY_VARIABLE, ENV, MPIRUN, RULES, TUNING
+from hvlab.workloads import parameters
+from hvlab.workloads.parameters import BY_VARIABLE, ENV, MPIRUN, RULES, TUNING, find
 from hvlab.yaml_files import mistake, read_yaml
 
 _REMEDY = (
@@ -95,6 +98,16 @@ def load(path: Path) -> SettingsFile:
     except UsageError as error:
         raise UsageError(f"the settings {path}: {error}", remedy=error.remedy) from error
     return settings
+
+
+def changed(block: Block, settings: SettingsFile) -> Block:
+    """Return a block whose cases run with these settings."""
+    known = parameters(block.workload)
+    axes = dict(block.axes)
+    for name, text in settings.parameters.items():
+        if item := find(name, known):
+            axes[name] = item.several(text)
+    return replace(block, axes=axes)
 
 
 def save(settings: SettingsFile, path: Path, *, recipe: Sequence[str] = ()) -> Path:

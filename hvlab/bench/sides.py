@@ -28,6 +28,10 @@ _REMEDY = (
 Settings = Mapping[str, str]
 
 
+class SameSidesError(UsageError):
+    """Nothing is switched between A and B."""
+
+
 def read(text: str) -> dict[str, str]:
     """Return what a side sets, by name; environment variables are together as ``env``. Raises UsageError."""
     settings: dict[str, str] = {}
@@ -54,12 +58,12 @@ def read(text: str) -> dict[str, str]:
 def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> tuple[Block, ...]:
     """Return the blocks twice, once with what each side sets.
 
-    A block without any of the parameters that are switched is left out. Raises UsageError for an unknown
-    name or value, where both sides are the same, where the work is not, and where no block has what is
-    switched.
+    A block without any of the parameters that are switched is left out. Raises SameSidesError where both
+    sides are the same, UsageError for an unknown name or value, where the work is not the same, and where no
+    block has what is switched.
     """
     if sides[A] == sides[B]:
-        raise UsageError("A and B are the same: nothing is switched between them", remedy=_REMEDY)
+        raise SameSidesError("A and B are the same: nothing is switched between them", remedy=_REMEDY)
     known = {item.name: item for block in blocks for item in parameters(block.workload)}
     if "sizes" in _names(sides):
         raise UsageError("A and B have the same sizes: others cannot be compared", remedy=_REMEDY)
@@ -78,7 +82,7 @@ def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> t
         raise UsageError(f"no workload of this run has all of {', '.join(names)}", remedy=_REMEDY)
     one, other = ([_with(block, side, sides[side], names, lab) for block in able] for side in (A, B))
     if all(_same(*pair, names, lab) for pair in zip(one, other, strict=True)):
-        raise UsageError("A and B are the same: what one sets, the other has anyway", remedy=_REMEDY)
+        raise SameSidesError("A and B are the same: what one sets, the other has anyway", remedy=_REMEDY)
     return (*one, *other)
 
 

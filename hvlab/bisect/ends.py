@@ -110,7 +110,7 @@ def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
         return {}
     path = Path(text)
     if path.is_file():
-        return _lock(path) if path.suffix == ".json" else _file(path)
+        return _lock(path, lab) if path.suffix == ".json" else _file(path)
     for run in store.runs():
         if run.run_id == text:
             return _measured(f"run {text}", [measurements(run, store.records(text))])
@@ -168,9 +168,11 @@ def _file(path: Path) -> dict[str, Any]:
         raise UsageError(f"the stack {path} cannot be read: {error}", remedy=_REMEDY) from error
 
 
-def _lock(path: Path) -> dict[str, Any]:
+def _lock(path: Path, lab: Lab) -> dict[str, Any]:
+    """Return what a lock says of the lab's hosts; of all that it has, where it has none of these."""
     kept = lock.read(path) or lock.Lock(path, {})
-    hosts = {name: {**kept.builds.get(name, {}), **versions} for name, versions in kept.hosts.items()}
+    names = [host.name for host in lab.hosts if host.name in kept.hosts] or list(kept.hosts)
+    hosts = {name: {**kept.builds.get(name, {}), **kept.hosts[name]} for name in names}
     shared: dict[str, Any] = {}
     for name in dict.fromkeys(name for items in hosts.values() for name in items):
         if name not in COMPONENTS and not builds(name):

@@ -11,7 +11,7 @@ from hvlab.bench import sides
 from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure
 from hvlab.bench.schedule import Schedule
-from hvlab.bench.sides import A, B
+from hvlab.bench.sides import A, B, SameSidesError
 from hvlab.compare.decisions import Decisions, decide
 from hvlab.compare.measurements import measurements
 from hvlab.errors import CheckError
@@ -61,6 +61,7 @@ _B_SLOWER: Kind = "faster"
 _B_FASTER: Kind = "slower"
 # From here on a percentage is hard to read.
 _TIMES = 2.0
+# Of two stacks that run in the same way, if what they set is written in other words.
 SAME = Effect(Interval(0.0, 0.0, 0.0), slower=False, run_id="")
 
 
@@ -94,10 +95,11 @@ class Judge:
         before counts. Raises StackFailsError where ``other`` does not run, CheckError where the good one
         does not, and without ``half`` where the verdicts of several sizes say other than their mean.
         """
-        if self.good == other:
-            return SAME
         chosen = {A: self.good.side, B: other.side}
-        blocks = sides.sided(self.spec.blocks, chosen, self.lab)
+        try:
+            blocks = sides.sided(self.spec.blocks, chosen, self.lab)
+        except SameSidesError:
+            return SAME
         both = replace(self.spec, blocks=blocks, sides=sides.values(chosen, self.spec.blocks))
         if half is None:
             measured = _whole(self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats)))

@@ -39,6 +39,8 @@ class BisectResult:
     @property
     def answer(self) -> str:
         """Return the answer in a few sentences."""
+        if not self.whole.run_id:
+            return "Both stacks run in the same way: what one sets, the other has anyway."
         if self.culprit is None:
             return (
                 f"The bad stack is not significantly slower than the good one: {self.whole.words} "

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.settings import changed
 from hvlab.bisect import install
 from hvlab.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
 from hvlab.bisect.result import BisectResult, TriedStack
@@ -89,6 +90,13 @@ def check(request: BisectRequest) -> None:
             raise UsageError(
                 f"the {name} stack cannot be installed on these hosts",
                 remedy=f"`hvlab plan {pins}` says what is in the way",
+            )
+        blocks = tuple(changed(block, stack.settings) for block in request.spec.blocks)
+        _, infeasible = expand(replace(request.spec, blocks=blocks), request.lab)
+        if infeasible:
+            raise UsageError(
+                f"the settings of the {name} stack do not fit what is measured: {infeasible[0].reason}",
+                remedy="leave that out of the stack, or choose the backend and launcher that it is for",
             )
 
 

@@ -132,7 +132,7 @@ def command(
     if host_settings:
         request = of_hosts(request)
     check(request)
-    if not os.access(output.absolute().parent, os.W_OK):
+    if not host_settings and not os.access(output.absolute().parent, os.W_OK):
         raise UsageError(f"{output} cannot be written there", remedy="choose another --output")
     place = folder_of(request, store.folder, restart=restart)
     if (place / "hvlab.db").exists():

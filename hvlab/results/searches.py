@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 KINDS = ("tune", "bisect")
@@ -26,8 +27,12 @@ def ended(folder: Path) -> bool:
 
 
 def folder_of(results: Path, kind: str, key: str, *, restart: bool) -> Path:
-    """Return the folder of a search: that of an unfinished one, unless ``restart`` says otherwise."""
+    """Return the folder of a search: that of an unfinished one, unless ``restart`` says otherwise.
+
+    A new one has the first free number, for people remove folders.
+    """
     earlier = [path for path in folders(results) if path.parent.name == kind and path.name.startswith(key)]
     if earlier and not restart and not ended(earlier[-1]):
         return earlier[-1]
-    return results / kind / (f"{key}-{len(earlier) + 1}" if earlier else key)
+    names = itertools.chain([key], (f"{key}-{number}" for number in itertools.count(2)))
+    return next(path for path in (results / kind / name for name in names) if not path.exists())

@@ -12,12 +12,12 @@ import math
 from dataclasses import replace
 
 from hvlab.bench.matrix import Spec
-from hvlab.bench.settings import SettingsFile
+from hvlab.bench.settings import SettingsFile, changed
 from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, HOROVOD
 from hvlab.tune.length import TrainingLength, longer
 from hvlab.tune.space import Space
-from hvlab.tune.trials import Launches, changed
+from hvlab.tune.trials import Launches
 
 # Ranks run in the case's folder, whose files come back to this machine.
 _LOG = "autotune.csv"

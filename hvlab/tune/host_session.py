@@ -13,7 +13,7 @@ from hvlab.tune.host_result import HostTuneResult
 from hvlab.tune.host_space import load, survey
 from hvlab.tune.host_state import HostStates
 from hvlab.tune.host_trials import HostTrials, confirm
-from hvlab.tune.session import Note, TuneRequest, begun, lengthened, proved, write
+from hvlab.tune.session import Note, TuneRequest, begun, lengthened, proved, searched, write
 
 
 def of_hosts(request: TuneRequest) -> TuneRequest:
@@ -46,7 +46,8 @@ def tune_hosts(request: TuneRequest, store: Store, folder: Path, *, note: Note) 
             *(spec, launches, space, float(request.budget)), survey=known, states=states, refused={}
         )
         with states.kept(folder, note):
-            outcome, proof = proved(request, trials, partial(confirm, trials), note=note)
+            outcome = searched(request, trials, note=note)
+            proof = proved(trials, outcome.best, partial(confirm, trials), note=note)
         refused = tuple(f"{space.words(one)}: {why}" for one, why in trials.refused.items())
         result = HostTuneResult(space, outcome, {}, proof, launches.spent, survey=known, refused=refused)
         write(result, folder)

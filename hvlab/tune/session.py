@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hvlab import launchers
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.settings import SettingsFile, save
+from hvlab.bench.settings import SettingsFile, changed, save
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
@@ -27,7 +27,7 @@ from hvlab.tune.length import TrainingLength, balanced, length_of, trains
 from hvlab.tune.result import TuneResult
 from hvlab.tune.search import SearchResult, search
 from hvlab.tune.space import Candidate, Space, including
-from hvlab.tune.trials import Launches, Trials, changed
+from hvlab.tune.trials import Launches, Trials
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
 REPORT = "tuning.md"
@@ -73,6 +73,13 @@ def check(request: TuneRequest) -> None:
             f"--set {given[0]}: settings that are searched or kept stand in a file",
             remedy="write them to a settings file, and name it with --settings",
         )
+    today = tuple(changed(block, request.space.today) for block in request.spec.blocks)
+    _, infeasible = expand(replace(request.spec, blocks=today), request.lab)
+    if infeasible:
+        raise UsageError(
+            f"--settings does not fit what is measured: {infeasible[0].reason}",
+            remedy="leave that out of the file, or choose the backend and launcher that it is for",
+        )
 
 
 def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
@@ -89,11 +96,11 @@ def begun(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches
         yield Launches(request.lab, Store(folder))
 
 
-def proved(
-    request: TuneRequest, trials: Trials, prove: Prove, *, first: Sequence[Candidate] = (), note: Note
-) -> tuple[SearchResult, Confirmation | None]:
-    """Search by trials, those of ``first`` at first, and prove the best; None where nothing is better."""
-    outcome = search(
+def searched(
+    request: TuneRequest, trials: Trials, *, first: Sequence[Candidate] = (), note: Note
+) -> SearchResult:
+    """Search by trials, those of ``first`` at first."""
+    return search(
         *(trials.space, trials, trials.left),
         kind=request.kind,
         seed=request.seed,
@@ -101,11 +108,15 @@ def proved(
         fits=trials.fits,
         note=lambda text: note(trials.timed(text)),
     )
-    if outcome.best is None:
-        return outcome, None
-    note(_to_prove(trials, outcome.best))
+
+
+def proved(trials: Trials, best: Candidate | None, prove: Prove, *, note: Note) -> Confirmation | None:
+    """Prove the best of a search; None where it has none."""
+    if best is None:
+        return None
+    note(_to_prove(trials, best))
     # The rest of the budget, and long enough where that is spent.
-    return outcome, prove(outcome.best, math.ceil(max(trials.proof_s, trials.rest_s)))
+    return prove(best, math.ceil(max(trials.proof_s, trials.rest_s)))
 
 
 def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> TuneResult:
@@ -123,8 +134,10 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> Tun
             return confirm(spec, request.lab, store, space.today, settings, seconds=seconds)
 
         first = [] if autotuned is None else [autotuned]
-        outcome, proof = proved(request, trials, prove, first=first, note=note)
+        outcome = searched(request, trials, first=first, note=note)
+        # It takes seconds. Whoever is interrupted between the proof and its result has it measured again.
         shares = importance(space, outcome.board, seed=request.seed)
+        proof = proved(trials, outcome.best, prove, note=note)
         result = TuneResult(space, outcome, shares, proof, launches.spent, autotuned)
         write(result, folder)
     return result

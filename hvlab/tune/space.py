@@ -68,6 +68,11 @@ class SpaceParameter(BaseModel):
         """Return whether values near one another act alike."""
         return all(isinstance(value, int | float) for value in self.values)
 
+    @property
+    def target(self) -> tuple[str, str, int | None, int]:
+        """Return what it sets: a variable, mpirun's options, or the rule from a size on."""
+        return self.to, self.variable, self.collective, self.from_bytes
+
     def read(self, value: _Word) -> _Word:
         """Return a value as its variable's reader or, for any other variable, a number's reads it."""
         if known := BY_VARIABLE.get(self.variable):
@@ -190,6 +195,12 @@ def load(path: Path) -> tuple[SpaceParameter, ...]:
     names = [item.name for item in parameters]
     if len(set(names)) < len(names):
         raise UsageError(f"the space {path}: two parameters have one name", remedy=_REMEDY)
+    for one, other in itertools.combinations(parameters, 2):
+        if one.target == other.target:
+            raise UsageError(
+                f"the space {path}: {one.name} and {other.name} set the same, so one would undo the other",
+                remedy="make them one parameter; a value of mpirun is all of its options",
+            )
     return parameters
 
 

@@ -14,19 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hvlab.bench.matrix import Block, Spec
+from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure
 from hvlab.bench.schedule import Schedule
-from hvlab.bench.settings import SettingsFile
+from hvlab.bench.settings import changed
 from hvlab.compare.measurements import primary
 from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
 from hvlab.results.configurations import gather
 from hvlab.results.store import Record, Store
 from hvlab.tune.space import Candidate, Space
-from hvlab.workloads import parameters
 from hvlab.workloads.metrics import METRICS
-from hvlab.workloads.parameters import find
 
 # What the last race takes, and the proof: six repeats of each side, and a quarter more, since times vary.
 _LAST_LAUNCHES, _PROOF_LAUNCHES = 12, 15
@@ -149,16 +147,6 @@ class Trials:
         settings = [self.space.settings(candidate) for candidate in batch]
         blocks = tuple(replace(changed(block, one), side=str(number)) for number, one in enumerate(settings))
         return replace(self.spec, blocks=blocks, suite=f"tune-{self.rounds}", timeout=timeout)
-
-
-def changed(block: Block, settings: SettingsFile) -> Block:
-    """Return a block whose cases run with these settings."""
-    known = parameters(block.workload)
-    axes = dict(block.axes)
-    for name, text in settings.parameters.items():
-        if item := find(name, known):
-            axes[name] = item.several(text)
-    return replace(block, axes=axes)
 
 
 def figures(records: Sequence[Record]) -> Mapping[str, float]:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from hvlab.bench.schedule import Schedule
+from hvlab.bench.settings import SettingsFile
 from hvlab.bisect import judge
 from hvlab.bisect.judge import InstalledStack, Judge, StackFailsError
+from hvlab.bisect.result import BisectResult
 from hvlab.errors import CheckError
 from hvlab.results.store import Store, new_run_id
 from tests.unit import labs
@@ -77,11 +79,23 @@ def test_where_the_sizes_say_other_than_their_mean_one_size_has_to_be_named(
     measured = _judge(tmp_path, lambda size: large if size == SIZES[-1] else times, monkeypatch)
     with pytest.raises(CheckError, match=seen) as caught:
         measured.effect(BAD)
-    assert caught.value.remedy.startswith("name one size, as in --set sizes=")
+    assert str(caught.value.remedy).startswith("name one size, as in --set sizes=")
     # A step is judged by the mean, which its sizes need not agree with.
     assert measured.effect(BAD, 0.1).log.mid == pytest.approx(
         (math.log(large) + 2 * math.log(times)) / 3, abs=0.02
     )
+
+
+@pytest.mark.parametrize("env", ["HOROVOD_CYCLE_TIME=1", "HOROVOD_CYCLE_TIME=1.0"])
+def test_what_a_stack_has_anyway_makes_it_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: str
+) -> None:
+    settings = SettingsFile(env=dict([env.split("=")]))
+    same = InstalledStack("", tuple(settings.parameters.items()))
+    effect = _judge(tmp_path, lambda _: 1.3, monkeypatch).effect(same)
+    assert effect == judge.SAME
+    answer = BisectResult((), effect, None, ()).answer
+    assert answer == "Both stacks run in the same way: what one sets, the other has anyway."
 
 
 def test_a_stack_that_is_faster_is_not_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

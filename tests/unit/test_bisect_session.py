@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,20 @@ def test_an_unfinished_bisection_goes_on_in_its_folder(tmp_path: Path) -> None:
     (first / "result.json").touch()
     assert folder_of(request, tmp_path, restart=False) != first
     assert folder_of(_request(torch="2.12.0"), tmp_path, restart=False) != first
+    second = folder_of(request, tmp_path, restart=False)
+    second.mkdir()
+    (second / "result.json").touch()
+    shutil.rmtree(first)
+    # An ended search is never resumed, whatever else was removed.
+    assert folder_of(request, tmp_path, restart=False) not in (second, second.with_name(f"{first.name}-2"))
+
+
+def test_settings_of_an_end_that_cannot_run_are_refused_before_anything_is_installed(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    gloo = Spec((Block("allreduce", ("gloo",), (2,), (1,)),))
+    bad = Stack({**GOOD.items, "mpirun": "--bind-to core"})
+    request = BisectRequest(GOOD, bad, GOOD, gloo, labs.lab(), ())
+    with pytest.raises(UsageError, match="the settings of the bad stack do not fit what is measured: hor"):
+        bisect(request, Store(tmp_path), tmp_path / "b", keep=False, note=lambda _: None)
+    assert not hosts.stacks

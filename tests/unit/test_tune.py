@@ -409,6 +409,16 @@ def test_an_algorithm_may_have_segments() -> None:
             "a rule is an algorithm's number",
         ),
         ("parameters: [{name: a, to: env, variable: A, values: [1, 1.0], default: 1}]", "stands there twice"),
+        (
+            "parameters: [{name: a, to: mpirun, values: ['', '-v'], default: ''}, "
+            "{name: b, to: mpirun, values: ['', '-q'], default: ''}]",
+            "a and b set the same, so one would undo the other",
+        ),
+        (
+            "parameters: [{name: a, to: env, variable: A, values: [1, 2], default: 1}, "
+            "{name: b, to: env, variable: A, values: [3, 4], default: 3}]",
+            "a and b set the same",
+        ),
         ("parameters: [1", "cannot be read"),
     ],
 )

@@ -419,6 +419,20 @@ def test_the_commands_options() -> None:
     assert "--host-settings has a space of its own" in str(done.exception) + done.output
 
 
+def test_host_settings_need_no_place_for_a_settings_file(kernels: Kernels, tmp_path: Path) -> None:
+    kernels.files, kernels.read_only, kernels.pings = (
+        {host: {WMEM: SMALL} for host in ("u1", "u2")},
+        (WMEM,),
+        False,
+    )
+    words = ["-i", str(project_dir() / "tests/vlab/tune"), "--results", str(tmp_path), "--backend", "mpi"]
+    nowhere = ["--output", str(tmp_path / "no-such-folder/tuned.yml")]
+    done = CliRunner().invoke(cli, ["tune", *words, *nowhere, "--host-settings"])
+    assert "nothing of these hosts can be changed" in str(done.exception)
+    done = CliRunner().invoke(cli, ["tune", *words, *nowhere])
+    assert "cannot be written there" in str(done.exception)
+
+
 def test_restore_puts_back_what_was_left(
     kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -377,6 +377,34 @@ def test_what_is_not_one_configuration_is_refused(
         _tune(Hosts(_slow), tmp_path, monkeypatch, today=SettingsFile(), **changes)
 
 
+@pytest.mark.parametrize(
+    ("today", "seen"),
+    [
+        (SettingsFile(mpirun="--bind-to core"), "horovodrun takes no options of mpirun"),
+        (SettingsFile(rules="1 2 1 2 1 0 4 0 0"), "gloo sends nothing through Open MPI"),
+    ],
+)
+def test_settings_of_another_backend_are_refused_and_not_measured(today: SettingsFile, seen: str) -> None:
+    spec = labs.spec("gloo", sizes=(1024,))
+    request = TuneRequest(spec, labs.lab(2), spaces.Space(SPACE, today), "tpe", 0, 30)
+    with pytest.raises(UsageError, match=f"--settings does not fit what is measured: {seen}"):
+        session.check(request)
+
+
+def test_a_search_that_is_interrupted_after_its_proof_has_no_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as keys:
+        keys.setattr(session, "importance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
+    result, _ = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
+    assert [run.run_id for run in Store(tmp_path).runs()] == [result.proof.run_id]
+
+
 class Training(Hosts):
     """Writes the steps of a training, and in the case's folder the log of autotune."""
 
