@@ -15,7 +15,7 @@ from hvlab.bench.matrix import Spec
 from hvlab.bench.settings import SettingsFile, changed
 from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, HOROVOD
-from hvlab.tune.length import TrainingLength, longer
+from hvlab.tune.length import SHARE_OF_TIMEOUT, TrainingLength, longer
 from hvlab.tune.space import Space
 from hvlab.tune.trials import Launches
 
@@ -34,6 +34,7 @@ def choice(
 ) -> SettingsFile | None:
     """Return what autotune chooses over today's settings, in about so many seconds of training.
 
+    These are no more than a share of a case's time limit.
     ``trained`` is what a launch as ``spec`` asks for showed. None where there is no choice: for a backend,
     a workload or a space without autotune's settings, or with too few steps in that time.
     """
@@ -41,6 +42,7 @@ def choice(
     searched = {item.variable for item in space.parameters} & {_THRESHOLD, _CYCLE, _CACHE}
     if trained is None or not searched or BACKENDS[block.backends[0]].framework != HOROVOD:
         return None
+    seconds = min(seconds, spec.timeout * SHARE_OF_TIMEOUT)
     for_each = min(_MOST_STEPS, math.floor(seconds / trained.step_s / _SCORED))
     if for_each < 1:
         return None

@@ -14,6 +14,8 @@ from hvlab.workloads import parameters, samples
 _LENGTHS = ("steps", "epochs")
 # A training is made no more than so many times as long as it is by default.
 _MOST = 20
+# No training is made longer than fits into so much of a case's time limit: slow settings take longer.
+SHARE_OF_TIMEOUT = 0.5
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,17 @@ def length_of(folders: Sequence[Path]) -> TrainingLength | None:
     return None
 
 
-def balanced(block: Block, trained: TrainingLength, launch_s: float) -> Block:
+def balanced(block: Block, trained: TrainingLength, launch_s: float, *, timeout: float) -> Block:
     """Return a block that trains for as long as the rest of a launch takes, unless its length was asked for.
 
+    ``timeout`` is the time limit of a case, in seconds.
     A training of half a second costs a launch of five, and so few steps spread widely.
     """
     if any(name in block.axes for name in _LENGTHS):
         return block
-    return longer(block, min(_MOST, (launch_s - trained.seconds) / trained.seconds))
+    rest = launch_s - trained.seconds
+    seconds = min(rest, timeout * SHARE_OF_TIMEOUT - rest)
+    return longer(block, min(_MOST, seconds / trained.seconds))
 
 
 def longer(block: Block, times: float) -> Block:

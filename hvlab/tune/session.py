@@ -186,4 +186,5 @@ def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, Training
     trained = length_of(launches.folders(run))
     if trained is None:
         return request.spec, None
-    return replace(request.spec, blocks=(balanced(block, trained, launches.spent),)), trained
+    asked = balanced(block, trained, launches.spent, timeout=request.spec.timeout)
+    return replace(request.spec, blocks=(asked,)), trained

@@ -201,7 +201,21 @@ def load(path: Path) -> tuple[SpaceParameter, ...]:
                 f"the space {path}: {one.name} and {other.name} set the same, so one would undo the other",
                 remedy="make them one parameter; a value of mpirun is all of its options",
             )
+    for item in parameters:
+        _check(item, path)
     return parameters
+
+
+def _check(item: SpaceParameter, path: Path) -> None:
+    """Raise UsageError where a value of a parameter makes no settings."""
+    for value in item.values:
+        env = {item.variable: value} if item.to == "env" and value != "" else {}
+        try:
+            _ = SettingsFile(env=env, mpirun=str(value) if item.to == "mpirun" else "").parameters
+        except ValidationError as error:
+            raise UsageError(f"the space {path}: {item.name}: {mistake(error)}", remedy=_REMEDY) from error
+        except UsageError as error:
+            raise UsageError(f"the space {path}: {item.name}: {error}", remedy=error.remedy) from error
 
 
 _REMEDY = (

@@ -419,6 +419,18 @@ def test_an_algorithm_may_have_segments() -> None:
             "{name: b, to: env, variable: A, values: [3, 4], default: 3}]",
             "a and b set the same",
         ),
+        (
+            "parameters: [{name: a, to: env, variable: NCCL-ALGO, values: ['', Ring], default: ''}]",
+            r"a: env.NCCL-ALGO.\[key\]: String should match pattern",
+        ),
+        (
+            "parameters: [{name: a, to: mpirun, values: ['', bind-to core], default: ''}]",
+            "a: mpirun: bind-to is no option of mpirun",
+        ),
+        (
+            "parameters: [{name: a, to: env, variable: HOROVOD_CYCLE_TIME, values: [1, x], default: 1}]",
+            "a: cycle_time=x: not a number",
+        ),
         ("parameters: [1", "cannot be read"),
     ],
 )

@@ -466,6 +466,26 @@ def test_an_autotune_that_prefers_todays_settings_adds_no_race_against_themselve
 
 
 @pytest.mark.parametrize(
+    ("timeout", "runs", "epochs"),
+    [
+        # Of a launch's second, 0.2 s are two epochs, and autotune takes 1.4 s at least.
+        (1, ["tune-length", "tune-1"], 2),
+        (3, ["tune-length", "tune-autotune", "tune-1"], 7),
+    ],
+)
+def test_no_training_is_made_longer_than_a_case_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: int, runs: list[str], epochs: int
+) -> None:
+    hosts = Training(_slow, LOG)
+    asked = {"workload": "mnist", "sizes": None, "timeout": timeout}
+    _tune(hosts, tmp_path, monkeypatch, today=BAD, **asked)
+    assert hosts.runs[: len(runs)] == runs
+    assert hosts.epochs["tune-1"] == epochs
+    # One step for each score.
+    assert all("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=1 " in env for env in hosts.env)
+
+
+@pytest.mark.parametrize(
     ("log", "step_s", "runs"),
     [("no log at all", 0.01, ["tune-length", "tune-autotune"]), (LOG, 0.1, ["tune-length"])],
 )
