@@ -148,13 +148,14 @@ def chain(
     """Return the changes that lead from ``good`` to ``bad``: one item at a time, release by release.
 
     ``releases`` are the known ones of each component. A release that makes a stack which is not ``possible``
-    is left out. Settings and parameters come first, for they cost no build.
+    is left out. An end may name releases by their beginning (2.4): the other end's is one of them, or none
+    of them lies between the two. Settings and parameters come first, for they cost no build.
     """
     names = sorted({*good.items, *bad.items}, key=_place)
     changes: list[StackChange] = []
     for name in names:
         before, after = good[name], bad[name]
-        if before == after:
+        if before == after or (name in COMPONENTS and _one_release(before, after)):
             continue
         values = [before, *_between(before, after, releases.get(name, ())), after]
         start = before
@@ -172,9 +173,19 @@ def _between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
         return
     low, high = sorted((before, after), key=versions.numbers)
     inside = [
-        one for one in releases if versions.numbers(low) < versions.numbers(one) < versions.numbers(high)
+        one
+        for one in releases
+        if versions.numbers(low) < versions.numbers(one) < versions.numbers(high)
+        and not _one_release(low, one)
+        and not _one_release(high, one)
     ]
     yield from sorted(inside, key=versions.numbers, reverse=low != before)
+
+
+def _one_release(one: Any, other: Any) -> bool:
+    """Return whether one version is the other's beginning."""
+    both = one and other
+    return bool(both) and (versions.prefix(one, other) or versions.prefix(other, one))
 
 
 def _place(name: str) -> tuple[int, str]:

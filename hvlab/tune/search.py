@@ -98,7 +98,8 @@ def search(
     """Return what is best of what was tried while ``left`` says that there is time for another round.
 
     The first race has the candidates of ``first`` in it. The last race has as many rounds as ``fits`` allows;
-    where that is none, the figures of the other races choose. Raises CheckError where today's settings fail.
+    where that is none, the figures of the other races choose. Raises CheckError where today's settings
+    fail in the first round, or twice.
     """
     board = Board()
     proposals = SEARCHES[kind](space, seed=seed)
@@ -145,14 +146,7 @@ def _race(
     for number in range(rounds):
         if not running or (number and not left()):
             return
-        today, *values = measure([space.start, *running])
-        board.rounds += 1
-        board.launches += 1 + len(values)
-        if today is None:
-            raise CheckError(
-                "today's settings fail, so nothing can be compared with them",
-                remedy="see the failed cases above; `hvlab bench` with the same options shows why",
-            )
+        today, values = _measured([space.start, *running], measure, board)
         for candidate, value in zip(running, values, strict=True):
             if value is None:
                 board.failed.add(candidate)
@@ -162,6 +156,27 @@ def _race(
         running = [one for one in running if one not in board.failed]
         if best is not None:
             running = [one for one in running if one == best or not board.worse(one, best)]
+
+
+def _measured(
+    batch: Sequence[Candidate], measure: Measure, board: Board
+) -> tuple[float, Sequence[float | None]]:
+    """Return what a round shows of today's settings, the first of the batch, and of the others.
+
+    Where today's fail after they have run, the round counts for nothing and is measured once more. Raises
+    CheckError where they fail again, or in the first round.
+    """
+    for _ in range(2 if board.rounds else 1):
+        today, *values = measure(batch)
+        board.rounds += 1
+        board.launches += len(batch)
+        if today is not None:
+            return today, values
+    raise CheckError(
+        "today's settings fail, so nothing can be compared with them",
+        remedy="see the failed cases above; `hvlab bench` with the same options shows why. Once it is "
+        "mended, --restart begins a new search",
+    )
 
 
 def _standing(space: Space, board: Board) -> str:

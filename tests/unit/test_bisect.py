@@ -121,6 +121,20 @@ def test_changes_go_item_by_item_and_release_by_release() -> None:
     assert GOOD.with_(changes).settings == bad.settings
 
 
+def test_an_end_may_name_releases_by_their_beginning() -> None:
+    """A stack file that says 2.4 means what the hosts have of it, or what the resolver takes."""
+    assert not chain(GOOD, _changed(torch="2.4"), RELEASES, lambda _: True)
+    for good, bad in (
+        (_changed(torch="2.4"), _changed(torch="2.6")),
+        (_changed(torch="2.6"), _changed(torch="2.4")),
+    ):
+        changes = chain(good, bad, RELEASES, lambda _: True)
+        middle = [change.after for change in changes[:-1]]
+        assert middle == ["2.5.0"]
+    python = chain(_changed(python="3.1"), _changed(python="3.11"), {}, lambda _: True)
+    assert [change.item for change in python] == ["python"]
+
+
 def test_who_takes_a_release_back_has_none_after_it() -> None:
     changes = chain(GOOD, _changed(torch="2.8.0", openmpi="4.1.4"), RELEASES, lambda _: True)
     assert [change.item for change in changes] == ["openmpi"] * 2 + ["torch"] * 3

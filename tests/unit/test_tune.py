@@ -187,8 +187,31 @@ def test_todays_settings_in_other_words_are_never_raced_against_themselves(kind:
 
 
 def test_nothing_is_compared_with_settings_of_today_that_fail() -> None:
-    with pytest.raises(CheckError, match="today's settings fail"):
+    with pytest.raises(CheckError, match="today's settings fail") as caught:
         search(_space(), lambda batch: [None] * len(batch), lambda: True)
+    assert "--restart" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_launch_of_todays_settings_that_fails_once_costs_a_round_and_not_the_search(failures: int) -> None:
+    space, lab = _space(THRESHOLD=0, CYCLE=25), Lab(_space(THRESHOLD=0, CYCLE=25), seed=1, launches=60)
+    broken = range(4, 4 + failures)
+
+    def measure(batch: Sequence[Candidate]) -> list[float | None]:
+        values = lab(batch)
+        # The others of such a round seem to be infinitely fast.
+        return [None, *(-99.0 for _ in values[1:])] if len(lab.seen) in broken else values
+
+    if failures > 1:
+        with pytest.raises(CheckError, match="today's settings fail"):
+            search(space, measure, lab.left, seed=1)
+        return
+    outcome = search(space, measure, lab.left, seed=1)
+    assert lab.seen[3] == lab.seen[4]
+    assert outcome.board.rounds == len(lab.seen)
+    assert outcome.board.launches == lab.launches
+    assert min(value for values in outcome.board.values.values() for value in values) > -9
+    assert outcome.best is not None
 
 
 def test_importance_names_what_acts_and_not_what_is_idle() -> None:
