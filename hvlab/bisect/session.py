@@ -114,8 +114,8 @@ def bisect(
     """
     check(request)
     changes = request.changes()
-    folder.mkdir(parents=True, exist_ok=True)
     with measuring(store.folder, request.lab.name), _removing(request.lab, note, keep=keep):
+        folder.mkdir(parents=True, exist_ok=True)
         points = _Points(request, Store(folder), changes, note)
         whole = points.whole()
         culprit = None

@@ -91,8 +91,8 @@ def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
 def begun(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches]:
     """Check a search, and yield its launches; until it ends, nothing else may measure the lab."""
     check(request)
-    folder.mkdir(parents=True, exist_ok=True)
     with measuring(store.folder, request.lab.name):
+        folder.mkdir(parents=True, exist_ok=True)
         yield Launches(request.lab, Store(folder))
 
 

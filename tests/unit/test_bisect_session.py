@@ -129,6 +129,13 @@ def test_hosts_that_are_gone_at_the_end_do_not_hide_the_answer(
     assert said[-1] == "n2 does not answer; boot it"
 
 
+def test_a_results_folder_that_is_none_is_named(hosts: Hosts, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.touch()
+    with pytest.raises(UsageError, match=r"the results folder .*/results cannot be written: "):
+        bisect(_request(**BAD), Store(results), results / "bisect/b", keep=False, note=lambda _: None)
+
+
 def test_a_stack_that_is_as_fast_needs_no_search(hosts: Hosts, tmp_path: Path) -> None:
     hosts.cost = 1.0
     result = bisect(_request(**BAD), Store(tmp_path), tmp_path / "b", keep=False, note=lambda _: None)

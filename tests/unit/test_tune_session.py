@@ -405,6 +405,12 @@ def test_a_search_that_is_interrupted_after_its_proof_has_no_second_one(
     assert [run.run_id for run in Store(tmp_path).runs()] == [result.proof.run_id]
 
 
+def test_a_results_folder_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "results").touch()
+    with pytest.raises(UsageError, match=r"the results folder .*/results cannot be written: "):
+        _tune(Hosts(_slow), tmp_path / "results", monkeypatch, today=BAD)
+
+
 class Training(Hosts):
     """Writes the steps of a training, and in the case's folder the log of autotune."""
 
