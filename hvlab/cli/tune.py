@@ -126,12 +126,14 @@ def command(
         return 0
     # These load slowly, and --help needs none of them.
     from hvlab.tune.host_session import of_hosts, tune_hosts  # noqa: PLC0415
-    from hvlab.tune.session import check, folder_of, tune, written  # noqa: PLC0415
+    from hvlab.tune.session import check, check_space, folder_of, tune, written  # noqa: PLC0415
 
     request = _request(lab, store, values, settings, space_file, kind=kind, seed=seed, budget=budget)
     if host_settings:
         request = of_hosts(request)
     check(request)
+    if space_file:
+        check_space(request)
     if not host_settings and not os.access(output.absolute().parent, os.W_OK):
         raise UsageError(f"{output} cannot be written there", remedy="choose another --output")
     place = folder_of(request, store.folder, restart=restart)

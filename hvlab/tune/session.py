@@ -33,6 +33,7 @@ from hvlab.workloads.parameters import OPTIONAL, TUNING
 REPORT = "tuning.md"
 # So much of the budget is for training with Horovod's autotune.
 _AUTOTUNE = 1 / 6
+_FITTING = "leave that out of the file, or choose the backend and launcher that it is for"
 Note = Callable[[str], None]
 # Measures the best settings again beside today's, for so many seconds.
 Prove = Callable[[Candidate, int], Confirmation]
@@ -73,13 +74,26 @@ def check(request: TuneRequest) -> None:
             f"--set {given[0]}: settings that are searched or kept stand in a file",
             remedy="write them to a settings file, and name it with --settings",
         )
-    today = tuple(changed(block, request.space.today) for block in request.spec.blocks)
-    _, infeasible = expand(replace(request.spec, blocks=today), request.lab)
-    if infeasible:
-        raise UsageError(
-            f"--settings does not fit what is measured: {infeasible[0].reason}",
-            remedy="leave that out of the file, or choose the backend and launcher that it is for",
-        )
+    if reason := _infeasible(request, request.space.today):
+        raise UsageError(f"--settings does not fit what is measured: {reason}", remedy=_FITTING)
+
+
+def check_space(request: TuneRequest) -> None:
+    """Raise UsageError where a parameter of a space of one's own cannot change what is measured."""
+    space = request.space
+    for place, (item, now) in enumerate(zip(space.parameters, space.start, strict=True)):
+        others = [value for value in range(len(item.values)) if value != now]
+        candidates = [(*space.start[:place], value, *space.start[place + 1 :]) for value in others]
+        reasons = [_infeasible(request, space.settings(candidate)) for candidate in candidates]
+        if reasons and all(reasons):
+            raise UsageError(f"{item.name} of --space does not fit: {reasons[0]}", remedy=_FITTING)
+
+
+def _infeasible(request: TuneRequest, settings: SettingsFile) -> str:
+    """Return why what is measured cannot run with settings; empty where it can."""
+    blocks = tuple(changed(block, settings) for block in request.spec.blocks)
+    _, infeasible = expand(replace(request.spec, blocks=blocks), request.lab)
+    return infeasible[0].reason if infeasible else ""
 
 
 def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:

@@ -391,6 +391,35 @@ def test_settings_of_another_backend_are_refused_and_not_measured(today: Setting
         session.check(request)
 
 
+@pytest.mark.parametrize(
+    ("backend", "item", "seen"),
+    [
+        (
+            "gloo",
+            {"to": "mpirun", "values": ["", "--bind-to core"], "default": ""},
+            "horovodrun takes no options",
+        ),
+        (
+            "gloo",
+            {"to": "rules", "collective": 2, "values": ["0", "4"], "default": "0"},
+            "gloo sends nothing",
+        ),
+        ("mpi", {"to": "rules", "collective": 2, "values": ["0", "4"], "default": "0"}, ""),
+        (
+            "ddp-gloo",
+            {"to": "env", "variable": "HOROVOD_CYCLE_TIME", "values": [1, 5], "default": 1},
+            "cycle_time is a setting of Horovod, which DDP is without",
+        ),
+    ],
+)
+def test_a_space_for_another_backend_is_refused(backend: str, item: dict[str, Any], seen: str) -> None:
+    """All of its values would fail, round for round."""
+    space = spaces.space([SpaceParameter(name="own", **item)], SettingsFile())
+    request = TuneRequest(labs.spec(backend, sizes=(1024,)), labs.lab(2), space, "tpe", 0, 30)
+    with pytest.raises(UsageError, match=f"own of --space does not fit: {seen}") if seen else nullcontext():
+        session.check_space(request)
+
+
 def test_a_search_that_is_interrupted_after_its_proof_has_no_second_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
