@@ -192,11 +192,10 @@ def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
 
 def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any:
     """Return the parameters to search. Raises UsageError where there are none."""
-    from hvlab.tune import selection  # noqa: PLC0415 - they load slowly
-    from hvlab.tune import space as spaces  # noqa: PLC0415
+    from hvlab.tune import selection, space_file  # noqa: PLC0415 - they load slowly
 
     if file is not None:
-        return spaces.load(file)
+        return space_file.load(file)
     backend = BACKENDS[block.backends[0]]
     if not backend.parallel:
         raise UsageError(

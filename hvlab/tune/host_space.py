@@ -17,7 +17,7 @@ from hvlab.errors import CheckError, UnreachableError, some
 from hvlab.health.ask import put
 from hvlab.lab.inventory import Lab
 from hvlab.tune.host_state import KernelValue, State
-from hvlab.tune.space import SpaceParameter
+from hvlab.tune.space_file import SpaceParameter
 from hvlab.yaml_files import read_yaml
 
 _MTU, _GOVERNOR = "/mtu", "/scaling_governor"

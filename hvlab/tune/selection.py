@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hvlab.bench.matrix import Block
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.launchers import mpirun
-from hvlab.tune.space import FOLDER, SpaceParameter, load
+from hvlab.tune.space_file import FOLDER, SpaceParameter, load
 from hvlab.workloads import WORKLOADS
 
 # Open MPI's rules for this one go by the bytes of each rank, not of all.

@@ -1,104 +1,23 @@
-"""The settings that a search may change, as data. Pure."""
+"""The space of a search: which settings each of its candidates stands for. Pure."""
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing import Any
 
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
+from hvlab.tune.space_file import SpaceParameter, Word
 from hvlab.workloads.parameters import BY_VARIABLE, COMMON
-from hvlab.yaml_files import mistake, read_yaml
 
-FOLDER = Path(__file__).parent / "spaces"
 # From so few ranks on Open MPI's rules hold.
 _RANKS = 2
 # For each parameter of a space, which of its values.
 Candidate = tuple[int, ...]
-_Word = str | int | float
-_DEFAULTS: Mapping[str, _Word] = {
+_DEFAULTS: Mapping[str, Word] = {
     name: item.default for name, item in BY_VARIABLE.items() if not isinstance(item.default, tuple)
 }
-
-
-class SpaceParameter(BaseModel):
-    """A setting. An empty value leaves it unset. ``to`` is where it goes.
-
-    ``collective`` is Open MPI's number of the collective whose algorithm it is (COLLTYPE in
-    coll_base_functions.h), from messages of ``from_bytes`` on; there a value is an algorithm's number, and
-    after a colon the bytes of its segments, if it has any.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    about: str = ""
-    to: Literal["env", "mpirun", "rules", "host"]
-    variable: str = ""
-    collective: Annotated[int, Field(ge=0, le=100)] | None = None
-    from_bytes: Annotated[int, Field(ge=0)] = 0
-    values: Annotated[list[_Word], Field(min_length=2, max_length=100)]
-    default: _Word
-    source: str = ""
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if not self.has(self.default):
-            raise ValueError(f"{self.name}: the default {self.default!r} is not among its values")
-        if any(self.same(one, other) for one, other in itertools.combinations(self.values, 2)):
-            raise ValueError(f"{self.name}: a value stands there twice")
-        if (self.to == "env") != bool(self.variable) or (self.to == "rules") != (self.collective is not None):
-            raise ValueError(
-                f"{self.name}: env needs a variable, rules a collective, and nothing else has one"
-            )
-        rule = re.compile(r"\d+(:\d+)?")
-        if self.to == "rules" and not all(rule.fullmatch(str(value)) for value in self.values):
-            raise ValueError(f"{self.name}: a rule is an algorithm's number, or NUMBER:BYTES with segments")
-        return self
-
-    @property
-    def ordered(self) -> bool:
-        """Return whether values near one another act alike."""
-        return all(isinstance(value, int | float) for value in self.values)
-
-    @property
-    def target(self) -> tuple[str, str, int | None, int]:
-        """Return what it sets: a variable, mpirun's options, or the rule from a size on."""
-        return self.to, self.variable, self.collective, self.from_bytes
-
-    def read(self, value: _Word) -> _Word:
-        """Return a value as its variable's reader or, for any other variable, a number's reads it."""
-        if known := BY_VARIABLE.get(self.variable):
-            with suppress(UsageError):
-                read = known.read(value)
-                return str(read) if isinstance(read, tuple) else read
-        return _number(value)
-
-    def same(self, one: _Word, other: _Word) -> bool:
-        """Return whether two values are the same, however they are written: 1 and 1.0, 64M and 67108864."""
-        texts = isinstance(one, str) and isinstance(other, str) and self.variable not in BY_VARIABLE
-        return str(one) == str(other) or (not texts and self.read(one) == self.read(other))
-
-    def has(self, value: _Word) -> bool:
-        """Return whether a value is one of its values."""
-        return any(self.same(each, value) for each in self.values)
-
-    def place(self, value: _Word) -> int:
-        """Return the place of a value among its values. Raises ValueError for another."""
-        return [self.same(each, value) for each in self.values].index(True)
-
-
-class _SpaceFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    parameters: Annotated[list[SpaceParameter], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -145,7 +64,7 @@ class Space:
         """Return how a candidate differs from today's settings."""
         return ", ".join(f"{name}={value}" for name, value in self.changes(candidate).items()) or "as today"
 
-    def changes(self, candidate: Candidate) -> dict[str, _Word]:
+    def changes(self, candidate: Candidate) -> dict[str, Word]:
         """Return the values that a candidate has and today's settings have not."""
         chosen = self._chosen(candidate)
         return {item.name: value for item, value in (chosen[place] for place in self._changed(candidate))}
@@ -154,7 +73,7 @@ class Space:
         both = enumerate(zip(candidate, self.start, strict=True))
         return [place for place, (one, other) in both if one != other]
 
-    def _chosen(self, candidate: Candidate) -> list[tuple[SpaceParameter, _Word]]:
+    def _chosen(self, candidate: Candidate) -> list[tuple[SpaceParameter, Word]]:
         return [(item, item.values[index]) for item, index in zip(self.parameters, candidate, strict=True)]
 
     def _rules(self, candidate: Candidate) -> str:
@@ -181,51 +100,8 @@ class Space:
         return " ".join(map(str, words))
 
 
-def load(path: Path) -> tuple[SpaceParameter, ...]:
-    """Return the parameters of a file. Raises UsageError that names the mistake."""
-    try:
-        parameters = tuple(_SpaceFile.model_validate(read_yaml(path)).parameters)
-    except ValidationError as error:
-        raise UsageError(f"the space {path}: {mistake(error)}", remedy=_REMEDY) from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the space {path} cannot be read: {error}", remedy=_REMEDY) from error
-    if any(item.to == "host" for item in parameters):
-        problem = f"the space {path}: settings of hosts are hvlab's own"
-        raise UsageError(problem, remedy="leave `to: host` out; --host-settings searches them")
-    names = [item.name for item in parameters]
-    if len(set(names)) < len(names):
-        raise UsageError(f"the space {path}: two parameters have one name", remedy=_REMEDY)
-    for one, other in itertools.combinations(parameters, 2):
-        if one.target == other.target:
-            raise UsageError(
-                f"the space {path}: {one.name} and {other.name} set the same, so one would undo the other",
-                remedy="make them one parameter; a value of mpirun is all of its options",
-            )
-    for item in parameters:
-        _check(item, path)
-    return parameters
-
-
-def _check(item: SpaceParameter, path: Path) -> None:
-    """Raise UsageError where a value of a parameter makes no settings."""
-    for value in item.values:
-        env = {item.variable: value} if item.to == "env" and value != "" else {}
-        try:
-            _ = SettingsFile(env=env, mpirun=str(value) if item.to == "mpirun" else "").parameters
-        except ValidationError as error:
-            raise UsageError(f"the space {path}: {item.name}: {mistake(error)}", remedy=_REMEDY) from error
-        except UsageError as error:
-            raise UsageError(f"the space {path}: {item.name}: {error}", remedy=error.remedy) from error
-
-
-_REMEDY = (
-    "write parameters: a list of {name, to: env, mpirun or rules, variable, values, default}, as in "
-    "hvlab/tune/spaces"
-)
-
-
 def space(
-    parameters: Sequence[SpaceParameter], today: SettingsFile, *, rank_env: Mapping[str, _Word] | None = None
+    parameters: Sequence[SpaceParameter], today: SettingsFile, *, rank_env: Mapping[str, Word] | None = None
 ) -> Space:
     """Return a space with today's values among those of its parameters. Raises UsageError.
 
@@ -249,7 +125,7 @@ def including(space: Space, settings: SettingsFile) -> tuple[Space, Candidate]:
     return wider, replace(wider, today=settings).start
 
 
-def _on_lab(item: SpaceParameter, rank_env: Mapping[str, _Word]) -> SpaceParameter:
+def _on_lab(item: SpaceParameter, rank_env: Mapping[str, Word]) -> SpaceParameter:
     """Return a parameter with the default that it really has, where the inventory or hvlab sets it."""
     known = {**_DEFAULTS, **rank_env}
     if item.to != "env" or item.variable not in known:
@@ -259,14 +135,6 @@ def _on_lab(item: SpaceParameter, rank_env: Mapping[str, _Word]) -> SpaceParamet
     # Nothing unsets such a variable.
     values = [value for value in item.values if value != ""]
     return _with(item.model_copy(update={"values": values, "default": default}), default)
-
-
-def _number(given: _Word) -> _Word:
-    """Return a text that is a number as such."""
-    for read in (int, float) if isinstance(given, str) else ():
-        with suppress(ValueError):
-            return read(given)
-    return given
 
 
 def _read(settings: SettingsFile) -> dict[str, Any]:
@@ -280,7 +148,7 @@ def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
     return item if value is None else _with(item, value)
 
 
-def _with(item: SpaceParameter, value: _Word) -> SpaceParameter:
+def _with(item: SpaceParameter, value: Word) -> SpaceParameter:
     """Return a parameter that has this value, too."""
     if item.has(value):
         return item
@@ -290,7 +158,7 @@ def _with(item: SpaceParameter, value: _Word) -> SpaceParameter:
     return item.model_copy(update={"values": [*item.values, value]})
 
 
-def _today(item: SpaceParameter, today: SettingsFile) -> _Word | None:
+def _today(item: SpaceParameter, today: SettingsFile) -> Word | None:
     if item.to == "env":
         return today.env.get(item.variable)
     return today.mpirun or None if item.to == "mpirun" else None

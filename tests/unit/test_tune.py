@@ -16,14 +16,15 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair
-from hvlab.tune import confirmation
+from hvlab.tune import confirmation, space_file
 from hvlab.tune import space as spaces
 from hvlab.tune.autotune import best_of
 from hvlab.tune.importance import importance
 from hvlab.tune.result import TuneResult
 from hvlab.tune.search import Board, SearchResult, search
 from hvlab.tune.selection import of_block
-from hvlab.tune.space import Candidate, Space, SpaceParameter
+from hvlab.tune.space import Candidate, Space
+from hvlab.tune.space_file import SpaceParameter
 from tests.unit import labs
 
 
@@ -345,8 +346,8 @@ def test_every_file_of_spaces_is_used() -> None:
         if one.parallel
     ]
     used = {item.source + item.name for block in blocks for item in of_block(block, "mpirun")}
-    for file in spaces.FOLDER.glob("*.yml"):
-        assert {item.source + item.name for item in spaces.load(file)} <= used
+    for file in space_file.FOLDER.glob("*.yml"):
+        assert {item.source + item.name for item in space_file.load(file)} <= used
 
 
 def test_what_does_not_act_is_not_searched() -> None:
@@ -460,7 +461,7 @@ def test_an_algorithm_may_have_segments() -> None:
 def test_a_bad_space_is_refused_with_what_is_wrong(tmp_path: Path, text: str, seen: str) -> None:
     (tmp_path / "space.yml").write_text(text)
     with pytest.raises(UsageError, match=seen):
-        spaces.load(tmp_path / "space.yml")
+        space_file.load(tmp_path / "space.yml")
 
 
 def _last(*losses: float) -> dict[int, tuple[float, ...]]:

@@ -20,7 +20,7 @@ from hvlab.health.ask import Answered
 from hvlab.lab.inventory import Lab
 from hvlab.paths import project_dir
 from hvlab.results.store import Store
-from hvlab.tune import host_session, host_space, host_state, session, trials
+from hvlab.tune import host_session, host_space, host_state, session, space_file, trials
 from hvlab.tune import space as spaces
 from hvlab.tune.host_result import HostTuneResult, lines
 from hvlab.tune.host_state import BEFORE, State
@@ -385,7 +385,7 @@ def test_a_space_of_ones_own_has_no_settings_of_hosts(tmp_path: Path) -> None:
     file = tmp_path / "space.yml"
     file.write_text("parameters: [{name: mtu, to: host, values: ['', '9000'], default: ''}]")
     with pytest.raises(UsageError, match="settings of hosts are hvlab's own"):
-        spaces.load(file)
+        space_file.load(file)
 
 
 def test_the_playbook_writes_and_says_what_was_refused(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from hvlab.tune import confirmation, session, trials
 from hvlab.tune import space as spaces
 from hvlab.tune.result import TuneResult
 from hvlab.tune.session import TuneRequest
-from hvlab.tune.space import SpaceParameter
+from hvlab.tune.space_file import SpaceParameter
 from hvlab.workloads.case import Case
 from tests.unit import labs
 from tests.unit.test_results import RECORD
