@@ -92,8 +92,9 @@ class Judge:
 
         It is measured again with more repeats while the interval is not clear of ``half`` the difference (a
         logarithm); without ``half``, while a verdict may be reached. A run of the same two that was finished
-        before counts. Raises StackFailsError where ``other`` does not run, CheckError where the good one
-        does not, and without ``half`` where the verdicts of several sizes say other than their mean.
+        before counts, unless the good one failed in it.
+        Raises StackFailsError where ``other`` does not run, CheckError where the good one does not, and
+        without ``half`` where the verdicts of several sizes say other than their mean.
         """
         chosen = {A: self.good.side, B: other.side}
         try:
@@ -113,7 +114,10 @@ class Judge:
         return measured
 
     def _measured(self, spec: Spec) -> Decisions:
-        run_id = self.store.finished(spec.key(self.lab)) or measure(Schedule.of(spec, self.lab), self.store)
+        run_id = self.store.finished(spec.key(self.lab))
+        # Where the good stack failed, something was mended since.
+        if run_id is None or _failed(self.store.records(run_id), A):
+            run_id = measure(Schedule.of(spec, self.lab), self.store)
         records = self.store.records(run_id)
         if error := _failed(records, A):
             raise CheckError(f"the good stack does not run: {error}", remedy="run `hvlab doctor`")

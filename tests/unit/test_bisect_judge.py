@@ -26,7 +26,12 @@ SIZES = (1 << 10, 1 << 20, 4 << 20)
 
 
 def _judge(
-    folder: Path, cost: Cost, monkeypatch: pytest.MonkeyPatch, *, sizes: tuple[int, ...] = SIZES
+    folder: Path,
+    cost: Cost,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    sizes: tuple[int, ...] = SIZES,
+    good: float | None = 1.0,
 ) -> Judge:
     draw = random.Random(1)  # noqa: S311 - noise
 
@@ -38,7 +43,7 @@ def _judge(
         for case in schedule.cases:
             own = {name: part for name, part in case.params.items() if name != "sizes"}
             for size in case.params["sizes"]:
-                times = cost(size) if own["side"] == "B" else 1.0
+                times = cost(size) if own["side"] == "B" else good
                 record = replace(
                     RECORD, run_id=run_id, case_id=case.id, repeat=case.repeat, metric="time",
                     params={**own, "size_bytes": size}, value=(times or 0) * math.exp(draw.gauss(0, 0.01)),
@@ -49,8 +54,7 @@ def _judge(
         return run_id
 
     monkeypatch.setattr(judge, "measure", measure)
-    good = InstalledStack("", ())
-    return Judge(labs.spec("mpi", sizes=sizes), labs.lab(2), Store(folder), good)
+    return Judge(labs.spec("mpi", sizes=sizes), labs.lab(2), Store(folder), InstalledStack("", ()))
 
 
 BAD = InstalledStack("", (("cycle_time", "5"),))
@@ -84,6 +88,18 @@ def test_where_the_sizes_say_other_than_their_mean_one_size_has_to_be_named(
     assert measured.effect(BAD, 0.1).log.mid == pytest.approx(
         (math.log(large) + 2 * math.log(times)) / 3, abs=0.02
     )
+
+
+def test_a_good_stack_that_failed_is_measured_again_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CheckError, match="the good stack does not run: it broke"):
+        _judge(tmp_path, lambda _: 1.3, monkeypatch, good=None).effect(BAD)
+    mended = _judge(tmp_path, lambda _: 1.3, monkeypatch).effect(BAD)
+    assert mended.slower
+    # And what was finished is not.
+    again = _judge(tmp_path, lambda _: None, monkeypatch).effect(BAD)
+    assert again == mended
 
 
 @pytest.mark.parametrize("env", ["HOROVOD_CYCLE_TIME=1", "HOROVOD_CYCLE_TIME=1.0"])
