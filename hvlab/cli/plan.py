@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -180,14 +179,9 @@ def _variables(lab: Lab | None, name: str) -> Mapping[str, Any]:
 def _limited(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, HostFacts]:
     if not limit:
         return hosts
-    parts = [part.strip() for part in limit.replace(":", ",").split(",") if part.strip()]
-    included = [part for part in parts if not part.startswith("!")] or ["*"]
-    excluded = [part[1:] for part in parts if part.startswith("!")]
+    from hvlab.lab.host_patterns import matching  # noqa: PLC0415 - it loads Ansible
 
-    def fits(name: str, patterns: list[str]) -> bool:
-        return any(pattern == "all" or fnmatch(name, pattern) for pattern in patterns)
-
-    chosen = {name: host for name, host in hosts.items() if fits(name, included) and not fits(name, excluded)}
+    chosen = {name: hosts[name] for name in matching(hosts, limit) if name in hosts}
     if not chosen:
         raise UsageError(
             f"no host in the facts matches --limit {limit}", remedy=f"its hosts are {', '.join(hosts)}"

@@ -105,6 +105,8 @@ def test_what_if(recorded, capsys):
         (["--what-if", "cuda=x"], "'x' is not a version"),
         (["--pin", "driver=580-server"], "'580-server' is not a version"),
         (["--limit", "n9"], "n1, n2, n3"),
+        (["--limit", "localhost"], "n1, n2, n3"),
+        (["--limit", "~("], "Invalid host list pattern"),
         (["--frobnicate"], "No such option"),
     ],
 )
@@ -129,12 +131,20 @@ def test_bad_facts(tmp_path, capsys, text, told):
     assert run(["plan", "--facts", str(tmp_path / "none.json")]) == 2
 
 
-def test_limit(recorded, capsys):
-    assert (
-        run(["plan", "--facts", recorded, "--limit", "all:!n3", "--pin", "cuda=13.0", "--format", "json"])
-        == 0
-    )
-    assert list(json.loads(capsys.readouterr().out)["hosts"]) == ["n1", "n2"]
+@pytest.mark.parametrize(
+    ("limit", "chosen"),
+    [
+        ("all:!n3", ["n1", "n2"]),
+        ("n*:&n1", ["n1"]),
+        ("~n[12]", ["n1", "n2"]),
+        ("!n3", ["n1", "n2"]),
+        ("n*[1]", ["n2"]),
+    ],
+)
+def test_limit(recorded, capsys, limit, chosen):
+    words = ["plan", "--facts", recorded, "--limit", limit, "--pin", "cuda=13.0", "--format", "json"]
+    assert run(words) == 0
+    assert list(json.loads(capsys.readouterr().out)["hosts"]) == chosen
 
 
 def test_the_inventory_adds_its_pins(recorded, inventory, capsys):
