@@ -148,7 +148,7 @@ def test_limit(recorded, capsys, limit, chosen):
 
 
 def test_the_inventory_adds_its_pins(recorded, inventory, capsys):
-    pins = {"lab_cuda": "12.4", "openmpi_version": "4.1.6", "cuda_version": "{{ nothing }}"}
+    pins = {"lab_cuda": "12.4", "lab_openmpi": "4.1.6", "cuda_version": "{{ __stack.versions.cuda }}"}
     named = inventory(["n1", "n2"], gpu=["n1", "n2"], **pins)
     assert run(["plan", "-i", named, "--facts", recorded, "--format", "json"]) == 0
     hosts = json.loads(capsys.readouterr().out)["hosts"]
