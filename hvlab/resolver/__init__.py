@@ -46,15 +46,13 @@ from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import HostRequest, group
 from hvlab.resolver.nearest import Remedy
 from hvlab.resolver.pins import Pin
-from hvlab.resolver.problem import FACT, PIN, LabProblem
+from hvlab.resolver.problem import LabProblem
 from hvlab.resolver.provider import SearchLimitError
 from hvlab.resolver.solve import best, build
 
 __all__ = ["HostRequest", "Infeasible", "Resolution", "plan"]
 
 T = TypeVar("T")
-# What the JSON of `hvlab plan` has always called a pin.
-JSON_KINDS = {PIN: "wish", FACT: "fact"}
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ def _infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible
     return Infeasible(
         conflict=[
             {
-                "kind": JSON_KINDS[item.kind],
+                "kind": item.kind,
                 "name": item.name,
                 "value": item.value,
                 "hosts": problem.hosts(item.groups),

@@ -209,3 +209,13 @@ def test_a_host_that_does_not_answer(inventory, capsys, monkeypatch):
     monkeypatch.setattr(gather, "facts", silent)
     assert run(["plan", "-i", inventory(["n1", "n2"])]) == 3
     assert "n2: no answer" in capsys.readouterr().err
+
+
+def test_a_conflict_is_of_pins_and_facts(recorded, capsys):
+    assert (
+        run(["plan", "--facts", recorded, "--pin", "cuda=13.0", "--pin", "torch=2.0", "--format", "json"])
+        == 1
+    )
+    conflict = json.loads(capsys.readouterr().out)["conflict"]
+    assert {item["kind"] for item in conflict} <= {"pin", "fact"}
+    assert {item["name"] for item in conflict if item["kind"] == "pin"} == {"cuda", "torch"}
