@@ -97,6 +97,15 @@ def test_all_packages_of_the_driver_come_in_one_version(apt, version, newest, re
 
 
 @pytest.mark.parametrize("apt", ["debian12"], indirect=True)
+def test_open_modules_of_branch_550_are_no_metapackage(apt):
+    assert apt.versions("nvidia-open-550") is None
+    apt.pin("550.54.15")
+    chosen = apt.versions("cuda-drivers-550=550.54.15-*", "nvidia-kernel-open-dkms=550.54.15-*")
+    assert chosen["nvidia-kernel-open-dkms"] == "550.54.15-1"
+    assert "nvidia-kernel-dkms" not in chosen
+
+
+@pytest.mark.parametrize("apt", ["debian12"], indirect=True)
 def test_a_pinning_package_is_not_of_the_drivers_version(apt):
     assert apt.versions("nvidia-driver-pinning-580=580.*") is None
     assert apt.versions("nvidia-driver-pinning-580") == {"nvidia-driver-pinning-580": "580-5"}
