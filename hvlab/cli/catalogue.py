@@ -10,14 +10,15 @@ from pathlib import Path
 import click
 import yaml
 
+from hvlab.catalogue import update
+from hvlab.catalogue.differences import Difference, differences
+from hvlab.catalogue.index import Pip
 from hvlab.cli import options
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.paths import own_catalogue, project_dir
-from hvlab.resolver import own, update
+from hvlab.resolver import own
 from hvlab.resolver.catalogue import FOLDER, build, files
-from hvlab.resolver.check import Difference, differences
-from hvlab.resolver.index import Pip
 from hvlab.results import tables
 
 

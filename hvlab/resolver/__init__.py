@@ -26,10 +26,10 @@ Beside resolvelib, which says neither why nothing fits nor what would:
     conflict.sentences    the rules that exclude them, in words, from what pruning left
     nearest.remedies      changes of pins, hosts and drivers, each tried by a search before it is offered
 
-`check` compares the files with the package index (`index`), `update` writes the changes into them.
 `lock` keeps the versions of a plan in a file, and makes them pins of a later one.
 The answer: `stack` (versions and `packages` by host), `reasons`, `notes`; `render` writes it for a terminal.
-The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files, `versions` compares.
+The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files of `hvlab.catalogue`
+and a user's `own`, `versions` compares.
 `newer` adds the releases that pins ask for beyond the files, each taken to be like the newest of its branch.
 """
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from hvlab.catalogue.differences import SOURCES, Difference
 from hvlab.errors import HvlabError
 from hvlab.resolver import versions
-from hvlab.resolver.check import SOURCES, Difference
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off"}
