@@ -77,7 +77,7 @@ def plain(lab: Lab, case: Case, login: list[str]) -> dict[int, float]:
 
 def measured(inventory: Path, case: Case, folder: Path) -> dict[int, float]:
     """Return microseconds by size as ``hvlab bench`` records them."""
-    argv = [sys.executable, "-m", "hvlab", "bench", "-i", str(inventory), "--backend", "mpi", "--fresh"]
+    argv = [sys.executable, "-m", "hvlab", "bench", "-i", str(inventory), "--backend", "mpi", "--restart"]
     argv += ["--hosts", str(len(case.hosts)), "--slots", str(case.slots)]
     argv += ["--sizes", ",".join(map(str, case.params["sizes"]))]
     argv += ["--results", str(folder), "--format", "json"]

@@ -232,7 +232,6 @@ def _short(name: str) -> Callable[[F], F]:
 )
 @options.results
 @click.option("--restart", is_flag=True, help="Start a new run instead of resuming an unfinished one.")
-@click.option("--fresh", "restart", is_flag=True, hidden=True, help="The former name of --restart.")
 @options.output_format
 @options.own_command
 @click.pass_context

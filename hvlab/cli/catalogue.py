@@ -8,15 +8,17 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+import yaml
 
+from hvlab.catalogue import update
+from hvlab.catalogue.differences import Difference, differences
+from hvlab.catalogue.index import Pip
 from hvlab.cli import options
 from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.paths import own_catalogue, project_dir
-from hvlab.resolver import own, update
+from hvlab.resolver import own
 from hvlab.resolver.catalogue import FOLDER, build, files
-from hvlab.resolver.check import Difference, differences
-from hvlab.resolver.index import Pip
 from hvlab.results import tables
 
 
@@ -33,7 +35,7 @@ def command() -> None:
 @options.table_or_json
 def check_catalogue(*, output_format: str) -> int:
     """Print where the catalogue and the package index differ; the exit code is 1 if they do."""
-    changes = _differences()
+    changes = _differences(with_own=True)
     if output_format == "json":
         click.echo(json.dumps([change.as_json() for change in changes], indent=1))
     else:
@@ -48,43 +50,44 @@ def update_catalogue(*, to_own: bool) -> int:
 
     Outside a clone of the repository, or with --own, it goes into your own file of releases.
     """
-    changes = _differences()
+    to_own = to_own or not (project_dir() / ".git").exists()
+    changes = _differences(with_own=to_own)
     if not changes:
         click.echo("the catalogue says what the index says")
         return 0
     click.echo(_table(changes))
-    if to_own or not (project_dir() / ".git").exists():
-        paths = [_write_own(changes)]
-    else:
-        paths = [
-            _write(file, list(group)) for file, group in groupby(changes, key=lambda change: change.file)
-        ]
+    paths = [_write_own(changes)] if to_own else _write(changes)
     click.echo(f"written, to be reviewed: {', '.join(map(str, paths))}")
     return 0
 
 
-def _differences() -> list[Difference]:
+def _differences(*, with_own: bool) -> list[Difference]:
     known = files()
     path = own_catalogue()
-    if path.is_file():
+    if with_own and path.is_file():
         known = own.merged(known, own.read(path), path)
     return differences(known, Pip(), lambda name: click.echo(f"asking for {name}", err=True))
 
 
-def _write(file: str, changes: Sequence[Difference]) -> Path:
-    path = FOLDER / f"{file}.yml"
-    text = path.read_text(encoding="utf-8")
-    _save(path, update.updated(text, update.entries_of(text), changes))
-    build(files())
-    return path
+def _write(changes: Sequence[Difference]) -> list[Path]:
+    known, texts = files(), {}
+    for file, group in groupby(changes, key=lambda change: change.file):
+        path = FOLDER / f"{file}.yml"
+        text = path.read_text(encoding="utf-8")
+        texts[path] = update.updated(text, update.entries_of(text), group)
+        known[file] = yaml.safe_load(texts[path])
+    build(known)
+    for path, text in texts.items():
+        _save(path, text)
+    return list(texts)
 
 
 def _write_own(changes: Sequence[Difference]) -> Path:
     path = own_catalogue()
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = update.own(path.read_text(encoding="utf-8") if path.is_file() else "", changes)
+    build(own.merged(files(), yaml.safe_load(text), path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    _save(path, update.own(text, changes))
-    build(own.merged(files(), own.read(path), path))
+    _save(path, text)
     return path
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ import click
 from click.core import ParameterSource
 
 from hvlab.cli import options
-from hvlab.errors import InventoryError, UsageError, report
+from hvlab.errors import InventoryError, UsageError
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
-from hvlab.lab.inventory_older import copied_wiring, older_pins
-from hvlab.paths import project_dir
 from hvlab.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.resolver import facts as resolver_facts
 from hvlab.resolver.facts import HostFacts
@@ -123,7 +120,6 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     from hvlab.remote import facts as gather  # noqa: PLC0415 - it loads slowly, and recorded facts do not need it
 
     lab = inventories.load(inventory, limit=limit)
-    _advise(lab)
     gathered = gather.facts(lab)
     return [
         request(resolver_facts.from_ansible(host.name, gathered[host.name]), host.vars, gpu=host.gpu)
@@ -132,21 +128,10 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     ]
 
 
-def _advise(lab: Lab) -> None:
-    """Warn of what the inventory still has from an earlier hvlab, as site.yml does."""
-    advice = [
-        *copied_wiring(lab.source, project_dir()),
-        *older_pins({host.name: host.vars for host in lab.hosts}),
-    ]
-    if advice:
-        click.echo(f"hvlab: the inventory:\n{report(advice)}", err=True)
-
-
 def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[HostRequest]:
     hosts = _read(file)
     if named:
         lab = inventories.load(named, limit=limit)
-        _advise(lab)
         missing = [host.name for host in lab.hosts if host.name not in hosts]
         if missing:
             raise UsageError(
@@ -180,14 +165,9 @@ def _variables(lab: Lab | None, name: str) -> Mapping[str, Any]:
 def _limited(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, HostFacts]:
     if not limit:
         return hosts
-    parts = [part.strip() for part in limit.replace(":", ",").split(",") if part.strip()]
-    included = [part for part in parts if not part.startswith("!")] or ["*"]
-    excluded = [part[1:] for part in parts if part.startswith("!")]
+    from hvlab.lab.host_patterns import matching  # noqa: PLC0415 - it loads Ansible
 
-    def fits(name: str, patterns: list[str]) -> bool:
-        return any(pattern == "all" or fnmatch(name, pattern) for pattern in patterns)
-
-    chosen = {name: host for name, host in hosts.items() if fits(name, included) and not fits(name, excluded)}
+    chosen = {name: hosts[name] for name in matching(hosts, limit) if name in hosts}
     if not chosen:
         raise UsageError(
             f"no host in the facts matches --limit {limit}", remedy=f"its hosts are {', '.join(hosts)}"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from string import ascii_letters
 
 from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.utils.addresses import parse_address
 from ansible.plugins.inventory import detect_range, expand_hostname_range
 
@@ -48,6 +51,19 @@ def expand(text: str) -> list[ListedHost]:
         ListedHost(next(numbered), host.target, host.port) if _is_address(host.name) else host
         for host in hosts
     ]
+
+
+def matching(names: Iterable[str], limit: str) -> list[str]:
+    """Return the hosts that a pattern of Ansible's ``--limit`` means. Raises UsageError where it is none."""
+    inventory = InventoryManager(DataLoader(), parse=False)
+    for name in names:
+        inventory.add_host(name)
+    inventory.reconcile_inventory()
+    try:
+        inventory.subset(limit)
+        return [host.name for host in inventory.get_hosts()]
+    except AnsibleError as error:
+        raise UsageError(f"--limit {limit}: {error}", remedy="write a pattern such as gpu*:!gpu7") from error
 
 
 def _expand_entry(entry: str) -> list[ListedHost]:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from hvlab.errors import Problem
-from hvlab.lab.pin_variables import PINS
+from hvlab.lab.pin_variables import PINS, WIRED
 
 LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
@@ -48,6 +48,8 @@ _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 _MIRROR = re.compile(r"/.*|https?://[^/@\s]+(/\S*)?")
 _FOLDER = re.compile(r"(/(?!\.{0,2}(/|$))[^/:\s]+)+")
 _NAME_LENGTH = 253
+# A name of the wiring's own, in a template.
+_WIRING = re.compile(r"\b__\w")
 
 
 def problems(
@@ -63,6 +65,7 @@ def problems(
         all_problems += _name_problems(host, variables)
         all_problems += _value_problems(host, variables, virtual=host in virtual)
         all_problems += _unknown_variables(host, variables, known)
+        all_problems += _wired_variables(host, variables)
     return all_problems + _address_problems(hostvars) + _differing(hostvars)
 
 
@@ -197,6 +200,15 @@ def _unknown_variables(
         remedy = f"did you mean {near[0]}?" if near else f"it can be {', '.join(candidates) or 'nothing'}"
         problems.append(Problem(host, f"the variable {name} is unknown", remedy))
     return problems
+
+
+def _wired_variables(host: str, variables: Mapping[str, Any]) -> list[Problem]:
+    """Return those that the chosen versions fill: set, the roles would install what no plan shows."""
+    return [
+        Problem(host, f"{name} is set, which hvlab does itself", f"write {pin} instead")
+        for name, pin in WIRED.items()
+        if name in variables and not _WIRING.search(str(variables[name]))
+    ]
 
 
 def _address_problems(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:

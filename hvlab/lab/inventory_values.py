@@ -5,7 +5,6 @@ All others stay as they are written: they may call lookups, or need facts that o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,9 +20,6 @@ READ = LAB_VARIABLES | {
     *("lab_user_name", "lab_user_home"),
     *("horovod_variants", "horovod_prefix", "openmpi_parameters", "openmpi_prefix", "workloads_dir"),
 }
-# A role's version or method counts as a pin; one made of `__` names passes on what a play chose.
-_OPTIONAL = re.compile(r"(nvidia_driver|cuda|cudnn|nccl|openmpi|horovod)_(version|method)")
-_PASSED_ON = re.compile(r"\b__\w")
 _FACTS = ("ansible_facts", "ansible_local")
 
 
@@ -39,15 +35,10 @@ def evaluated(
     templar = Templar(loader=loader, variables=everything)
     values, failures = dict(variables), {}
     for name, value in everything.items():
-        if not (name in READ or (name in variables and _is_pin(name, value))):
+        if name not in READ:
             continue
         try:
             values[name] = templar.template(value)
         except AnsibleError as error:
-            if name in READ:
-                failures[name] = str(error)
+            failures[name] = str(error)
     return values, failures
-
-
-def _is_pin(name: str, value: Any) -> bool:
-    return bool(_OPTIONAL.fullmatch(name)) and not _PASSED_ON.search(str(value))

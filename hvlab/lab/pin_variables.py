@@ -1,4 +1,4 @@
-"""The inventory's pins: which variable asks for which component, and the older names that are still read."""
+"""The inventory's pins: which variable asks for which component, and what the chosen versions fill."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 VERSION_PINS: Mapping[str, str] = {name: f"lab_{name}" for name in COMPONENTS}
 METHOD_PINS: Mapping[str, str] = {name: f"lab_{name}_method" for name in METHODS}
 PINS = frozenset((*VERSION_PINS.values(), *METHOD_PINS.values()))
-# Role variables that were pins, too, before pins were lab_* only. Given as plain values, they still are.
-OLDER_VERSION_PINS: Mapping[str, str] = {
-    "driver": "nvidia_driver_version",
-    **{name: f"{name}_version" for name in ("cuda", "cudnn", "nccl", "openmpi", "horovod")},
-}
-OLDER_METHOD_PINS: Mapping[str, str] = {
-    "driver": "nvidia_driver_method",
-    **{name: f"{name}_method" for name in ("cuda", "cudnn", "nccl", "openmpi")},
+# Of the roles' variables, those that group_vars/all.yml fills with what was chosen, and the pins for it.
+_ROLES: Mapping[str, str] = {"driver": "nvidia_driver", "python": "python_env"}
+WIRED: Mapping[str, str] = {
+    **{
+        f"{_ROLES.get(name, name)}_version": VERSION_PINS[name]
+        for name in ("driver", "cuda", "cudnn", "nccl", "openmpi", "python", "horovod")
+    },
+    **{f"{_ROLES.get(name, name)}_method": pin for name, pin in METHOD_PINS.items()},
 }
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from pysequoia import Cert
 
@@ -25,6 +24,10 @@ TROUBLE = re.compile(
 _REACH = "check that the host reaches {url}: name server, firewall, proxy, or a mirror of it"
 # From what a package manager says to what to do about it.
 _REMEDIES = (
+    (
+        r"has the label",
+        "if that is a mirror with a Release file of its own, set the label to that (nvidia_repository_label)",
+    ),
     (
         r"A4B469963BF863CC|7FA2AF80|F60F4B3D7FA2AF80",
         "NVIDIA signs with a new key since April 2022 (7fa2af80 is retired): take the key 3bf863cc.pub",
@@ -49,7 +52,7 @@ class Repository:
     ``files`` maps each of its paths to its text, where an empty text is no file; ``others`` are globs of the
     files in which other sources stand. ``read`` are globs of the lists that are there once they were read.
     ``refresh`` reads the lists of this source alone, and ``trust`` makes the package manager trust the key,
-    where naming it in the source is not enough.
+    where naming it in the source is not enough. ``label``: that of the lists, where it has apt's priority.
     """
 
     url: str
@@ -62,6 +65,7 @@ class Repository:
     lists: str
     refresh: tuple[str, ...]
     trust: tuple[str, ...] = ()
+    label: str = ""
 
     def key_file(self, key: Cert) -> bytes:
         """Return a key as the package manager reads it."""
@@ -97,8 +101,9 @@ def _apt(options: Mapping[str, Any]) -> Repository:
     lines = ["Types: deb", f"URIs: {url}", f"Suites: {options['suite']}"]
     lines += [f"Components: {' '.join(options['components'])}"] if options["components"] else []
     lines += [f"Signed-By: {key_path}", f"Enabled: {'yes' if options['enabled'] else 'no'}", ""]
-    priority = options["priority"]
-    pin = f"Package: *\nPin: origin {urlsplit(url).hostname}\nPin-Priority: {priority}\n"
+    priority, label = options["priority"], options["label"]
+    # Not its host: a mirror's has other repositories too, and each of their packages would get the priority.
+    pin = f"Package: *\nPin: release l={label}\nPin-Priority: {priority}\n"
     settings = {
         "Dir::Etc::sourcelist": path,
         "Dir::Etc::sourceparts": "-",
@@ -126,6 +131,7 @@ def _apt(options: Mapping[str, Any]) -> Repository:
             *("apt-get", "-q", "update"),
             *(word for item in settings.items() for word in ("-o", "=".join(item))),
         ),
+        label="" if priority is None else label,
     )
 
 

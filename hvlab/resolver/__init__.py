@@ -26,10 +26,10 @@ Beside resolvelib, which says neither why nothing fits nor what would:
     conflict.sentences    the rules that exclude them, in words, from what pruning left
     nearest.remedies      changes of pins, hosts and drivers, each tried by a search before it is offered
 
-`check` compares the files with the package index (`index`), `update` writes the changes into them.
 `lock` keeps the versions of a plan in a file, and makes them pins of a later one.
 The answer: `stack` (versions and `packages` by host), `reasons`, `notes`; `render` writes it for a terminal.
-The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files, `versions` compares.
+The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files of `hvlab.catalogue`
+and a user's `own`, `versions` compares.
 `newer` adds the releases that pins ask for beyond the files, each taken to be like the newest of its branch.
 """
 
@@ -46,15 +46,13 @@ from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import HostRequest, group
 from hvlab.resolver.nearest import Remedy
 from hvlab.resolver.pins import Pin
-from hvlab.resolver.problem import FACT, PIN, LabProblem
+from hvlab.resolver.problem import LabProblem
 from hvlab.resolver.provider import SearchLimitError
 from hvlab.resolver.solve import best, build
 
 __all__ = ["HostRequest", "Infeasible", "Resolution", "plan"]
 
 T = TypeVar("T")
-# What the JSON of `hvlab plan` has always called a pin.
-JSON_KINDS = {PIN: "wish", FACT: "fact"}
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ def _infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible
     return Infeasible(
         conflict=[
             {
-                "kind": JSON_KINDS[item.kind],
+                "kind": item.kind,
                 "name": item.name,
                 "value": item.value,
                 "hosts": problem.hosts(item.groups),

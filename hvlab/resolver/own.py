@@ -39,6 +39,8 @@ _FILES = (*_BY_VERSION, *_IN_LISTS)
 _LIKE = "like"
 # What all entries of a file have, and the resolver does not read.
 _UNREAD = {"source", "memory"}
+# What the resolver reads of an entry, and no shipped one has.
+_NOT_SHIPPED = {"nccl": {"cuda"}, "tensorflow": {"capabilities"}}
 Entry = Mapping[str, Any]
 
 
@@ -91,7 +93,7 @@ def merged(data: Mapping[str, Entry], own: Mapping[str, Any], path: Path) -> dic
                 raise CatalogueError(
                     f"{path}, {file}, {name}: not a branch", remedy='write the branch\'s number: "595"'
                 )
-            _add(whole[file][place], name, entry, f"{path}, {file}, {name}")
+            _add(whole[file][place], file, name, entry, f"{path}, {file}, {name}")
     for file, (place, key) in _IN_LISTS.items():
         by_name = {str(item[key]): item for item in whole[file][place]}
         entries = own.get(file) or []
@@ -100,13 +102,13 @@ def merged(data: Mapping[str, Entry], own: Mapping[str, Any], path: Path) -> dic
         for entry in entries:
             if not isinstance(entry, Mapping) or not isinstance(entry.get(key), str):
                 raise CatalogueError(f"{path}, {file}: {entry!r} has no {key}", remedy=f"give it a {key}")
-            _add(by_name, entry[key], entry, f"{path}, {file}, {entry[key]}")
+            _add(by_name, file, entry[key], entry, f"{path}, {file}, {entry[key]}")
         whole[file][place] = list(by_name.values())
     _offer(whole["systems"]["systems"], data["drivers"]["branches"], own.get("drivers") or {})
     return whole
 
 
-def _add(entries: dict[str, Any], name: str, entry: Any, where: str) -> None:
+def _add(entries: dict[str, Any], file: str, name: str, entry: Any, where: str) -> None:
     if not isinstance(entry, Mapping):
         raise CatalogueError(f"{where}: {entry!r} is not a mapping", remedy="write {like: ...} or all fields")
     like = entry.get(_LIKE)
@@ -116,12 +118,13 @@ def _add(entries: dict[str, Any], name: str, entry: Any, where: str) -> None:
         near = versions.nearest(str(like), entries) if like[:1].isdigit() else sorted(entries)
         raise CatalogueError(f"{where}: like {like!r} is not known", remedy=f"known are {', '.join(near)}")
     every = [set(known) for known in entries.values()]
-    fields, needed = set().union(*every), set.intersection(*every) - _UNREAD
+    fields = set().union(*every, _NOT_SHIPPED.get(file, ()))
+    needed = set.intersection(*every) - _UNREAD
     for field in entry:
         if field not in {*fields, _LIKE, "note"}:
             hint = _near(str(field), fields)
             raise CatalogueError(
-                f"{where}: unknown field {field!r}", remedy=f"{hint}it has {', '.join(fields)}"
+                f"{where}: unknown field {field!r}", remedy=f"{hint}it has {', '.join(sorted(fields))}"
             )
     filled = {**(entries[like] if like else {}), **entry}
     filled.pop(_LIKE, None)

@@ -11,12 +11,9 @@ from typing import Any
 from hvlab.errors import UsageError
 from hvlab.lab.backends import PARALLEL
 from hvlab.lab.pin_variables import (
-    AUTO,
     COMPONENTS,
     METHOD_PINS,
     METHODS,
-    OLDER_METHOD_PINS,
-    OLDER_VERSION_PINS,
     VERSION_PINS,
     plain,
 )
@@ -120,7 +117,7 @@ _EXAMPLES = {
 def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
     """Return the pins among a host's variables; a template is none."""
     pins = []
-    for name, variable in (*VERSION_PINS.items(), *OLDER_VERSION_PINS.items()):
+    for name, variable in VERSION_PINS.items():
         value = variables.get(variable)
         if not plain(value):
             continue
@@ -136,20 +133,12 @@ def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
 def methods_of(host: str, variables: Mapping[str, Any]) -> dict[str, str]:
     """Return how each component gets onto a host, from its variables."""
     methods = {}
-    for name, every in METHODS.items():
-        pin, older = METHOD_PINS[name], OLDER_METHOD_PINS[name]
-        given = {
-            variable: str(variables[variable]) for variable in (pin, older) if plain(variables.get(variable))
-        }
-        for variable, value in given.items():
-            # The older names are the roles' own, and no role takes auto.
-            choices = [method for method in every if variable == pin or method != AUTO]
-            if value not in choices:
-                raise UsageError(f"{host}: {variable} is {value!r}", remedy=f"it can be {', '.join(choices)}")
-        if len(set(given.values())) > 1:
-            both = " and ".join(f"{variable} is {value}" for variable, value in given.items())
-            raise UsageError(f"{host}: {both}", remedy=f"keep {pin} alone")
-        methods[name] = next(iter(given.values()), every[0])
+    for name, choices in METHODS.items():
+        variable = METHOD_PINS[name]
+        value = str(variables[variable]) if plain(variables.get(variable)) else choices[0]
+        if value not in choices:
+            raise UsageError(f"{host}: {variable} is {value!r}", remedy=f"it can be {', '.join(choices)}")
+        methods[name] = value
     return methods
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hvlab.errors import some
-from hvlab.resolver import JSON_KINDS, Infeasible, Resolution
-from hvlab.resolver.problem import PIN
+from hvlab.resolver import Infeasible, Resolution
 from hvlab.results import tables
 
 _COLUMNS = (
@@ -122,5 +121,4 @@ def _notes(result: Resolution) -> list[str]:
 
 
 def _item(item: Mapping[str, Any]) -> str:
-    kind = PIN if item["kind"] == JSON_KINDS[PIN] else item["kind"]
-    return f"{kind}: {item['text']}"
+    return f"{item['kind']}: {item['text']}"

@@ -19,7 +19,7 @@ LEVELS = [
     {"workloads"},
     {"launchers", "results"},
     {"compare", "formats", "model", "remote", "resolver", "vlab"},
-    {"baseline", "health", "provision", "scaling", "slow"},
+    {"baseline", "catalogue", "health", "provision", "scaling", "slow"},
     {"bench", "report"},
     {"bisect", "tune"},
     {"ansible"},

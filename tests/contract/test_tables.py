@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hvlab.lab.pin_variables import AUTO, METHODS, OLDER_METHOD_PINS, OLDER_VERSION_PINS
+from hvlab.lab.pin_variables import AUTO, METHOD_PINS, METHODS, WIRED
 from hvlab.lab.variants import DEFAULT_VARIANTS
 from hvlab.resolver.catalogue import load
 from tests.contract import tree
@@ -13,8 +13,10 @@ from tests.contract import tree
 def test_methods_of_installation_are_those_of_the_roles() -> None:
     """A role installs by one method: auto is one of the others by then."""
     options = {name: option for role in tree.ROLES for name, option in tree.options(role).items()}
-    roles = {name: options[variable]["choices"] for name, variable in OLDER_METHOD_PINS.items()}
-    assert roles == {name: [one for one in methods if one != AUTO] for name, methods in METHODS.items()}
+    roles = {pin: options[variable]["choices"] for variable, pin in WIRED.items() if pin.endswith("_method")}
+    assert roles == {
+        METHOD_PINS[name]: [one for one in methods if one != AUTO] for name, methods in METHODS.items()
+    }
 
 
 def test_the_default_variants_are_those_of_the_role() -> None:
@@ -23,9 +25,15 @@ def test_the_default_variants_are_those_of_the_role() -> None:
     assert read == DEFAULT_VARIANTS
 
 
-def test_every_older_name_of_a_version_is_one_of_a_role() -> None:
+def test_what_the_chosen_versions_fill_is_what_the_wiring_fills() -> None:
     options = {name for role in tree.ROLES for name in tree.options(role)}
-    assert set(OLDER_VERSION_PINS.values()) <= options
+    wiring = tree.load(tree.ROOT / "group_vars/all.yml")
+    filled = re.compile(r"__stack\.(versions|methods|driver_requested)\b")
+    roles = re.compile(rf"({'|'.join({name.rpartition('_')[0] for name in WIRED})})_(version|method)")
+    assert set(WIRED) <= options
+    assert set(WIRED) == {
+        name for name, value in wiring.items() if roles.fullmatch(name) and filled.search(str(value))
+    }
 
 
 def test_operating_systems_are_listed_in_the_catalogue_only() -> None:

@@ -5,7 +5,7 @@ import sqlite3
 from tests.faults.fault import LIST, fault
 from tests.faults.world import PROJECT
 
-BENCH = ("bench", "--fresh", "--backend", "mpi", "--hosts", "2", "--slots", "1", "--sizes", "1K")
+BENCH = ("bench", "--restart", "--backend", "mpi", "--hosts", "2", "--slots", "1", "--sizes", "1K")
 TINY = (*BENCH, "--iterations", "6")
 
 

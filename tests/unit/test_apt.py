@@ -1,14 +1,17 @@
 """What apt itself makes of the requests: on the lists of the test repository, without installing anything."""
 
+import email.utils
 import hashlib
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from hvlab.provision.driver.host import DriverRequest
 from hvlab.provision.driver.sources import pin
+from hvlab.provision.repository import repository
 from tests.contract.tree import ROOT
 from tests.vlab.repository import deb, spec
 
@@ -94,6 +97,15 @@ def test_all_packages_of_the_driver_come_in_one_version(apt, version, newest, re
 
 
 @pytest.mark.parametrize("apt", ["debian12"], indirect=True)
+def test_open_modules_of_branch_550_are_no_metapackage(apt):
+    assert apt.versions("nvidia-open-550") is None
+    apt.pin("550.54.15")
+    chosen = apt.versions("cuda-drivers-550=550.54.15-*", "nvidia-kernel-open-dkms=550.54.15-*")
+    assert chosen["nvidia-kernel-open-dkms"] == "550.54.15-1"
+    assert "nvidia-kernel-dkms" not in chosen
+
+
+@pytest.mark.parametrize("apt", ["debian12"], indirect=True)
 def test_a_pinning_package_is_not_of_the_drivers_version(apt):
     assert apt.versions("nvidia-driver-pinning-580=580.*") is None
     assert apt.versions("nvidia-driver-pinning-580") == {"nvidia-driver-pinning-580": "580-5"}
@@ -104,3 +116,36 @@ def test_a_cudnn_that_is_not_the_newest_needs_its_headers_named(apt):
     packages = [f"libcudnn9{kind}-cuda-13=9.13.0.50-1" for kind in ("", "-dev", "-headers")]
     assert apt.versions(*packages[:2]) is None
     assert set(apt.versions(*packages).values()) == {"9.13.0.50-1"}
+
+
+def test_the_priority_is_that_of_nvidias_packages_alone(tmp_path):
+    """A mirror has both repositories: NVIDIA's, and backports that apt does not take by itself."""
+    apt = Apt(tmp_path, "debian12")
+    nothing = spec.Package("", "", {}, {}, [], None, [])
+    sites = {
+        "nvidia": ("Label: NVIDIA CUDA\n", {"cuda-keyring": "1.0"}),
+        "backports": ("Label: Debian Backports\nNotAutomatic: yes\n", {"dkms": "4.0"}),
+        "distribution": ("Label: Debian\n", {"cuda-keyring": "2.0"}),
+    }
+    for name, (label, packages) in sites.items():
+        folder = tmp_path / "mirror" / name
+        folder.mkdir(parents=True)
+        stanzas = [
+            f"{deb._control(replace(nothing, name=package, version=version))}Filename: ./x.deb\nSize: 1\n"
+            f"SHA256: {hashlib.sha256(b'').hexdigest()}\n"
+            for package, version in packages.items()
+        ]
+        lists = "\n".join(stanzas).encode()
+        (folder / "Packages").write_bytes(lists)
+        sums = f" {hashlib.sha256(lists).hexdigest()} {len(lists)} Packages\n"
+        date = email.utils.formatdate(usegmt=True).replace("GMT", "UTC")
+        (folder / "Release").write_text(f"{label}Date: {date}\nSHA256:\n{sums}")
+        with (tmp_path / "etc/sources.list").open("a") as sources:
+            sources.write(f"deb [trusted=yes] file:{folder} ./\n")
+    assert apt.run("update").returncode == 0
+    assert apt.versions("cuda-keyring") == {"cuda-keyring": "2.0"}
+    options = {"name": "nvidia-cuda", "url": f"file:{tmp_path}/mirror/nvidia", "suite": "/", "components": []}
+    source = repository("apt", options | {"enabled": True, "priority": 600, "label": "NVIDIA CUDA"})
+    text = source.files["/etc/apt/preferences.d/nvidia-cuda"]
+    (tmp_path / "etc/preferences.d/nvidia-cuda").write_text(text)
+    assert apt.versions("cuda-keyring", "dkms") == {"cuda-keyring": "1.0", "dkms": DKMS.version}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Sequence
 from copy import deepcopy
@@ -13,11 +14,12 @@ import pytest
 import yaml
 
 from hvlab import process
+from hvlab.catalogue import differences, index, update
+from hvlab.catalogue.index import Metadata, Pip
 from hvlab.cli import catalogue as verb
 from hvlab.cli import run
 from hvlab.errors import HvlabError
-from hvlab.resolver import catalogue, check, index, own, update
-from hvlab.resolver.index import Metadata, Pip
+from hvlab.resolver import catalogue, own
 
 # As pip 23.2 printed it, without the older ones.
 VERSIONS = """nvidia-nccl-cu13 (2.32.3)
@@ -137,7 +139,7 @@ def test_a_failure_of_pip_names_the_package_and_says_where_to_look(
 
 
 def test_a_catalogue_that_agrees_has_no_differences() -> None:
-    assert check.differences(FILES, Fixed()) == []
+    assert differences.differences(FILES, Fixed()) == []
 
 
 def test_new_releases_and_points_are_missing() -> None:
@@ -149,7 +151,7 @@ def test_new_releases_and_points_are_missing() -> None:
         torch=["2.99.0"],
     )
     fixed.wheels["2.99.0"] = index.metadata(TORCH)
-    missing = {(item.file, item.release): item for item in check.differences(FILES, fixed)}
+    missing = {(item.file, item.release): item for item in differences.differences(FILES, fixed)}
     assert set(missing) == {
         *(("cuda", "13.9"), ("cuda", "13.0"), ("nccl", "2.99.1"), ("cudnn", "9.99.0.1"), ("torch", "2.99.0")),
     }
@@ -170,7 +172,7 @@ def test_what_a_wheel_says_otherwise_is_a_difference() -> None:
     newest = list(FILES["torch"]["releases"])[-1]
     entry = wrong["torch"]["releases"][newest]
     entry["python"] = ["3.7", "3.9"]
-    [found] = check.differences(wrong, fixed)
+    [found] = differences.differences(wrong, fixed)
     assert (found.file, found.release, found.missing) == ("torch", newest, False)
     assert found.as_json()["catalogue"] == {"python": ["3.7", "3.9"]}
     assert found.as_json()["index"] == {"python": FILES["torch"]["releases"][newest]["python"]}
@@ -180,11 +182,11 @@ def text(file: str) -> str:
     return (catalogue.FOLDER / f"{file}.yml").read_text(encoding="utf-8")
 
 
-def changed(**more: Sequence[str]) -> list[check.Difference]:
+def changed(**more: Sequence[str]) -> list[differences.Difference]:
     fixed = Fixed(**more)
     fixed.wheels["2.99.0"] = index.metadata(TORCH)
     fixed.wheels["2.98.0"] = index.metadata(TENSORFLOW)
-    return check.differences(FILES, fixed)
+    return differences.differences(FILES, fixed)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ def test_an_update_changes_these_lines_alone_and_the_loader_takes_it(
     # What was written is what the index says.
     again = Fixed(**more)
     again.wheels = {"2.99.0": index.metadata(TORCH), "2.98.0": index.metadata(TENSORFLOW)}
-    assert check.differences(data, again) == []
+    assert differences.differences(data, again) == []
 
 
 def test_a_users_file_gets_the_same(tmp_path: Path) -> None:
@@ -231,6 +233,115 @@ def test_a_users_file_gets_the_same(tmp_path: Path) -> None:
     assert known.cuda["13.9"].driver is None
     twice = update.own(path.read_text(encoding="utf-8"), changes)
     assert twice == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # In one line, with a comment behind it.
+        (
+            '# ours\nnccl:\n  "2.99.1": {like: "2.32.3", capability: "7.0", wheels: [cu13]}  # n1\n',
+            '# ours\nnccl:\n  "2.99.1": {like: "2.32.3", capability: "7.0", wheels: [cu12, cu13]}  # n1\n',
+        ),
+        # In a block, with another release and a section behind it.
+        (
+            'nccl:\n    "2.99.1":\n        like: "2.32.3"\n        # as the others\n        wheels: [cu13]\n'
+            '    "2.99.2": {like: "2.99.1"}\n\n# drivers\ndrivers: {}\n',
+            'nccl:\n        # as the others\n    "2.99.1": {like: "2.32.3", wheels: [cu12, cu13]}\n'
+            '    "2.99.2": {like: "2.99.1"}\n\n# drivers\ndrivers: {}\n',
+        ),
+        # At the end of the file, with other quotes.
+        (
+            "nccl:\n  '2.99.1':\n    like: '2.32.3'\n    wheels: [cu13]",
+            'nccl:\n  "2.99.1": {like: "2.32.3", wheels: [cu12, cu13]}\n',
+        ),
+        # The whole section in one line.
+        (
+            'nccl: {"2.99.1": {like: "2.32.3", wheels: [cu13]}}\ncuda:\n',
+            'nccl:\n  "2.99.1": {like: "2.32.3", wheels: [cu12, cu13]}\ncuda:\n',
+        ),
+    ],
+)
+def test_a_release_in_a_users_file_keeps_its_other_fields(before: str, after: str, tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.yml"
+    change = differences.Difference("nccl", "2.99.1", {"wheels": ["cu12", "cu13"]}, {"wheels": ["cu13"]})
+    assert update.own(before, [change]) == after
+    path.write_text(after, encoding="utf-8")
+    assert catalogue.build(own.merged(FILES, own.read(path), path)).nccl["2.99.1"].wheels == (12, 13)
+
+
+def test_a_shipped_release_in_a_users_file_is_like_itself() -> None:
+    change = differences.Difference(
+        "nccl", "2.32.3", {"wheels": ["cu13"]}, FILES["nccl"]["releases"]["2.32.3"]
+    )
+    assert update.own("nccl:\n", [change]) == 'nccl:\n  "2.32.3": {like: "2.32.3", wheels: [cu13]}\n'
+
+
+def test_each_release_of_the_index_can_be_added_to_a_users_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "catalogue.yml"
+    monkeypatch.setenv("HVLAB_CATALOGUE", str(path))
+    listed: dict[str, list[str]] = {}
+    steps: list[tuple[str, list[str]]] = [
+        ("nvidia_nccl_cu13", ["2.32.9"]),
+        ("nvidia_nccl_cu12", ["2.32.9"]),
+        ("nvidia_nccl_cu13", ["2.32.9", "2.32.10"]),
+        ("nvidia_cudnn_cu13", ["9.99.0.1"]),
+        ("nvidia_cudnn_cu12", ["9.99.0.1"]),
+        ("cuda_toolkit", ["13.9.1"]),
+        ("cuda_toolkit", ["13.9.1", "13.9.2"]),
+    ]
+    for package, releases in steps:
+        listed[package] = releases
+        index_now = Fixed(**listed)
+        monkeypatch.setattr(verb, "Pip", lambda fixed=index_now: fixed)
+        assert run(["catalogue", "update", "--own"]) == 0
+        assert run(["catalogue", "check"]) == 0
+    known = catalogue.load()
+    assert {release: known.nccl[release].wheels for release in ("2.32.9", "2.32.10")} == {
+        "2.32.9": (12, 13),
+        "2.32.10": (13,),
+    }
+    assert known.nccl["2.32.9"].majors == (13,)
+    assert known.cudnn["9.99.0.1"].wheels == (12, 13)
+    assert set(known.cuda["13.9"].points) == {"13.9.1", "13.9.2"}
+
+
+def test_the_catalogues_files_are_compared_without_a_users_releases(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, folder = tmp_path / "catalogue.yml", tmp_path / "catalogue"
+    shutil.copytree(catalogue.FOLDER, folder)
+    (tmp_path / ".git").mkdir()
+    path.write_text('nccl:\n  "2.32.9": {like: "2.32.3", wheels: [cu13]}\n', encoding="utf-8")
+    monkeypatch.setenv("HVLAB_CATALOGUE", str(path))
+    monkeypatch.setattr(verb, "FOLDER", folder)
+    monkeypatch.setattr(verb, "project_dir", lambda: tmp_path)
+    monkeypatch.setattr(verb, "Pip", lambda: Fixed(nvidia_nccl_cu13=["2.32.9"], cuda_toolkit=["13.9.1"]))
+    assert run(["catalogue", "update"]) == 0
+    known = catalogue.build(catalogue.files(folder))
+    assert known.nccl["2.32.9"].majors == (13,)
+    assert "13.9" in known.cuda
+
+
+@pytest.mark.parametrize("words", [["--own"], []])
+def test_nothing_is_written_that_cannot_be_read(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, folder = tmp_path / "catalogue.yml", tmp_path / "catalogue"
+    shutil.copytree(catalogue.FOLDER, folder)
+    (tmp_path / ".git").mkdir()
+    path.write_text("# ours\n", encoding="utf-8")
+    monkeypatch.setenv("HVLAB_CATALOGUE", str(path))
+    monkeypatch.setattr(verb, "FOLDER", folder)
+    monkeypatch.setattr(verb, "project_dir", lambda: tmp_path)
+    good = differences.Difference("cuda", "13.9", {"driver": None, "points": {}}, like="13.0")
+    bad = differences.Difference("nccl", "2.99.1", {"wheels": ["thirteen"]}, like="2.32.3")
+    monkeypatch.setattr(verb, "differences", lambda *_: [good, bad])
+    assert run(["catalogue", "update", *words]) == 2
+    assert path.read_text(encoding="utf-8") == "# ours\n"
+    assert catalogue.files(folder) == FILES
 
 
 def test_the_verb_checks_and_writes(

@@ -118,7 +118,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--", "python", "nowhere.py"], ["there is no file nowhere.py"]),
         (["--resume", "r9"], ["there are no results"]),
         (["--resume", "r9", "--repeats", "2"], ["takes no --repeats"]),
-        (["--resume", "r9", "--set", "dtype=int8", "--fresh"], ["takes no --set, --restart"]),
+        (["--resume", "r9", "--set", "dtype=int8", "--restart"], ["takes no --set, --restart"]),
         (["-l", "zz"], ["matches --limit zz", "n1, n2, n3"]),
         (["--no-such-option"], ["No such option"]),
     ],

@@ -105,6 +105,8 @@ def test_what_if(recorded, capsys):
         (["--what-if", "cuda=x"], "'x' is not a version"),
         (["--pin", "driver=580-server"], "'580-server' is not a version"),
         (["--limit", "n9"], "n1, n2, n3"),
+        (["--limit", "localhost"], "n1, n2, n3"),
+        (["--limit", "~("], "Invalid host list pattern"),
         (["--frobnicate"], "No such option"),
     ],
 )
@@ -129,16 +131,24 @@ def test_bad_facts(tmp_path, capsys, text, told):
     assert run(["plan", "--facts", str(tmp_path / "none.json")]) == 2
 
 
-def test_limit(recorded, capsys):
-    assert (
-        run(["plan", "--facts", recorded, "--limit", "all:!n3", "--pin", "cuda=13.0", "--format", "json"])
-        == 0
-    )
-    assert list(json.loads(capsys.readouterr().out)["hosts"]) == ["n1", "n2"]
+@pytest.mark.parametrize(
+    ("limit", "chosen"),
+    [
+        ("all:!n3", ["n1", "n2"]),
+        ("n*:&n1", ["n1"]),
+        ("~n[12]", ["n1", "n2"]),
+        ("!n3", ["n1", "n2"]),
+        ("n*[1]", ["n2"]),
+    ],
+)
+def test_limit(recorded, capsys, limit, chosen):
+    words = ["plan", "--facts", recorded, "--limit", limit, "--pin", "cuda=13.0", "--format", "json"]
+    assert run(words) == 0
+    assert list(json.loads(capsys.readouterr().out)["hosts"]) == chosen
 
 
 def test_the_inventory_adds_its_pins(recorded, inventory, capsys):
-    pins = {"lab_cuda": "12.4", "openmpi_version": "4.1.6", "cuda_version": "{{ nothing }}"}
+    pins = {"lab_cuda": "12.4", "lab_openmpi": "4.1.6", "cuda_version": "{{ __stack.versions.cuda }}"}
     named = inventory(["n1", "n2"], gpu=["n1", "n2"], **pins)
     assert run(["plan", "-i", named, "--facts", recorded, "--format", "json"]) == 0
     hosts = json.loads(capsys.readouterr().out)["hosts"]
@@ -199,3 +209,13 @@ def test_a_host_that_does_not_answer(inventory, capsys, monkeypatch):
     monkeypatch.setattr(gather, "facts", silent)
     assert run(["plan", "-i", inventory(["n1", "n2"])]) == 3
     assert "n2: no answer" in capsys.readouterr().err
+
+
+def test_a_conflict_is_of_pins_and_facts(recorded, capsys):
+    assert (
+        run(["plan", "--facts", recorded, "--pin", "cuda=13.0", "--pin", "torch=2.0", "--format", "json"])
+        == 1
+    )
+    conflict = json.loads(capsys.readouterr().out)["conflict"]
+    assert {item["kind"] for item in conflict} <= {"pin", "fact"}
+    assert {item["name"] for item in conflict if item["kind"] == "pin"} == {"cuda", "torch"}

@@ -425,7 +425,7 @@ def test_a_version_is_pinned_for_all_parts():
     assert not pin(replace(REQUEST, version=""))
 
 
-def test_a_package_left_open_is_of_the_branch_wished_for():
+def test_a_package_left_open_is_of_the_branch_requested():
     request = replace(REQUEST, version="580.65.06", packages=({"name": "nvidia-open", "version": None},))
     host = make(
         versions={"nvidia-open": ["590.44.01-1", "580.95.05-1"]}, packages={"nvidia-open": "590.44.01-1"}

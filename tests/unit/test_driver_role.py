@@ -60,6 +60,26 @@ def test_from_580_on_a_package_of_its_own_pins_the_branch(file, version, package
 
 
 @pytest.mark.parametrize(
+    ("file", "name", "version", "pins"),
+    [
+        ("Debian.yml", "nvidia-kernel-open-dkms", "550", ["", "550.*"]),
+        ("Debian.yml", "nvidia-kernel-open-dkms", "550.54.15", ["550.54.15-*", "550.54.15-*"]),
+        ("Ubuntu.yml", "nvidia-kernel-open-550", "550", ["", ""]),
+        ("Ubuntu.yml", "nvidia-kernel-open-550", "550.54.15", ["550.54.15-*", "550.54.15-*"]),
+    ],
+)
+def test_until_555_open_modules_are_a_package_beside_the_others(file, name, version, pins):
+    known = {
+        "nvidia_driver_version": version,
+        "nvidia_driver_open_modules": True,
+        "__nvidia_driver_branch": "550",
+    }
+    packages = filled(file, "__nvidia_driver_nvidia_packages", **known)
+    assert [package["name"] for package in packages] == ["cuda-drivers-550", name]
+    assert [package["version"] for package in packages] == pins
+
+
+@pytest.mark.parametrize(
     ("file", "kernel", "packages", "names"),
     [
         ("Debian.yml", "6.1.0-9-amd64", ["linux-image-amd64", "linux-image-6.1.0-9-amd64"], ["amd64"]),

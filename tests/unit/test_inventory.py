@@ -38,7 +38,7 @@ def test_a_good_host_has_no_problem(roles):
         seen(
             GOOD
             | {
-                "openmpi_version": "4.1.8",
+                "openmpi_version": "{{ __stack.versions.openmpi }}",
                 "lab_user_name": "x",
                 "my_own": 1,
                 "lab_pack_mirror": "/nfs/packs",
@@ -74,6 +74,12 @@ def test_a_good_host_has_no_problem(roles):
         ({"lab_pack_mirror": "http://me:word@10.0.0.9/packs"}, "address without user and password"),
         ({"lab_intreface": "eth0"}, "did you mean lab_interface?"),
         ({"lab_user_nmae": "x"}, "did you mean lab_user_name?"),
+        (
+            {"openmpi_version": "4.1.8"},
+            "openmpi_version is set, which hvlab does itself -> write lab_openmpi instead",
+        ),
+        ({"nvidia_driver_version": ""}, "write lab_driver instead"),
+        ({"cuda_method": "{{ our_method }}"}, "write lab_cuda_method instead"),
         ({"openmpi_verion": "4.1.8"}, "did you mean openmpi_version?"),
         ({"opnmpi_version": "4.1.8"}, "did you mean openmpi_version?"),
     ],
@@ -201,7 +207,7 @@ horovod_variants: "{{ my_builds }}"
 ansible_port: "{{ 22 * 100 }}"
 lab_torch: "{{ hostvars['n9'].my_torch }}"
 cuda_version: "{{ __stack.versions.cuda | default('', true) }}"
-nccl_method: "{{ 'wheel' | lower }}"
+lab_nccl_method: "{{ 'wheel' | lower }}"
 ansible_user: "{{ lookup('ansible.builtin.env', 'HVLAB_TEST_USER') }}"
 ansible_ssh_common_args: -o UserKnownHostsFile=/labs/{{ inventory_hostname }}/known_hosts
 lab_user_name: !unsafe 'x{{'
@@ -215,9 +221,9 @@ ansible_become_password: "{{ lookup('ansible.builtin.file', '/nowhere') }}"
     assert available([host]) == ["mpi", "gloo"]
     assert (host.port, host.user, host.text("lab_torch")) == (2200, "someone", "2.13.0")
     assert host.text("ansible_ssh_common_args") == "-o UserKnownHostsFile=/labs/n2/known_hosts"
-    assert host.vars["nccl_method"] == "wheel"
+    assert host.vars["lab_nccl_method"] == "wheel"
     assert host.vars["lab_user_name"] == "x{{"
-    # What the roles hand to one another is no wish; and no password is asked for.
+    # What the roles hand to one another is no pin; and no password is asked for.
     assert "{{" in host.vars["cuda_version"]
     assert "lookup" in host.vars["ansible_become_password"]
 

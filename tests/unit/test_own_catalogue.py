@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hvlab import paths
 from hvlab.cli import run
 from hvlab.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan
-from hvlab.resolver.catalogue import CatalogueError, load
+from hvlab.resolver.catalogue import build, files, load
+from hvlab.resolver.own import CatalogueError, merged
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0"}
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "24.04", "python": "3.12.3", "gcc": "13.2.0"}
@@ -89,6 +91,36 @@ def test_a_file_that_changes_is_read_again(write: Write) -> None:
     path = write('cuda:\n  "13.70": {like: "13.0"}\n')
     os.utime(path, ns=(1, 1))
     assert "13.70" in load().cuda
+
+
+class Reads(dict[str, Any]):
+    """An entry that notes the fields that are read of it."""
+
+    def __init__(self, entry: Mapping[str, Any], fields: set[str]) -> None:
+        super().__init__(entry)
+        self.fields = fields
+
+    def __getitem__(self, field: str) -> Any:
+        self.fields.add(field)
+        return super().__getitem__(field)
+
+    def get(self, field: str, default: Any = None) -> Any:
+        self.fields.add(field)
+        return super().get(field, default)
+
+
+@pytest.mark.parametrize("file", ["cuda", "cudnn", "nccl", "torch", "tensorflow", "drivers", "capabilities"])
+def test_every_field_that_is_read_can_be_given(file: str, tmp_path: Path) -> None:
+    data = files()
+    place = {"drivers": "branches", "capabilities": "capabilities"}.get(file, "releases")
+    fields: set[str] = set()
+    entries = data[file][place]
+    last = list(entries)[-1]
+    build({**data, file: {**data[file], place: {**entries, last: Reads(entries[last], fields)}}})
+    assert fields
+    for field in fields:
+        value: Any = next((entry[field] for entry in entries.values() if field in entry), [])
+        merged(data, {file: {"999": {"like": last, field: value}}}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Package sources: the fingerprint of a key, entries in the way, what to do about a failure."""
 
+import base64
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 
 from hvlab.ansible.action import hvlab_repository
+from hvlab.ansible.modules.hvlab_repository import apply
 from hvlab.errors import CheckError, UsageError
 from hvlab.paths import project_dir
 from hvlab.provision import repository
@@ -24,6 +26,7 @@ OPTIONS = {
     "components": [],
     "enabled": True,
     "priority": None,
+    "label": "",
     "gpgcheck": True,
     "repo_gpgcheck": False,
 }
@@ -105,12 +108,12 @@ class Host:
 
 def test_it_is_written_once_and_then_costs_one_round_trip():
     host = Host()
-    done = host.task(priority=600)
+    done = host.task(priority=600, label="NVIDIA CUDA")
     assert (done["changed"], done["fingerprint"]) == (True, FIRST)
     assert sorted(host.there) == sorted(done["paths"])
     assert b"Signed-By: /etc/apt/keyrings/x.gpg" in host.there["/etc/apt/sources.list.d/x.sources"]
     host.steps = []
-    assert not host.task(priority=600)["changed"]
+    assert not host.task(priority=600, label="NVIDIA CUDA")["changed"]
     assert host.steps == ["look"]
 
 
@@ -124,6 +127,12 @@ def test_check_mode_only_looks():
     ("args", "says", "told"),
     [
         ({"fingerprint": "0" * 40}, "", f"n1: .* has the fingerprint {FIRST}, {SECOND}, not 0000"),
+        ({"priority": 600}, "", "n1: a priority without a label"),
+        (
+            {"priority": 600, "label": "NVIDIA CUDA"},
+            "/var/lib/apt/lists/x_InRelease has the label 'site', not 'NVIDIA CUDA'",
+            "(?s)n1: http://x/ cannot be used.*has the label 'site'.*nvidia_repository_label",
+        ),
         ({"key": "/nowhere/key"}, "", "n1: the key /nowhere/key on the controller cannot be read"),
         (
             {},
@@ -138,6 +147,37 @@ def test_a_refusal_says_host_cause_and_remedy(args, says, told):
     with pytest.raises(AnsibleActionFail, match=told):
         host.task(**args)
     assert host.there == {}
+
+
+def test_the_priority_is_for_the_label_and_not_for_a_mirrors_host():
+    host = Host()
+    host.task(priority=600, label="NVIDIA CUDA", url="http://mirror.example.org/nvidia")
+    pin = host.there["/etc/apt/preferences.d/x"].decode()
+    assert pin == "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
+
+
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        ("Origin: NVIDIA\nLabel: NVIDIA CUDA\n", ""),
+        ("-----BEGIN PGP SIGNED MESSAGE-----\n\nLabel: site\n", "has the label 'site', not 'NVIDIA CUDA'"),
+        ("Origin: site\n", "has the label '', not 'NVIDIA CUDA'"),
+    ],
+)
+def test_lists_with_another_label_are_refused_and_the_files_are_as_before(tmp_path, lists, said):
+    (tmp_path / "x_InRelease").write_text(lists)
+    source = tmp_path / "x.sources"
+    params = {
+        "files": {str(source): base64.b64encode(b"Types: deb\n").decode()},
+        "refresh": ["apt-get", "update"],
+        "trouble": repository.TROUBLE.pattern,
+        "trust": [],
+        "read": [f"{tmp_path}/x_*Release"],
+        "label": "NVIDIA CUDA",
+    }
+    done = apply(SimpleNamespace(params=params, run_command=lambda *_, **__: (0, "", "")))
+    assert (done["refused"], source.exists()) == (bool(said), not said)
+    assert done["output"].endswith(said)
 
 
 LIST = f"""# a comment with {REPOS}/debian12

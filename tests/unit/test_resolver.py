@@ -110,10 +110,10 @@ def test_pins_of_the_inventory():
     variables = {
         "lab_cuda": 12.4,
         "cuda_version": "{{ ansible_facts.hvlab_stacks }}",
-        "openmpi_version": "4.1.6",
+        "lab_openmpi": "4.1.6",
         "lab_torch": None,
-        "lab_driver": "",
-        "nvidia_driver_version": 580,
+        "lab_nccl": "",
+        "lab_driver": 580,
     }
     assert {pin.text for pin in pins.of_host("n1", variables)} == {"cuda=12.4", "openmpi=4.1.6", "driver=580"}
     with pytest.raises(UsageError, match="lab_python is the number"):
@@ -124,16 +124,11 @@ def test_pins_of_the_inventory():
         pins.methods_of("n1", {"lab_cuda_method": "apt"})
 
 
-def test_an_older_name_of_a_pin_is_still_read():
-    assert pins.methods_of("n1", {"openmpi_method": "distro", "cuda_method": "{{ x }}"}) == {
+def test_methods_of_the_inventory():
+    assert pins.methods_of("n1", {"lab_openmpi_method": "distro", "lab_cuda_method": ""}) == {
         **{name: allowed[0] for name, allowed in METHODS.items()},
         "openmpi": "distro",
     }
-    both = {"lab_cuda_method": "wheel", "cuda_method": "repo"}
-    with pytest.raises(UsageError, match="lab_cuda_method is wheel and cuda_method is repo"):
-        pins.methods_of("n1", both)
-    with pytest.raises(UsageError, match="cuda_method is 'auto'"):
-        pins.methods_of("n1", {"cuda_method": "auto"})
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_every_host_gets_its_stack(action):
     assert "ansible_facts" not in result
 
 
-def test_a_templated_wish_is_evaluated(action):
+def test_a_templated_pin_is_evaluated(action):
     result = action.run(task_vars=task_vars(lab_cuda="{{ our_cuda }}", our_cuda="12.6"))
     assert result["stacks"]["n1"]["versions"]["cuda"] == "12.6"
 
@@ -81,7 +81,7 @@ def test_a_refusal_fails_with_the_text_of_the_cli(action):
     assert result["refusal"]["message"] == message
 
 
-def test_a_malformed_wish_fails_with_what_to_write(action):
+def test_a_malformed_pin_fails_with_what_to_write(action):
     result = action.run(task_vars=task_vars(lab_cuda="new"))
     assert result["failed"]
     assert "n1: lab_cuda: new: 'new' is not a version" in result["msg"]

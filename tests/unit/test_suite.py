@@ -128,13 +128,13 @@ def test_devices_give_way_to_hosts_and_slots():
 
 def test_one_process_alone_stays_as_it_is():
     entries = ({"workload": "mnist", "backends": "serial", "set": {"epochs": 3}}, {"workload": "mnist"})
-    wishes = Overrides(
+    given = Overrides(
         backends=("gloo",),
         hosts="2",
         slots="2",
         sets={"compression": "fp16", "epochs": "4", "cycle_time": "5", "threads": "2"},
     )
-    alone, other = blocks(Suite("s", entries), lab(), wishes)
+    alone, other = blocks(Suite("s", entries), lab(), given)
     assert (alone.backends, alone.hosts, alone.slots) == (("serial",), (1,), (1,))
     assert alone.axes == {"epochs": (4,), "threads": (2,)}
     assert (other.backends, other.hosts, other.slots) == (("gloo",), (2,), (2,))
@@ -172,7 +172,7 @@ def test_serial_beside_others_and_serial_alone():
         ({"sets": {"epochs": "many"}}, "epochs=many", "--set epochs=2"),
     ],
 )
-def test_wrong_wishes(asked, told, near):
+def test_wrong_requests(asked, told, near):
     with pytest.raises(UsageError) as caught:
         blocks(load("lab7"), lab(), Overrides(**asked))
     assert told in str(caught.value)

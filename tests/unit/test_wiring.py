@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from hvlab.ansible.action.hvlab_inventory import wiring_problems
-from hvlab.lab.inventory_older import copied_wiring, older_pins
 from tests.contract.tree import ROOT
 
 WIRING = ROOT / "group_vars/all.yml"
@@ -171,23 +169,3 @@ def test_a_playbook_without_the_wiring_is_refused():
     assert "group_vars/all.yml of the project is not read" in problem.seen
     [problem] = wiring_problems({"__stack": "x"}, usual[::-1])
     assert "outrank the inventory" in problem.seen
-
-
-def test_a_copy_of_the_wiring_is_recognised(tmp_path):
-    copy = inventory(tmp_path) / "group_vars/all/roles.yml"
-    copy.parent.mkdir()
-    shutil.copy(WIRING, copy)
-    [problem] = copied_wiring(tmp_path, ROOT)
-    assert (problem.host, problem.remedy) == ("roles.yml", f"delete {copy}")
-    copy.write_text(
-        copy.read_text("utf-8").replace("cuda_prefix: /usr/local/cuda", "cuda_prefix: /opt/cuda"), "utf-8"
-    )
-    [problem] = copied_wiring(tmp_path, ROOT)
-    assert problem.remedy.endswith("These lines differ from the project's: cuda_prefix")
-
-
-def test_an_older_pin_is_told_with_the_new_one():
-    found = older_pins(
-        {"n1": {"openmpi_method": "distro", "cuda_version": "{{ __stack }}", "lab_cuda": "13.0"}}
-    )
-    assert [(p.host, p.remedy) for p in found] == [("n1", "write lab_openmpi_method: distro instead")]

@@ -16,7 +16,7 @@ def ranks(lab):
 
 @pytest.mark.parametrize("backend", ["mpi", "gloo", "ccl"])
 def test_each_backend_carries_what_it_says(lab, backend):
-    lab.hvlab("bench", "--fresh", "--backend", backend, "--hosts", "1,3", *SMALL)
+    lab.hvlab("bench", "--restart", "--backend", backend, "--hosts", "1,3", *SMALL)
     records = lab.results_of("show")
     assert {row["proved_backend"] for row in records} == {backend}
     assert {row["world_size"] for row in records} == {1, 3}
@@ -35,7 +35,7 @@ def test_each_backend_carries_what_it_says(lab, backend):
 @pytest.mark.parametrize("backend", ["mpi", "gloo", "ccl"])
 def test_each_collective_is_proved(lab, backend):
     words = ("--workload", "broadcast,allgather,alltoall,reducescatter", "--hosts", "2", *SMALL)
-    told = lab.hvlab("bench", "--fresh", "--backend", backend, *words).stderr
+    told = lab.hvlab("bench", "--restart", "--backend", backend, *words).stderr
     records = lab.results_of("show")
     assert {(row["proved_backend"], row["status"]) for row in records} == {(backend, "ok")}
     lacks = {"reducescatter"} if backend == "ccl" else set()
@@ -50,7 +50,7 @@ def test_each_collective_is_proved(lab, backend):
 
 def test_ddp_carries_what_it_says(lab):
     words = ("--workload", "allreduce,mnist", "--set", "epochs=1", "--hosts", "2", *SMALL)
-    lab.hvlab("bench", "--fresh", "--framework", "ddp", *words)
+    lab.hvlab("bench", "--restart", "--framework", "ddp", *words)
     records = lab.results_of("show")
     assert {(row["backend"], row["proved_backend"], row["status"]) for row in records} == {
         ("ddp-gloo", "ddp-gloo", "ok")
@@ -64,12 +64,21 @@ def test_each_collective_of_ddp_under_both_launchers(lab):
     words = ("--workload", "allreduce,broadcast,allgather,alltoall,rnn", "--set", "steps=5")
     for launcher in ("mpirun", "horovodrun"):
         lab.hvlab(
-            "bench", "--fresh", "--framework", "ddp", "--launcher", launcher, "--hosts", "1,3", *words, *SMALL
+            "bench",
+            "--restart",
+            "--framework",
+            "ddp",
+            "--launcher",
+            launcher,
+            "--hosts",
+            "1,3",
+            *words,
+            *SMALL,
         )
         assert {(row["proved_backend"], row["status"]) for row in lab.results_of("show")} == {
             ("ddp-gloo", "ok")
         }
-    told = lab.hvlab("bench", "--fresh", "--backend", "ddp-mpi", "--hosts", "2", *SMALL).stderr
+    told = lab.hvlab("bench", "--restart", "--backend", "ddp-mpi", "--hosts", "2", *SMALL).stderr
     assert "was built without mpi" in told
 
 
@@ -78,7 +87,7 @@ OWN = ("python", "tests/vlab/own_training.py")
 
 def test_a_training_of_ones_own(lab):
     words = ("--hosts", "2", "--slots", "1", "--workload", "command", "--unit", "images/s")
-    lab.hvlab("bench", "--fresh", "--backend", "mpi,gloo,ddp-gloo", *words, "--", *OWN, "it's two words")
+    lab.hvlab("bench", "--restart", "--backend", "mpi,gloo,ddp-gloo", *words, "--", *OWN, "it's two words")
     records = lab.results_of("show")
     proved = {(row["backend"], row["proved_backend"], row["world_size"], row["status"]) for row in records}
     assert proved == {(name, name, 2, "ok") for name in ("mpi", "gloo", "ddp-gloo")}
@@ -94,7 +103,7 @@ def test_a_training_of_ones_own(lab):
 
 def test_a_training_of_ones_own_that_fails_names_the_host(lab):
     words = ("--hosts", "2", "--slots", "1", "--backend", "mpi")
-    told = lab.hvlab("bench", "--fresh", *words, "--", *OWN, "x", "fail", expect=1).stderr
+    told = lab.hvlab("bench", "--restart", *words, "--", *OWN, "x", "fail", expect=1).stderr
     assert "rank 1 on t2 ended with exit status 3: out of luck" in told
     assert lab.on("t2", "ls ~hvlab/.hvlab/work") == ""
 
@@ -103,14 +112,14 @@ def test_a_training_of_ones_own_that_fails_names_the_host(lab):
 @pytest.mark.parametrize("backend", ["mpi", "gloo", "ddp-gloo"])
 def test_a_training_of_ones_own_that_hangs_is_ended(lab, backend):
     words = ("--hosts", "2", "--slots", "1", "--backend", backend, "--timeout", "15")
-    told = lab.hvlab("bench", "--fresh", *words, "--", *OWN, "x", "hang", expect=1).stderr
+    told = lab.hvlab("bench", "--restart", *words, "--", *OWN, "x", "hang", expect=1).stderr
     assert "ran over its 15 s and was ended" in told
     assert [lab.on(host, "pgrep -af [o]wn_training || true") for host in ("t1", "t2")] == ["", ""]
 
 
 def test_trainings_on_each_host_alone_and_with_ranks(lab):
     words = ("--workload", "mnist", "--set", "epochs=1", "--slots", "1")
-    lab.hvlab("bench", "--fresh", "--backend", "serial,gloo", "--hosts", "each,2", *words)
+    lab.hvlab("bench", "--restart", "--backend", "serial,gloo", "--hosts", "each,2", *words)
     records = lab.results_of("show")
     assert {row["status"] for row in records} == {"ok"}
     seen = {(row["proved_backend"], ",".join(row["hosts"])) for row in records}
@@ -123,7 +132,7 @@ def test_trainings_on_each_host_alone_and_with_ranks(lab):
 def test_two_settings_are_measured_in_turn(lab):
     sides = ("--ab", "cycle_time=1", "HOROVOD_CYCLE_TIME=5", "--repeats", "2")
     printed = lab.hvlab(
-        "bench", "--fresh", "--backend", "mpi", "--hosts", "1", *sides, *SMALL, "--format", "json"
+        "bench", "--restart", "--backend", "mpi", "--hosts", "1", *sides, *SMALL, "--format", "json"
     )
     answer = json.loads(printed.stdout)
     assert {(row["differ"]["a"], row["differ"]["b"]) for row in answer["rows"]} == {
@@ -167,7 +176,7 @@ def test_a_dry_run_writes_nothing(lab):
 @pytest.mark.parametrize("by_name", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_interrupted_run_goes_on_where_it_was(lab, by_name):
     words = ("--backend", "gloo", "--hosts", "1,2,3", *SMALL)
-    argv = lab.argv("bench", "--fresh", *words)
+    argv = lab.argv("bench", "--restart", *words)
     with subprocess.Popen(argv, env=lab.environment, stderr=subprocess.PIPE, text=True) as bench:
         assert any(line.startswith("[1/3]") for line in bench.stderr)
         bench.send_signal(signal.SIGINT)
@@ -183,7 +192,7 @@ def test_an_interrupted_run_goes_on_where_it_was(lab, by_name):
 def test_ranks_that_hang_are_ended_everywhere(lab):
     argv = lab.argv(
         "bench",
-        "--fresh",
+        "--restart",
         "--backend",
         "mpi",
         "--hosts",
@@ -212,7 +221,7 @@ def test_ranks_that_hang_are_ended_everywhere(lab):
 def test_a_host_that_is_down_is_named(lab):
     lab.on("t3", "systemctl stop ssh.socket ssh.service 2>/dev/null || true")
     try:
-        told = lab.hvlab("bench", "--fresh", "--backend", "mpi", *SMALL, expect=3).stderr
+        told = lab.hvlab("bench", "--restart", "--backend", "mpi", *SMALL, expect=3).stderr
         assert "t3" in told
     finally:
         lab.hvlab("lab up")

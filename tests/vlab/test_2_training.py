@@ -25,7 +25,7 @@ CHANCE = 25
 def sent(lab):
     """Return the records of short trainings whose gradients are not sent as Horovod does it."""
     words = mnist(epochs=1, compression="8bit,bf16")
-    lab.hvlab("bench", "--fresh", "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", *words)
+    lab.hvlab("bench", "--restart", "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", *words)
     return lab.results_of("show")
 
 
@@ -145,7 +145,7 @@ def test_gradients_train_over_gloo_too(launch, digits):
 
 
 def test_one_process_alone_learns_without_horovod(lab, digits):
-    lab.hvlab("bench", "--fresh", "--backend", "serial", "--hosts", "1", *mnist(epochs=20))
+    lab.hvlab("bench", "--restart", "--backend", "serial", "--hosts", "1", *mnist(epochs=20))
     records = {row["metric"]: row for row in lab.results_of("show")}
     assert records["accuracy"]["value"] > 95
     assert records["accuracy"]["proved_backend"] == "serial"
@@ -163,7 +163,7 @@ def test_one_process_alone_learns_without_horovod(lab, digits):
 )
 def test_large_models_train_over_each_backend(lab, words):
     words = ("--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", "--set", "steps=5", *words)
-    lab.hvlab("bench", "--fresh", *words)
+    lab.hvlab("bench", "--restart", *words)
     records = lab.results_of("show")
     assert {(row["proved_backend"], row["status"]) for row in records} == {("mpi", "ok"), ("gloo", "ok")}
     kept = {row["metric"]: row["value"] for row in records}

@@ -174,6 +174,18 @@ def test_it_is_added_once(family, bare):
     assert "2.21.5-1+cuda12.4" in family.versions(NCCL[family.name])
 
 
+def test_a_label_that_the_priority_is_not_for_is_refused(family, bare):
+    if family.name == "redhat":
+        pytest.skip("dnf has no such priority")
+    said = " ".join(family.role(expect=2, nvidia_repository_label="site").split())
+    assert f"{family.node}: {family.repository.url}" in said
+    assert "has the label 'NVIDIA CUDA', not 'site'" in said
+    assert family.state() == bare
+    family.role()
+    policy = family.on("apt-cache policy").split("\n ")
+    assert any(part.startswith("600 ") and family.repository.site in part for part in policy)
+
+
 def test_a_damaged_source_is_repaired(family, bare):
     family.role()
     family.on(f"sed -i s,{family.repository.site},http://198.18.252.77, {SOURCE[family.name]}")

@@ -122,7 +122,7 @@ def test_a_broken_file_is_refused_not_repaired(docker, site):
 
 @pytest.mark.parametrize(("backend", "port"), [("mpi", "9435"), ("gloo", "9436")])
 def test_ranks_run_in_containers(docker, backend, port):
-    docker.hvlab("bench", "--fresh", "--backend", backend, *SMALL, *INSIDE, "--ssh-port", port)
+    docker.hvlab("bench", "--restart", "--backend", backend, *SMALL, *INSIDE, "--ssh-port", port)
     records = docker.results_of("show")
     assert {row["status"] for row in records} == {"ok"}
     assert {row["proved_backend"] for row in records} == {backend}
@@ -136,7 +136,7 @@ def test_ranks_run_in_containers(docker, backend, port):
 def test_a_taken_port_is_told_and_nothing_stays(docker):
     docker.on("t2", f'systemd-run --quiet --unit=hog python3 -c "{HOG}" && sleep 1')
     try:
-        told = docker.hvlab("bench", "--fresh", "--backend", "mpi", *SMALL, *INSIDE, expect=1).stderr
+        told = docker.hvlab("bench", "--restart", "--backend", "mpi", *SMALL, *INSIDE, expect=1).stderr
     finally:
         docker.on("t2", "systemctl stop hog")
     assert "t2: port 9435 is taken" in told
@@ -145,14 +145,14 @@ def test_a_taken_port_is_told_and_nothing_stays(docker):
 
 def test_an_image_that_is_not_there_is_told(docker):
     words = ("--container", "127.0.0.1:9/none:1")
-    told = docker.hvlab("bench", "--fresh", "--backend", "mpi", *SMALL, *words, expect=1).stderr
+    told = docker.hvlab("bench", "--restart", "--backend", "mpi", *SMALL, *words, expect=1).stderr
     assert "the container does not start" in told
     assert containers(docker) == [[], []]
 
 
 def start(lab):
     """Start a bench that would take long, and return it once its ranks' containers are there."""
-    words = ("--fresh", "--backend", "mpi", *SMALL, *INSIDE, "--iterations", "100000")
+    words = ("--restart", "--backend", "mpi", *SMALL, *INSIDE, "--iterations", "100000")
     bench = subprocess.Popen(
         lab.argv("bench", *words), env=lab.environment, stderr=subprocess.PIPE, text=True, cwd=PROJECT
     )
@@ -176,6 +176,6 @@ def test_what_a_killed_run_left_is_removed_by_the_next(docker):
         bench.kill()
         bench.communicate(timeout=60)
     assert [len(found) for found in containers(docker)] == [1, 1]
-    docker.hvlab("bench", "--fresh", "--backend", "mpi", *SMALL)
+    docker.hvlab("bench", "--restart", "--backend", "mpi", *SMALL)
     assert containers(docker) == [[], []]
     assert {row["status"] for row in docker.results_of("show")} == {"ok"}

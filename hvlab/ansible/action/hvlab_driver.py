@@ -43,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars or {}
         self.args = arguments(self, DOCUMENTATION)
-        self.request, state = as_request(self.args["wish"]), self.args["state"]
+        self.request, state = as_request(self.args["request"]), self.args["state"]
         if state == "listed":
             return result | self._listed()
         if state in ("built", "unloaded"):

@@ -11,11 +11,12 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_inventory import DOCUMENTATION
 from hvlab.errors import Problem, report
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_older import WIRING, copied_wiring, older_pins
 from hvlab.lab.inventory_rules import not_evaluated, problems
 from hvlab.lab.inventory_values import evaluated
 from hvlab.paths import project_dir
 from hvlab.provision.arguments import arguments
+
+WIRING = "group_vars/all.yml"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -34,8 +35,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         sources = [source for source in listed if source.exists()]
         all_problems = wiring_problems(variables, constants.VARIABLE_PRECEDENCE)
         all_problems += [problem for source in sources for problem in file_problems(source)]
-        # It would read the versions where they no longer are.
-        all_problems += [problem for source in sources for problem in copied_wiring(source, project_dir())]
         everyone = {}
         for name in groups["all"]:
             everyone[name], failures = evaluated(hostvars.raw_get(name), self._loader)
@@ -44,8 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if all_problems:
             head = "the inventory cannot be used; no host was contacted."
             return result | {"failed": True, "msg": head, "problems": report(all_problems)}
-        advice = list(older_pins(everyone))
-        return result | ({"warnings": [f"the inventory:\n{report(advice)}"]} if advice else {})
+        return result
 
 
 def wiring_problems(variables: dict[str, Any], precedence: list[str]) -> list[Problem]:

@@ -35,6 +35,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(text) from error
 
     def _add(self) -> dict[str, Any]:
+        if self.args["priority"] is not None and not self.args["label"]:
+            raise CheckError("a priority without a label", remedy="set label to that of its Release file")
         self.fingerprint = repository.fingerprint(self.args["fingerprint"])
         self.source = source = repository.repository(self.vars["ansible_facts"]["pkg_mgr"], self.args)
         files = self._step(
@@ -122,6 +124,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             refresh=[*self.source.refresh] if refresh else [],
             trouble=repository.TROUBLE.pattern,
             trust=[*self.source.trust] if trusts else [],
+            read=[*self.source.read],
+            label=self.source.label,
         )
         if done["refused"]:
             raise self.source.refusal(done["output"])

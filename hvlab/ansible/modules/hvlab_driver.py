@@ -30,7 +30,7 @@ options:
     type: str
     choices: [planned, listed, built, used, unloaded]
     required: true
-  wish:
+  request:
     description: The requested driver, with the fields of C(hvlab.provision.driver.host.DriverRequest).
     type: dict
     required: true

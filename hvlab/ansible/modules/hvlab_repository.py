@@ -26,7 +26,11 @@ options:
     description: The whole fingerprint that the key must have. Without it, the key is refused.
     type: str
     default: ""
-  priority: {description: The priority that apt gives to what comes from there., type: int}
+  priority: {description: The priority that apt gives to what has the label., type: int}
+  label:
+    description: C(Label) in the source's Release file. Where there is a priority, another label is refused.
+    type: str
+    default: ""
   enabled: {description: Whether the source is used., type: bool, default: true}
   gpgcheck: {description: Let dnf and yum check the signature of each package., type: bool, default: true}
   repo_gpgcheck: {description: Let them check that of the metadata too., type: bool, default: false}
@@ -108,6 +112,16 @@ def ask(module: AnsibleModule, argv: list[str]) -> tuple[int, str]:
         time.sleep(2)
 
 
+def wrong_label(label: str, patterns: list[str]) -> str:
+    """Return which lists of apt have another label; empty where all have this one."""
+    for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
+        with open(path, encoding="utf-8") as file:
+            labels = re.findall(r"^Label: *(.*?) *$", file.read(), re.MULTILINE)
+        if label not in labels:
+            return "{} has the label {!r}, not {!r}".format(path, "".join(labels[:1]), label)
+    return ""
+
+
 def apply(module: AnsibleModule) -> dict[str, object]:
     """Write the files and refresh the source; on a refusal or an interruption, restore everything."""
     params = module.params
@@ -119,6 +133,9 @@ def apply(module: AnsibleModule) -> dict[str, object]:
         if params["refresh"]:
             status, output = ask(module, params["refresh"])
         refused = bool(status or re.search(params["trouble"], output, re.MULTILINE))
+        if params["refresh"] and params["label"] and not refused:
+            output = wrong_label(params["label"], params["read"])
+            refused = bool(output)
         if params["trust"] and not refused:
             refused = True
             module.run_command(params["trust"], check_rc=True)
@@ -144,6 +161,7 @@ def main() -> None:
             "refresh": words,
             "trouble": {"type": "str"},
             "trust": words,
+            "label": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hvlab.catalogue.index import Index, Metadata
 from hvlab.resolver import newer, versions
-from hvlab.resolver.index import Index, Metadata
 
 Files = Mapping[str, Mapping[str, Any]]
 Entries = Mapping[str, Mapping[str, Any]]

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from hvlab.catalogue.differences import SOURCES, Difference
 from hvlab.errors import HvlabError
 from hvlab.resolver import versions
-from hvlab.resolver.check import SOURCES, Difference
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off"}
@@ -44,21 +44,54 @@ def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterab
 
 
 def own(text: str, changes: Iterable[Difference]) -> str:
-    """Return a user's file of releases with the changes, each like the release it takes the rest from."""
-    lines = text.splitlines()
+    """Return a user's file of releases with the changes.
+
+    A release in the file keeps its other fields. A new one is like the release it takes the rest from, and
+    comes after the others, for it may be like one of them.
+    """
     for change in changes:
-        entry = {"like": change.like or change.release, **change.changes}
-        line = f"  {_key(change.release)}: {flow(entry)}"
-        sections = [number for number, written in enumerate(lines) if written.rstrip() == f"{change.file}:"]
-        if not sections:
-            sections = [len(lines)]
-            lines.append(f"{change.file}:")
-        same = [n for n, written in enumerate(lines) if written.startswith(f"  {_key(change.release)}:")]
-        if same and sections[0] < same[0] == _end(lines, change.release) - 1:
-            lines[same[0]] = line
-        else:
-            lines.insert(sections[0] + 1, line)
+        text = _with(text, change)
+    return text
+
+
+def _with(text: str, change: Difference) -> str:
+    lines = text.splitlines()
+    whole = yaml.safe_load(text) or {}
+    entries = whole.get(change.file) or {}
+    entry = {**entries.get(change.release, {"like": change.like or change.release}), **change.changes}
+    section = _pair(yaml.compose("\n".join([*lines, ""])), change.file)
+    if section is None:
+        lines += [f"{change.file}:", f"  {_key(change.release)}: {flow(entry)}"]
+    elif isinstance(section[1], yaml.MappingNode) and not section[1].flow_style:
+        pair = _pair(section[1], change.release)
+        indent = " " * section[1].start_mark.column
+        first, last = _span(lines, pair) if pair else (_span(lines, section)[1],) * 2
+        comments = [line for line in lines[first:last] if line.lstrip().startswith("#")]
+        behind = lines[last - 1][pair[1].end_mark.column :] if pair and last == first + 1 else ""
+        lines[first:last] = [*comments, f"{indent}{_key(change.release)}: {flow(entry)}{behind}"]
+    else:
+        first, last = _span(lines, section)
+        rows = [f"  {_key(name)}: {flow(item)}" for name, item in {**entries, change.release: entry}.items()]
+        lines[first:last] = [f"{change.file}:", *rows]
     return "\n".join(lines) + "\n"
+
+
+def _pair(node: yaml.Node | None, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return the key and the value under a name in a mapping."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next(((key, value) for key, value in pairs if key.value == name), None)
+
+
+def _span(lines: list[str], pair: tuple[yaml.Node, yaml.Node]) -> tuple[int, int]:
+    """Return the first line of a key and its value, and the line after the last."""
+    key, value = pair
+    if not isinstance(value, yaml.CollectionNode) or value.flow_style:
+        return key.start_mark.line, value.end_mark.line + 1
+    # A block ends where the next one begins: blank lines and comments between them belong to that.
+    last = value.end_mark.line
+    while not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#"):
+        last -= 1
+    return key.start_mark.line, last
 
 
 def flow(value: object) -> str:
