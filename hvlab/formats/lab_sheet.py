@@ -24,7 +24,7 @@ class SheetTraining:
     """A training of a run: the words it is called by, and its rows for each kind of table.
 
     The values of a row are by the columns of its table (sheet_words.SPEEDUP, COMPRESSION), as Markdown that
-    fits a cell.
+    fits a cell. Those of one server fill a row of a table across servers, where it is there; none is added.
     """
 
     words: tuple[str, ...]
@@ -259,7 +259,10 @@ def _replaced(
     heads = find_heads(table.rows)
     if heads is not None:
         names = sheet.algorithms if kind == "compression" else sheet.names
-        return filled_rows(table.rows, heads, getattr(owner, kind), names)
+        return filled_rows(
+            table.rows, heads, getattr(owner, kind), names,
+            added=lambda values: kind != "across" or values.get("servers") != "1",
+        )  # fmt: skip
     replaced = {}
     for number, row in enumerate(table.rows):
         key, place = environment_key(row)

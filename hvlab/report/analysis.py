@@ -65,11 +65,12 @@ def _reason(data: ReportData, answered: Sequence[Answer], good: Sequence[Fit]) -
     """Yield what takes most of the steps of the slower backend, beside compute."""
     if not answered:
         return
-    place, slower = answered[0].place, labels.tone(answered[0].other)
+    inside, slower = answered[0].place == "inside", labels.tone(answered[0].other)
     parted = [
         (part.number(term), term, part)
         for part in terms.of_steps(trainings(data.configurations), good)
-        if (part.explained.names.get("backend"), part.explained.names.get("topology")) == (slower, place)
+        if part.explained.names.get("backend") == slower
+        and (part.explained.names.get("topology") == "inside") == inside
         for term in terms.TERMS
         if term not in ("compute", "other") and part.number(term)
     ]

@@ -40,7 +40,7 @@ TONES: Mapping[str, tuple[str, str]] = {
 _OPEN = ("same", "unclear", "too_few", "differs")
 _OTHERS = ("#56B4E9", "#E69F00", "#B8A900", "#8C564B", "#6A51A3")
 _MARKS = ("star", "hexagon", "triangle-down", "pentagon", "cross")
-_DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "none": "solid"}
+_DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot", "none": "solid"}
 _ROOM = 0.04
 # By what part of an axis the intervals of two series at the same place stand apart, and what part of the gap
 # between places all of them take at most.

@@ -95,9 +95,15 @@ def _training(
     return SheetTraining(
         name,
         inside=_speedup((row for row in rows if row.configuration.inside), words),
-        across=_speedup((row for row in rows if row.configuration.across), words),
+        across=_speedup(_across(rows), words),
         compression=_compression(compared[0], words) if compared else (),
     )
+
+
+def _across(rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """Return the rows of several servers, with those of one that they are compared with."""
+    slots = {1, *(row.configuration.slots for row in rows if row.configuration.across)}
+    return [row for row in rows if row.configuration.slots in slots]
 
 
 def _environment(data: ReportData, words: Words) -> dict[str, str]:

@@ -30,7 +30,7 @@ _MARKS: Mapping[str, str] = {
     "hexagon": "h", "triangle-down": "v", "pentagon": "p", "cross": "P",
     "circle-open": "o", "square-open": "s", "diamond-open": "D",
 }  # fmt: skip
-_LINES: Mapping[str, str] = {"solid": "-", "dash": "--", "dot": ":", "none": ""}
+_LINES: Mapping[str, str] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "none": ""}
 _INK, _GRID, _PREDICTED = "#1c2024", "#e6e9ed", "#6b3fa0"
 _STYLE: dict[Any, Any] = {
     "font.size": 10, "axes.edgecolor": _INK, "axes.labelcolor": _INK, "text.color": _INK, "axes.grid": True,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
 
+from hvlab.model.sweep import Topology, topologies
 from hvlab.report import hosts, iterations, labels, spread
 from hvlab.report.blocks import (
     Axis,
     Block,
     Column,
     Heading,
+    Line,
     Number,
     Paragraph,
     Plot,
@@ -25,6 +26,7 @@ from hvlab.report.blocks import (
 from hvlab.report.data import ReportData
 from hvlab.report.spread import Spread
 from hvlab.report.study import Study, StudyRow, relative
+from hvlab.results.configurations import Configuration
 from hvlab.scaling import Curve, HostCheck, Slowdown, slowdowns
 from hvlab.statistics import ratio
 
@@ -40,7 +42,7 @@ _COLUMNS = (
     Column(Say("scaling.speedup_spread"), numeric=True),
     Column(Say("scaling.repeats"), numeric=True),
 )
-_LINES: tuple[tuple[str, Literal["solid", "dot"]], ...] = (("across", "solid"), ("inside", "dot"))
+_LINES: Mapping[Topology, Line] = {"across": "solid", "inside": "dot", "both": "dashdot"}
 
 
 def section(data: ReportData, studies: Sequence[Study], checks: Sequence[HostCheck]) -> Section:
@@ -118,16 +120,25 @@ def _row(row: StudyRow) -> tuple[Value, ...]:
 def _lines(data: ReportData, study: Study) -> Iterator[Series]:
     rows = {row.configuration: row for row in study.rows if row.speedup and not row.named}
     for one in study.curves:
-        for kind, style in _LINES:
-            own = [
-                rows[point.configuration]
-                for point in one.points
-                if point.configuration in rows and getattr(point.configuration, kind)
-            ]
-            points = _points(data, one, own)
+        own = [rows[point.configuration] for point in one.points if point.configuration in rows]
+        for kind, slots in _places(own):
+            there = [row for row in own if _stands(row.configuration, kind, slots)]
+            points = _points(data, one, there)
             if len(points) > 1:
-                name = Say(f"scaling.line_{kind}", {"backend": labels.variant(own[0].configuration)})
-                yield _line(points, name, own[0], style)
+                backend = labels.variant(there[0].configuration)
+                name = Say(f"scaling.line_{kind}", {"backend": backend, "slots": slots})
+                yield _line(points, name, there[0], _LINES[kind])
+
+
+def _places(rows: Sequence[StudyRow]) -> list[tuple[Topology, int]]:
+    """Return what has a line of its own: several ranks on each of several servers have one for each number."""
+    several = sorted({row.configuration.slots for row in rows if "both" in topologies(row.configuration)})
+    return [("across", 1), ("inside", 0), *(("both", slots) for slots in several)]
+
+
+def _stands(configuration: Configuration, kind: Topology, slots: int) -> bool:
+    """Return whether a configuration is on a line; one server is the first of several with as many ranks."""
+    return configuration.slots == slots if kind == "both" else kind in topologies(configuration)
 
 
 def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tuple[int, Spread]]:
@@ -140,7 +151,7 @@ def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tupl
 
 
 def _line(
-    points: Sequence[tuple[int, Spread]], name: Say, row: StudyRow, style: Literal["solid", "dot"]
+    points: Sequence[tuple[int, Spread]], name: Say, row: StudyRow, style: Line
 ) -> Series:
     return Series(
         name,

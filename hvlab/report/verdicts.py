@@ -175,18 +175,22 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
     for study in studies:
         name = labels.study(names.name(study.workload, study.params), study.scaling)
         for place in ("inside", "across"):
-            rows = [
-                row
-                for row in study.rows
-                if getattr(row.configuration, place) and row.repeats.times() and _usual(row)
-            ]
-            most = max((row.ranks for row in rows), default=0)
-            for one, other in itertools.combinations([row for row in rows if row.ranks == most], 2):
+            rows = [row for row in study.rows if getattr(row.configuration, place) and _usual(row)]
+            for one, other in itertools.combinations(_most(rows), 2):
                 times = one.repeats.times(), other.repeats.times()
                 pair = Pair(*times, launches=(one.configuration, other.configuration))
                 yield BackendPair(
                     name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair
                 )
+
+
+def _most(rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """Return the rows of the layout with the most ranks that several have; of as many, on the most hosts."""
+    layouts: dict[Layout, list[StudyRow]] = {}
+    for row in rows:
+        layouts.setdefault(row.layout, []).append(row)
+    several = [layout for layout, own in layouts.items() if len(own) > 1]
+    return layouts[max(several, key=lambda layout: (math.prod(layout), layout))] if several else []
 
 
 def _sides(data: ReportData) -> Iterator[BackendPair]:
@@ -217,7 +221,8 @@ def _common(configuration: Configuration, data: ReportData) -> labels.Params:
 
 
 def _usual(row: StudyRow) -> bool:
-    return row.ranks > 1 and not row.named and row.compression == "none"
+    times = row.repeats.times()
+    return bool(times) and row.ranks > 1 and not row.named and row.compression == "none"
 
 
 def _collectives(sweeps: Sequence[SweepGroup]) -> Iterator[BackendPair]:

@@ -34,8 +34,8 @@ class Configuration:
 
     @property
     def across(self) -> bool:
-        """Return whether each rank has a host of its own."""
-        return self.slots == 1
+        """Return whether the ranks are on several hosts."""
+        return len(self.hosts) > 1
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a parameter."""

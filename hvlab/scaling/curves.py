@@ -109,7 +109,7 @@ def slowdowns(curve: Curve, configurations: Mapping[Configuration, Repeats]) -> 
     factors: dict[int, dict[str, Interval]] = {}
     fewest: dict[int, int] = {}
     for point in reversed(curve.points):
-        if point.ranks == 1 or not (point.configuration.inside or point.configuration.across):
+        if point.ranks == 1 or (point.configuration.across and point.configuration.slots > 1):
             continue
         work = point.ranks if curve.scaling == "strong" else 1
         step = [seconds * work for seconds in configurations[point.configuration].of("step_time")]

@@ -26,10 +26,14 @@ def test_the_curve_is_that_of_the_table_with_its_spread_and_the_ideal():
         "ideal",
         "MPI, across",
         "MPI, inside",
+        "MPI, across, 2 ranks each",
         "Gloo, across",
         "Gloo, inside",
+        "Gloo, across, 2 ranks each",
     ]
-    assert found["ideal"].x == found["ideal"].y == (1.0, 3.0)
+    assert found["ideal"].x == found["ideal"].y == (1.0, 6.0)
+    # One server with as many ranks comes before several.
+    assert found["MPI, across, 2 ranks each"].x == (1.0, 2.0, 4.0, 6.0)
     mpi = found["MPI, across"]
     rows = [row for row in said(table(made("lab7"), "speedup-table-1")) if row[0] == "MPI" and row[2] == "1"]
     assert [f"{value:.2f}" for value in mpi.y] == [row[5] for row in rows]
