@@ -116,7 +116,7 @@ def _history(
 
 
 def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
-    from hvlab.report import analysis, fill, images  # noqa: PLC0415 - only this option needs them
+    from hvlab.report import analysis, fill, images, markdown  # noqa: PLC0415 - only this option needs them
 
     folder = template.with_name(f"{template.stem}{FILES}")
     try:
@@ -124,7 +124,7 @@ def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
         filled = fill.fill(text, run_data, lang, pictures=folder.name)
         # The pictures of an answer that stays are of another run.
         curves = analysis.curves(run_data) if "backends" in filled.answers else []
-        plots = [one for one in curves if f"{folder.name}/{one.key}.png" in filled.text]
+        plots = [one for one in curves if markdown.picture(folder.name, one.key) in filled.text]
         if plots:
             images.write(plots, load(lang), folder)
         # Whole or not at all, and where a link to it leads.

@@ -28,7 +28,6 @@ from hvlab.report.blocks import (
 )
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import Record, Run, Store
-from hvlab.workloads.metrics import METRICS
 
 _SEVERAL = 2
 # So many dates fit under a plot.
@@ -170,7 +169,7 @@ def _plots(runs: Sequence[HistoryRun], metric: str, changes: Sequence[int]) -> I
             if isinstance(size, int):
                 name = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
             title = Say("history.plot", {"name": name, "metric": Code(metric)})
-            unit = METRICS[metric].unit
+            unit = next(iter(groups[key])).unit(metric)
             yield Plot(f"history-{number}", title, axis, Axis(Several((metric, unit))), series)
 
 

@@ -108,7 +108,7 @@ def _row(row: StudyRow) -> tuple[Value, ...]:
         len(row.configuration.hosts),
         row.configuration.slots,
         spread.number(row.step, "s"),
-        spread.number(row.throughput, "samples/s"),
+        spread.number(row.throughput, row.configuration.unit("throughput")),
         spread.number(row.speedup, "x"),
         spread.number(row.efficiency, "ratio"),
         spread.span(row.step, "s"),
@@ -131,7 +131,7 @@ def _lines(data: ReportData, study: Study) -> Iterator[Series]:
 
 
 def _places(rows: Sequence[StudyRow]) -> list[tuple[Topology, int]]:
-    """Return what has a line of its own: several ranks on each of several servers have one for each number."""
+    """Return what has a line of its own; servers with several ranks each have one for each such number."""
     several = sorted({row.configuration.slots for row in rows if "both" in topologies(row.configuration)})
     return [("across", 1), ("inside", 0), *(("both", slots) for slots in several)]
 
@@ -150,9 +150,7 @@ def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tupl
     return points
 
 
-def _line(
-    points: Sequence[tuple[int, Spread]], name: Say, row: StudyRow, style: Line
-) -> Series:
+def _line(points: Sequence[tuple[int, Spread]], name: Say, row: StudyRow, style: Line) -> Series:
     return Series(
         name,
         row.configuration.backend if row.compression == "none" else row.compression,

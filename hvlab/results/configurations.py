@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab.results.store import Record
+from hvlab.workloads.metrics import METRICS
 
 Param = str | int | float | bool | None
 
@@ -40,6 +41,11 @@ class Configuration:
     def get(self, name: str, default: Any = None) -> Any:
         """Return a parameter."""
         return dict(self.params).get(name, default)
+
+    def unit(self, metric: str) -> str:
+        """Return a metric's unit; that of a command's throughput is the user's."""
+        own = self.get("unit") if metric == "throughput" else None
+        return str(own or METRICS[metric].unit)
 
     def without(self, *names: str) -> tuple[tuple[str, Param], ...]:
         """Return the parameters but these."""

@@ -1,11 +1,14 @@
 """The report on a training of the user's own, and on DDP beside Horovod."""
 
+from dataclasses import replace
+
 import pytest
 
-from hvlab.report import data, verdicts
-from hvlab.report.blocks import Table
+from hvlab.report import data, fill, history, verdicts
+from hvlab.report.blocks import Plot, Table
 from hvlab.report.document import document
 from hvlab.report.study import studies
+from hvlab.report.words import load
 from hvlab.statistics.verdict import compare_all
 from tests.unit import reports, runs
 from tests.unit.runs import Maker, Place
@@ -46,3 +49,32 @@ def test_the_report_names_the_command_and_ddp(report):
     text = str([reports.said(table, "en") for table in tables])
     assert "python train.py --epochs 1 (images/s)" in text
     assert "DDP Gloo" in text
+
+
+def test_the_throughput_of_a_command_has_its_own_unit(report):
+    tables = [block for block in reports.blocks(document(report)) if isinstance(block, Table)]
+    speedup = [table for table in tables if table.key.startswith("speedup-table")]
+    units = {row[4].split()[1] for table in speedup for row in reports.said(table, "en")[1:]}
+    assert units == {"images/s", "samples/s"}
+    sheet = "| Backend | Servers | Slots | Step time | Throughput{} |\n|-|-|-|-|-|\n| MPI | 1 | 1 | | |\n"
+    only = replace(
+        report, configurations={
+            one: repeats for one, repeats in report.configurations.items() if one.workload == "command"
+        },
+    )  # fmt: skip
+    for head, text in (("", ["images/s"]), (" (images/s)", [])):
+        throughput = fill.fill(sheet.format(head), only, "en").text.splitlines()[2].split("|")[5].split()
+        assert float(throughput[0]) == pytest.approx(100, rel=0.05)
+        assert throughput[1:] == text
+
+
+def test_a_history_of_throughput_has_the_unit_of_the_command(tmp_path):
+    makers = []
+    for name in ("r1", "r2"):
+        maker = Maker(name)
+        maker.case("command", Place("mpi", runs.HOSTS[:2]), LINE, [({}, "throughput", 200.0)])
+        makers.append(maker)
+    store = runs.store(tmp_path, *makers)
+    page = history.document(history.read(store, "throughput"), "throughput")
+    (plot,) = [block for block in reports.blocks(page) if isinstance(block, Plot)]
+    assert "images/s" in load("en").say(plot.y.title)
