@@ -13,6 +13,7 @@ from hvlab.cli import run as hvlab
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, importing, launch
 from hvlab.formats.records import LaunchOverrides, LogSource, records
+from hvlab.report import data
 from hvlab.results import configurations
 from hvlab.results.store import Store
 from tests.unit.formats_run import FAILED, RUN, TIMES, measured
@@ -90,6 +91,27 @@ def test_files_of_one_name_are_all_kept(store, tmp_path):
     _, made = importing.import_files(store, [NCCL, tmp_path / NCCL.name], LaunchOverrides(), lab="x")
     assert len({record.raw_path for record in made}) == 2
     assert {record.repeat for record in made} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("3-a.log", "a.log", "d/a.log"),
+        ("a.log", "d/a.log", "2-a.log", "d/2-a.log"),
+        ("store.jsonl", "facts.json", "left-out.json", "summary.md", "report.html"),
+    ],
+)
+def test_no_file_takes_the_name_of_another_or_of_hvlab(store, tmp_path, names):
+    for number, name in enumerate(names):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{NCCL.read_text()}# {number}\n")
+    files = [tmp_path / name for name in names]
+    run_id, made = importing.import_files(store, files, LaunchOverrides(), lab="x")
+    kept = dict.fromkeys(record.raw_path for record in made)
+    assert [(store.folder / path).read_text() for path in kept] == [path.read_text() for path in files]
+    found = data.read(store, run_id)
+    assert (found.facts, found.unreadable) == ({}, ())
 
 
 def test_alike_launches_are_repeats():
