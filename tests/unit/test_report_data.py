@@ -7,6 +7,7 @@ import pytest
 
 from hvlab.errors import UsageError
 from hvlab.report import conditions, data
+from hvlab.report.document import document
 from hvlab.report.words import load
 from hvlab.results.store import Store
 from tests.unit import runs
@@ -82,14 +83,33 @@ def test_files_that_are_not_there_are_no_fault(tmp_path):
     assert found.head.pending == 1
 
 
-@pytest.mark.parametrize("content", ["{", "[1, 2]", "\xff\xfe"])
-def test_files_that_cannot_be_read_are_named(tmp_path, maker, content):
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("facts.json", content) for content in ("{", "[1, 2]", "\xff\xfe", '{"n1": "x"}')),
+        *(
+            ("left-out.json", f"[{item}]")
+            for item in ("1", "{}", '{"case": 1, "reason": "x"}', '{"cas": "x"}')
+        ),
+    ],
+)
+def test_files_that_cannot_be_read_are_named(tmp_path, maker, name, content):
     store = runs.store(tmp_path, maker)
-    (store.run_folder("r1") / "facts.json").write_bytes(content.encode("latin-1"))
+    (store.run_folder("r1") / name).write_bytes(content.encode("latin-1"))
     found = data.read(store)
-    assert found.unreadable == ("facts.json",)
-    assert found.facts == {}
+    assert found.unreadable == (name,)
+    assert not (found.facts if name == "facts.json" else found.infeasible)
     assert found.commands
+    assert document(found)
+
+
+def test_what_a_later_version_adds_to_an_infeasible_case_does_no_harm(tmp_path, maker):
+    store = runs.store(tmp_path, maker)
+    item = '[{"case": "c", "reason": "too large", "since": 1}]'
+    (store.run_folder("r1") / "left-out.json").write_text(item)
+    found = data.read(store)
+    assert [(one.case, one.reason) for one in found.infeasible] == [("c", "too large")]
+    assert found.unreadable == ()
 
 
 def test_virtual_hosts_and_gpus_are_known(tmp_path, maker):
