@@ -11,6 +11,7 @@ from typing import Any
 from hvlab import answers
 from hvlab.answers import AnswerError
 from hvlab.answers.shapes import HostAnswer
+from hvlab.hidden import masked, masked_env
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand
@@ -200,14 +201,13 @@ def _commands(files: _Files) -> tuple[ShownCommand, ...]:
     seeds_by_line: dict[str, dict[str, str]] = {}
     for path in sorted(files.folder.glob("*/argv.json")):
         case = path.parent.name
-        argv = [str(word) for word in files.json(f"{case}/argv.json", [], list[Any])]
+        argv = [masked(str(word)) for word in files.json(f"{case}/argv.json", [], list[Any])]
         place = argv.index("--seed") + 1 if "--seed" in argv[:-1] else None
         seed = argv[place] if place else ""
         if place:
             argv[place] = _SEED
-        env = [
-            f"{name}={value}" for name, value in files.json(f"{case}/env.json", {}, dict[str, Any]).items()
-        ]
+        given = masked_env(files.json(f"{case}/env.json", {}, dict[str, Any]))
+        env = [f"{name}={value}" for name, value in given.items()]
         line = shlex.join([*(["env", *env] if env else []), *argv])
         seeds_by_line.setdefault(line.replace(case, _SHARED), {})[case] = seed
     return tuple(_command(line, seeds) for line, seeds in seeds_by_line.items())

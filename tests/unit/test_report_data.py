@@ -2,15 +2,19 @@
 
 import json
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from hvlab.errors import UsageError
-from hvlab.report import conditions, data
+from hvlab.report import conditions, data, html
 from hvlab.report.document import document
 from hvlab.report.words import load
+from hvlab.results import outcomes
 from hvlab.results.store import Store
+from hvlab.workloads import Outcome
 from tests.unit import runs
+from tests.unit.labs import case
 
 
 @pytest.fixture
@@ -157,3 +161,25 @@ def test_what_others_took_is_told_with_the_worst_case(tmp_path, maker):
     (text,) = (load("en").say(text) for text in conditions.cores(data.read(runs.store(tmp_path, maker))))
     assert text.startswith("In 1 of 2 cases others took 10% or more")
     assert "at most 20% (mnist-mpi-2x1-r2)" in text
+
+
+def test_no_secret_is_in_a_report_or_a_record(tmp_path):
+    asked = case("mpi", env="HF_TOKEN=hf-aaaa NCCL_ALGO=Ring")
+    outcome = Outcome(0.0, error="lost")
+    records = [*outcomes.records("r1", asked, outcome, {})]
+    assert records[0].params["env"] == "HF_TOKEN=*** NCCL_ALGO=Ring"
+    store = Store(tmp_path)
+    store.create("r1", lab="t", spec_key="k", spec={}, cases=[asked.id])
+    # As earlier versions put it into the store, and into a case's files.
+    store.add([replace(record, params={**record.params, "env": "HF_TOKEN=hf-aaaa"}) for record in records])
+    folder = store.run_folder("r1") / asked.id
+    folder.mkdir()
+    (folder / "argv.json").write_text('["mpirun", "-x", "HF_TOKEN=hf-aaaa", "python"]')
+    (folder / "env.json").write_text('{"HF_TOKEN": "hf-aaaa", "NCCL_ALGO": "Ring"}')
+    assert [record.params["env"] for record in store.records("r1")] == ["HF_TOKEN=***"]
+    found = data.read(store)
+    page = html.page(document(found), [vars(record) for record in found.records], run_id="r1", lang="en")
+    assert "hf-aaaa" not in page
+    assert [command.line for command in found.commands] == [
+        "env 'HF_TOKEN=***' NCCL_ALGO=Ring mpirun -x 'HF_TOKEN=***' python"
+    ]
