@@ -42,6 +42,8 @@ _COLUMNS = (
     Column(Say("scaling.speedup_spread"), numeric=True),
     Column(Say("scaling.repeats"), numeric=True),
 )
+# The columns that a command has other figures in.
+_STEP, _STEP_SPREAD = 3, 7
 _LINES: Mapping[Topology, Line] = {"across": "solid", "inside": "dot", "both": "dashdot"}
 
 
@@ -88,15 +90,27 @@ def curve(data: ReportData, study: Study, name: Value, number: int) -> Plot | No
 
 
 def _tables(study: Study, name: Value, number: int) -> list[Block]:
-    """Return the lab sheet's table, inside one server and across servers together."""
+    """Return the lab sheet's table, inside one server and across servers together.
+
+    Of a command without a throughput only the time of a launch is known.
+    """
     rows = [row for row in study.rows if not row.named]
-    if not any(row.ranks > 1 for row in rows):
-        return []
     within = any(row.step is not None and row.step.within for row in rows)
     faint = frozenset(place for place, row in enumerate(rows) if row.step is None)
     note = Say("scaling.within") if within else None
-    cells = tuple(map(_row, rows))
-    blocks: list[Block] = [Table(f"speedup-table-{number}", name, _COLUMNS, cells, note=note, faint=faint)]
+    columns, cells = [*_COLUMNS], [[*_row(row)] for row in rows]
+    if not any(row.step for row in rows) and any(row.repeats.of("real") for row in rows):
+        columns[_STEP] = Column(Say("scaling.launch"), numeric=True)
+        columns[_STEP_SPREAD] = Column(Say("scaling.launch_spread"), numeric=True)
+        faint = frozenset(place for place, row in enumerate(rows) if not row.repeats.ok)
+        for own, row in zip(cells, rows, strict=True):
+            launch = spread.of(row.repeats, "real")
+            own[_STEP], own[_STEP_SPREAD] = spread.number(launch, "s"), spread.span(launch, "s")
+    blocks: list[Block] = [
+        Table(
+            f"speedup-table-{number}", name, tuple(columns), tuple(map(tuple, cells)), note=note, faint=faint
+        )
+    ]
     if any(row.step for row in rows) and not any(row.speedup for row in rows):
         blocks.append(Paragraph(Say("scaling.no_base"), "note"))
     return blocks

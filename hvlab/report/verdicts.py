@@ -177,7 +177,11 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
         for place in ("inside", "across"):
             rows = [row for row in study.rows if getattr(row.configuration, place) and _usual(row)]
             for one, other in itertools.combinations(_most(rows), 2):
-                times = one.repeats.times(), other.repeats.times()
+                # A command may have printed its throughput over one of them only.
+                metric = one.repeats.timed if one.repeats.timed == other.repeats.timed else "real"
+                times = one.repeats.times(metric), other.repeats.times(metric)
+                if not all(times):
+                    continue
                 pair = Pair(*times, launches=(one.configuration, other.configuration))
                 yield BackendPair(
                     name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair

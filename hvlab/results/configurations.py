@@ -72,12 +72,18 @@ class Repeats:
         values = self.values.get(metric, {})
         return tuple(values[repeat] for repeat in sorted(values))
 
-    def times(self) -> dict[int, float]:
-        """Return the seconds of each repeat of a training: of a step, else a sample, else the launch."""
-        if self.values.get("step_time"):
-            return self.values["step_time"]
-        rates = self.values.get("throughput")
-        return {repeat: 1 / rate for repeat, rate in rates.items()} if rates else self.values.get("real", {})
+    @property
+    def timed(self) -> str:
+        """Return the metric that says how long a training takes: a step, else a sample, else the launch."""
+        return next((name for name in ("step_time", "throughput") if self.values.get(name)), "real")
+
+    def times(self, metric: str = "") -> dict[int, float]:
+        """Return the seconds of each repeat of a training by ``metric``, else by that of `timed`."""
+        metric = metric or self.timed
+        values = self.values.get(metric, {})
+        if metric != "throughput":
+            return values
+        return {repeat: 1 / rate for repeat, rate in values.items() if rate > 0}
 
     @property
     def tried(self) -> int:

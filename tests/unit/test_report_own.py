@@ -1,5 +1,6 @@
 """The report on a training of the user's own, and on DDP beside Horovod."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -78,3 +79,55 @@ def test_a_history_of_throughput_has_the_unit_of_the_command(tmp_path):
     page = history.document(history.read(store, "throughput"), "throughput")
     (plot,) = [block for block in reports.blocks(page) if isinstance(block, Plot)]
     assert "images/s" in load("en").say(plot.y.title)
+
+
+def timed(tmp_path, **rates):
+    """A run of a command on one host and on two; ``rates``: each backend's throughput, if it prints any."""
+    maker = Maker("r1", noise=0.005)
+    for repeat in range(1, 9):
+        for (backend, rate), hosts in itertools.product(rates.items(), (1, 2)):
+            seconds = 9.0 * (1.5 if backend == "gloo" else 1.0)
+            figures = [({}, "real", maker.near(seconds)), ({}, "throughput", rate)]
+            figures = figures if rate is not None else figures[:1]
+            maker.case("command", Place(backend, runs.HOSTS[:hosts], repeat=repeat), LINE, figures)
+    return data.read(runs.store(tmp_path, maker))
+
+
+@pytest.mark.parametrize("rate", [None, 80.0])
+def test_a_command_without_throughput_is_judged_by_the_time_of_its_launches(tmp_path, rate):
+    page = document(timed(tmp_path, mpi=rate, gloo=None))
+    (verdict,) = [row for row in reports.said(reports.table(page, "verdicts"), "en") if row[1] == "2 × 1"]
+    assert verdict[4] == "MPI is faster"
+    assert verdict[3].startswith("0.66")
+
+
+def test_the_table_of_a_command_has_the_time_of_its_launches(tmp_path):
+    page = document(timed(tmp_path, mpi=None, gloo=None))
+    head, *rows = reports.said(reports.table(page, "speedup-table-1"), "en")
+    assert (head[3], head[7]) == ("Time of a launch", "Time of a launch, 95% interval")
+    assert {row[0]: row[3][:1] + row[3][-2:] for row in rows} == {"MPI": "9 s", "Gloo": "1 s"}
+
+
+def test_what_a_command_does_on_more_ranks_is_not_called_weak(tmp_path):
+    page = document(timed(tmp_path, mpi=80.0, gloo=80.0))
+    table = reports.table(page, "speedup-table-1")
+    assert load("en").say(table.caption) == "command · python train.py --epochs 1 (images/s)"
+
+
+def test_a_single_rank_has_its_figures_in_the_report(tmp_path):
+    maker = Maker("r1")
+    for repeat in (1, 2, 3):
+        maker.train("mnist", Place("serial", runs.HOSTS[:1], repeat=repeat))
+    rows = reports.said(
+        reports.table(document(data.read(runs.store(tmp_path, maker))), "speedup-table-1"), "en"
+    )
+    assert [row[:3] for row in rows[1:]] == [["serial", "1", "1"]]
+    assert rows[1][3].endswith("ms")
+
+
+def test_a_throughput_of_zero_is_no_time(tmp_path):
+    page = document(timed(tmp_path, mpi=0.0, gloo=0.0))
+    assert reports.said(reports.table(page, "speedup-table-1"), "en")[1][4] == "0 images/s"
+    assert not [
+        block for block in reports.blocks(page) if isinstance(block, Table) and block.key == "verdicts"
+    ]

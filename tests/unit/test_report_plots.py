@@ -1,13 +1,16 @@
 """The plots of a report: what is drawn, in which colours, and that predictions are marked as such."""
 
+import itertools
 import json
 import re
 
 import pytest
 
-from hvlab.report import figures
+from hvlab.report import data, figures
 from hvlab.report.blocks import Axis, Number, Plot, Series, Table
+from hvlab.report.document import document
 from hvlab.report.words import load
+from tests.unit import runs
 from tests.unit.reports import blocks, made, plot, said, table
 
 PLOTS = [
@@ -199,3 +202,24 @@ def test_every_figure_is_json_without_nan():
 def test_every_plot_and_table_has_a_key_of_its_own(name):
     keys = [block.key for block in blocks(made(name)) if isinstance(block, Plot | Table)]
     assert len(keys) == len(set(keys))
+
+
+def test_predictions_and_their_marks_are_of_the_same_ranks_on_each_server(tmp_path):
+    maker = runs.Maker("r1", noise=0.002)
+    hosts = tuple(f"n{number}" for number in range(1, 7))
+    for repeat, slots, count in itertools.product((1, 2, 3), (2, 4), (1, 2, 3, 4, 6)):
+        maker.train("mnist", runs.Place("mpi", hosts[:count], slots, repeat))
+        maker.train("mnist", runs.Place("mpi", hosts[:1], 1, repeat))
+        maker.sweep(runs.Place("mpi", hosts[:count], slots, repeat))
+    page = document(data.read(runs.store(tmp_path, maker)))
+    marks = {
+        ENGLISH.say(series.name): series.x
+        for block in blocks(page)
+        if isinstance(block, Plot) and block.key.startswith("prediction")
+        for series in block.series
+        if series.line == "none"
+    }
+    assert {name: x for name, x in marks.items() if "across" in name} == {
+        f"MPI, across servers, {slots} ranks each (measured)": tuple(float(slots * n) for n in (2, 3, 4, 6))
+        for slots in (2, 4)
+    }
