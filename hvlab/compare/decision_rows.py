@@ -101,7 +101,8 @@ def sentences(decisions: Decisions) -> list[str]:
 def _lost(side: Unmeasured) -> str:
     """Return how many of a setting's cases have no figure, and why."""
     ended = f"failed in {side.failed}" if side.failed else f"was skipped in {side.skipped}"
-    return f"{side.name} {ended} of {side.tried} cases: {'; '.join(side.reasons)}"
+    reasons = "; ".join(" ".join(text.split()) for text in side.reasons)
+    return f"{side.name} {ended} of {side.tried} cases: {reasons}"
 
 
 def as_json(decisions: Decisions) -> dict[str, Any]:

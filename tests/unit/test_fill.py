@@ -716,3 +716,14 @@ def test_a_table_across_servers_has_one_server_where_it_asks_for_it(serial, slot
     rows = [line for line in filled.text.splitlines() if line.startswith("| MPI | 1 |")]
     assert len(rows) == 1
     assert rows[0].split("|")[3].strip() == str(slots)
+
+
+def test_a_run_on_one_server_misses_no_table_across_servers(tmp_path):
+    maker = runs.Maker("r1")
+    for slots in (1, 2):
+        maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1], slots))
+    found = report_data.read(runs.store(tmp_path, maker, facts=FACTS))
+    assert fill.fill(UNITS, found, "en").missing == ("environment",)
+    filled = fill.fill(ACROSS.replace("| MPI | 2 | 2 |", "| MPI | 1 | 1 |"), found, "en")
+    assert filled.missing == ("environment", "inside")
+    assert cells(filled.text, "MPI")[3].endswith("ms")

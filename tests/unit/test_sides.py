@@ -198,14 +198,14 @@ def test_a_side_that_always_failed_is_named_with_its_reason(store, changes, told
     firsts = {record.case_id: record for record in lost}.values()
     without = [
         replace(
-            record, metric=None, value=None, error="no route to host", **changes,
+            record, metric=None, value=None, error="no route\nto host", **changes,
             params={name: value for name, value in record.params.items() if name != "size_bytes"},
         )
         for record in firsts
     ]  # fmt: skip
     answer = decide(measurements(kept, [*others, *without]), store.spec(kept.run_id)[1])
     assert (answer.rows, sentences(answer)) == ((), [told])
-    assert as_json(answer)["unmeasured"][0]["reasons"] == ("no route to host",)
+    assert as_json(answer)["unmeasured"][0]["reasons"] == ("no route\nto host",)
 
 
 def test_a_backend_that_failed_on_some_hosts_is_told_beside_what_was_decided(store):
