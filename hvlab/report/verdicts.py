@@ -198,7 +198,9 @@ def _most(rows: Sequence[StudyRow]) -> list[StudyRow]:
 
 
 def _sides(data: ReportData) -> Iterator[BackendPair]:
-    asked = [(a, b) for a, b in questions(data.configurations, data.sides) if a.ranks > 1]
+    every = list(questions(data.configurations, data.sides))
+    # One rank is there for the speed-up, unless there is nothing else.
+    asked = [(a, b) for a, b in every if a.ranks > 1] or every
     names = labels.Labels((a.workload, _common(a, data)) for a, _ in asked)
     for a, b in asked:
         metric = deciding(a, b, data.configurations)

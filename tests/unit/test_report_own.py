@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hvlab.report import data, fill, history, verdicts
-from hvlab.report.blocks import Plot, Table
+from hvlab.report.blocks import Paragraph, Plot, Table
 from hvlab.report.document import document
 from hvlab.report.study import studies
 from hvlab.report.words import load
@@ -131,3 +131,41 @@ def test_a_throughput_of_zero_is_no_time(tmp_path):
     assert not [
         block for block in reports.blocks(page) if isinstance(block, Table) and block.key == "verdicts"
     ]
+
+
+def why_nothing_is_compared(found):
+    section = next(part for part in document(found).sections if part.key == "comparison")
+    return next(load("en").say(block.text) for block in section.blocks if isinstance(block, Paragraph))
+
+
+def test_why_nothing_is_compared(tmp_path):
+    maker = Maker("r1")
+    maker.train("mnist", Place("mpi", runs.HOSTS[:2]))
+    maker.train("mnist", Place("gloo", runs.HOSTS[:3]))
+    found = data.read(runs.store(tmp_path, maker))
+    assert why_nothing_is_compared(found).startswith("No two backends have figures of the same measurement")
+    one = {key: repeats for key, repeats in found.configurations.items() if key.backend == "mpi"}
+    assert why_nothing_is_compared(replace(found, configurations=one)).startswith("Only one backend was run")
+    sides = {"A": {"cycle_time": 1.0}, "B": {"cycle_time": 5.0}}
+    found = replace(found, configurations=one, sides=sides)
+    assert why_nothing_is_compared(found).startswith("A and B have no figures")
+
+
+def test_two_settings_on_one_rank_are_compared(tmp_path):
+    maker = Maker("r1", noise=0.005)
+    for repeat, (side, threads) in itertools.product(range(1, 9), (("A", 1), ("B", 2))):
+        single = Maker("r1", seed=repeat * threads, noise=0.005)
+        single.train("mnist", Place("mpi", runs.HOSTS[:1], repeat=repeat), threads=threads)
+        ((name, made),) = single.cases.items()
+        records = [
+            replace(
+                record, case_id=f"{name}-{side}", params={**record.params, "side": side},
+                value=record.value / threads if record.metric == "step_time" else record.value,
+            )
+            for record in made.records
+        ]  # fmt: skip
+        maker.cases[f"{name}-{side}"] = replace(made, records=tuple(records))
+    found = replace(data.read(runs.store(tmp_path, maker)), sides={"A": {"threads": 1}, "B": {"threads": 2}})
+    page = document(found)
+    assert reports.said(reports.table(page, "verdicts"), "en")[1][4] == "B is faster"
+    assert load("en").say(page.findings[0]).startswith("The fastest setting inside one server is B: ")
