@@ -5,6 +5,7 @@ Which variables these are, their names say: HF_TOKEN, WANDB_API_KEY, AWS_SECRET_
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -40,6 +41,12 @@ def masked(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: masked(inner) for name, inner in value.items()}
     return type(value)(map(masked, value)) if isinstance(value, list | tuple) else value
+
+
+def masked_json(text: str) -> Any:
+    """Return what a text of JSON holds, masked; one without such a name is not walked through."""
+    value = json.loads(text)
+    return masked(value) if _MAY_BE.search(text) else value
 
 
 def is_masked(value: Any) -> bool:

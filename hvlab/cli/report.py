@@ -110,7 +110,8 @@ def _history(
     runs = history.read(store, metric, run)
     chosen = _format(output_format, output)
     lab = runs[-1].run.lab
-    path = (output or store.folder / f"history-{lab}-{metric}.{chosen}").absolute()
+    # An imported run's lab may be called anything.
+    path = (output or store.folder / f"history-{lab.replace('/', '_')}-{metric}.{chosen}").absolute()
     page = history.document(runs, metric)
     return _tell(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
 

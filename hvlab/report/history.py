@@ -62,7 +62,8 @@ def read(store: Store, metric: str, run_id: str | None = None) -> list[HistoryRu
         if any(record.metric == metric and record.value is not None for record in records):
             runs.append(HistoryRun(run, gather(records), _stack(records)))
     if len(runs) < _SEVERAL:
-        problem = f"{len(runs)} of the runs of lab {lab} have {metric}, and a history takes two"
+        count = f"{len(runs)} run" if len(runs) == 1 else f"{len(runs)} runs"
+        problem = f"lab {lab} has {count} with {metric}, and a history takes two"
         raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another metric")
     return runs
 

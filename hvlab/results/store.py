@@ -22,7 +22,7 @@ from pydantic import Field
 from hvlab import answers
 from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.errors import HvlabError, UsageError
-from hvlab.hidden import masked
+from hvlab.hidden import masked, masked_json
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
 
@@ -254,7 +254,7 @@ class Store:
         with self._open() as database:
             query = "SELECT spec_key, spec FROM runs WHERE run_id = ?"
             key, text = database.execute(query, (run_id,)).fetchone()
-            return str(key), dict(masked(json.loads(text)))
+            return str(key), dict(masked_json(text))
 
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""
@@ -385,7 +385,7 @@ def read_record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
     for name in _AS_JSON:
         text = values[name]
         if text not in known:
-            known[text] = masked(json.loads(text))
+            known[text] = masked_json(text)
         values[name] = known[text]
     if problem := answers.mismatch(values, Row):
         raise ValueError(problem)

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import stat
+from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
@@ -238,3 +239,14 @@ def test_pictures_show_where_the_name_of_the_file_has_blanks(results, tmp_path):
         assert links
         assert all((tmp_path / unquote(link)).is_file() for link in links)
         assert not any(set(link) & set(" ()") for link in links)
+
+
+def test_a_lab_may_have_any_name(results, tmp_path, capsys):
+    store = Store(results)
+    maker = runs.Maker("r1")
+    maker.train("mnist", runs.Place("mpi", runs.HOSTS[:2]))
+    for name in ("r1", "r2"):
+        records = [replace(record, run_id=name) for record in maker.records]
+        store.put(name, records, lab="dc1/rack 7", spec_key="k", spec={}, cases=[*maker.cases])
+    assert report("--history", "step_time", "--format", "md") == 0
+    assert capsys.readouterr().out == f"{results}/history-dc1_rack 7-step_time.md\n"
