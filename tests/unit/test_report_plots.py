@@ -1,12 +1,13 @@
 """The plots of a report: what is drawn, in which colours, and that predictions are marked as such."""
 
+import html
 import itertools
 import json
 import re
 
 import pytest
 
-from hvlab.report import data, figures
+from hvlab.report import data, figures, images
 from hvlab.report.blocks import Axis, Number, Plot, Series, Table
 from hvlab.report.document import document
 from hvlab.report.words import load
@@ -223,3 +224,23 @@ def test_predictions_and_their_marks_are_of_the_same_ranks_on_each_server(tmp_pa
         f"MPI, across servers, {slots} ranks each (measured)": tuple(float(slots * n) for n in (2, 3, 4, 6))
         for slots in (2, 4)
     }
+
+
+ODD = r"python t.py $\frac{ --out $DIR <b> && x < y"
+
+
+def odd():
+    """A plot whose names have what plotly takes for tags, and matplotlib for mathematics."""
+    series = Series(ODD, "mpi", (1.0,), (0.0,), (0.9,), (1.1,), line="none")
+    return Plot("odd", "Odd", Axis(ODD), Axis(""), series=(series,), categories=(ODD,))
+
+
+def test_names_are_shown_in_pictures_as_they_are(tmp_path):
+    assert images.write([odd()], ENGLISH, tmp_path)
+    assert (tmp_path / "odd.png").stat().st_size > 1000
+
+
+def test_names_are_shown_by_plotly_as_they_are():
+    text = json.dumps(figures.figure(odd(), ENGLISH))
+    assert "<b>" not in text
+    assert html.unescape(figures.figure(odd(), ENGLISH)["data"][0]["name"]) == ODD
