@@ -11,7 +11,7 @@ import click
 
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
-from hvlab.hidden import masked, masked_env
+from hvlab.hidden import masked_argv, masked_env
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.launchers.command import Command
@@ -77,7 +77,7 @@ def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:
 
 def _shown(command: Command) -> Command:
     """Return a command without what is secret of its environment."""
-    return replace(command, argv=masked(command.argv), env=masked_env(command.env))
+    return replace(command, argv=masked_argv(command.argv), env=masked_env(command.env))
 
 
 def results(records: Sequence[Record], output_format: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from hvlab import answers
 from hvlab.answers import AnswerError
 from hvlab.answers.shapes import HostAnswer
-from hvlab.hidden import masked, masked_env
+from hvlab.hidden import masked_argv, masked_env
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand
@@ -201,7 +201,7 @@ def _commands(files: _Files) -> tuple[ShownCommand, ...]:
     seeds_by_line: dict[str, dict[str, str]] = {}
     for path in sorted(files.folder.glob("*/argv.json")):
         case = path.parent.name
-        argv = [masked(str(word)) for word in files.json(f"{case}/argv.json", [], list[Any])]
+        argv = [*masked_argv([str(word) for word in files.json(f"{case}/argv.json", [], list[Any])])]
         place = argv.index("--seed") + 1 if "--seed" in argv[:-1] else None
         seed = argv[place] if place else ""
         if place:
