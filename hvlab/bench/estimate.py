@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.answers import AnswerError
+from hvlab.hidden import masked
 from hvlab.results.store import Store
 from hvlab.workloads import duration
 from hvlab.workloads.case import Case
@@ -76,7 +77,7 @@ def _key(case: Case) -> str:
     if case.container:
         params["container"] = case.container
     own = (case.workload, case.backend, case.launcher, case.hosts, case.slots)
-    return _named(own, params, sorted(set(case.params.get("sizes", ()))))
+    return _named(own, masked(params), sorted(set(case.params.get("sizes", ()))))
 
 
 def _named(own: tuple[Any, ...], params: Mapping[str, Any], sizes: Sequence[int]) -> str:

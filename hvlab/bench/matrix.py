@@ -14,6 +14,7 @@ from typing import Any
 
 from hvlab.bench.placement import HostSet, host_sets
 from hvlab.errors import unknown
+from hvlab.hidden import masked
 from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
@@ -247,7 +248,7 @@ def _non_defaults(known: Sequence[Parameter], values: Mapping[str, Value]) -> li
     """Return the parameters that a case's id names: those not at their default, except long ones."""
     named = [item for item in known if item.kind not in ("sizes", "files", "note") and item.name in values]
     changed = [item for item in named if values[item.name] != item.default]
-    return [f"{item.name}={item.shown(values[item.name])}" for item in changed]
+    return [masked(f"{item.name}={item.shown(values[item.name])}") for item in changed]
 
 
 def _id(case: Case, hosts: HostSet, lab: Lab, settings: Sequence[str], *, chosen: str | None) -> str:

@@ -20,6 +20,7 @@ from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.datasets import Dataset, own_files, prepare, rules
 from hvlab.errors import HvlabError, InterruptedRunError, UsageError
+from hvlab.files import write_file
 from hvlab.launchers import slurm
 from hvlab.remote import probe
 from hvlab.remote.playbook import HostFailure, Login, Play, login_of, reap
@@ -279,7 +280,8 @@ class _Run:
         content["certificate"] = self.login.certificate
         content["as_user"] = self.login.other_user
         content["driver"] = os.getpid()
-        (self.folder / "plan.json").write_text(json.dumps(content, indent=1), "utf-8")
+        # It holds the ranks' environment as it is, and with it what is kept out of everything else.
+        write_file(self.folder / "plan.json", json.dumps(content, indent=1), mode=0o600)
         infeasible = [asdict(case) for case in self.schedule.infeasible]
         (self.folder / INFEASIBLE).write_text(json.dumps(infeasible, indent=1), "utf-8")
         variables = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hvlab.bench.matrix import Spec
 from hvlab.bench.schedule import Schedule
 from hvlab.errors import UsageError
+from hvlab.hidden import is_masked
 from hvlab.lab.inventory import Lab
 from hvlab.results.store import Run, Store
 
@@ -42,6 +43,12 @@ def restored(store: Store, run: Run, lab: Lab) -> Spec:
             f"run {run.run_id} was started by another version of hvlab",
             remedy="use that version, or start a new run",
         ) from error
+    if is_masked(stored):
+        raise UsageError(
+            f"run {run.run_id} set a variable whose value is a secret, and that was not stored",
+            remedy="an unfinished run goes on with its own command; otherwise put the variable into the "
+            "inventory (lab_rank_env) and measure anew",
+        )
     if spec.key(lab) != key:
         raise UsageError(
             f"run {run.run_id} was measured on other hosts (lab {run.lab})",

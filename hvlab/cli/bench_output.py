@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
+from hvlab.hidden import masked_argv, masked_env
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
+from hvlab.launchers.command import Command
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
@@ -55,7 +58,7 @@ def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
 def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     """Print every command line of a schedule that is estimated to take so many seconds."""
     starts = schedule.containers()
-    commands = [(case, schedule.command(case)) for case in schedule.cases]
+    commands = [(case, _shown(schedule.command(case))) for case in schedule.cases]
     if output_format == "table":
         for host, argv in starts.items():
             click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
@@ -70,6 +73,11 @@ def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:
         for case, command in commands
     ]
     click.echo(tables.render(rows, ("case_id", "argv", "env"), output_format))
+
+
+def _shown(command: Command) -> Command:
+    """Return a command without what is secret of its environment."""
+    return replace(command, argv=masked_argv(command.argv), env=masked_env(command.env))
 
 
 def results(records: Sequence[Record], output_format: str) -> None:

@@ -110,13 +110,14 @@ def _history(
     runs = history.read(store, metric, run)
     chosen = _format(output_format, output)
     lab = runs[-1].run.lab
-    path = (output or store.folder / f"history-{lab}-{metric}.{chosen}").absolute()
+    # An imported run's lab may be called anything.
+    path = (output or store.folder / f"history-{lab.replace('/', '_')}-{metric}.{chosen}").absolute()
     page = history.document(runs, metric)
     return _tell(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
 
 
 def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
-    from hvlab.report import analysis, fill, images  # noqa: PLC0415 - only this option needs them
+    from hvlab.report import analysis, fill, images, markdown  # noqa: PLC0415 - only this option needs them
 
     folder = template.with_name(f"{template.stem}{FILES}")
     try:
@@ -124,7 +125,7 @@ def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
         filled = fill.fill(text, run_data, lang, pictures=folder.name)
         # The pictures of an answer that stays are of another run.
         curves = analysis.curves(run_data) if "backends" in filled.answers else []
-        plots = [one for one in curves if f"{folder.name}/{one.key}.png" in filled.text]
+        plots = [one for one in curves if markdown.picture(folder.name, one.key) in filled.text]
         if plots:
             images.write(plots, load(lang), folder)
         # Whole or not at all, and where a link to it leads.

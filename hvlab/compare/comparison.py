@@ -41,9 +41,8 @@ class ComparisonRow:
 
     @property
     def unit(self) -> str:
-        """Return the metric's unit; that of a command's throughput is the user's."""
-        own = self.configuration.get("unit") if self.metric == "throughput" else None
-        return str(own or METRICS[self.metric].unit)
+        """Return the metric's unit."""
+        return self.configuration.unit(self.metric)
 
 
 @dataclass(frozen=True)

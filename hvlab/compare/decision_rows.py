@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from hvlab.compare import rows
-from hvlab.compare.decisions import Decision, Decisions
+from hvlab.compare.decisions import Decision, Decisions, Unmeasured
 from hvlab.compare.names import case_names, place
 from hvlab.results.configurations import Configuration
 from hvlab.statistics.power import POWER
@@ -70,7 +70,8 @@ def word(each: Decision) -> str:
 def sentences(decisions: Decisions) -> list[str]:
     """Return what a reader has to know besides the rows, a sentence each."""
     if not decisions.rows:
-        return ["No two settings of this run can be compared: each was measured alone."]
+        none = "No two settings of this run have figures to compare."
+        return [*map(_lost, decisions.unmeasured)] or [none]
     count = len(decisions.rows)
     better_a, better_b = decisions.count("faster"), decisions.count("slower")
     same = decisions.count("same")
@@ -94,7 +95,14 @@ def sentences(decisions: Decisions) -> list[str]:
             span = f"{min(known)} to {max(known)}" if min(known) < max(known) else f"{known[0]}"
             lines.append(f"{span} repeats would probably decide {len(known)} of the open ones.")
         lines.append(ASSUMPTION)
-    return lines
+    return [*lines, *map(_lost, decisions.unmeasured)]
+
+
+def _lost(side: Unmeasured) -> str:
+    """Return how many of a setting's cases have no figure, and why."""
+    ended = f"failed in {side.failed}" if side.failed else f"was skipped in {side.skipped}"
+    reasons = "; ".join(" ".join(text.split()) for text in side.reasons)
+    return f"{side.name} {ended} of {side.tried} cases: {reasons}"
 
 
 def as_json(decisions: Decisions) -> dict[str, Any]:
@@ -104,6 +112,7 @@ def as_json(decisions: Decisions) -> dict[str, Any]:
         "sides": {name: dict(values) for name, values in decisions.sides.items()},
         "looks": [asdict(look) for look in decisions.looks],
         "rows": [_json(each) for each in decisions.rows],
+        "unmeasured": [asdict(each) for each in decisions.unmeasured],
         "note": NOTE,
     }
 

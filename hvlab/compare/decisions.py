@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,14 @@ _SETTINGS = (
 )
 
 
+# The numbers of the repeats that failed, that were skipped, and of all.
+_ENDS: Sequence[Callable[[Repeats], Set[int]]] = (
+    lambda repeats: repeats.errors.keys(),
+    lambda repeats: repeats.skipped.keys(),
+    lambda repeats: repeats.ok | repeats.errors.keys() | repeats.skipped.keys(),
+)
+
+
 @dataclass(frozen=True)
 class Decision:
     """Two settings compared where all else is equal; ``row`` has their figures, A's first, and the verdict.
@@ -58,9 +66,21 @@ class Decision:
     @property
     def names(self) -> tuple[str, str]:
         """Return what is switched between A and B or else differs, as each has it."""
-        one, other = _settings(self.a), _settings(self.b)
-        differ = list(self.switched) or _different(self.a, self.b)
-        return _words(self.a.workload, one, differ), _words(self.b.workload, other, differ)
+        return _named(self.a, self.b, self.switched)
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """A setting, A and B or what it is called, that has no figure somewhere where it was to be compared.
+
+    Of its ``tried`` launches these failed or were skipped, for these ``reasons``.
+    """
+
+    name: str
+    failed: int
+    skipped: int
+    tried: int
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -68,12 +88,14 @@ class Decisions:
     """All settings of a run that can be compared, one family of tests at each of its ``looks``.
 
     ``sides`` holds what was switched in an A/B run: for A and for B, the setting of each name.
+    ``unmeasured`` are the settings whose comparisons are not among the rows, for they have no figure.
     """
 
     run: Measurements
     rows: tuple[Decision, ...]
     looks: tuple[Look, ...]
     sides: Mapping[str, Mapping[str, Any]]
+    unmeasured: tuple[Unmeasured, ...] = ()
 
     def count(self, *kinds: verdict.Kind) -> int:
         """Return how many rows have one of these verdicts."""
@@ -111,7 +133,30 @@ def decide(
         if not answered(judged):
             needed = repeats_to_decide(pair, family=len(pairs), matters=matters, alpha=looks[-1].alpha)
         rows.append(Decision(a, b, ComparisonRow(a, name, one, other, judged), needed, switched))
-    return Decisions(run, tuple(rows), looks, sides)
+    return Decisions(run, tuple(rows), looks, sides, tuple(_unmeasured(run, sides)))
+
+
+def _unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> Iterator[Unmeasured]:
+    """Yield each setting that has no figure somewhere where it was to be compared, with all its launches.
+
+    Questions are about whole cases here: one that failed before its first size has none.
+    """
+    cases: dict[Configuration, list[Repeats]] = {}
+    for configuration, repeats in run.configurations.items():
+        cases.setdefault(whole(configuration), []).append(repeats)
+    asked: dict[str, dict[Configuration, list[Repeats]]] = {}
+    for a, b in questions(cases, sides):
+        for name, one in zip("AB" if sides else _named(a, b), (a, b), strict=True):
+            asked.setdefault(name or "default", {})[one] = cases[one]
+    for name, own in asked.items():
+        if not all(any(one.ok for one in repeats) for repeats in own.values()):
+            measured = [one for repeats in own.values() for one in repeats]
+            reasons = [text for one in measured for text in (*one.errors.values(), *one.skipped.values())]
+            failed, skipped, tried = (
+                sum(len(set().union(*(numbers(one) for one in repeats))) for repeats in own.values())
+                for numbers in _ENDS
+            )
+            yield Unmeasured(name, failed, skipped, tried, tuple(dict.fromkeys(reasons)))
 
 
 def deciding(a: Configuration, b: Configuration, measured: Mapping[Configuration, Repeats]) -> str:
@@ -179,6 +224,12 @@ def _pair(run: Measurements, a: Configuration, b: Configuration, metric: str) ->
 def _settings(configuration: Configuration) -> dict[str, Any]:
     own = {"backend": configuration.backend, "launcher": configuration.launcher}
     return {**own, **dict(configuration.params)}
+
+
+def _named(a: Configuration, b: Configuration, switched: Sequence[str] = ()) -> tuple[str, str]:
+    """Return what is switched between A and B or else differs, as each has it."""
+    differ = list(switched) or _different(a, b)
+    return _words(a.workload, _settings(a), differ), _words(b.workload, _settings(b), differ)
 
 
 def _words(workload: str, settings: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,17 @@ from pathlib import Path
 from hvlab import workloads
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, detect, pods
+from hvlab.formats.launch import Launch
 from hvlab.formats.pods import PodLaunch
 from hvlab.formats.records import LaunchOverrides, LogSource, records
-from hvlab.results import outcomes
+from hvlab.results import journal, outcomes
 from hvlab.results.store import Record, Store, new_run_id, utc
+
+# What hvlab itself keeps in the folder of a run.
+_OWN = (
+    *(journal.NAME, "facts.json", "left-out.json", "summary.md"),
+    *("report.html", "report.md", "report.pdf"),
+)
 
 
 def import_files(
@@ -26,20 +34,23 @@ def import_files(
     """
     run_id = new_run_id()
     contents = [_content(path) for path in files]
-    names = _names(files)
-    sources: list[LogSource] = []
+    read: dict[int, Sequence[Launch]] = {}
     launched: list[tuple[str, PodLaunch]] = []
-    for path, name, content in zip(files, names, contents, strict=True):
+    for number, (path, content) in enumerate(zip(files, contents, strict=True)):
         text = content.decode("utf-8", errors="replace")
         if reader is None and pods.knows(text):
             launched += [(path.name, launch) for launch in pods.read(text, str(path))]
             continue
         tool = READERS[reader] if reader else detect(text, str(path))
-        launches = tool.read(text)
-        if not any(launch.rows or launch.error for launch in launches):
+        read[number] = tool.read(text)
+        if not any(launch.rows or launch.error for launch in read[number]):
             raise CheckError(f"{path}: there is no figure of {tool.name} in it")
-        sources.append(LogSource(path.name, f"runs/{run_id}/{name}", launches))
     _once(launched)
+    names = _names(files, {*_OWN, *(launch.case.id for _, launch in launched)})
+    sources = [
+        LogSource(files[number].name, f"runs/{run_id}/{names[number]}", launches)
+        for number, launches in read.items()
+    ]
     folder = store.run_folder(run_id)
     try:
         _keep(dict(zip(names, contents, strict=True)), folder)
@@ -92,9 +103,12 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _names(files: Sequence[Path]) -> list[str]:
-    """Return a name for each file in the run's folder; of several alike each gets a number."""
+def _names(files: Sequence[Path], taken: set[str]) -> list[str]:
+    """Return a name for each file in the run's folder, with a number before it where it is ``taken``."""
     names: list[str] = []
     for number, path in enumerate(files, 1):
-        names.append(path.name if path.name not in names else f"{number}-{path.name}")
+        counted = (f"{count}-{path.name}" for count in itertools.count(number))
+        free = (name for name in itertools.chain([path.name], counted) if name not in taken)
+        names.append(next(free))
+        taken = {*taken, names[-1]}
     return names

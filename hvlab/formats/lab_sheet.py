@@ -24,7 +24,7 @@ class SheetTraining:
     """A training of a run: the words it is called by, and its rows for each kind of table.
 
     The values of a row are by the columns of its table (sheet_words.SPEEDUP, COMPRESSION), as Markdown that
-    fits a cell.
+    fits a cell. Those of one server fill a row of a table across servers, where it is there; none is added.
     """
 
     words: tuple[str, ...]
@@ -176,10 +176,21 @@ def _with_tables(page: Sequence[str], sheet: Sheet) -> Filled:
     return Filled(
         "".join([*lines, *page[end:]]),
         tables=tuple(kind for kind in known if kind in filled),
-        missing=tuple(kind for kind in known if kind not in present),
+        missing=tuple(kind for kind in known if kind not in present and _belongs(kind, sheet)),
         left=tuple(left),
         overwritten=tuple(lost),
     )
+
+
+def _added(kind: Kind, values: Values) -> bool:
+    """Return whether a row is added to a table that does not ask for it: one server is none of several."""
+    return kind != "across" or values.get("servers") != "1"
+
+
+def _belongs(kind: Kind, sheet: Sheet) -> bool:
+    """Return whether a sheet ought to have a table of that kind: there are rows that would be added."""
+    rows = [values for each in (sheet, *sheet.trainings) for values in getattr(each, kind, ())]
+    return kind != "across" or any(_added(kind, values) for values in rows)
 
 
 def _tables(page: Sequence[str]) -> Iterator[MarkdownTable]:
@@ -259,7 +270,10 @@ def _replaced(
     heads = find_heads(table.rows)
     if heads is not None:
         names = sheet.algorithms if kind == "compression" else sheet.names
-        return filled_rows(table.rows, heads, getattr(owner, kind), names)
+        return filled_rows(
+            table.rows, heads, getattr(owner, kind), names,
+            added=lambda values: _added(kind, values),
+        )  # fmt: skip
     replaced = {}
     for number, row in enumerate(table.rows):
         key, place = environment_key(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvlab.formats.markdown import MarkdownTable, TableRow, plain
@@ -86,14 +86,20 @@ def _heads(row: TableRow, rows: Sequence[TableRow]) -> dict[int, str]:
 
 
 def filled_rows(
-    rows: Sequence[TableRow], heads: Heads, measured: Sequence[Values], names: Mapping[str, str]
+    rows: Sequence[TableRow],
+    heads: Heads,
+    measured: Sequence[Values],
+    names: Mapping[str, str],
+    *,
+    added: Callable[[Values], bool] = lambda _: True,
 ) -> dict[int, list[TableRow]]:
     """Return what stands in the place of a row, by the row's number; rows that are not named stay.
 
     A row that gives its place gets the figures of that place, or stays as it is; the other rows of the group
-    get what is left, in order, and more are added. ``names`` says how a group is written.
+    get what is left, in order, and more are ``added`` where that says so. ``names`` says how a group is
+    written.
     """
-    return _Table(rows, heads, names).filled(measured)
+    return _Table(rows, heads, names).filled(measured, added)
 
 
 def empty_rows(rows: Sequence[TableRow], heads: Heads, names: Mapping[str, str]) -> Iterator[EmptyRow]:
@@ -109,7 +115,9 @@ class _Table:
         self.layout, self.columns = heads.layout, heads.columns
         self.name_column = heads.columns[heads.layout.group]
 
-    def filled(self, measured: Sequence[Values]) -> dict[int, list[TableRow]]:
+    def filled(
+        self, measured: Sequence[Values], added: Callable[[Values], bool]
+    ) -> dict[int, list[TableRow]]:
         """Return what stands in the place of each row that changes."""
         new: dict[str, list[Values]] = {}
         for values in measured:
@@ -120,12 +128,12 @@ class _Table:
             if blocks[-1][-1] > last:
                 last, pattern = blocks[-1][-1], self._pattern(blocks)
             if name in new:
-                filled |= self._group(blocks, new.pop(name))
+                filled |= self._group(blocks, new.pop(name), added)
         for name, several in new.items():
-            added = [self._added(pattern, values) for values in several]
-            for row in range(1 if self.layout.once else len(added)):
-                added[row] = added[row].put({self.name_column: self.names.get(name, name)})
-            filled[last] = [*filled.get(last, [self.rows[last]]), *added]
+            more = [self._added(pattern, values) for values in several if added(values)]
+            for row in range(len(more))[: 1 if self.layout.once else None]:
+                more[row] = more[row].put({self.name_column: self.names.get(name, name)})
+            filled[last] = [*filled.get(last, [self.rows[last]]), *more]
         return filled
 
     def empty(self) -> Iterator[EmptyRow]:
@@ -142,7 +150,10 @@ class _Table:
                 yield EmptyRow(number, written, groups.get(number), self._given(row), missing)
 
     def _group(
-        self, blocks: Sequence[Sequence[int]], measured: Sequence[Values]
+        self,
+        blocks: Sequence[Sequence[int]],
+        measured: Sequence[Values],
+        added: Callable[[Values], bool],
     ) -> dict[int, list[TableRow]]:
         """Return what stands in the place of one group's rows."""
         numbers = [number for block in blocks for number in block]
@@ -158,7 +169,7 @@ class _Table:
                 filled[number] = [self.rows[number]]
         pattern = self._pattern(blocks)
         name = {} if self.layout.once else {self.name_column: self._name(pattern)}
-        filled[numbers[-1]] += [self._added(pattern, values).put(name) for values in left]
+        filled[numbers[-1]] += [self._added(pattern, values).put(name) for values in left if added(values)]
         for block in blocks:
             # Each block keeps its name, whichever of its rows is the first now.
             first = next((filled[number] for number in block if filled[number]), [])

@@ -114,7 +114,7 @@ BACKENDS: Mapping[str, Backend] = {
             counterpart="mpi",
             mpi=True,
             wheel=False,
-            unsupported_dtypes=("float16",),
+            unsupported_dtypes=("float16", "bfloat16"),
         ),
         Backend(
             "ddp-gloo",

@@ -82,7 +82,7 @@ def topologies(configuration: Configuration) -> tuple[Topology, ...]:
         return ("inside", "across")
     if configuration.inside:
         return ("inside",)
-    return ("across",) if configuration.across else ("both",)
+    return ("across",) if configuration.slots == 1 else ("both",)
 
 
 def slots(configuration: Configuration, topology: Topology) -> int:

@@ -15,6 +15,7 @@ from hvlab.report import answer, compression, labels, models, speedup, sweeps, t
 from hvlab.report.answer import Answer
 from hvlab.report.blocks import Number, Plot, Points, Say, Value
 from hvlab.report.data import ReportData
+from hvlab.report.markdown import picture
 from hvlab.report.markdown import text as markdown
 from hvlab.report.study import studies
 from hvlab.report.words import Words
@@ -56,7 +57,7 @@ def paragraphs(data: ReportData, words: Words, pictures: str) -> dict[TaskKind, 
         for kind, sentences in sentences_of.items() if sentences
     }  # fmt: skip
     if "backends" in texts and pictures:
-        images = [f"![{markdown(plot.title, words)}]({pictures}/{plot.key}.png)" for plot in curves(data)]
+        images = [f"![{markdown(plot.title, words)}]({picture(pictures, plot.key)})" for plot in curves(data)]
         texts["backends"] = [*images, *texts["backends"]]
     return texts
 
@@ -65,11 +66,12 @@ def _reason(data: ReportData, answered: Sequence[Answer], good: Sequence[Fit]) -
     """Yield what takes most of the steps of the slower backend, beside compute."""
     if not answered:
         return
-    place, slower = answered[0].place, labels.tone(answered[0].other)
+    inside, slower = answered[0].place == "inside", labels.tone(answered[0].other)
     parted = [
         (part.number(term), term, part)
         for part in terms.of_steps(trainings(data.configurations), good)
-        if (part.explained.names.get("backend"), part.explained.names.get("topology")) == (slower, place)
+        if part.explained.names.get("backend") == slower
+        and (part.explained.names.get("topology") == "inside") == inside
         for term in terms.TERMS
         if term not in ("compute", "other") and part.number(term)
     ]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
+Line: TypeAlias = Literal["solid", "dash", "dot", "dashdot", "none"]
+
 
 @dataclass(frozen=True)
 class Say:
@@ -121,7 +123,7 @@ class Series:
     y: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-    line: Literal["solid", "dash", "dot", "none"] = "solid"
+    line: Line = "solid"
     marks: bool = True
     folded: bool = False
     predicted: bool = False

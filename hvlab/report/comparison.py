@@ -41,14 +41,15 @@ def section(
 
 
 def _missing(data: ReportData) -> list[Block]:
-    """Return why nothing is compared, where that is so."""
+    """Return why nothing is compared."""
     tried = {configuration.backend for configuration in data.configurations} - {SERIAL}
     measured = {
         configuration.backend for configuration, repeats in data.configurations.items() if repeats.ok
     } - {SERIAL}
-    if len(measured) > 1:
-        return []
-    return [Paragraph(Say("comparison.one_shown" if len(tried) > 1 else "comparison.none"), "note")]
+    if not data.sides and len(measured) > 1:
+        return [Paragraph(Say("comparison.apart"), "note")]
+    why = "no_sides" if data.sides else "one_shown" if len(tried) > 1 else "none"
+    return [Paragraph(Say(f"comparison.{why}"), "note")]
 
 
 def _supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:

@@ -10,6 +10,8 @@ from typing import Any
 
 from hvlab import answers
 from hvlab.answers import AnswerError
+from hvlab.answers.shapes import HostAnswer
+from hvlab.hidden import masked_argv, masked_env
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand
@@ -136,21 +138,28 @@ class ReportData:
         return versions
 
 
+class _LeftOut(HostAnswer):
+    """An infeasible case as its file has it."""
+
+    case: str
+    reason: str
+
+
 def read(store: Store, run_id: str | None = None) -> ReportData:
     """Return a run, by default the last. Raises UsageError where there is no such run."""
     run = store.run(run_id)
     records, spec = store.records(run.run_id), store.spec(run.run_id)[1]
     files = _Files(store.run_folder(run.run_id))
-    facts = files.json("facts.json", {})
+    facts = files.json("facts.json", {}, dict[str, dict[str, Any]])
     commands = _commands(files)
-    infeasible = files.json("left-out.json", [])
+    infeasible = files.json("left-out.json", [], list[_LeftOut])
     return ReportData(
         head=_head(run, records),
         records=records,
         configurations=gather(records),
         facts=facts,
         commands=commands,
-        infeasible=tuple(InfeasibleCase(**item) for item in infeasible),
+        infeasible=tuple(InfeasibleCase(item["case"], item["reason"]) for item in infeasible),
         unreadable=tuple(files.unreadable),
         samples=samples_of(store, records),
         auto=bool(spec.get("auto")),
@@ -176,18 +185,15 @@ class _Files:
         self.folder = folder
         self.unreadable: list[str] = []
 
-    def json(self, name: str, default: Any) -> Any:
-        """Return a file's content; ``default`` where it is missing or of another type."""
+    def json(self, name: str, default: Any, shape: Any) -> Any:
+        """Return a file's content; ``default`` where it is missing or not of the ``shape``."""
         try:
-            content = answers.read(self.folder / name, name, limit=_LIMIT)
+            return answers.read(self.folder / name, name, shape, limit=_LIMIT)
         except FileNotFoundError:
             return default
         except AnswerError:
-            content = None
-        if isinstance(content, type(default)):
-            return content
-        self.unreadable.append(name)
-        return default
+            self.unreadable.append(name)
+            return default
 
 
 def _commands(files: _Files) -> tuple[ShownCommand, ...]:
@@ -195,12 +201,13 @@ def _commands(files: _Files) -> tuple[ShownCommand, ...]:
     seeds_by_line: dict[str, dict[str, str]] = {}
     for path in sorted(files.folder.glob("*/argv.json")):
         case = path.parent.name
-        argv = [str(word) for word in files.json(f"{case}/argv.json", [])]
+        argv = [*masked_argv([str(word) for word in files.json(f"{case}/argv.json", [], list[Any])])]
         place = argv.index("--seed") + 1 if "--seed" in argv[:-1] else None
         seed = argv[place] if place else ""
         if place:
             argv[place] = _SEED
-        env = [f"{name}={value}" for name, value in files.json(f"{case}/env.json", {}).items()]
+        given = masked_env(files.json(f"{case}/env.json", {}, dict[str, Any]))
+        env = [f"{name}={value}" for name, value in given.items()]
         line = shlex.join([*(["env", *env] if env else []), *argv])
         seeds_by_line.setdefault(line.replace(case, _SHARED), {})[case] = seed
     return tuple(_command(line, seeds) for line, seeds in seeds_by_line.items())

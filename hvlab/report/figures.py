@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from hvlab.lab.backends import DDP_BACKENDS, PARALLEL, SERIAL
-from hvlab.report.blocks import Axis, Bars, Plot, Series
+from hvlab.report.blocks import Axis, Bars, Plot, Series, Value
 from hvlab.report.words import Words
 
 # Okabe and Ito's colours, which colour-blind people can tell apart too; each with a mark of its own.
@@ -40,11 +41,16 @@ TONES: Mapping[str, tuple[str, str]] = {
 _OPEN = ("same", "unclear", "too_few", "differs")
 _OTHERS = ("#56B4E9", "#E69F00", "#B8A900", "#8C564B", "#6A51A3")
 _MARKS = ("star", "hexagon", "triangle-down", "pentagon", "cross")
-_DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "none": "solid"}
+_DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot", "none": "solid"}
 _ROOM = 0.04
 # By what part of an axis the intervals of two series at the same place stand apart, and what part of the gap
 # between places all of them take at most.
 _APART, _OF_GAP = 0.018, 0.3
+
+
+def _text(words: Words, value: Value) -> str:
+    """Return a value as text that Plotly shows as it is: it takes what looks like a tag for one."""
+    return html.escape(words.say(value), quote=False)
 
 
 def tone(name: str) -> tuple[str, str]:
@@ -86,7 +92,7 @@ def figure(plot: Plot, words: Words) -> dict[str, Any]:
     elif plot.categories:
         layout["yaxis"] |= {
             "tickmode": "array", "tickvals": list(range(len(plot.categories))), "zeroline": False,
-            "ticktext": [words.say(category) for category in plot.categories],
+            "ticktext": [_text(words, category) for category in plot.categories],
             "range": [len(plot.categories) - 0.5, -0.5],
         }  # fmt: skip
     return {"data": [*lines, *bars], "layout": layout}
@@ -127,7 +133,7 @@ def _line(series: Series, places: tuple[float, ...], plot: Plot, words: Words) -
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": mode,
-        "name": words.say(series.name),
+        "name": _text(words, series.name),
         "x": list(places),
         "y": list(series.y),
         "line": {"color": colour, "dash": _DASH[series.line], "width": 2},
@@ -138,7 +144,7 @@ def _line(series: Series, places: tuple[float, ...], plot: Plot, words: Words) -
     if series.predicted:
         return [*_band(series, colour), trace]
     if plot.categories:
-        trace["text"] = [words.say(plot.categories[int(place)]) for place in series.y]
+        trace["text"] = [_text(words, plot.categories[int(place)]) for place in series.y]
         trace["hovertemplate"] = "%{text}<br>%{x:.3g}<extra>%{fullData.name}</extra>"
     elif places != series.x:
         trace["customdata"] = list(series.x)
@@ -171,17 +177,17 @@ def _bars(bars: Bars, plot: Plot, words: Words) -> dict[str, Any]:
     colour, _ = tone(bars.tone)
     return {
         "type": "bar",
-        "name": words.say(bars.name),
+        "name": _text(words, bars.name),
         "orientation": "h",
         "x": list(bars.lengths),
-        "y": [words.say(category) for category in plot.categories],
+        "y": [_text(words, category) for category in plot.categories],
         "marker": {"color": colour},
     }
 
 
 def _axis(axis: Axis, words: Words, values: list[float]) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "title": {"text": words.say(axis.title), "standoff": 8, "font": {"size": 13}},
+        "title": {"text": _text(words, axis.title), "standoff": 8, "font": {"size": 13}},
         "type": "log" if axis.log else "linear",
         "ticks": "outside",
         "automargin": True,
@@ -190,7 +196,7 @@ def _axis(axis: Axis, words: Words, values: list[float]) -> dict[str, Any]:
         options |= {
             "tickmode": "array",
             "tickvals": [value for value, _ in axis.ticks],
-            "ticktext": [words.say(label) for _, label in axis.ticks],
+            "ticktext": [_text(words, label) for _, label in axis.ticks],
         }
     if axis.zero:
         options["rangemode"] = "tozero"

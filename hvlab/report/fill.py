@@ -10,6 +10,7 @@ from hvlab.errors import UsageError
 from hvlab.formats import lab_sheet
 from hvlab.formats.lab_sheet import Filled, Sheet, SheetTraining
 from hvlab.formats.sheet_rows import SheetFigure, Values
+from hvlab.formats.sheet_words import unit_of
 from hvlab.lab.backends import SERIAL
 from hvlab.report import analysis, compression, conditions, labels
 from hvlab.report.blocks import Number, Say, Value
@@ -95,9 +96,15 @@ def _training(
     return SheetTraining(
         name,
         inside=_speedup((row for row in rows if row.configuration.inside), words),
-        across=_speedup((row for row in rows if row.configuration.across), words),
+        across=_speedup(_across(rows), words),
         compression=_compression(compared[0], words) if compared else (),
     )
+
+
+def _across(rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """Return the rows of several servers, with those of one that they are compared with."""
+    slots = {1, *(row.configuration.slots for row in rows if row.configuration.across)}
+    return [row for row in rows if row.configuration.slots in slots]
 
 
 def _environment(data: ReportData, words: Words) -> dict[str, str]:
@@ -123,7 +130,9 @@ _PER: Mapping[str, Mapping[str, float]] = {
 def _figure(number: Number, words: Words, said: str = "") -> SheetFigure:
     """Return a figure with its unit, or as it is ``said``, and its bare number in the units of heads."""
     digits = _DIGITS_OF_PERCENT if number.unit == "%" else number.digits
-    plain = {unit: shown(number.value * factor, digits) for unit, factor in _PER[number.unit].items()}
+    # What a command of the user's own counts may be called an image in the head, too.
+    per = _PER.get(number.unit) or {unit_of(f"({number.unit})") or number.unit: 1}
+    plain = {unit: shown(number.value * factor, digits) for unit, factor in per.items()}
     return SheetFigure(said or markdown(number, words), plain)
 
 
@@ -131,7 +140,7 @@ def _speedup(rows: Iterable[StudyRow], words: Words) -> list[Values]:
     """Return the rows as the lab sheet has them: one for each backend, number of servers and of GPUs."""
     values: dict[tuple[str, int, int], Values] = {}
     for row in rows:
-        if row.step is None:
+        if row.step is None and row.throughput is None:
             continue
         backend, servers, slots = place = (
             row.configuration.backend,
@@ -140,7 +149,7 @@ def _speedup(rows: Iterable[StudyRow], words: Words) -> list[Values]:
         )
         figures = {
             "step": (row.step, "s"),
-            "throughput": (row.throughput, "samples/s"),
+            "throughput": (row.throughput, row.configuration.unit("throughput")),
             "speedup": (row.speedup, "x"),
             "efficiency": (row.efficiency, "ratio"),
         }

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from hvlab.model.explanation import Explanation
 from hvlab.model.fit import Fit, NoFit
 from hvlab.model.prediction import NoPrediction, Prediction
-from hvlab.model.sweep import topologies
+from hvlab.model.sweep import slots, topologies
+from hvlab.model.training import Training
 from hvlab.report import labels, spread, terms
 from hvlab.report.blocks import (
     NOTHING,
@@ -159,7 +160,7 @@ def _line(one: Prediction) -> Series:
     bands = [step.efficiency_band for step in one.steps]
     values = {
         "backend": labels.backend(one.training.backend),
-        "where": Say(f"topology.{one.training.topology}"),
+        "where": labels.topology(one.training.topology, one.training.slots),
     }
     return Series(
         Say("prediction.line", values),
@@ -183,13 +184,15 @@ def _measured(one: Prediction, studies: Sequence[Study]) -> Series | None:
         if (study.workload, study.scaling) == (training.workload, training.scaling)
         for row in study.rows
         if row.efficiency and not row.named and training.topology in topologies(row.configuration)
+        and slots(row.configuration, training.topology) == training.slots
         and (row.configuration.backend, row.configuration.launcher) == (training.backend, training.launcher)
         and row.configuration.without("scaling") == training.params
     ]  # fmt: skip
     efficiencies = [row.efficiency.times(100) for row in rows if row.efficiency]
     if not rows:
         return None
-    values = {"backend": labels.backend(training.backend), "where": Say(f"topology.{training.topology}")}
+    where = labels.topology(training.topology, training.slots)
+    values = {"backend": labels.backend(training.backend), "where": where}
     return Series(
         Say("prediction.marks", values), training.backend, tuple(float(row.ranks) for row in rows),
         tuple(each.mid for each in efficiencies), tuple(each.low for each in efficiencies),
@@ -272,7 +275,11 @@ def _subject(one: Prediction, names: labels.Labels) -> tuple[Value, Value, Value
     """Return what a row is about: the training, its backend, and where it ran."""
     training = one.training
     name = names.name(training.workload, training.params)
-    return name, labels.backend(training.backend), labels.place(training.topology, training.scaling)
+    return name, labels.backend(training.backend), _place(training)
+
+
+def _place(training: Training) -> Value:
+    return labels.place(training.topology, training.scaling, training.slots)
 
 
 def _refused(refused: Sequence[NoPrediction]) -> Table:
@@ -283,9 +290,7 @@ def _refused(refused: Sequence[NoPrediction]) -> Table:
     for one in refused:
         training, key = one.training, str(one.reason)
         name = names.name(training.workload, training.params)
-        subject = Several(
-            (name, labels.backend(training.backend), labels.place(training.topology, training.scaling))
-        )
+        subject = Several((name, labels.backend(training.backend), _place(training)))
         trainings.setdefault(key, {})[str(subject)] = subject
         reasons[key] = reason(one.reason)
     columns = (Column(Say("failures.reason"), text=True), Column(Say("workloads.name"), text=True))

@@ -28,7 +28,6 @@ from hvlab.report.blocks import (
 )
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import Record, Run, Store
-from hvlab.workloads.metrics import METRICS
 
 _SEVERAL = 2
 # So many dates fit under a plot.
@@ -63,7 +62,8 @@ def read(store: Store, metric: str, run_id: str | None = None) -> list[HistoryRu
         if any(record.metric == metric and record.value is not None for record in records):
             runs.append(HistoryRun(run, gather(records), _stack(records)))
     if len(runs) < _SEVERAL:
-        problem = f"{len(runs)} of the runs of lab {lab} have {metric}, and a history takes two"
+        count = f"{len(runs)} run" if len(runs) == 1 else f"{len(runs)} runs"
+        problem = f"lab {lab} has {count} with {metric}, and a history takes two"
         raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another metric")
     return runs
 
@@ -170,7 +170,7 @@ def _plots(runs: Sequence[HistoryRun], metric: str, changes: Sequence[int]) -> I
             if isinstance(size, int):
                 name = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
             title = Say("history.plot", {"name": name, "metric": Code(metric)})
-            unit = METRICS[metric].unit
+            unit = next(iter(groups[key])).unit(metric)
             yield Plot(f"history-{number}", title, axis, Axis(Several((metric, unit))), series)
 
 

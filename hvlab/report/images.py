@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hvlab.report.blocks import Axis, Plot, Series
+from hvlab.report.blocks import Axis, Plot, Series, Value
 from hvlab.report.figures import dodged, tone
 from hvlab.report.words import Words, load
 
@@ -30,12 +30,17 @@ _MARKS: Mapping[str, str] = {
     "hexagon": "h", "triangle-down": "v", "pentagon": "p", "cross": "P",
     "circle-open": "o", "square-open": "s", "diamond-open": "D",
 }  # fmt: skip
-_LINES: Mapping[str, str] = {"solid": "-", "dash": "--", "dot": ":", "none": ""}
+_LINES: Mapping[str, str] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "none": ""}
 _INK, _GRID, _PREDICTED = "#1c2024", "#e6e9ed", "#6b3fa0"
 _STYLE: dict[Any, Any] = {
     "font.size": 10, "axes.edgecolor": _INK, "axes.labelcolor": _INK, "text.color": _INK, "axes.grid": True,
     "axes.spines.top": False, "axes.spines.right": False, "grid.color": _GRID, "axes.axisbelow": True,
 }  # fmt: skip
+
+
+def _text(words: Words, value: Value) -> str:
+    """Return a value as text that matplotlib shows as it is: what stands between $ would be mathematics."""
+    return words.say(value).replace("$", r"\$")
 
 
 def chinese_font() -> str | None:
@@ -91,7 +96,7 @@ def _draw(plot: Plot, words: Words, file: Path) -> None:
     if plot.bars:
         _bars(axes, plot, words)
     elif plot.categories:
-        axes.set_yticks(range(len(plot.categories)), [words.say(category) for category in plot.categories])
+        axes.set_yticks(range(len(plot.categories)), [_text(words, category) for category in plot.categories])
         axes.set_ylim(len(plot.categories) - 0.5, -0.5)
     for place in plot.x.lines:
         axes.axvline(place, color=_INK, linewidth=0.8, linestyle=":")
@@ -112,7 +117,7 @@ def _line(axes: Axes, series: Series, words: Words, *, lying: bool) -> None:
         "linestyle": _LINES[series.line],
         "marker": _MARKS[shape] if series.marks and not series.predicted else "",
         "markerfacecolor": "white" if hollow else colour,
-        "label": words.say(series.name),
+        "label": _text(words, series.name),
         "linewidth": 1.6,
         "markersize": 5,
     }
@@ -132,16 +137,16 @@ def _bars(axes: Axes, plot: Plot, words: Words) -> None:
     places = list(range(len(plot.categories)))
     begin = [0.0] * len(places)
     for part in plot.bars:
-        axes.barh(places, part.lengths, left=begin, color=tone(part.tone)[0], label=words.say(part.name))
+        axes.barh(places, part.lengths, left=begin, color=tone(part.tone)[0], label=_text(words, part.name))
         begin = [before + length for before, length in zip(begin, part.lengths, strict=True)]
-    axes.set_yticks(places, [words.say(category) for category in plot.categories])
+    axes.set_yticks(places, [_text(words, category) for category in plot.categories])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
 
 
 def _axes(axes: Axes, plot: Plot, words: Words) -> None:
-    axes.set_xlabel(words.say(plot.x.title))
-    axes.set_ylabel(words.say(plot.y.title))
+    axes.set_xlabel(_text(words, plot.x.title))
+    axes.set_ylabel(_text(words, plot.y.title))
     if plot.x.log:
         axes.set_xscale("log")
     if plot.y.log:
@@ -158,5 +163,5 @@ def _ticks(axis: Any, spec: Axis, words: Words) -> None:
     if spec.ticks:
         low, high = axis.get_view_interval()
         shown = [(value, label) for value, label in spec.ticks if low <= value <= high]
-        axis.set_ticks([value for value, _ in shown], labels=[words.say(label) for _, label in shown])
+        axis.set_ticks([value for value, _ in shown], labels=[_text(words, label) for _, label in shown])
         axis.set_minor_locator(NullLocator())

@@ -73,9 +73,14 @@ def short(hosts: int, slots: int) -> Say:
     return Say("layout.short", {"hosts": hosts, "slots": slots}) if slots else Say("layout.unknown")
 
 
-def place(topology: str, kind: str) -> Value:
-    """Return inside one server or across servers, and that scaling is strong where it is."""
-    where = Say(f"topology.{topology}")
+def topology(name: str, slots: int = 1) -> Say:
+    """Return inside one server or across servers, with the number of ranks on each where it is several."""
+    return Say("topology.slots", {"slots": slots}) if slots > 1 else Say(f"topology.{name}")
+
+
+def place(name: str, kind: str, slots: int = 1) -> Value:
+    """Return where ranks are, see `topology`, and that scaling is strong where it is."""
+    where = topology(name, slots)
     return Several((where, scaling("strong"))) if kind == "strong" else where
 
 
@@ -84,9 +89,9 @@ def scaling(kind: str) -> Say:
     return Say(f"scaling.{kind}")
 
 
-def study(name: Value, kind: str) -> Say:
-    """Return a workload's name with weak or strong."""
-    return Say("scaling.study", {"name": name, "scaling": scaling(kind)})
+def study(name: Value, kind: str) -> Value:
+    """Return a workload's name with weak or strong, where that is known."""
+    return Say("scaling.study", {"name": name, "scaling": scaling(kind)}) if kind else name
 
 
 class Labels:
@@ -118,7 +123,7 @@ class Labels:
         named = next((str(given[name]) for name in _NAMING if given.get(name)), None)
         if given.get("unit"):
             named = f"{named} ({given['unit']})"
-        telling = self._telling.get(workload, set()) - set(_NAMING)
+        telling = self._telling.get(workload, set()) - {*_NAMING, "unit"}
         more: list[Value] = [Code(f"{name}={given[name]}") for name in given if name in telling]
         title = Say("label.named", {"workload": workload, "name": named}) if named else workload
         return Several((title, *more)) if more else title

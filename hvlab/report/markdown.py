@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 import jinja2
 
 from hvlab.paths import project_dir
 from hvlab.report.blocks import Code, Document, Several, Table, Value
 from hvlab.report.words import Words
+
+
+def picture(folder: str, key: str) -> str:
+    """Return the link of a plot's picture in ``folder``, whose name may have blanks."""
+    return f"{quote(folder)}/{key}.png"
 
 
 def page(document: Document, words: Words, *, pictures: Mapping[str, str] | None = None) -> str:

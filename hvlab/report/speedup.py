@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
 
+from hvlab.model.sweep import Topology, topologies
 from hvlab.report import hosts, iterations, labels, spread
 from hvlab.report.blocks import (
     Axis,
     Block,
     Column,
     Heading,
+    Line,
     Number,
     Paragraph,
     Plot,
@@ -25,6 +26,7 @@ from hvlab.report.blocks import (
 from hvlab.report.data import ReportData
 from hvlab.report.spread import Spread
 from hvlab.report.study import Study, StudyRow, relative
+from hvlab.results.configurations import Configuration
 from hvlab.scaling import Curve, HostCheck, Slowdown, slowdowns
 from hvlab.statistics import ratio
 
@@ -40,7 +42,9 @@ _COLUMNS = (
     Column(Say("scaling.speedup_spread"), numeric=True),
     Column(Say("scaling.repeats"), numeric=True),
 )
-_LINES: tuple[tuple[str, Literal["solid", "dot"]], ...] = (("across", "solid"), ("inside", "dot"))
+# The columns that a command has other figures in.
+_STEP, _STEP_SPREAD = 3, 7
+_LINES: Mapping[Topology, Line] = {"across": "solid", "inside": "dot", "both": "dashdot"}
 
 
 def section(data: ReportData, studies: Sequence[Study], checks: Sequence[HostCheck]) -> Section:
@@ -86,15 +90,27 @@ def curve(data: ReportData, study: Study, name: Value, number: int) -> Plot | No
 
 
 def _tables(study: Study, name: Value, number: int) -> list[Block]:
-    """Return the lab sheet's table, inside one server and across servers together."""
+    """Return the lab sheet's table, inside one server and across servers together.
+
+    Of a command without a throughput only the time of a launch is known.
+    """
     rows = [row for row in study.rows if not row.named]
-    if not any(row.ranks > 1 for row in rows):
-        return []
     within = any(row.step is not None and row.step.within for row in rows)
     faint = frozenset(place for place, row in enumerate(rows) if row.step is None)
     note = Say("scaling.within") if within else None
-    cells = tuple(map(_row, rows))
-    blocks: list[Block] = [Table(f"speedup-table-{number}", name, _COLUMNS, cells, note=note, faint=faint)]
+    columns, cells = [*_COLUMNS], [[*_row(row)] for row in rows]
+    if not any(row.step for row in rows) and any(row.repeats.of("real") for row in rows):
+        columns[_STEP] = Column(Say("scaling.launch"), numeric=True)
+        columns[_STEP_SPREAD] = Column(Say("scaling.launch_spread"), numeric=True)
+        faint = frozenset(place for place, row in enumerate(rows) if not row.repeats.ok)
+        for own, row in zip(cells, rows, strict=True):
+            launch = spread.of(row.repeats, "real")
+            own[_STEP], own[_STEP_SPREAD] = spread.number(launch, "s"), spread.span(launch, "s")
+    blocks: list[Block] = [
+        Table(
+            f"speedup-table-{number}", name, tuple(columns), tuple(map(tuple, cells)), note=note, faint=faint
+        )
+    ]
     if any(row.step for row in rows) and not any(row.speedup for row in rows):
         blocks.append(Paragraph(Say("scaling.no_base"), "note"))
     return blocks
@@ -106,7 +122,7 @@ def _row(row: StudyRow) -> tuple[Value, ...]:
         len(row.configuration.hosts),
         row.configuration.slots,
         spread.number(row.step, "s"),
-        spread.number(row.throughput, "samples/s"),
+        spread.number(row.throughput, row.configuration.unit("throughput")),
         spread.number(row.speedup, "x"),
         spread.number(row.efficiency, "ratio"),
         spread.span(row.step, "s"),
@@ -118,16 +134,25 @@ def _row(row: StudyRow) -> tuple[Value, ...]:
 def _lines(data: ReportData, study: Study) -> Iterator[Series]:
     rows = {row.configuration: row for row in study.rows if row.speedup and not row.named}
     for one in study.curves:
-        for kind, style in _LINES:
-            own = [
-                rows[point.configuration]
-                for point in one.points
-                if point.configuration in rows and getattr(point.configuration, kind)
-            ]
-            points = _points(data, one, own)
+        own = [rows[point.configuration] for point in one.points if point.configuration in rows]
+        for kind, slots in _places(own):
+            there = [row for row in own if _stands(row.configuration, kind, slots)]
+            points = _points(data, one, there)
             if len(points) > 1:
-                name = Say(f"scaling.line_{kind}", {"backend": labels.variant(own[0].configuration)})
-                yield _line(points, name, own[0], style)
+                backend = labels.variant(there[0].configuration)
+                name = Say(f"scaling.line_{kind}", {"backend": backend, "slots": slots})
+                yield _line(points, name, there[0], _LINES[kind])
+
+
+def _places(rows: Sequence[StudyRow]) -> list[tuple[Topology, int]]:
+    """Return what has a line of its own; servers with several ranks each have one for each such number."""
+    several = sorted({row.configuration.slots for row in rows if "both" in topologies(row.configuration)})
+    return [("across", 1), ("inside", 0), *(("both", slots) for slots in several)]
+
+
+def _stands(configuration: Configuration, kind: Topology, slots: int) -> bool:
+    """Return whether a configuration is on a line; one server is the first of several with as many ranks."""
+    return configuration.slots == slots if kind == "both" else kind in topologies(configuration)
 
 
 def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tuple[int, Spread]]:
@@ -139,9 +164,7 @@ def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tupl
     return points
 
 
-def _line(
-    points: Sequence[tuple[int, Spread]], name: Say, row: StudyRow, style: Literal["solid", "dot"]
-) -> Series:
+def _line(points: Sequence[tuple[int, Spread]], name: Say, row: StudyRow, style: Line) -> Series:
     return Series(
         name,
         row.configuration.backend if row.compression == "none" else row.compression,

@@ -73,7 +73,7 @@ def of_collectives(fits: Sequence[Fit]) -> list[Split]:
 
 def sweep(fit: Fit, names: labels.Labels) -> Value:
     """Return what a fit is called."""
-    place = Say(f"topology.{fit.sweep.topology}")
+    place = labels.topology(fit.sweep.topology, fit.sweep.slots)
     return Several(
         (names.name(fit.sweep.collective, fit.sweep.params), labels.backend(fit.sweep.backend), place)
     )
@@ -97,7 +97,8 @@ def _order(training: Training) -> tuple[str, str, str, str, tuple[int, str]]:
 def _training(training: Training, names: labels.Labels) -> Value:
     strong = [labels.scaling("strong")] if training.scaling == "strong" else []
     name = names.name(training.workload, training.params)
-    return Several((name, labels.backend(training.backend), Say(f"topology.{training.topology}"), *strong))
+    place = labels.topology(training.topology, training.slots)
+    return Several((name, labels.backend(training.backend), place, *strong))
 
 
 def _bars(splits: Sequence[Split]) -> Plot:

@@ -175,22 +175,32 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
     for study in studies:
         name = labels.study(names.name(study.workload, study.params), study.scaling)
         for place in ("inside", "across"):
-            rows = [
-                row
-                for row in study.rows
-                if getattr(row.configuration, place) and row.repeats.times() and _usual(row)
-            ]
-            most = max((row.ranks for row in rows), default=0)
-            for one, other in itertools.combinations([row for row in rows if row.ranks == most], 2):
-                times = one.repeats.times(), other.repeats.times()
+            rows = [row for row in study.rows if getattr(row.configuration, place) and _usual(row)]
+            for one, other in itertools.combinations(_most(rows), 2):
+                # A command may have printed its throughput over one of them only.
+                metric = one.repeats.timed if one.repeats.timed == other.repeats.timed else "real"
+                times = one.repeats.times(metric), other.repeats.times(metric)
+                if not all(times):
+                    continue
                 pair = Pair(*times, launches=(one.configuration, other.configuration))
                 yield BackendPair(
                     name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair
                 )
 
 
+def _most(rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """Return the rows of the layout with the most ranks that several have; of as many, on the most hosts."""
+    layouts: dict[Layout, list[StudyRow]] = {}
+    for row in rows:
+        layouts.setdefault(row.layout, []).append(row)
+    several = [layout for layout, own in layouts.items() if len(own) > 1]
+    return layouts[max(several, key=lambda layout: (math.prod(layout), layout))] if several else []
+
+
 def _sides(data: ReportData) -> Iterator[BackendPair]:
-    asked = [(a, b) for a, b in questions(data.configurations, data.sides) if a.ranks > 1]
+    every = list(questions(data.configurations, data.sides))
+    # One rank is there for the speed-up, unless there is nothing else.
+    asked = [(a, b) for a, b in every if a.ranks > 1] or every
     names = labels.Labels((a.workload, _common(a, data)) for a, _ in asked)
     for a, b in asked:
         metric = deciding(a, b, data.configurations)
@@ -217,7 +227,8 @@ def _common(configuration: Configuration, data: ReportData) -> labels.Params:
 
 
 def _usual(row: StudyRow) -> bool:
-    return row.ranks > 1 and not row.named and row.compression == "none"
+    times = row.repeats.times()
+    return bool(times) and row.ranks > 1 and not row.named and row.compression == "none"
 
 
 def _collectives(sweeps: Sequence[SweepGroup]) -> Iterator[BackendPair]:

@@ -74,7 +74,7 @@ def _markdown(report: Document, output: Path, lang: str) -> Written:
     words = load(lang)
     folder = output.parent / f"{output.stem}{FILES}"
     plots = [block for section in report.sections for block in section.blocks if isinstance(block, Plot)]
-    pictures = {plot.key: f"{folder.name}/{plot.key}.png" for plot in plots}
+    pictures = {plot.key: markdown.picture(folder.name, plot.key) for plot in plots}
     _put(output, markdown.page(report, words, pictures=pictures).encode())
     try:
         return Written(output, images.write(plots, words, folder))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab.results.store import Record
+from hvlab.workloads.metrics import METRICS
 
 Param = str | int | float | bool | None
 
@@ -34,12 +35,17 @@ class Configuration:
 
     @property
     def across(self) -> bool:
-        """Return whether each rank has a host of its own."""
-        return self.slots == 1
+        """Return whether the ranks are on several hosts."""
+        return len(self.hosts) > 1
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a parameter."""
         return dict(self.params).get(name, default)
+
+    def unit(self, metric: str) -> str:
+        """Return a metric's unit; that of a command's throughput is the user's."""
+        own = self.get("unit") if metric == "throughput" else None
+        return str(own or METRICS[metric].unit)
 
     def without(self, *names: str) -> tuple[tuple[str, Param], ...]:
         """Return the parameters but these."""
@@ -66,12 +72,18 @@ class Repeats:
         values = self.values.get(metric, {})
         return tuple(values[repeat] for repeat in sorted(values))
 
-    def times(self) -> dict[int, float]:
-        """Return the seconds of each repeat of a training: of a step, else a sample, else the launch."""
-        if self.values.get("step_time"):
-            return self.values["step_time"]
-        rates = self.values.get("throughput")
-        return {repeat: 1 / rate for repeat, rate in rates.items()} if rates else self.values.get("real", {})
+    @property
+    def timed(self) -> str:
+        """Return the metric that says how long a training takes: a step, else a sample, else the launch."""
+        return next((name for name in ("step_time", "throughput") if self.values.get(name)), "real")
+
+    def times(self, metric: str = "") -> dict[int, float]:
+        """Return the seconds of each repeat of a training by ``metric``, else by that of `timed`."""
+        metric = metric or self.timed
+        values = self.values.get(metric, {})
+        if metric != "throughput":
+            return values
+        return {repeat: 1 / rate for repeat, rate in values.items() if rate > 0}
 
     @property
     def tried(self) -> int:

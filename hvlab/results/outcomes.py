@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hvlab.hidden import masked
 from hvlab.results.store import Record, utc
 from hvlab.workloads import Outcome
 from hvlab.workloads.case import Case
@@ -16,7 +17,7 @@ def records(run_id: str, case: Case, outcome: Outcome, stack: Mapping[str, Any])
     ``stack`` is what is known of the hosts; what the case itself tells of its versions counts for more.
     """
     # Which files a command had is part of the stack: their key.
-    params = {name: value for name, value in case.params.items() if name not in ("sizes", "copy")}
+    params = {name: masked(value) for name, value in case.params.items() if name not in ("sizes", "copy")}
     if case.container:
         params["container"] = case.container
     rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in outcome.figures]

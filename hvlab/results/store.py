@@ -22,6 +22,7 @@ from pydantic import Field
 from hvlab import answers
 from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.errors import HvlabError, UsageError
+from hvlab.hidden import masked, masked_json
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
 
@@ -153,9 +154,9 @@ class Store:
     def create(
         self, run_id: str, *, lab: str, spec_key: str, spec: Mapping[str, Any], cases: list[str]
     ) -> None:
-        """Add a run, with the ids of all its cases."""
+        """Add a run, with the ids of all its cases; secrets in ``spec`` are masked."""
         with self._open(write=True) as database:
-            row = (run_id, utc(), lab, spec_key, json.dumps(spec), json.dumps(cases))
+            row = (run_id, utc(), lab, spec_key, json.dumps(masked(spec)), json.dumps(cases))
             self._begin(database, row, "running")
 
     def put(
@@ -249,11 +250,11 @@ class Store:
         raise UsageError(f"there is no run {run_id!r}", remedy=f"near ones: {', '.join(near)}")
 
     def spec(self, run_id: str) -> tuple[str, dict[str, Any]]:
-        """Return what a run was asked for: its key and the specification, as ``create`` got them."""
+        """Return what a run was asked for: its key and the specification, as ``create`` got them, masked."""
         with self._open() as database:
             query = "SELECT spec_key, spec FROM runs WHERE run_id = ?"
             key, text = database.execute(query, (run_id,)).fetchone()
-            return str(key), dict(json.loads(text))
+            return str(key), dict(masked_json(text))
 
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""
@@ -384,7 +385,7 @@ def read_record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
     for name in _AS_JSON:
         text = values[name]
         if text not in known:
-            known[text] = json.loads(text)
+            known[text] = masked_json(text)
         values[name] = known[text]
     if problem := answers.mismatch(values, Row):
         raise ValueError(problem)

@@ -50,7 +50,8 @@ class CurvePoint:
 class Curve:
     """One training over one backend at growing numbers of ranks, the fewest first.
 
-    ``params`` are without ``scaling``. ``base`` is the configuration of one rank that speed-ups are over:
+    ``scaling`` is weak or strong, and empty for a command of the user's own, of which only the user knows.
+    ``params`` are without it. ``base`` is the configuration of one rank that speed-ups are over:
     of the same backend, else one that differs only in how data are sent, else one process without Horovod;
     None where none of them was measured.
     """
@@ -82,12 +83,12 @@ def curves(configurations: Mapping[Configuration, Repeats]) -> list[Curve]:
     """Return the curves of every training in ``configurations``, in their order."""
     groups: dict[_Key, dict[_Params, list[Configuration]]] = {}
     for configuration, repeats in configurations.items():
-        if configuration.get("scaling") is not None or repeats.of("throughput"):
+        if configuration.get("scaling") is not None or repeats.of("throughput") or repeats.of("real"):
             key = (
                 configuration.workload,
                 configuration.backend,
                 configuration.launcher,
-                str(configuration.get("scaling", "weak")),
+                str(configuration.get("scaling") or ""),
             )
             groups.setdefault(key, {}).setdefault(configuration.without("scaling"), []).append(configuration)
     return [
@@ -109,7 +110,7 @@ def slowdowns(curve: Curve, configurations: Mapping[Configuration, Repeats]) -> 
     factors: dict[int, dict[str, Interval]] = {}
     fewest: dict[int, int] = {}
     for point in reversed(curve.points):
-        if point.ranks == 1 or not (point.configuration.inside or point.configuration.across):
+        if point.ranks == 1 or (point.configuration.across and point.configuration.slots > 1):
             continue
         work = point.ranks if curve.scaling == "strong" else 1
         step = [seconds * work for seconds in configurations[point.configuration].of("step_time")]

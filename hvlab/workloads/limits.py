@@ -101,11 +101,11 @@ def _form(case: Case) -> str | None:
 
 def _elements(case: Case) -> str | None:
     dtype, op = str(case.params.get("dtype", "")), case.params.get("op")
-    if dtype == "bfloat16":
+    owner = "torch" if BACKENDS[case.backend].framework == DDP else "Horovod"
+    if dtype == "bfloat16" and owner == "Horovod":
         return "Horovod has no bfloat16"
     sent_as = _WIRE.get(case.params.get("compression", ""), dtype)
     if sent_as in BACKENDS[case.backend].unsupported_dtypes:
-        owner = "torch" if BACKENDS[case.backend].framework == DDP else "Horovod"
         return f"{owner} has no {sent_as} over {case.backend}"
     if op == "adasum":
         return _adasum(case, dtype)

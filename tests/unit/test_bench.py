@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -102,6 +103,15 @@ def store(tmp_path):
 
 def plan(repeats: int = 3, **changes) -> Schedule:
     return Schedule.of(spec("mpi", repeats=repeats, **changes), lab())
+
+
+def test_a_secret_is_in_the_plan_alone_which_nobody_else_reads(world, store):
+    run_id = measure.measure(plan(1, env="HF_TOKEN=hf-aaaa"), store)
+    (record, *_) = store.records(run_id)
+    assert (record.status, record.params["env"]) == ("ok", "HF_TOKEN=***")
+    kept = [path for path in store.folder.rglob("*") if path.is_file() and b"hf-aaaa" in path.read_bytes()]
+    assert kept == [store.run_folder(run_id) / "plan.json"]
+    assert stat.S_IMODE(kept[0].stat().st_mode) == 0o600
 
 
 def test_every_case_becomes_records(world, store):

@@ -72,6 +72,54 @@ def test_a_dry_run_as_json_is_argv(inventory, capsys):
     assert set(rows[0]) == {"case_id", "argv", "env"}
 
 
+SECRETS = ("hf-aaaa", "aws-bbbb")
+WITH_SECRETS = ["--backend", "mpi", "--hosts", "2", "--slots", "1", "--set", f"env=HF_TOKEN={SECRETS[0]} X=1"]
+
+
+@pytest.fixture
+def secret(inventory, monkeypatch):
+    """The lab with a secret in the inventory's environment of ranks."""
+    there = known(Path(inventory), limit=None)
+    env = {"AWS_SECRET_ACCESS_KEY": SECRETS[1], "NCCL_DEBUG": "INFO"}
+    there = replace(there, vars={**there.vars, "lab_rank_env": env})
+    monkeypatch.setattr("hvlab.cli.bench.load", lambda *_, **__: there)
+    return there
+
+
+@pytest.mark.parametrize("shown", ["table", "json", "csv"])
+def test_a_dry_run_prints_no_secret(secret, inventory, capsys, shown):
+    assert run(["bench", "-i", inventory, *WITH_SECRETS, "--dry-run", "--format", shown]) == 0
+    out = capsys.readouterr().out
+    assert not [text for text in SECRETS if text in out]
+    assert "HF_TOKEN" in out
+    assert "AWS_SECRET_ACCESS_KEY" in out
+    assert "INFO" in out
+
+
+def test_cases_that_differ_in_a_secret_alone_are_two(secret):
+    asked = spec("mpi", env=("HF_TOKEN=hf-aaaa", "HF_TOKEN=hf-cccc"))
+    ids = [case.id for case in Schedule.of(asked, secret).cases]
+    assert len(set(ids)) == 2
+    assert not any("hf-" in name for name in ids)
+
+
+def test_a_run_with_a_secret_goes_on_with_its_own_command_alone(secret, inventory, capsys, tmp_path):
+    plan = Schedule.of(spec("mpi", env="HF_TOKEN=hf-aaaa"), secret)
+    store = Store(tmp_path / "results")
+    ids = [case.id for case in plan.cases]
+    key = plan.spec.key(secret)
+    store.create("r1", lab=secret.name, spec_key=key, spec=asdict(plan.spec), cases=ids)
+    store.enter("r1", "interrupted")
+    assert store.unfinished(key).run_id == "r1"
+    assert run(["bench", "-i", inventory, "--resume", "r1", "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert "run r1 set a variable whose value is a secret" in told
+    assert "goes on with its own command" in " ".join(told.split())
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if b"hf-aaaa" in path.read_bytes()]
+
+
 def test_defaults_take_every_host_and_slot(inventory, capsys):
     assert run(["bench", "-i", inventory, "--backend", "mpi", "--dry-run", "--format", "json"]) == 0
     ids = [row["case_id"] for row in json.loads(capsys.readouterr().out)]

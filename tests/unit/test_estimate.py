@@ -93,6 +93,16 @@ def test_what_was_measured_before_takes_as_long_again(store):
     assert "1 from earlier runs, 2 from a rough model" in other.text
 
 
+def test_a_case_with_a_secret_is_known_again(store):
+    asked = case("mpi", env="HF_TOKEN=hf-aaaa")
+    params = {name: value for name, value in asked.params.items() if name != "sizes"}
+    changes = {"launcher": asked.launcher, "hosts": asked.hosts, "case_id": "c2"}
+    store.add(
+        replace(RECORD, **changes, params={**params, "size_bytes": size}) for size in asked.params["sizes"]
+    )
+    assert estimate([asked], store).known == 1
+
+
 def test_without_results_it_says_that_it_is_rough(tmp_path):
     found = estimate([case("mpi")], Store(tmp_path))
     assert found.text == "1 case, about 10 s (from a rough model: none was measured before)"

@@ -690,3 +690,40 @@ def test_where_an_answer_stands(below, wanted):
     filled = lab_sheet.fill(HEAD + below, sheet).text
     answer = re.compile(r" *<!-- hvlab: analysis of backends.*?MPI\..*?end -->\n\n", re.DOTALL)
     assert answer.sub("!\n", filled).partition("| 11 ms |\n\n")[2] == wanted
+
+
+ACROSS = """Between servers
+
+| Backend | Servers | GPUs per server | Step time | Speed-up |
+|---|---|---|---|---|
+| MPI | 2 | 2 | | |
+| Gloo | 2 | 2 | | |
+"""
+
+
+def test_a_table_across_servers_takes_several_ranks_each_and_no_row_of_one_server(serial):
+    filled = fill.fill(ACROSS, serial, "en")
+    assert filled.empty == ()
+    assert all(cells(filled.text, name)[3].endswith("ms") for name in ("MPI", "Gloo"))
+    places = [line.split("|")[2:4] for line in filled.text.splitlines() if line.startswith("| ")][1:]
+    assert {servers.strip() for servers, _ in places} == {"2", "3"}
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_table_across_servers_has_one_server_where_it_asks_for_it(serial, slots):
+    filled = fill.fill(f"{ACROSS}| MPI | 1 | {slots} | | |\n", serial, "en")
+    assert filled.empty == ()
+    rows = [line for line in filled.text.splitlines() if line.startswith("| MPI | 1 |")]
+    assert len(rows) == 1
+    assert rows[0].split("|")[3].strip() == str(slots)
+
+
+def test_a_run_on_one_server_misses_no_table_across_servers(tmp_path):
+    maker = runs.Maker("r1")
+    for slots in (1, 2):
+        maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1], slots))
+    found = report_data.read(runs.store(tmp_path, maker, facts=FACTS))
+    assert fill.fill(UNITS, found, "en").missing == ("environment",)
+    filled = fill.fill(ACROSS.replace("| MPI | 2 | 2 |", "| MPI | 1 | 1 |"), found, "en")
+    assert filled.missing == ("environment", "inside")
+    assert cells(filled.text, "MPI")[3].endswith("ms")

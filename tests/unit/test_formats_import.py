@@ -13,8 +13,13 @@ from hvlab.cli import run as hvlab
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, importing, launch
 from hvlab.formats.records import LaunchOverrides, LogSource, records
+from hvlab.report import data
+from hvlab.report.blocks import Number
+from hvlab.report.document import document
+from hvlab.report.words import load
 from hvlab.results import configurations
 from hvlab.results.store import Store
+from tests.unit import reports
 from tests.unit.formats_run import FAILED, RUN, TIMES, measured
 
 DATA = Path(__file__).parent.parent / "data"
@@ -90,6 +95,27 @@ def test_files_of_one_name_are_all_kept(store, tmp_path):
     _, made = importing.import_files(store, [NCCL, tmp_path / NCCL.name], LaunchOverrides(), lab="x")
     assert len({record.raw_path for record in made}) == 2
     assert {record.repeat for record in made} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("3-a.log", "a.log", "d/a.log"),
+        ("a.log", "d/a.log", "2-a.log", "d/2-a.log"),
+        ("store.jsonl", "facts.json", "left-out.json", "summary.md", "report.html"),
+    ],
+)
+def test_no_file_takes_the_name_of_another_or_of_hvlab(store, tmp_path, names):
+    for number, name in enumerate(names):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{NCCL.read_text()}# {number}\n")
+    files = [tmp_path / name for name in names]
+    run_id, made = importing.import_files(store, files, LaunchOverrides(), lab="x")
+    kept = dict.fromkeys(record.raw_path for record in made)
+    assert [(store.folder / path).read_text() for path in kept] == [path.read_text() for path in files]
+    found = data.read(store, run_id)
+    assert (found.facts, found.unreadable) == ({}, ())
 
 
 def test_alike_launches_are_repeats():
@@ -425,3 +451,19 @@ def test_a_case_that_is_not_there_and_a_file_that_cannot_be_written(tmp_path, ca
     assert hvlab(["results", "export", "--to", "csv", "--case", "c9", *results]) == 2
     assert hvlab(["results", "export", "--to", "csv", "--output", str(tmp_path / "no/x"), *results]) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_report_has_the_figures_of_other_measurements(store):
+    path = DATA / "osu/point-to-point-5.8.txt"
+    run_id, made = importing.import_files(store, [path], LaunchOverrides(), lab="x")
+    page = document(data.read(store, run_id))
+    head, *rows = reports.said(reports.table(page, "others"), "en")
+    assert head[3:] == ["Size", "Time", "Bandwidth", "n / N"]
+    assert len(rows) == len({(row.workload, row.params.get("size_bytes")) for row in made})
+    first = next(row for row in made if row.workload == "bandwidth")
+    shown = next(row for row in rows if row[0] == "bandwidth")
+    assert shown[3] == load("en").say(Number(first.params["size_bytes"], "B")).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+    assert float(shown[5].split()[0]) == pytest.approx(first.value, rel=0.01)
+    assert shown[4] == "\N{EN DASH}"

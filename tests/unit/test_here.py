@@ -1,5 +1,6 @@
 """A bench inside a Slurm job, with Slurm's commands replaced by ones that run everything on this machine."""
 
+import json
 import os
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from hvlab.ansible.action.hvlab_case import ActionModule
 from hvlab.cli import run
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab.slurm_job import SlurmJob
@@ -21,6 +23,7 @@ from hvlab.remote import here
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
+from tests.unit.programs import PROGRAMS
 from tests.unit.test_slurm_job import installed
 
 NODE = socket.gethostname().partition(".")[0]
@@ -208,6 +211,30 @@ def test_commands_and_files_go_through_the_prefix(tmp_path):
     by_env.put_file(str(source), str(copy))
     by_env.fetch_file(str(copy), str(back))
     assert back.read_bytes() == source.read_bytes()
+
+
+def test_a_case_has_its_secrets_and_keeps_none(tmp_path):
+    home, folder = tmp_path / "home", tmp_path / "run"
+    (home / ".ssh").mkdir(parents=True)
+    folder.mkdir()
+    env = {"HF_TOKEN": "hf-aaaa", "NCCL_ALGO": "Ring", "PATH": os.environ["PATH"]}
+    plan = {
+        "programs": str(PROGRAMS), "python": sys.executable, "allocation": {}, "certificate": "c\n",
+        "reach": ["ssh"], "as_user": "", "driver": os.getpid(), "head": "here",
+    }  # fmt: skip
+    asked = {
+        "id": "one", "mark": "r1/one", "argv": ["sh", "-c", "echo $HF_TOKEN"], "env": env, "step": "",
+        "hosts": ["here"], "timeout": 20, "ssh_port": 0,
+    }  # fmt: skip
+    action = object.__new__(ActionModule)
+    action._connection = connection("env", f"HOME={home}")
+    result = action._run_case(plan, asked, folder, {"hostvars": {"here": {}}})
+    assert result == {"changed": True, "stop": False}
+    assert (folder / "one/stdout").read_text() == "hf-aaaa\n"
+    assert json.loads((folder / "one/env.json").read_text()) == {**env, "HF_TOKEN": "***"}
+    kept = [*home.rglob("*.json"), *folder.rglob("*.json")]
+    assert kept
+    assert not [path for path in kept if "hf-aaaa" in path.read_text()]
 
 
 def test_a_failed_command_is_no_lost_host():

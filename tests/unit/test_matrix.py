@@ -192,6 +192,7 @@ TRAIN = {"workload": "mnist"}
         ("ddp-gloo", {**TRAIN, "framework": "tensorflow"}, "is torch's own, and has nothing for tensorflow"),
         ("ddp-gloo", {"op": "adasum"}, "Adasum over mpi only"),
         ("ddp-mpi", {"dtype": "float16"}, "torch has no float16 over ddp-mpi"),
+        ("ddp-mpi", {"dtype": "bfloat16"}, "torch has no bfloat16 over ddp-mpi"),
         ("mpi", {"workload": "command"}, "no command was given"),
         ("mpi", {"sizes": (2, 64)}, "less than 4 bytes"),
         ("mpi", {"sizes": (16, 64), "form": "fused", "tensors": 8}, "less than 32 bytes"),
@@ -209,6 +210,8 @@ def test_what_cannot_be_measured(backend, asked, reason):
     ("backend", "asked"),
     [
         ("serial", {**TRAIN, "hosts": (1,)}),
+        ("ddp-gloo", {"dtype": "bfloat16", "op": "average"}),
+        ("ddp-nccl", {"dtype": "bfloat16"}),
         ("mpi", {"op": "adasum"}),
         ("mpi", {"op": "average"}),
         ("mpi", {"form": "grouped", "tensors": 8}),

@@ -372,14 +372,23 @@ def test_a_log_that_is_not_right_is_refused(tmp_path, log, change, error):
     assert not list((tmp_path / "results/runs").glob("*"))
 
 
-def test_a_case_with_the_name_of_its_log_leaves_nothing_behind(tmp_path, log):
-    asked = case("mpi")
-    (tmp_path / asked.id).write_text(log())
+def test_a_log_may_have_the_name_of_its_case(tmp_path, log):
+    store, file = Store(tmp_path / "results"), tmp_path / case("mpi").id
+    file.write_text(log())
+    run_id, records = importing.import_files(store, [file], LaunchOverrides(), lab="pods")
+    assert (store.folder / records[0].raw_path / "result.json").is_file()
+    assert (store.run_folder(run_id) / f"1-{file.name}").read_text() == log()
+
+
+def test_files_that_cannot_be_kept_leave_nothing_behind(tmp_path, log):
+    store = Store(tmp_path / "results")
+    (tmp_path / "a.log").write_text(log())
+    (tmp_path / "results").mkdir()
+    # There is no folder to keep them in.
+    (tmp_path / "results" / "runs").write_text("")
     with pytest.raises(HvlabError, match="cannot be kept"):
-        importing.import_files(
-            Store(tmp_path / "results"), [tmp_path / asked.id], LaunchOverrides(), lab="pods"
-        )
-    assert not list((tmp_path / "results/runs").glob("*"))
+        importing.import_files(store, [tmp_path / "a.log"], LaunchOverrides(), lab="pods")
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["runs"]
 
 
 def test_a_result_of_another_version_has_no_figures(tmp_path, log):

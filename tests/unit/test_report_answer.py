@@ -15,7 +15,7 @@ from hvlab.results.configurations import gather
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair, Verdict
 from tests.unit import runs, test_sides
-from tests.unit.reports import lab, made
+from tests.unit.reports import lab, made, plot
 
 ENGLISH = load("en")
 
@@ -32,6 +32,25 @@ def trained(factors, *, repeats=8, noise=0.02, names=("mnist", "rnn")):
             replace(
                 record, backend=backend, case_id=f"{backend}-{record.case_id}",
                 value=record.value * (factor if record.metric == "step_time" else 1),
+            )
+            for record in maker.records
+        ]  # fmt: skip
+    head = Head("r", "lab", "2026-11-20T15:53:01.000Z", "finished", len(records), len(records), 0, 0)
+    return ReportData(head, records, gather(records), runs.FACTS)
+
+
+def full(servers=2, slots=8, *shapes):
+    """A run over MPI and NCCL on one rank and on all of several servers, NCCL 1.5 times as fast."""
+    records = []
+    for seed, (backend, factor) in enumerate({"mpi": 1.5, "nccl": 1.0}.items(), 1):
+        maker = runs.Maker("r", seed=seed, noise=0.01)
+        for repeat in range(1, 8):
+            for count, ranks in ((1, 1), (servers, slots), *shapes):
+                maker.train("mnist", runs.Place("mpi", runs.HOSTS[:count], ranks, repeat))
+        records += [
+            replace(
+                record, backend=backend, case_id=f"{backend}-{record.case_id}",
+                value=record.value * {"step_time": factor, "throughput": 1 / factor}.get(record.metric, 1),
             )
             for record in maker.records
         ]  # fmt: skip
@@ -253,3 +272,39 @@ def test_what_all_repeats_do_not_show_is_no_claim_of_the_report():
     judged = verdicts.judge(data, studies(data), sweeps.groups(data))
     assert {one.verdict.kind for one in judged} == {"unclear"}
     assert "the first repeats decided, but all 16 do not show it" in ENGLISH.say(answers(data)[0].sentence)
+
+
+def test_several_servers_with_several_ranks_each_are_across_servers():
+    data = full()
+    (found,) = answers(data)
+    assert (found.place, found.best, found.other, found.faster) == ("across", "nccl", "mpi", True)
+    assert 1 / found.verdict.ratio.mid == pytest.approx(1.5, rel=0.05)
+    report = document(data)
+    texts = [ENGLISH.say(text) for text in report.findings]
+    assert any(text.startswith("Highest speed-up across servers") for text in texts)
+    curve = plot(report, "speedup-1")
+    assert [line.x for line in curve.series[1:]] == [(1.0, 16.0)] * 2
+    said = [[load(lang).say(line.name) for line in curve.series[1:]] for lang in ("en", "zh")]
+    assert said == [
+        ["MPI, across, 8 ranks each", "NCCL, across, 8 ranks each"],
+        ["MPI\uff0c服务器间\uff0c每台 8 个 rank", "NCCL\uff0c服务器间\uff0c每台 8 个 rank"],
+    ]
+
+
+def test_layouts_of_as_many_ranks_are_not_compared_with_one_another():
+    # Three servers with a rank each, and one more layout of three ranks that is no other backend's.
+    data = full(2, 2, (2, 1), (3, 1), (1, 3))
+    judged = verdicts.judge(data, studies(data), [])
+    assert [(one.backends.layout, one.backends.one, one.backends.other) for one in judged] == [
+        ((1, 3), "mpi", "nccl"),
+        ((2, 2), "mpi", "nccl"),
+    ]
+
+
+def test_of_layouts_that_one_backend_alone_has_there_is_no_verdict():
+    data = full(2, 2, (2, 1))
+    large = [one for one in data.configurations if one.ranks == 4 and one.backend == "nccl"]
+    kept = {one: repeats for one, repeats in data.configurations.items() if one not in large}
+    data = replace(data, configurations=kept)
+    (found,) = verdicts.judge(data, studies(data), [])
+    assert found.backends.layout == (2, 1)

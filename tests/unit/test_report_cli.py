@@ -1,8 +1,11 @@
 """``hvlab report``: what it writes where, and what it says when it cannot."""
 
+import itertools
 import os
 import re
 import stat
+from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 
@@ -219,3 +222,31 @@ def test_a_lab_sheet_keeps_its_mode_and_link_and_what_is_overwritten_is_told(sma
 def test_a_lab_sheet_that_is_not_there_is_told(small, tmp_path, capsys):
     assert report("--fill", tmp_path / "none.md") == 2
     assert "cannot be filled: No such file or directory" in capsys.readouterr().err
+
+
+def test_pictures_show_where_the_name_of_the_file_has_blanks(results, tmp_path):
+    maker = runs.Maker("20261120T155301Z-ab12")
+    for repeat, backend, hosts in itertools.product((1, 2, 3), ("mpi", "gloo"), (1, 2)):
+        maker.train("mnist", runs.Place(backend, runs.HOSTS[:hosts], repeat=repeat))
+    runs.store(results, maker)
+    page, sheet = tmp_path / "my lab (1).md", tmp_path / "my sheet.md"
+    head = "| Backend | Servers | Slots | Step time | Speed-up |\n|-|-|-|-|-|\n| MPI | 2 | 1 | | |\n"
+    sheet.write_text(f"Across servers\n\n{head}\n1. Compare the backends\n", "utf-8")
+    assert report("--output", page) == 0
+    assert report("--fill", sheet) == 0
+    for path in (page, sheet):
+        links = re.findall(r"!\[.*?\]\((\S+?)\)\n", path.read_text("utf-8"))
+        assert links
+        assert all((tmp_path / unquote(link)).is_file() for link in links)
+        assert not any(set(link) & set(" ()") for link in links)
+
+
+def test_a_lab_may_have_any_name(results, tmp_path, capsys):
+    store = Store(results)
+    maker = runs.Maker("r1")
+    maker.train("mnist", runs.Place("mpi", runs.HOSTS[:2]))
+    for name in ("r1", "r2"):
+        records = [replace(record, run_id=name) for record in maker.records]
+        store.put(name, records, lab="dc1/rack 7", spec_key="k", spec={}, cases=[*maker.cases])
+    assert report("--history", "step_time", "--format", "md") == 0
+    assert capsys.readouterr().out == f"{results}/history-dc1_rack 7-step_time.md\n"

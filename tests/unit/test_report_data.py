@@ -2,14 +2,19 @@
 
 import json
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from hvlab.errors import UsageError
-from hvlab.report import conditions, data
+from hvlab.report import conditions, data, html
+from hvlab.report.document import document
 from hvlab.report.words import load
+from hvlab.results import outcomes
 from hvlab.results.store import Store
+from hvlab.workloads import Outcome
 from tests.unit import runs
+from tests.unit.labs import case
 
 
 @pytest.fixture
@@ -82,14 +87,33 @@ def test_files_that_are_not_there_are_no_fault(tmp_path):
     assert found.head.pending == 1
 
 
-@pytest.mark.parametrize("content", ["{", "[1, 2]", "\xff\xfe"])
-def test_files_that_cannot_be_read_are_named(tmp_path, maker, content):
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("facts.json", content) for content in ("{", "[1, 2]", "\xff\xfe", '{"n1": "x"}')),
+        *(
+            ("left-out.json", f"[{item}]")
+            for item in ("1", "{}", '{"case": 1, "reason": "x"}', '{"cas": "x"}')
+        ),
+    ],
+)
+def test_files_that_cannot_be_read_are_named(tmp_path, maker, name, content):
     store = runs.store(tmp_path, maker)
-    (store.run_folder("r1") / "facts.json").write_bytes(content.encode("latin-1"))
+    (store.run_folder("r1") / name).write_bytes(content.encode("latin-1"))
     found = data.read(store)
-    assert found.unreadable == ("facts.json",)
-    assert found.facts == {}
+    assert found.unreadable == (name,)
+    assert not (found.facts if name == "facts.json" else found.infeasible)
     assert found.commands
+    assert document(found)
+
+
+def test_what_a_later_version_adds_to_an_infeasible_case_does_no_harm(tmp_path, maker):
+    store = runs.store(tmp_path, maker)
+    item = '[{"case": "c", "reason": "too large", "since": 1}]'
+    (store.run_folder("r1") / "left-out.json").write_text(item)
+    found = data.read(store)
+    assert [(one.case, one.reason) for one in found.infeasible] == [("c", "too large")]
+    assert found.unreadable == ()
 
 
 def test_virtual_hosts_and_gpus_are_known(tmp_path, maker):
@@ -137,3 +161,25 @@ def test_what_others_took_is_told_with_the_worst_case(tmp_path, maker):
     (text,) = (load("en").say(text) for text in conditions.cores(data.read(runs.store(tmp_path, maker))))
     assert text.startswith("In 1 of 2 cases others took 10% or more")
     assert "at most 20% (mnist-mpi-2x1-r2)" in text
+
+
+def test_no_secret_is_in_a_report_or_a_record(tmp_path):
+    asked = case("mpi", env="HF_TOKEN=hf-aaaa NCCL_ALGO=Ring")
+    outcome = Outcome(0.0, error="lost")
+    records = [*outcomes.records("r1", asked, outcome, {})]
+    assert records[0].params["env"] == "HF_TOKEN=*** NCCL_ALGO=Ring"
+    store = Store(tmp_path)
+    store.create("r1", lab="t", spec_key="k", spec={}, cases=[asked.id])
+    # As earlier versions put it into the store, and into a case's files.
+    store.add([replace(record, params={**record.params, "env": "HF_TOKEN=hf-aaaa"}) for record in records])
+    folder = store.run_folder("r1") / asked.id
+    folder.mkdir()
+    (folder / "argv.json").write_text('["mpirun", "-x", "HF_TOKEN=hf-aaaa", "python"]')
+    (folder / "env.json").write_text('{"HF_TOKEN": "hf-aaaa", "NCCL_ALGO": "Ring"}')
+    assert [record.params["env"] for record in store.records("r1")] == ["HF_TOKEN=***"]
+    found = data.read(store)
+    page = html.page(document(found), [vars(record) for record in found.records], run_id="r1", lang="en")
+    assert "hf-aaaa" not in page
+    assert [command.line for command in found.commands] == [
+        "env 'HF_TOKEN=***' NCCL_ALGO=Ring mpirun -x 'HF_TOKEN=***' python"
+    ]

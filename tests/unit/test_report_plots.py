@@ -1,13 +1,17 @@
 """The plots of a report: what is drawn, in which colours, and that predictions are marked as such."""
 
+import html
+import itertools
 import json
 import re
 
 import pytest
 
-from hvlab.report import figures
+from hvlab.report import data, figures, images
 from hvlab.report.blocks import Axis, Number, Plot, Series, Table
+from hvlab.report.document import document
 from hvlab.report.words import load
+from tests.unit import runs
 from tests.unit.reports import blocks, made, plot, said, table
 
 PLOTS = [
@@ -26,10 +30,14 @@ def test_the_curve_is_that_of_the_table_with_its_spread_and_the_ideal():
         "ideal",
         "MPI, across",
         "MPI, inside",
+        "MPI, across, 2 ranks each",
         "Gloo, across",
         "Gloo, inside",
+        "Gloo, across, 2 ranks each",
     ]
-    assert found["ideal"].x == found["ideal"].y == (1.0, 3.0)
+    assert found["ideal"].x == found["ideal"].y == (1.0, 6.0)
+    # One server with as many ranks comes before several.
+    assert found["MPI, across, 2 ranks each"].x == (1.0, 2.0, 4.0, 6.0)
     mpi = found["MPI, across"]
     rows = [row for row in said(table(made("lab7"), "speedup-table-1")) if row[0] == "MPI" and row[2] == "1"]
     assert [f"{value:.2f}" for value in mpi.y] == [row[5] for row in rows]
@@ -195,3 +203,44 @@ def test_every_figure_is_json_without_nan():
 def test_every_plot_and_table_has_a_key_of_its_own(name):
     keys = [block.key for block in blocks(made(name)) if isinstance(block, Plot | Table)]
     assert len(keys) == len(set(keys))
+
+
+def test_predictions_and_their_marks_are_of_the_same_ranks_on_each_server(tmp_path):
+    maker = runs.Maker("r1", noise=0.002)
+    hosts = tuple(f"n{number}" for number in range(1, 7))
+    for repeat, slots, count in itertools.product((1, 2, 3), (2, 4), (1, 2, 3, 4, 6)):
+        maker.train("mnist", runs.Place("mpi", hosts[:count], slots, repeat))
+        maker.train("mnist", runs.Place("mpi", hosts[:1], 1, repeat))
+        maker.sweep(runs.Place("mpi", hosts[:count], slots, repeat))
+    page = document(data.read(runs.store(tmp_path, maker)))
+    marks = {
+        ENGLISH.say(series.name): series.x
+        for block in blocks(page)
+        if isinstance(block, Plot) and block.key.startswith("prediction")
+        for series in block.series
+        if series.line == "none"
+    }
+    assert {name: x for name, x in marks.items() if "across" in name} == {
+        f"MPI, across servers, {slots} ranks each (measured)": tuple(float(slots * n) for n in (2, 3, 4, 6))
+        for slots in (2, 4)
+    }
+
+
+ODD = r"python t.py $\frac{ --out $DIR <b> && x < y"
+
+
+def odd():
+    """A plot whose names have what plotly takes for tags, and matplotlib for mathematics."""
+    series = Series(ODD, "mpi", (1.0,), (0.0,), (0.9,), (1.1,), line="none")
+    return Plot("odd", "Odd", Axis(ODD), Axis(""), series=(series,), categories=(ODD,))
+
+
+def test_names_are_shown_in_pictures_as_they_are(tmp_path):
+    assert images.write([odd()], ENGLISH, tmp_path)
+    assert (tmp_path / "odd.png").stat().st_size > 1000
+
+
+def test_names_are_shown_by_plotly_as_they_are():
+    text = json.dumps(figures.figure(odd(), ENGLISH))
+    assert "<b>" not in text
+    assert html.unescape(figures.figure(odd(), ENGLISH)["data"][0]["name"]) == ODD

@@ -10,7 +10,7 @@ from hvlab.bench.against import against
 from hvlab.bench.matrix import Spec, expand
 from hvlab.cli import run
 from hvlab.compare import measurements
-from hvlab.compare.decision_rows import sentences, table
+from hvlab.compare.decision_rows import as_json, sentences, table
 from hvlab.compare.decisions import decide, questions
 from hvlab.compare.measurements import Measurements
 from hvlab.errors import UsageError
@@ -181,6 +181,44 @@ def test_the_run_says_which_side_is_faster(store):
     assert (first["A"], first["B"], first["verdict"]) == ("cycle_time=1", "cycle_time=5", "A is better")
     assert (first["case"], second["case"]) == ("1K", "4K")
     assert sentences(answer)[0] == "2 comparisons: A better in 2."
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"status": "failed"}, "B failed in 6 of 6 cases: no route to host"),
+        ({"status": "skipped"}, "B was skipped in 6 of 6 cases: no route to host"),
+    ],
+)
+def test_a_side_that_always_failed_is_named_with_its_reason(store, changes, told):
+    kept = put(store, two("", "cycle_time=5", repeats=6), noisy)
+    lost = [record for record in store.records(kept.run_id) if record.params["side"] == "B"]
+    others = [record for record in store.records(kept.run_id) if record.params["side"] == "A"]
+    # It failed before its first size: a record for each case, without one.
+    firsts = {record.case_id: record for record in lost}.values()
+    without = [
+        replace(
+            record, metric=None, value=None, error="no route\nto host", **changes,
+            params={name: value for name, value in record.params.items() if name != "size_bytes"},
+        )
+        for record in firsts
+    ]  # fmt: skip
+    answer = decide(measurements(kept, [*others, *without]), store.spec(kept.run_id)[1])
+    assert (answer.rows, sentences(answer)) == ((), [told])
+    assert as_json(answer)["unmeasured"][0]["reasons"] == ("no route\nto host",)
+
+
+def test_a_backend_that_failed_on_some_hosts_is_told_beside_what_was_decided(store):
+    kept = put(store, spec("mpi", "gloo", hosts=(2, 3), repeats=6), noisy)
+    records = [
+        replace(record, status="failed", metric=None, value=None, error="no route to host")
+        if (record.backend, len(record.hosts)) == ("gloo", 3)
+        else record
+        for record in store.records(kept.run_id)
+    ]
+    answer = decide(measurements(kept, records), store.spec(kept.run_id)[1])
+    assert len(answer.rows) == 2
+    assert sentences(answer)[-1] == "gloo failed in 6 of 12 cases: no route to host"
 
 
 def test_two_backends_are_two_sides(store):

@@ -67,7 +67,7 @@ def test_the_reaper_needs_a_name():
 
 
 def case_program(
-    home: Path, argv: list[str], *, timeout: float = 30, case: str = f"{RUN}/a"
+    home: Path, argv: list[str], *, timeout: float = 30, case: str = f"{RUN}/a", **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
     job = {
         "case": case,
@@ -79,6 +79,7 @@ def case_program(
         "python": sys.executable,
         "reach": ["ssh"],
         "certificate": "c\n",
+        **more,
     }
     return subprocess.run(
         [sys.executable, PROGRAMS / "case.py"],
@@ -104,6 +105,14 @@ def test_a_case_hands_over_its_files(tmp_path):
     ended = json.loads(files["case.json"])
     assert (ended["rc"], ended["timed_out"], ended["error"]) == (3, False, None)
     assert (tmp_path / ".ssh/id_ed25519-cert.pub").read_text() == "c\n"
+
+
+def test_what_a_case_keeps_of_its_environment_is_what_others_may_read(tmp_path):
+    argv = [sys.executable, "-c", "import os; print(os.environ['X'])"]
+    shown = {"argv": ["python"], "env": {"X": "***"}}
+    files = run_case(tmp_path, argv, shown=shown)
+    assert files["stdout"] == b"1\n"
+    assert {name: json.loads(files[f"{name}.json"]) for name in shown} == shown
 
 
 def test_what_was_left_of_an_earlier_try_is_gone(tmp_path):

@@ -21,6 +21,7 @@ from hvlab import answers
 from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
 from hvlab.answers import AnswerError
 from hvlab.files import write_file
+from hvlab.hidden import masked_argv, masked_env
 from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
@@ -106,6 +107,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "python": plan["python"],
             "reach": [*plan["reach"], *_port(case["ssh_port"])],
         }
+        job["shown"] = {"argv": masked_argv(job["argv"]), "env": masked_env(job["env"])}
         words = ["env", f"HVLAB_CASE={case['mark']}", plan["python"], program]
         if plan["as_user"]:
             words = ["runuser", "--login", plan["as_user"], "--command", shlex.join(words)]
