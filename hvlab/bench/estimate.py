@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.answers import AnswerError
-from hvlab.hidden import masked
+from hvlab.masking import masked
 from hvlab.results.store import Store
 from hvlab.workloads import duration
 from hvlab.workloads.case import Case

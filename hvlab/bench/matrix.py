@@ -14,7 +14,7 @@ from typing import Any
 
 from hvlab.bench.placement import HostSet, host_sets
 from hvlab.errors import unknown
-from hvlab.hidden import masked
+from hvlab.masking import masked
 from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab

@@ -11,7 +11,7 @@ import click
 
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
-from hvlab.hidden import masked_argv, masked_env
+from hvlab.masking import masked_argv, masked_env
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.launchers.command import Command

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from hvlab.launchers.command import SSH_OPTIONS, Command, Job, launcher, recipe
+from hvlab.masking import hides
 from hvlab.workloads.parameters import MPIRUN
 
 NAME = "mpirun"
@@ -20,9 +21,11 @@ def command(job: Job) -> Command:
         connection["plm_rsh_args"] = f"-p {job.port}"
     argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots, *placing(job)]
     argv += parameters(job, connection | transport(job))
+    # What is secret is in mpirun's own environment: arguments can be read by every user of the host.
+    secret = {name: value for name, value in job.env.items() if hides(name)}
     for name, value in job.env.items():
-        argv += ["-x", f"{name}={value}"]
-    return Command((*argv, *job.program))
+        argv += ["-x", name if name in secret else f"{name}={value}"]
+    return Command((*argv, *job.program), secret)
 
 
 @recipe(NAME)

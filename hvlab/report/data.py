@@ -11,7 +11,7 @@ from typing import Any
 from hvlab import answers
 from hvlab.answers import AnswerError
 from hvlab.answers.shapes import HostAnswer
-from hvlab.hidden import masked_argv, masked_env
+from hvlab.masking import masked_argv, masked_env
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand

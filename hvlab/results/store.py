@@ -22,7 +22,7 @@ from pydantic import Field
 from hvlab import answers
 from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.errors import HvlabError, UsageError
-from hvlab.hidden import masked, masked_json
+from hvlab.masking import masked, masked_json
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
 

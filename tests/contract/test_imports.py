@@ -12,7 +12,7 @@ from tests.contract import tree
 # From the bottom to the top. A package imports itself and those of the lines above it here: no circles.
 LEVELS = [
     {"errors"},
-    {"answers", "hidden", "process", "sudo"},
+    {"answers", "masking", "process", "sudo"},
     {"doctor", "files", "key_files", "paths", "statistics", "temporary", "yaml_files"},
     {"cache", "lab"},
     {"datasets"},

@@ -41,7 +41,7 @@ def names(packages):
     return [package["name"] for package in packages]
 
 
-def test_hidden_switches_need_the_subnet_manager_too():
+def test_masking_switches_need_the_subnet_manager_too():
     result = planned(B200, kernel_modules=BOTH)
     assert names(result.install) == ["nvidia-open", "nvidia-fabricmanager", "nvlsm", "infiniband-diags"]
     assert result.install[1]["version"] == "580.95.05*"

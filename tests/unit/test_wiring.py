@@ -80,7 +80,7 @@ def test_code_is_made_for_the_gpus_of_hosts_with_the_same_cuda():
         assert found == [["6.0", "8.0"], ["12.0"], ["6.0", "8.0"], []]
 
 
-def test_hidden_nvswitches_come_from_the_stack_of_the_host():
+def test_masking_nvswitches_come_from_the_stack_of_the_host():
     stacks = {"n1": stack(fabric_manager=True), "n2": stack()}
     assert [wired("nvidia_driver_nvswitch", host=host, **stacks) for host in stacks] == [True, False]
 

@@ -21,7 +21,7 @@ from hvlab import answers
 from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
 from hvlab.answers import AnswerError
 from hvlab.files import write_file
-from hvlab.hidden import masked_argv, masked_env
+from hvlab.masking import masked_argv, masked_env
 from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts

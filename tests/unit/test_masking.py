@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.hidden import hides, is_masked, masked, masked_argv, masked_env
+from hvlab.masking import hides, is_masked, masked, masked_argv, masked_env
 
 
 @pytest.mark.parametrize(
