@@ -14,11 +14,11 @@ from typing import Any
 
 from hvlab.bench.placement import HostSet, host_sets
 from hvlab.errors import unknown
-from hvlab.masking import masked
 from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.launchers import mpirun, srun
+from hvlab.masking import masked
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, STACK, Parameter, Value, inherited

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hvlab.bench.matrix import Spec
 from hvlab.bench.schedule import Schedule
 from hvlab.errors import UsageError
-from hvlab.masking import is_masked
 from hvlab.lab.inventory import Lab
+from hvlab.masking import is_masked
 from hvlab.results.store import Run, Store
 
 

@@ -11,10 +11,10 @@ import click
 
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
-from hvlab.masking import masked_argv, masked_env
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.launchers.command import Command
+from hvlab.masking import masked_argv, masked_env
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections

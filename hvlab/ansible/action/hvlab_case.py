@@ -21,10 +21,10 @@ from hvlab import answers
 from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
 from hvlab.answers import AnswerError
 from hvlab.files import write_file
-from hvlab.masking import masked_argv, masked_env
 from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
+from hvlab.masking import masked_argv, masked_env
 from hvlab.provision.arguments import arguments
 from hvlab.remote.ssh_client import detour, responds
 from hvlab.workloads.answered import Ended
