@@ -110,6 +110,8 @@ CAUSES = (
         title="every rank believes it is alone",
         signs=(
             r"(?:hvd\.)?size\(?\)?[:= ]+1\b.{0,200}?(?:hvd\.)?rank\(?\)?[:= ]+0\b[\s\S]{0,400}?(?:hvd\.)?size\(?\)?[:= ]+1\b",
+            r"(This test requires (?:exactly|at least) \w+ process(?:es)?)[\s\S]{0,400}?\1",
+            r"\b(?:rank|process|task|I am|proc)\W{1,3}0 (?:out )?of 1\b[\s\S]{0,400}?\b0 (?:out )?of 1\b",
         ),
         needs=(r"mpirun|horovodrun|-np [2-9]",),
         why="mpirun and the MPI that Horovod is linked with are two, or Horovod has Gloo only and was started by mpirun.",

@@ -226,6 +226,7 @@ CAUSES = (
             r"EXIT STRING: Segmentation fault",
             r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|buffer overflow detected|sysmalloc: Assertion",
             r"Floating point exception(?: \(core dumped\))?$",
+            r"(?:^\[\S{1,80}:\d+\] \[ ?\d+\] /\S+\([^)\n]*\)\[0x[0-9a-f]+\]\s+){3}",
         ),
         why="A library used memory that is not its own; the frames under the signal name it. Mixed MPIs, CUDA or NCCL releases are the usual "
         "reason, RDMA with threads another.",
@@ -279,6 +280,7 @@ CAUSES = (
             r"a lowercase RFC 1123 (?:subdomain|label) must",
             r"[Ii]nvalid hostname|hostname .{0,40}(?:is invalid|contains invalid)",
             r"not a valid (?:RFC ?1123 )?host ?name",
+            r"illegal character in the following node name|regular expression to extract a list of node names, the regex parser",
         ),
         why="Names have letters, digits and hyphens only (RFC 1123): an underscore or capital is refused by Kubernetes and others.",
         remedy="hostnamectl set-hostname a-name-1, and the same in /etc/hosts and the inventory.",
@@ -432,6 +434,7 @@ CAUSES = (
             r"terminate called (?:after throwing an instance of '(?:c10::\w+|std::\w+)'|without an active exception)",
             r"failed \(exitcode: -6\)|exits with return code = -6\b",
             r"Fatal Python error: Aborted",
+            r"Assertion [`'][^\n]{1,200}?' failed",
         ),
         why="abort() was called: an assertion, an exception that nobody caught, or a library that cannot go on; it says why in the lines before.",
         remedy="Read the line of what(): or of the assertion above; the same with one rank; gdb -ex run -ex bt --args python ...",

@@ -47,6 +47,7 @@ CAUSES = (
             r"gid (?:index|table) .{0,60}? (?:invalid|empty|out of range)",
             r"ibv_query_gid(?:\([^)\n]*\))? failed|Invalid gid\[\d+\] on \S+",
             r"ibv_create_ah\([^)\n]*\) on \S+ failed",
+            r"Open MPI tried to use a GID index that was too large",
         ),
         why="The connection of two adapters is set up but nothing comes through: they use a GID (RoCE version, VLAN) that "
         "the other end has not, the subnets are not routed, PFC or MTU differ, or the link is down.",
@@ -117,6 +118,7 @@ CAUSES = (
             r"failed to create (?:RC|DC|UD) QP",
             r"ibv_open_device\S* failed: Cannot allocate memory",
             r"mlx5_cmd_check\S* .{0,120}status limits exceeded",
+            r"A process failed to create a queue pair",
         ),
         why="Each connection takes queues of the adapter, and their number (or its memory for them) is used up: many ranks on many hosts "
         "with full meshes, several paths, or tag matching in hardware.",
@@ -153,11 +155,21 @@ CAUSES = (
         weight=SYMPTOM,
     ),
     Cause(
+        id="ucx-call",
+        title="UCX does not do what MPI asks of it",
+        signs=(r"Error: ucp_\w+ failed: -?\d+",),
+        why="The transports that were chosen lack an operation (as a rule of one-sided communication), or the peer is gone; a line of UCX beside it tells which.",
+        remedy="unset UCX_TLS and UCX_NET_DEVICES; UCX_LOG_LEVEL=info shows what is used; -mca osc ^ucx, or -mca pml ob1 -mca btl tcp,self,vader, goes without UCX.",
+        source="https://github.com/openucx/ucc/issues/284",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="cma-denied",
         title="ranks of a host may not read one another's memory",
         signs=(
             r"Reading from remote process' memory failed\. Disabling CMA support",
             r"process_vm_(?:readv|writev)\S* .{0,60}(?:failed|Operation not permitted)",
+            r"CMA support was requested via the \S+ MCA variable, but CMA support is not available due to different user namespaces",
         ),
         why="Transports copy straight from rank to rank (CMA), and the kernel forbids it: Yama's ptrace_scope, or a container without "
         "CAP_SYS_PTRACE. Some fall back, some give wrong data or end.",
@@ -187,7 +199,10 @@ CAUSES = (
     Cause(
         id="mpi-truncate",
         title="ranks sent different amounts",
-        signs=(r"MPI_ERR_TRUNCATE",),
+        signs=(
+            r"MPI_ERR_TRUNCATE",
+            r"Message truncated(?:; \d+ bytes received|, error stack)|Message from rank \d+ and tag -?\d+ truncated",
+        ),
         why="A rank received more than it had room for: the ranks do not call the same collectives with the same sizes, "
         "or two threads use one communicator.",
         remedy="Let every rank run the same collectives in the same order; look for a branch on the rank.",
@@ -237,13 +252,18 @@ CAUSES = (
     ),
     Cause(
         id="mpi-cuda-call",
-        title="Open MPI's CUDA part failed",
+        title="the GPU part of Open MPI, UCX or UCC failed",
         signs=(
             r"The call to cu\w+ (?:failed|returned)",
             r"cuIpcGetMemHandle\S* .{0,60}return value",
+            r"\b(?:cuda|gdr_copy|rocm)\w*\.[ch]:\d+ +UC[XC] +ERROR",
+            r"UC[XC] +(?:ERROR|FATAL) [^\n]{0,60}\b(?:cu[A-Z]\w+|cuda[A-Z]\w+|hip[A-Z]\w+|hsa_\w+|ze[A-Z]\w+)\([^\n]{0,200}failed",
+            r"failed to open ipc mem handle|Failed to (?:create|attach) ipc (?:for|handle)",
+            r"CUDA GPU Direct RDMA support but (?:the Open MPI library was not built|this OFED)",
+            r"requested CUDA support with the --mca mpi_cuda_support 1 flag",
         ),
-        why="Open MPI copies GPU memory itself, and a CUDA call in it failed: no context, memory that is not its own, IPC that is not allowed.",
-        remedy="Set the device before MPI_Init; -mca btl_smcuda_use_cuda_ipc 0; one name for each host; or let NCCL carry the data.",
+        why="MPI or UCX copies GPU memory itself, and a call of CUDA or ROCm in it failed: no context, memory that is not its own, IPC that is not allowed.",
+        remedy="Set the device before MPI_Init; -mca btl_smcuda_use_cuda_ipc 0, UCX_TLS=^cuda_ipc (^rocm_ipc); one name for each host; or let NCCL carry the data.",
         source="https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/cuda.html",
         weight=BREAKDOWN,
     ),
@@ -260,6 +280,8 @@ CAUSES = (
             r"The InfiniBand retry count between two MPI processes has been exceeded",
             r"ibv_post_(?:send|recv)\(\) failed with error",
             r"mlx\d_\d+: dump_cqe|dump error cqe|Error cqe on cqn",
+            r"RDMA CM returned (?:an event error|that the device Open MPI was trying to use has)",
+            r"\"receiver not ready\" retry count on",
         ),
         why="The adapter reports an error of the transfer: the peer went away (12, 13), memory was not registered as used (4, 10), or the link failed.",
         remedy="Look first for a rank that ended; ibstat and perfquery; NCCL_IB_GID_INDEX and equal MTU; nvidia-peermem where GPU memory is sent.",
@@ -276,6 +298,7 @@ CAUSES = (
             r"libibverbs: Fatal: ",
             r"NET/IB ?: Unable to query (?:device|port)",
             r"^\s*(?:0 HCAs found|No IB devices found)",
+            r"Open MPI failed to (?:open|query) an OpenFabrics device",
         ),
         why="The device files under /dev/infiniband are not in the container, or not open to this user.",
         remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
@@ -289,6 +312,7 @@ CAUSES = (
             r"PSM[23] can't open (?:hfi|nic) unit: -1|PSM2 can't open hfi unit: -?\d+",
             r"assign_context command failed: Device or resource busy",
             r"PSM2 was unable to open an endpoint",
+            r"PSM was unable to open an endpoint",
         ),
         why="Each rank takes a hardware context (more with several endpoints), and there are about as many as cores; or the link is down.",
         remedy="Fewer ranks a node, or PSM2_SHAREDCONTEXTS=1; modprobe hfi1 num_user_contexts=N; opainfo shows the link. Without Omni-Path: "
