@@ -180,6 +180,8 @@ CAUSES = (
         remedy="kubectl logs --previous POD shows the program's own words.",
         source=_PODS,
         weight=END,
+        # A launcher that started its ranks by kubectl tells more.
+        unless=(r"Horovod detected that one or more processes|Process \d+ exit with status code",),
     ),
     Cause(
         id="certificate",

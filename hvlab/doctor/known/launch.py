@@ -713,6 +713,7 @@ CAUSES = (
             r"The function MPI_FINALIZE was invoked (?:multiple times|before MPI was initialized)",
             r"The MPI_\w+\(\) function was called (?:before MPI_INIT was invoked|after MPI_FINALIZE was invoked)",
             r"Attempting to use an MPI routine (?:\S+ )?(?:before initiali[sz]ing|after finaliz)",
+            r"MPI has already been initialized without multi-threading support",
         ),
         why="Two libraries of one process (mpi4py and Horovod, a plugin) set up or end MPI without looking whether it is already so, or a destructor runs after MPI_Finalize.",
         remedy="Let one of them begin: mpi4py.rc(initialize=False, finalize=False) before `from mpi4py import MPI`, hvd.init() once; no MPI in what runs at exit.",

@@ -199,6 +199,7 @@ CAUSES = (
         weight=SETTING,
         # In a build it is another entry.
         unless=(
+            r"None of TensorFlow, PyTorch, or MXNet plugins were built",
             r"No module named '\w+' (?:-- Could NOT find|CMake Error)",
             r"No module named '(?:torch|tensorflow|mxnet|numpy|Cython|pybind11)'(?=[\s\S]{0,3000}(?:[Gg]etting requirements to build|setup\.py|build_wheel|egg_info))",
         ),

@@ -36,6 +36,9 @@ CAUSES = (
             r"failed to recv, got 0 bytes|recvValue failed",
             r"The IPv[46] network addresses of \(\S+, \d+\) cannot be retrieved",
             r"^(?:\w+ )?(?:store|tcp_store) = TCPStore\($",
+            r"TCP client failed to connect/validate to host",
+            r"Ping failed, (?:invalid value returned from server|no data)",
+            r"The server could not be initialized on any address for port",
         ),
         why="MASTER_ADDR or MASTER_PORT is wrong or closed by a firewall, the first rank is not there (yet, or any more), or fewer ranks were "
         "started than the world has.",
@@ -50,6 +53,8 @@ CAUSES = (
             r"TCPStore server has shut down too early",
             r"sendBytes failed on SocketImpl\([^\n]{0,160}Broken pipe",
             r"RPC agent for \S+ encountered error [^\n]{0,80}(?:Broken pipe|Connection reset by peer|eof)",
+            r"store->get\('\S+'\) got error: (?!Socket Timeout)",
+            r"Connection was likely closed\. Did the remote server shutdown or crash",
         ),
         why="Rank 0 keeps the store (each rank its own end of RPC), and it ended while others still asked.",
         remedy="Read the lines of the rank that ended first, mostly rank 0; end with a barrier and destroy_process_group().",
@@ -61,6 +66,7 @@ CAUSES = (
         title="torchrun's rendezvous is over: nobody can join any more",
         signs=(
             r"RendezvousClosedError|The rendezvous .{0,60}is closed|rendezvous .{0,40}has already been closed",
+            r"RendezvousGracefulExitError|RendezvousStateError",
         ),
         why="Another agent ended, failed for good or was stopped, and closed the meeting for all; or --rdzv-id is that of an earlier job.",
         remedy="Look at the agent that ended first; start all anew, with a new --rdzv-id.",
@@ -92,6 +98,32 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="ddp-ready-twice",
+        title="DDP meets a parameter twice in one backward pass",
+        signs=(
+            r"Expected to mark a variable ready only once",
+            r"has been marked as ready twice",
+            r"Your training graph has changed in this iteration",
+        ),
+        why="Activation checkpointing (reentrant), layers that share weights, or two forward passes before one backward use it again; or the graph differs from step to step though it was called static.",
+        remedy="gradient_checkpointing with use_reentrant=False; without find_unused_parameters; DistributedDataParallel(static_graph=True) where each step is alike.",
+        source="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="ddp-module",
+        title="DDP cannot wrap this module",
+        signs=(
+            r"DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient",
+            r"Modules with uninitialized parameters can't be used with",
+            r"device_ids and output_device arguments only work with single-device",
+        ),
+        why="All its parameters are frozen, not made yet (lazy layers), or lie on other devices than the one that is named.",
+        remedy="Wrap only what is trained; one forward pass before for lazy layers; model.to(local rank) first, and no device_ids on the CPU or over several GPUs.",
+        source="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+        weight=FACT,
+    ),
+    Cause(
         id="ddp-shapes",
         title="the ranks have different models",
         signs=(
@@ -99,6 +131,7 @@ CAUSES = (
             r"Detected mismatch between collectives on ranks",
             r"params\[\d+\] in this process with sizes .{0,80}appears not to match",
             r"replicas\[\d+\]\[\d+\] in this process with sizes",
+            r"Is there a distributed collective mismatch in your code|op\.preamble\.length <= op\.nbytes",
         ),
         why="Shapes or order of parameters or collectives differ between ranks.",
         remedy="Build the model from the same configuration everywhere (classes from data differ!); TORCH_DISTRIBUTED_DEBUG=DETAIL.",
@@ -164,6 +197,7 @@ CAUSES = (
             r"Attempting to deserialize object on a? ?CUDA device but",
             r"Tensors must be CUDA and dense",
             r"No backend type associated with device type \w+",
+            r"SyncBatchNorm expected input tensor to be on (?:GPU|\w+)",
         ),
         why="NCCL takes tensors of a GPU only, Gloo those of the CPU; a model, its input or a checkpoint stayed on another one.",
         remedy="model.to(device) and batch.to(device) with device = local rank; torch.load(..., map_location=device); init_process_group('cpu:gloo,cuda:nccl') for both.",
@@ -219,6 +253,7 @@ CAUSES = (
         signs=(
             r"RayActorError|The actor died unexpectedly|ActorDiedError",
             r"WorkerCrashedError|Worker unexpectedly exits with a connection error code",
+            r"A worker died or was killed while executing (?:a )?task",
         ),
         why="Ray tells only that the process is gone; why stands in that worker's own lines.",
         remedy="ray logs on that node (/tmp/ray/session_latest/logs/worker-*.err); dmesg for a process killed for memory.",

@@ -103,6 +103,8 @@ CAUSES = (
             r"Destination is unreachable",
             r"Failed to resolve UCX endpoint for rank",
             r"ucx function returned with failed status\([^)\n]*(?:No such device|No resources are available|Destination is unreachable)",
+            r"(?:device lists are|TLs list is) empty\. Please specify the",
+            r"UCX +ERROR +(?:no [\w ]{3,40} transport to|No transports selected to|exceeded transports/devices limit)",
         ),
         why="UCX_NET_DEVICES or UCX_TLS names what this host has not, or the ranks have no transport in common.",
         remedy="ucx_info -d lists what there is; unset UCX_NET_DEVICES and UCX_TLS, or name devices that every host has.",
