@@ -318,6 +318,7 @@ CAUSES = (
             r"rank \d+ (?:is )?already (?:registered|checked in|in use)",
             r"Bootstrap Root : mismatch in (?:rank count|info) from procs",
             r"Bootstrap Root ?: localId \d+ is out of range",
+            r"more than one node have assigned same rank",
         ),
         why="Each process has to have a number of its own: the launcher started more processes than the framework was told of, or two runs share an address and port.",
         remedy="Give the launcher and the framework the same numbers (in Slurm --ntasks-per-node is the number of GPUs that each node uses); another MASTER_PORT for a second run.",
