@@ -70,6 +70,7 @@ CAUSES = (
             r"not enough (?:nodes|resources) (?:in your allocation to satisfy your request|on the available nodes to meet)",
             r"requested a conflicting number of processes for the application",
             r"number of processes exceeds the allocated number of slots",
+            r"Requested more processes \(\d+\) than there are available slots",
         ),
         why="-np asks for more ranks than the hosts have slots: a host without a number has one slot (in a host list) "
         "or as many as cores, and on the command line a blank may have cut the list.",
@@ -211,6 +212,7 @@ CAUSES = (
             r"no endpoint matches the netmask",
             r"received unexpected process identifier",
             r"detected an inbound MPI TCP connection request from a peer that appears to be part of this MPI job",
+            r"dest_addr=(?:172\.17\.0\.\d+|192\.168\.122\.\d+|169\.254\.\d+\.\d+):\d+\) failed",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
         "command line is not there, so that the ranks knock at the wrong door.",
@@ -316,6 +318,7 @@ CAUSES = (
         source="https://github.com/horovod/horovod/issues/1646",
         weight=SETTING,
         unless=(
+            r"tm_init\(\) failed",
             r"execvp error on file ",
             r"error while loading shared libraries",
             r"PMIX ERROR: \S+ in file (?:\S*/)?dstore_\w+\.c",
@@ -403,7 +406,7 @@ CAUSES = (
             r"MPI_ABORT was invoked on rank",
             r"application called MPI_Abort\(",
             r"one of the processes terminated badly; aborting",
-            r"rank \d+ in job \d+ \S+ caused collective abort of all ranks",
+            r"[Rr]ank \d+ in job \d+ [^\n]{1,80} caused collective abort of all ranks",
             r"MPI process \(rank: \d+, pid: \d+\) (?:terminated|exited)|MPI process died\?",
             r"aborted: Error while reading a PMI socket",
             r"HYD_?\w+ \([^)\n]*\): assert \(!closed\) failed|HYDT?_\w+ \([^)\n]*\): callback returned error status",
@@ -473,6 +476,7 @@ CAUSES = (
             r"can be named in only one way\. The following options",
             r"Both TCP interface include and exclude lists were specified|Two mutually-exclusive MCA variables were specified",
             r"cmd line to launch remote daemons is too long",
+            r"Different slots in -hosts parameter are not supported|Intel MPI and MPICH do not support multiple interfaces",
         ),
         why="The option belongs to another release or another MPI, a dash too few or too many was written, or two options say the same "
         "(-N 1 is --map-by ppr:1:node).",
@@ -595,6 +599,7 @@ CAUSES = (
         remedy="Start it again, and leave it in the foreground; to have the terminal free, use nohup, tmux or a batch job.",
         source="https://www.open-mpi.org/faq/?category=running#suspend-jobs",
         weight=FACT,
+        unless=(r"does not know how to route a message|unable to reliably start",),
     ),
     Cause(
         id="daemon-lost",
@@ -619,6 +624,7 @@ CAUSES = (
             r"flux_open returned with an error",
             r"resource allocator uses the following environment variables: SLURM_NODELIST",
             r"no nodes available to launch processes",
+            r"tm_init\(\) failed with TM error",
         ),
         why="Open MPI found that it runs under Slurm, PBS, LSF or Grid Engine, but variables, host file or srun of the job are not there: an old shell, another container, an environment that was not passed on.",
         remedy="env | grep -E 'SLURM|PBS|PE_HOST' within the job; a new salloc or sbatch; outside a job unset them, or mpirun --host with -mca ras ^slurm -mca plm rsh (5: ssh).",

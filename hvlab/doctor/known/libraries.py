@@ -298,6 +298,7 @@ CAUSES = (
             r"ImportError: cannot import name",
             r"TypeError: \S+\(\) got an unexpected keyword argument",
             r"TypeError: Descriptors can ?not (?:not )?be created directly",
+            r"MXNetError: Cannot find argument",
         ),
         why="The name is not there in the installed release (or the program imports the plain package where a part of it is meant, as horovod for horovod.torch, or a file of the same name lies in the working folder).",
         remedy="pip show NAME on that host, and the release that the program asks for; import horovod.torch or horovod.tensorflow as hvd.",

@@ -24,6 +24,7 @@ CAUSES = (
         remedy="docker --shm-size=8g or --ipc=host; in a pod an emptyDir with medium Memory on /dev/shm; on a host `df /dev/shm`, and remove what was left there.",
         source="https://github.com/NVIDIA/nccl/issues/290",
         weight=FACT,
+        unless=(r"shm_open failed ?: Permission denied",),
     ),
     Cause(
         id="nccl-interface",
@@ -59,6 +60,7 @@ CAUSES = (
             r"(?:socketPollConnect|Connect to) \S*[^\n]{0,120}(?:No route to host|Network is unreachable)",
             r"NCCL WARN Net : Connect to \S+ failed",
             r"ncclOs\w+ to \S+ failed with error|exceeded error retry count after \d+ attempts",
+            r"Proxy Call to rank \d+ failed \(Connect\)",
         ),
         why="NCCL opens TCP connections between all hosts on ports that are chosen at the start; a firewall drops them, the address belongs "
         "to an interface that leads nowhere, or the other rank has gone.",
@@ -75,6 +77,7 @@ CAUSES = (
             r"NET/OFI Only EFA provider is supported",
             r"fi_getinfo: provider efa output empty list",
             r"EFA libfabric provider not detected",
+            r"NET/OFI (?:Unable to find a protocol that worked|Insufficient Libfabric devices|Initializing plugin failed|Failed to initialize \w+ protocol|OFI fi_getinfo)",
         ),
         why="The plugin asks libfabric for the adapter, and it has none here: its devices were not handed to the container, or this machine "
         "has none. NCCL goes on over TCP, slowly, or not at all.",
@@ -89,6 +92,8 @@ CAUSES = (
         signs=(
             r"NET/OFI Couldn't open (?:AV|CQ|EP|a fabric access domain)\b",
             r"NET/OFI [^\n]{0,60}failed: (?:Protocol not available|Invalid argument|Function not implemented)",
+            r"NET/OFI [^\n]{0,60}(?:requires at least libfabric version|Couldn't (?:create|bind|enable|get|allocate|open)|Could not set \S+|option failed after succeeding|EFA features failed)",
+            r"NET/OFI [^\n]{0,60}(?:Provider \S+ (?:does not|supports)|GDR (?:disabled|support reported)|FI_OPT_\w+ (?:is|not|failed))",
         ),
         why="The plugin asks of libfabric, or this of the kernel's driver, what that release does not have.",
         remedy="Install plugin, libfabric and driver from one EFA installer, on the host and in the image; fi_info --version; LD_LIBRARY_PATH "
@@ -151,6 +156,7 @@ CAUSES = (
             r"Mismatched collective detected",
             r"posted incorrect receive info",
             r"Trying to (?:send|recv) to self without a matching",
+            r"Detected mismatch between collectives on ranks|Collectives differ in the following aspects",
         ),
         why="One rank sends another amount than its peer expects: the sizes of a collective differ, or NCCL_PROTO, NCCL_ALGO and the like do.",
         remedy="The same NCCL_* on all ranks (mpirun -x); TORCH_DISTRIBUTED_DEBUG=DETAIL shows whose collective differs.",
@@ -185,6 +191,7 @@ CAUSES = (
             r"unhandled (?:cuda|CUDA) error",
             r"ncclUnhandledCudaError",
             r"NCCL WARN Cuda failure (?!\S* ?'?(?:out of memory|no CUDA|invalid device ordinal))",
+            r"NET/OFI (?:cu\w+ failed|CUDA initialization failed|Failed to (?:find CUDA|resolve CUDA))",
         ),
         why="NCCL was built for a newer CUDA than the driver serves, two ranks use one GPU, memory is full, or a GPU is in a bad state; "
         "the WARN line names the CUDA error.",
@@ -234,6 +241,7 @@ CAUSES = (
         remedy="NCCL_DEBUG=INFO; one GPU for each rank; NCCL_TOPO_FILE on virtual machines; the newest NCCL of this CUDA.",
         source="https://github.com/horovod/horovod/issues/2113",
         weight=BREAKDOWN,
+        unless=(r"Proxy Call to rank \d+ failed \(Connect\)",),
     ),
     Cause(
         id="nccl-system-error",
@@ -304,6 +312,7 @@ CAUSES = (
             r"NCCL WARN (?:Could not|Failed to) (?:find|parse|open|read).{0,60}(?:topo|xml|path|NET|sys)",
             r"graph/(?:search|topo|xml|paths)\.\w+:\d+ NCCL WARN (?!Cuda failure|nvml|Call to |Failed to (?:open|find) (?:lib|\w+\.so)|Duplicate|Failed to CUDA)",
             r"Detected mixed local (?:Net|CollNet) device counts across ranks",
+            r"NET/OFI [^\n]{0,60}(?:Failed to (?:create|populate|write)[^\n]{0,30}topology|Topology reported unexpected|Unable to load hardware topology)",
         ),
         why="PCIe is hidden or odd (virtual machine, container without /sys, MIG), hosts see different adapters, or a topology file is wrong.",
         remedy="nvidia-smi topo -m on each host; the same NCCL_IB_HCA everywhere; NCCL_TOPO_FILE of the cloud, or unset it; a newer NCCL.",
