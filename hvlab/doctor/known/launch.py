@@ -49,7 +49,11 @@ CAUSES = (
     Cause(
         id="unknown-mpi",
         title="horovodrun does not recognise the MPI",
-        signs=(r"Unknown MPI implementation", r"horovodrun only supports (?:Open MPI|OpenMPI)"),
+        signs=(
+            r"Unknown MPI implementation",
+            r"horovodrun only supports (?:Open MPI|OpenMPI)",
+            r"Open MPI not found in output of mpirun --version|does not find an installed OpenMPI",
+        ),
         why="horovodrun reads the text of mpirun --version; another MPI, or an error in place of a version, is unknown.",
         remedy="mpirun --version has to print Open MPI's; otherwise fix PATH, or run with --gloo.",
         source="https://github.com/horovod/horovod/issues/3986",
@@ -351,7 +355,10 @@ CAUSES = (
     Cause(
         id="open-mpi-components",
         title="Open MPI cannot load its own components",
-        signs=(r"(?:opal_shmem|orte_ess|orte_plm|opal_pmix)\w*_base_(?:select|open) failed",),
+        signs=(
+            r"(?:opal_shmem|orte_ess|orte_plm|opal_pmix)\w*_base_(?:select|open) failed",
+            r"unable to open \S*mca_\w+: [^\n]{0,200}undefined symbol: (?:opal|orte|ompi|mca)_\w+[\s\S]{0,2000}?(?:opal|orte|ompi)_init failed",
+        ),
         why="They are of another Open MPI than the library that was loaded (a second installation in LD_LIBRARY_PATH or OPAL_PREFIX, one left over by "
         "an update), or the library was loaded for one module only, so that its components do not see it (old mpi4py, ctypes).",
         remedy="which -a mpirun and ldd of the program on each host: one Open MPI; unset OPAL_PREFIX; install it anew; build the Python module with its mpicc.",
@@ -416,6 +423,31 @@ CAUSES = (
         remedy="Read the first error of the rank that is named; --output-filename FOLDER keeps each rank's lines apart.",
         source=_LAUNCHING,
         weight=END,
+    ),
+    Cause(
+        id="rank-terminated",
+        title="a rank was told to end (SIGTERM)",
+        signs=(
+            r"^= +EXIT CODE: (?:15|143)\b|^= +EXIT STRING: Terminated|KILLED BY SIGNAL: 15\b",
+            r"Caught signal number 15 Term|forrtl: error \(78\): process killed",
+            r"failed \(exitcode: -15\)[^\n]*\(pid|terminated with signal (?:15\b|SIGTERM)",
+        ),
+        why="Someone sent it signal 15: the scheduler (time limit, cancelled, preempted), a tool that ends its children (timeout, subprocess), or the launcher after another rank had ended.",
+        remedy="State and reason of the job in the scheduler; the time limit; the first error of the other ranks, if one ended before.",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="openfoam-pstream",
+        title="OpenFOAM is started with several ranks, and its MPI part sees one",
+        signs=(
+            r"The dummy Pstream library cannot be used in parallel mode",
+            r"attempt to run parallel on 1 processor",
+        ),
+        why="Its library for MPI is the dummy one (no WM_MPLIB when it was started), or mpirun is of another MPI than the one that it was built with.",
+        remedy="source OpenFOAM's etc/bashrc on all hosts; echo $WM_MPLIB $FOAM_MPI; which mpirun against ldd libPstream.so; mpirun -np N SOLVER -parallel.",
+        source="https://www.openfoam.com/documentation/guides/latest/doc/guide-running-parallel.html",
+        weight=FACT,
     ),
     Cause(
         id="hostfile-missing",

@@ -99,7 +99,7 @@ CAUSES = (
         id="ompi-symbol",
         title="Horovod was built with another MPI than it finds",
         signs=(
-            r"undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
+            r"^(?![^\n]*mca: base: component)[^\n]*undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
             r"undefined symbol: \S*(?:PMIx|pmix)\w*",
         ),
         why="The symbol belongs to one MPI, and the loader finds the library of another or older one.",
@@ -262,6 +262,7 @@ CAUSES = (
             r"signal 4\b|SIGILL",
             r"Exited with exit code 132",
             r"failed with error code -4\b|exited? with (?:code|status):? -4\b|killed by signal 4\b",
+            r"forrtl: severe \(168\): Program Exception - illegal instruction|Caught signal number 4 Illegal",
         ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",

@@ -233,6 +233,8 @@ CAUSES = (
             r"MPI process \(rank: \d+, pid: \d+\) terminated with signal 11|[Ee]xit status of rank \d+: killed by signal 11",
             r"terminated with signal SIGSEGV",
             r"^Segmentation fault: 11$",
+            r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
+            r"Program received signal SIGFPE: |Caught signal number 8 FPE|forrtl: (?:severe|error) \((?:65|71|72|73|75|164)\): ",
         ),
         why="A library used memory that is not its own; the frames under the signal name it. Mixed MPIs, CUDA or NCCL releases are the usual "
         "reason, RDMA with threads another.",
@@ -254,6 +256,7 @@ CAUSES = (
             r"KILLED BY SIGNAL: 7\b",
             r"^= +EXIT CODE: (?:7|135)\b",
             r"Caught error: Bus error",
+            r"Program received signal SIGBUS: |Caught signal number (?:7|10) BUS|forrtl: severe \(174\): SIGBUS",
         ),
         why="Memory that is backed by a file could not be had: as a rule /dev/shm or the disk of a mapped file is full.",
         remedy="df -h /dev/shm; --shm-size or --ipc=host; remove left-over files there.",
@@ -402,6 +405,7 @@ CAUSES = (
         signs=(
             r"\bsh: (?:\d+: )?(?:\S+: )?(?:\d+: )?(?:Syntax error: (?:\"\(\" unexpected|redirection unexpected|Bad (?:fd number|for loop variable))|Bad substitution|\[\[: not found|source: not found|pushd: not found)",
             r"^\S+: (?:line )?\d+: (?:\S+: )?(?:Syntax error: (?:\"\(\" unexpected|redirection unexpected)|Bad substitution|\[\[: not found|source: not found|pushd: not found)",
+            r"File \"[^\"\n]+\.sh\", line \d+\n(?:[^\n]*\n){1,2}(?:[^\n]*\n)?[^\n]*SyntaxError",
         ),
         why="sh of Debian and Ubuntu is dash, which knows no [[, arrays, source or process substitution.",
         remedy='#!/bin/bash in the first line, and bash SCRIPT in place of sh SCRIPT; SHELL ["/bin/bash", "-c"] in a Dockerfile.',
@@ -447,6 +451,8 @@ CAUSES = (
             r"Fatal Python error: Aborted",
             r"Assertion [`'][^\n]{1,200}?' failed",
             r"terminated with signal SIGABRT",
+            r"^= +EXIT CODE: (?:6|134)\b|KILLED BY SIGNAL: 6\b|exited with exit code 134\b",
+            r"Program received signal SIGABRT: |forrtl: error \(76\): Abort trap|Caught signal number 6\b",
         ),
         why="abort() was called: an assertion, an exception that nobody caught, or a library that cannot go on; it says why in the lines before.",
         remedy="Read the line of what(): or of the assertion above; the same with one rank; gdb -ex run -ex bt --args python ...",

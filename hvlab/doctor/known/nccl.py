@@ -139,6 +139,7 @@ CAUSES = (
             r"Message truncated : received \d+ bytes instead of \d+",
             r"bootstrap\S* .{0,80}(?:truncated|instead of \d+)",
             r"connecting to address [^\n]{0,80}with family \d+ is neither AF_INET",
+            r"Invalid config \w+ attribute value -2147483648",
         ),
         why="What one rank sends while they meet, another release cannot read; a program needs the NCCL that it was built with, or a newer one.",
         remedy="NCCL_DEBUG=VERSION on every host; one release of NCCL (and of the framework that brings it) everywhere.",
