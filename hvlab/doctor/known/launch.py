@@ -115,7 +115,7 @@ CAUSES = (
         title="the hosts have different Open MPI or hwloc",
         signs=(
             r"hwloc .{0,60}version mismatch",
-            r"Data unpack would read past end of buffer",
+            r"Data unpack would read past end of buffer(?! in file util/show_help\.c)",
             r"Data unpack had inadequate space",
             r"PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER|UNPACK-PAST-END",
             r"Pack data mismatch",
@@ -541,6 +541,7 @@ CAUSES = (
             r"PMIX ERROR: (?:PMIX_ERR_)?NOT.SUPPORTED in file \S*ptl_tcp\w*\.c",
             r"(?:An unexpected version of PMIx was loaded|A version of PMIx was detected that is too old)",
             r"conflicting directives regarding the location of OPAL vs PMIx",
+            r"^\s*(?:local rank|node rank|job size|local size|appnum|nodeid|locality)\s*\n\s*--> Returned \"?(?:Not found|Unreachable|Bad parameter|Error)",
         ),
         why="What a daemon packed a rank cannot unpack: mpirun, its daemons on the hosts and the program's libmpi come from different "
         "installations.",

@@ -19,6 +19,7 @@ CAUSES = (
             r"DataLoader worker \(pid\S* \d+\) is killed by signal: Killed",
             r"exits with return code = -9\b",
             r"killed due to memory pressure \(OOM\)|Task was killed due to the node running low on memory",
+            r"Expected zero exit code but got -9\b",
         ),
         why="Processes wanted more memory than the host, the container or the job has; the kernel chose one and ended it (signal 9).",
         remedy="dmesg | grep -i oom on that host; fewer ranks or data loader workers, a smaller batch, or more memory (limits.memory of the "
@@ -235,6 +236,7 @@ CAUSES = (
             r"^Segmentation fault: 11$",
             r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
             r"Program received signal SIGFPE: |Caught signal number 8 FPE|forrtl: (?:severe|error) \((?:65|71|72|73|75|164)\): ",
+            r"Expected zero exit code but got -11\b",
         ),
         why="A library used memory that is not its own; the frames under the signal name it. Mixed MPIs, CUDA or NCCL releases are the usual "
         "reason, RDMA with threads another.",
@@ -335,6 +337,7 @@ CAUSES = (
             r"MPI process \(rank: \d+, pid: \d+\) terminated with signal 9",
             r"terminated with signal SIGKILL",
             r"Container killed by YARN for exceeding|Container killed on request\. Exit code is 137",
+            r"exited with non-zero status, thus causing[\s\S]{0,200}?Exit code: 137\b",
         ),
         why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
         remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory or fewer ranks.",
@@ -453,6 +456,7 @@ CAUSES = (
             r"terminated with signal SIGABRT",
             r"^= +EXIT CODE: (?:6|134)\b|KILLED BY SIGNAL: 6\b|exited with exit code 134\b",
             r"Program received signal SIGABRT: |forrtl: error \(76\): Abort trap|Caught signal number 6\b",
+            r"Expected zero exit code but got -6\b",
         ),
         why="abort() was called: an assertion, an exception that nobody caught, or a library that cannot go on; it says why in the lines before.",
         remedy="Read the line of what(): or of the assertion above; the same with one rank; gdb -ex run -ex bt --args python ...",

@@ -242,7 +242,10 @@ CAUSES = (
         remedy="NCCL_DEBUG=INFO; one GPU for each rank; NCCL_TOPO_FILE on virtual machines; the newest NCCL of this CUDA.",
         source="https://github.com/horovod/horovod/issues/2113",
         weight=BREAKDOWN,
-        unless=(r"Proxy Call to rank \d+ failed \(Connect\)",),
+        unless=(
+            r"Proxy Call to rank \d+ failed \(Connect\)",
+            r"Last error:\s*\n[^\n]*Net : Connection closed by remote peer",
+        ),
     ),
     Cause(
         id="nccl-system-error",

@@ -25,7 +25,7 @@ CAUSES = (
         signs=(
             r"No PMIx server was reachable, but a PMI1/2 was detected",
             r"appears to have been direct launched using \"srun\"",
-            r"OMPI was not built with SLURM's PMI support",
+            r"OMPI (?:was )?not buil[td] with SLURM's PMI support",
             r"PMI2_Init failed to intialize",
             r"PMI_Get_(?:clique|universe)_size \[\S+\]: Operation failed",
             r"Error obtaining unique transport key from (?:ORTE|PMIX)",
