@@ -13,7 +13,7 @@ CAUSES = (
             r"Horovod was (?:not )?(?:built|installed) without \w+",
             r"[Nn]o module named '?horovod\.(?:torch|tensorflow|mxnet)\.?mpi_lib",
             r"cannot import name '?mpi_lib",
-            r"[Nn]o module named '?horovod\.\w+",
+            r"[Nn]o module named '?horovod\.\w+(?!\w|[^\n]{0,20}'horovod' is not a package)",
             r"set HOROVOD_WITH_\w+=1 to debug the build error",
         ),
         why="The framework was not there (or not found) when pip built Horovod, or Python takes the source folder it stands in "

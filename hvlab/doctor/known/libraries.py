@@ -185,6 +185,19 @@ CAUSES = (
         unless=(r"lib(?:mpi|open-pal|open-rte|cudart|cudnn|cublas|nccl|torch)\S*\.so\S*: cannot open",),
     ),
     Cause(
+        id="module-shadowed",
+        title="a file of your own has the name of a package, and Python takes that",
+        signs=(
+            r"No module named '([A-Za-z]\w*)\.[\w.]+'; '\1' is not a package",
+            r"partially initialized module '(?:horovod|torch|tensorflow|keras|mpi4py|mxnet|numpy|ray|deepspeed|accelerate)' has no attribute",
+            r"\(consider renaming '[^'\n]+' since it has the same name as (?:the (?:standard )?library|a (?:third-party )?module)",
+        ),
+        why="The folder of the script comes first in sys.path: horovod.py or torch.py there hides the package of that name.",
+        remedy="python -c 'import horovod; print(horovod.__file__)' in that folder; rename the file and remove __pycache__.",
+        source="https://docs.python.org/3/tutorial/modules.html#the-module-search-path",
+        weight=FACT,
+    ),
+    Cause(
         id="python-module-missing",
         title="a Python module is missing on the host where it is imported",
         signs=(

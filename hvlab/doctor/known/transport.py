@@ -267,6 +267,7 @@ CAUSES = (
             r"tcp_peer_\w+: .{0,100}(?:reset by peer|peer closed)",
             r"Communication error with rank \d+",
             r"OFI poll failed",
+            r"Assertion failed in file \S*(?:socksm|tcp_send|tcp_utility)\.c at line \d+",
         ),
         why="The rank at the other end has ended; it tells why, this one only noticed.",
         remedy="Read the lines of the rank that ended first; on its host dmesg (killed for memory, GPU error).",
