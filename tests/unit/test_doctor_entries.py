@@ -32,6 +32,13 @@ def test_entry_is_seen_in_its_log_and_not_in_its_near_miss(entry):
     assert case["from"]
 
 
+@pytest.mark.parametrize(
+    ("id_", "text"), [(id_, text) for id_, case in CASES.items() for text in case.get("also", ())]
+)
+def test_entry_is_seen_in_other_words_of_the_same_program(id_, text):
+    assert id_ in shown(text)
+
+
 def test_cases_and_entries_are_the_same():
     assert set(CASES) == set(IN_LOGS)
     assert len(ENTRIES) == len(known.CAUSES), "two entries have one id"

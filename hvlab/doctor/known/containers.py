@@ -115,6 +115,7 @@ CAUSES = (
             r"unable to recognize \S+: no matches",
             r"MPIJob\S* .{0,60}is invalid: |strict decoding error: unknown field",
             r"the server could not find the requested resource .{0,40}mpijob",
+            r'apiVersion "\S+" in \S+ is not available',
         ),
         why="The operator's definitions are not installed, or in another version than the file says.",
         remedy="kubectl api-resources | grep mpijob; install the operator of that version, or change apiVersion.",
@@ -180,6 +181,8 @@ CAUSES = (
         remedy="kubectl logs --previous POD shows the program's own words.",
         source=_PODS,
         weight=END,
+        # A launcher that started its ranks by kubectl tells more.
+        unless=(r"Horovod detected that one or more processes|Process \d+ exit with status code",),
     ),
     Cause(
         id="certificate",

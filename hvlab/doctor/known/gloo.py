@@ -12,6 +12,8 @@ CAUSES = (
             r"[Uu]nable to resolve hostname to a \(local\) address",
             r"makeDeviceForInterface\S* .{0,80}(?:unsupported|not found|fail)",
             r"gloo .{0,80}(?:No such device|interface not found)",
+            r"enforce fail at \S*gloo/transport/(?:tcp|uv)/device\.cc",
+            r"Unable to find (?:interface for|address for) ?:? ",
         ),
         why="HOROVOD_GLOO_IFACE, GLOO_SOCKET_IFNAME or --network-interfaces names an interface that has no address here, or the host's "
         "own name does not resolve.",
@@ -42,6 +44,7 @@ CAUSES = (
             r"connectFullMesh",
             r"gloo\S* .{0,120}(?:connect (?:timeout|failed)|Connect timeout)",
             r"[Cc]onnection (?:timed out|timeout) \[\S+\]:\d+",
+            r"\[\S*gloo/transport/uv/\S+:\d+\] (?:uv_\w+: |Error (?:connecting to|on listener))",
         ),
         why="Every rank connects to every other: a firewall, a wrong interface, a rank that is slow or gone, or too short a time.",
         remedy="The same interface for all (GLOO_SOCKET_IFNAME, HOROVOD_GLOO_IFACE); open the ports; --gloo-timeout-seconds 120; look for "
@@ -78,6 +81,7 @@ CAUSES = (
             r"Connection closed by peer \[\S+\]:\d+",
             r"Read error \[\S+\]:\d+: Connection reset by peer",
             r"Timed out waiting \d+ms for (?:recv|send) operation",
+            r"Socket unexpectedly closed|Application timeout caused pair closure|typically caused by a remote worker",
         ),
         why="The rank at the other end ended, or did not send in time.",
         remedy="Read the lines of the rank that ended first; then the network between the two.",

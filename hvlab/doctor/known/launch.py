@@ -14,6 +14,7 @@ CAUSES = (
             r"(?:bash|sh|zsh): \S*(?:orted|prted): ",
             r"exec: \"\S*(?:orted|prted)\": ",
             r"A system-required executable either could not be found or was not executable",
+            r"singleton application was not able to find (?:the executable \"orted\"|an executable) in your PATH",
         ),
         why="ssh gives a short PATH, without what .bashrc or modules add, and Open MPI is not in it, "
         "or it is not installed there at the same place.",
@@ -48,7 +49,11 @@ CAUSES = (
     Cause(
         id="unknown-mpi",
         title="horovodrun does not recognise the MPI",
-        signs=(r"Unknown MPI implementation", r"horovodrun only supports (?:Open MPI|OpenMPI)"),
+        signs=(
+            r"Unknown MPI implementation",
+            r"horovodrun only supports (?:Open MPI|OpenMPI)",
+            r"Open MPI not found in output of mpirun --version|does not find an installed OpenMPI",
+        ),
         why="horovodrun reads the text of mpirun --version; another MPI, or an error in place of a version, is unknown.",
         remedy="mpirun --version has to print Open MPI's; otherwise fix PATH, or run with --gloo.",
         source="https://github.com/horovod/horovod/issues/3986",
@@ -66,6 +71,10 @@ CAUSES = (
             r"Requested more processes \(\d+\) than there are available slots",
             r"Not enough slots on the hosts to fulfill the",
             r"supposed to get help about: (?:\S{1,60}:)?alloc-error",
+            r"not enough (?:nodes|resources) (?:in your allocation to satisfy your request|on the available nodes to meet)",
+            r"requested a conflicting number of processes for the application",
+            r"number of processes exceeds the allocated number of slots",
+            r"Requested more processes \(\d+\) than there are available slots",
         ),
         why="-np asks for more ranks than the hosts have slots: a host without a number has one slot (in a host list) "
         "or as many as cores, and on the command line a blank may have cut the list.",
@@ -106,7 +115,7 @@ CAUSES = (
         title="the hosts have different Open MPI or hwloc",
         signs=(
             r"hwloc .{0,60}version mismatch",
-            r"Data unpack would read past end of buffer",
+            r"Data unpack would read past end of buffer(?! in file util/show_help\.c)",
             r"Data unpack had inadequate space",
             r"PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER|UNPACK-PAST-END",
             r"Pack data mismatch",
@@ -132,6 +141,10 @@ CAUSES = (
             r"(?:ORTE|PRTE)_ERROR_LOG: (?:Error|Fatal|Permission denied) in file \S*(?:session_dir|ess_hnp_module)\S*",
             r"Unable to (?:make|create) the (?:session|top session) dir",
             r"unable to create a top session directory",
+            r"temporary directories required by Open MPI is on the list of prohibited",
+            r"unable to obtain the username in order to create a path",
+            r"PMIx server was unable to setup a rendezvous point|PMIx server's listener thread failed to start",
+            r"(?:unable to create the rendezvous file by which its peers|found a stale rendezvous file left behind)",
         ),
         why="The folder for temporary files is full, not writable for this user, or left behind by another user.",
         remedy="mode 1777 on /tmp; remove old ompi.* and prte.* folders; or TMPDIR=/a/writable/folder with a short path.",
@@ -143,6 +156,7 @@ CAUSES = (
         title="there is no room in a host's folder for temporary files, and Open MPI needs it",
         signs=(
             r"PMIX ERROR: (?:PMIX_ERR_)?OUT.OF.RESOURCE in file (?:\S*/)?(?:dstore_(?:segment|base)|gds_shmem2?)\.c",
+            r"PMIx was unable to create a shared memory backing file due to inadequate",
         ),
         why="Open MPI's daemon keeps what ranks ask it for in files below /tmp (TMPDIR) of each host, some MB of "
         "them, and the file system has less: it is full, or a small tmpfs.",
@@ -202,6 +216,7 @@ CAUSES = (
             r"no endpoint matches the netmask",
             r"received unexpected process identifier",
             r"detected an inbound MPI TCP connection request from a peer that appears to be part of this MPI job",
+            r"dest_addr=(?:172\.17\.0\.\d+|192\.168\.122\.\d+|169\.254\.\d+\.\d+):\d+\) failed",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
         "command line is not there, so that the ranks knock at the wrong door.",
@@ -220,10 +235,12 @@ CAUSES = (
             r"ORTE does not know how to route a message to the specified daemon",
             r"A daemon \(pid \S+\) died unexpectedly",
             r"An? (?:ORTE|PRR?TE) daemon has unexpectedly failed",
+            r"unable to establish a communication connection to the specified daemon",
+            r"attempt was made to send a message to a process whose address is unknown",
         ),
-        why="A daemon reaches only hosts near it in a tree; one of those could not be reached from where it runs, or died.",
-        remedy="Every host must reach every other by ssh and by name; or start all from the head: "
-        "-mca plm_rsh_no_tree_spawn 1 -mca routed direct.",
+        why="A daemon was started and does not report back: it is not found or ends on its host, or one of the hosts next to it in the tree of daemons cannot be reached from where it runs.",
+        remedy="ssh HOST orted --version (5: prted) from the head; every host must reach every other by ssh and by name, or start all from the head: "
+        "-mca plm_rsh_no_tree_spawn 1 -mca routed direct; under Slurm SLURM_EXPORT_ENV=ALL, so that srun finds the daemon.",
         source="https://github.com/horovod/horovod/issues/504",
         weight=BREAKDOWN,
     ),
@@ -256,6 +273,7 @@ CAUSES = (
         signs=(
             r"A requested component was not found, or was unable to be opened",
             r"No components were able to be opened in the \S+ framework",
+            r"the \"sm\" BTL is no longer available in Open MPI",
         ),
         why="A parameter (-mca pml ucx, btl, MCA file, environment OMPI_MCA_) names what this Open MPI was not built "
         "with, or what a host has no hardware or library for.",
@@ -293,7 +311,8 @@ CAUSES = (
             r"PMI version mismatch",
             r"[Uu]nrecogni[sz]ed argument (?:mca|allow-run-as-root|tag-output)",
             r"unrecognized argument \S+$",
-            r"HYDU_\w+|mpiexec_options_parse",
+            r"HYDU_parse_array|HYDU_sock_write[^\n]{0,60}Bad file descriptor|mpiexec_options_parse",
+            r"token slots\S* not supported at this time",
             r"Usage: \S*mpiexec \[global opts\]",
             r"[Uu]nknown option: ?(?:--|-)?(?:allow-run-as-root|mca|tag-output)",
             r"OPAL ERROR: (?:Unreachable|Error) in file (?:ext\w+|pmix[3-9]x)_client\.c",
@@ -303,8 +322,10 @@ CAUSES = (
         source="https://github.com/horovod/horovod/issues/1646",
         weight=SETTING,
         unless=(
+            r"tm_init\(\) failed",
             r"execvp error on file ",
             r"error while loading shared libraries",
+            r"PMIX ERROR: \S+ in file (?:\S*/)?dstore_\w+\.c",
         ),
     ),
     Cause(
@@ -334,7 +355,10 @@ CAUSES = (
     Cause(
         id="open-mpi-components",
         title="Open MPI cannot load its own components",
-        signs=(r"(?:opal_shmem|orte_ess|orte_plm|opal_pmix)\w*_base_(?:select|open) failed",),
+        signs=(
+            r"(?:opal_shmem|orte_ess|orte_plm|opal_pmix)\w*_base_(?:select|open) failed",
+            r"unable to open \S*mca_\w+: [^\n]{0,200}undefined symbol: (?:opal|orte|ompi|mca)_\w+[\s\S]{0,2000}?(?:opal|orte|ompi)_init failed",
+        ),
         why="They are of another Open MPI than the library that was loaded (a second installation in LD_LIBRARY_PATH or OPAL_PREFIX, one left over by "
         "an update), or the library was loaded for one module only, so that its components do not see it (old mpi4py, ctypes).",
         remedy="which -a mpirun and ldd of the program on each host: one Open MPI; unset OPAL_PREFIX; install it anew; build the Python module with its mpicc.",
@@ -346,6 +370,7 @@ CAUSES = (
         signs=(
             r"LSF process starter \(lsb_launch\) failed to start the daemons",
             r"lsb_launch failed: -?\d+",
+            r"affinity file provided in LSB_AFFINITY_HOSTFILE could not be found",
         ),
         why="Within a job of LSF mpirun starts its daemons as blaunch does, and LSF refused; lsberrno is LSF's own reason (Unknown user: "
         "the user is not known to LSF on that host).",
@@ -369,7 +394,7 @@ CAUSES = (
             r"\b(?:ORTE|PRR?TE|prterun|prte|mpirun|mpiexec|orterun) was unable to reliably start one or more daemons",
             r"PRTE has lost communication|PRTE was unable to reliably start",
             r"srun returned non-zero exit status \(\d+\) from launching the per-node daemon",
-            r"An ORTE daemon has unexpectedly failed after launch",
+            r"An? (?:ORTE|PRR?TE) daemon has unexpectedly failed",
         ),
         why="ssh, the path of Open MPI, its libraries, or the way back to mpirun's port failed on one host.",
         remedy="ssh HOST orted --version from the host that starts; compare versions; name the interface with "
@@ -386,11 +411,43 @@ CAUSES = (
             r"Primary job terminated normally, but",
             r"exited on signal \d+",
             r"MPI_ABORT was invoked on rank",
+            r"application called MPI_Abort\(",
+            r"one of the processes terminated badly; aborting",
+            r"[Rr]ank \d+ in job \d+ [^\n]{1,80} caused collective abort of all ranks",
+            r"MPI process \(rank: \d+, pid: \d+\) (?:terminated|exited)|MPI process died\?",
+            r"aborted: Error while reading a PMI socket",
+            r"HYD_?\w+ \([^)\n]*\): assert \(!closed\) failed|HYDT?_\w+ \([^)\n]*\): callback returned error status",
+            r"PMI_Abort\(\d+",
         ),
         why="The launcher only tells that a rank ended first; why stands in that rank's own lines.",
         remedy="Read the first error of the rank that is named; --output-filename FOLDER keeps each rank's lines apart.",
         source=_LAUNCHING,
         weight=END,
+    ),
+    Cause(
+        id="rank-terminated",
+        title="a rank was told to end (SIGTERM)",
+        signs=(
+            r"^= +EXIT CODE: (?:15|143)\b|^= +EXIT STRING: Terminated|KILLED BY SIGNAL: 15\b",
+            r"Caught signal number 15 Term|forrtl: error \(78\): process killed",
+            r"failed \(exitcode: -15\)[^\n]*\(pid|terminated with signal (?:15\b|SIGTERM)",
+        ),
+        why="Someone sent it signal 15: the scheduler (time limit, cancelled, preempted), a tool that ends its children (timeout, subprocess), or the launcher after another rank had ended.",
+        remedy="State and reason of the job in the scheduler; the time limit; the first error of the other ranks, if one ended before.",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="openfoam-pstream",
+        title="OpenFOAM is started with several ranks, and its MPI part sees one",
+        signs=(
+            r"The dummy Pstream library cannot be used in parallel mode",
+            r"attempt to run parallel on 1 processor",
+        ),
+        why="Its library for MPI is the dummy one (no WM_MPLIB when it was started), or mpirun is of another MPI than the one that it was built with.",
+        remedy="source OpenFOAM's etc/bashrc on all hosts; echo $WM_MPLIB $FOAM_MPI; which mpirun against ldd libPstream.so; mpirun -np N SOLVER -parallel.",
+        source="https://www.openfoam.com/documentation/guides/latest/doc/guide-running-parallel.html",
+        weight=FACT,
     ),
     Cause(
         id="hostfile-missing",
@@ -401,6 +458,7 @@ CAUSES = (
             r"hostfile\S* .{0,80}(?:not found|does not exist|No such file)",
             r"No such file or directory: \S*host_?file",
             r"Open RTE (?:detected|was unable).{0,60}hostfile",
+            r"token (?!slots)\S+ not supported at this time",
         ),
         why="The file is not at that path, or a line in it is not understood.",
         remedy="An absolute path; one host a line, slots=N behind it.",
@@ -415,6 +473,7 @@ CAUSES = (
             r"not (?:part of|in) the (?:current )?allocation",
             r"Some of the requested hosts are not included",
             r"contains at least one node not present in the allocation",
+            r"hostfile contained a node \(\S+\) that is not in your allocation",
         ),
         why="Inside a job of Slurm or another scheduler, mpirun may only use that job's hosts, by the names that the scheduler has.",
         remedy="Ask for the hosts in the job, or leave -H and --hostfile out; -mca ras ^slurm outside of its reach.",
@@ -443,6 +502,13 @@ CAUSES = (
             r"horovodrun: the following arguments are required",
             r"When resolving deprecated command line options, the result generated",
             r"MPT ERROR: invalid option|mpiexec_mpt error: \S+ option not supported",
+            r"was given an option that expected a string argument",
+            r"was unable to (?:open the specified file provided as an option|read the necessary info from the provided file)",
+            r"command does not accept arguments other than those specifically",
+            r"can be named in only one way\. The following options",
+            r"Both TCP interface include and exclude lists were specified|Two mutually-exclusive MCA variables were specified",
+            r"cmd line to launch remote daemons is too long",
+            r"Different slots in -hosts parameter are not supported|Intel MPI and MPICH do not support multiple interfaces",
         ),
         why="The option belongs to another release or another MPI, a dash too few or too many was written, or two options say the same "
         "(-N 1 is --map-by ppr:1:node).",
@@ -456,6 +522,7 @@ CAUSES = (
         signs=(
             r"PMIX ERROR: (?:PMIX_ERR_)?(?:FILE_OPEN_FAILURE|FILE-OPEN-FAILURE) in file \S*(?:shmem|dstore|pshmem)",
             r"PMIX ERROR: \S+ in file \S*gds_(?:shmem2?|dstore|ds12\w*|ds21\w*)\.c",
+            r"PMIX ERROR: (?!(?:PMIX_ERR_)?OUT.OF)\S+ in file (?:\S*/)?dstore_\w+\.c",
         ),
         why="A rank finds the job's data in a file of the daemon on its host, and cannot open it: another /tmp (a container's, "
         "a job's own), a PMIx of another release than the daemon's, or a rank that looks before it is there.",
@@ -471,6 +538,10 @@ CAUSES = (
             r"UNPACK-PMIX-VALUE: UNSUPPORTED TYPE",
             r"PMIX ERROR: (?:PMIX_ERR_)?(?:UNPACK\S*|OUT.OF.RESOURCE|UNKNOWN.DATA.TYPE|PACK.MISMATCH|BAD.PARAM|NOT.SUPPORTED) "
             r"in file \S*(?:bfrop|gds_base_fns|unpack)",
+            r"PMIX ERROR: (?:PMIX_ERR_)?NOT.SUPPORTED in file \S*ptl_tcp\w*\.c",
+            r"(?:An unexpected version of PMIx was loaded|A version of PMIx was detected that is too old)",
+            r"conflicting directives regarding the location of OPAL vs PMIx",
+            r"^\s*(?:local rank|node rank|job size|local size|appnum|nodeid|locality)\s*\n\s*--> Returned \"?(?:Not found|Unreachable|Bad parameter|Error)",
         ),
         why="What a daemon packed a rank cannot unpack: mpirun, its daemons on the hosts and the program's libmpi come from different "
         "installations.",
@@ -482,7 +553,10 @@ CAUSES = (
     Cause(
         id="rank-not-understood",
         title="a rank's Open MPI does not understand what started it",
-        signs=(r"(?:ompi|orte)_rte_init failed\s+--> Returned \"\(null\)\" \(-43\)",),
+        signs=(
+            r"(?:ompi|orte)_rte_init failed\s+--> Returned \"\(null\)\" \(-43\)",
+            r"Open MPI requires access to a local PMIx server to execute",
+        ),
         why="mpirun is of another Open MPI than the library that the rank loads (in a container, a conda environment, another module), or "
         "srun starts it without PMIx.",
         remedy="mpirun --version against ldd on the program (or its libmpi.so), inside the container too: one Open MPI for both; "
@@ -517,7 +591,7 @@ CAUSES = (
     ),
     Cause(
         id="ofi-provider",
-        title="MPICH or Intel MPI finds no network provider that works",
+        title="MPI (or oneCCL) finds no network provider of libfabric that works",
         signs=(
             r"MPIDI_OFI_mpi_init_hook",
             r"OFI (?:addrinfo|get address vector|endpoint open|domain open)\S* failed|fi_getinfo\S* fail(?:ed|ure)",
@@ -529,6 +603,11 @@ CAUSES = (
             r"Open MPI failed an OFI Libfabric library call",
             r"The OFI MTL was not able to find endpoint information",
             r"Initialization of PSM2? library failed",
+            r"Open MPI failed to register your buffer|Scalable Endpoint feature is (?:enabled|required)",
+            r"exceed the number of available OFI contexts|does not have enough free bits in its tag",
+            r"OFI (?!poll)[\w ]{3,40} failed \(ofi_\w+\.\w:",
+            r"oneCCL: atl_ofi\w*\.\w+:\d+ \w+: EXCEPTION",
+            r"tmi fabric is not available|\w+ fabric is not available and fallback fabric is not enabled",
         ),
         why="libfabric offers nothing here that this MPI can use: the adapter named is not there (container, virtual machine), or the interface "
         "chosen is wrong.",
@@ -553,6 +632,7 @@ CAUSES = (
         remedy="Start it again, and leave it in the foreground; to have the terminal free, use nohup, tmux or a batch job.",
         source="https://www.open-mpi.org/faq/?category=running#suspend-jobs",
         weight=FACT,
+        unless=(r"does not know how to route a message|unable to reliably start",),
     ),
     Cause(
         id="daemon-lost",
@@ -573,6 +653,11 @@ CAUSES = (
             r"PBS_NODEFILE environmental variable was not found|No nodes were found in the PBS_NODEFILE",
             r"No slots were found in the Grid Engine|Grid Engine ras component is not able to read",
             r"unable to find an allocation for this job|LSF failed when queried for a list",
+            r"(?:ORTE|PRTE)_ERROR_LOG: Not found in file \S*plm_slurm_module",
+            r"flux_open returned with an error",
+            r"resource allocator uses the following environment variables: SLURM_NODELIST",
+            r"no nodes available to launch processes",
+            r"tm_init\(\) failed with TM error",
         ),
         why="Open MPI found that it runs under Slurm, PBS, LSF or Grid Engine, but variables, host file or srun of the job are not there: an old shell, another container, an environment that was not passed on.",
         remedy="env | grep -E 'SLURM|PBS|PE_HOST' within the job; a new salloc or sbatch; outside a job unset them, or mpirun --host with -mca ras ^slurm -mca plm rsh (5: ssh).",
@@ -607,6 +692,23 @@ CAUSES = (
         remedy="ssh HOST /the/same/path/hydra_pmi_proxy -h; I_MPI_HYDRA_BOOTSTRAP=ssh or slurm as it is there; the same installation on all hosts.",
         source="https://github.com/volcano-sh/volcano/issues/2398",
         weight=SETTING,
+    ),
+    Cause(
+        id="hydra-connect",
+        title="a host does not reach the mpiexec that started it",
+        signs=(
+            r"HYD\w?_sock_connect \([^)\n]*\): unable to (?:connect|get host address)",
+            r"unable to connect to server \S+ at port \d+ \(check for firewalls",
+            r"HYD\w?_sock_\w+ \([^)\n]*\): unable to find interface \S+",
+            r"mpiexec: failed to obtain sock from manager|cannot connect to local mpd \(",
+            r"\((?:mpd_sockpair|connect_\w+) \d+\): connect (?:error with )?-\d+",
+        ),
+        why="MPICH's and Intel MPI's proxies connect back to mpiexec, by the name of its host and a port of its own choosing: the name leads nowhere or "
+        "to a loopback address there, or a firewall is between.",
+        remedy="getent hosts NAME on the host named; mpiexec -iface NIC (or -localhost ADDRESS); open the ports, or MPIR_CVAR_CH3_PORT_RANGE and "
+        "MPIEXEC_PORT_RANGE=10000:10100.",
+        source="https://github.com/pmodels/mpich/issues/1146",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="bind-failed",
@@ -653,6 +755,19 @@ CAUSES = (
             r"The specified \S+ (?:directive|policy) is not recognized",
             r"(?:invalid syntax|Error, invalid \S+) in the rankfile|unable to open the rankfile|The rankfile that was used claimed",
             r"No nodes are available for this job",
+            r"-host or -hostfile options were given, but the number of processes to start was omitted",
+            r"requested more cpus per process\(rank\) than there",
+            r"requires knowledge of a remote node's topology|pattern was specified, but the topology information",
+            r"No (?:bindable )?objects of the specified type were (?:available|found)",
+            r"provided mapping directives resulted in too many processes",
+            r"unrecognized value was given for the number of processes per resource",
+            r"detected a parse error in the rankfile|Some of the requested ranks are not included in the current allocation",
+            r"Error, (?:invalid )?rank \S+ (?:in the rankfile|is already assigned to)",
+            r"multiple applications to be launched, (?:with|and) at least one that failed to specify the number",
+            r"specified binding lies above the mapped|Binding is performed to the first available specified object type",
+            r"(?:bind|assign hardware locations to) processes (?:to cpus in a provided list|on a compute node failed)",
+            r"rank-to-node/slot mapping, but failed to provide the number of processes",
+            r"sequence file entry named a set of CPUs",
         ),
         why="--map-by, --bind-to, --rank-by or a rankfile ask for what the hosts of the job do not have (sockets in a container, cores of another host, slots), or contradict each other.",
         remedy="Begin with --bind-to none --map-by slot; mpirun --display map,allocation (4: --display-map --display-allocation) shows what it has; lstopo on the host.",
@@ -667,6 +782,7 @@ CAUSES = (
             r"The function MPI_FINALIZE was invoked (?:multiple times|before MPI was initialized)",
             r"The MPI_\w+\(\) function was called (?:before MPI_INIT was invoked|after MPI_FINALIZE was invoked)",
             r"Attempting to use an MPI routine (?:\S+ )?(?:before initiali[sz]ing|after finaliz)",
+            r"MPI has already been initialized without multi-threading support",
         ),
         why="Two libraries of one process (mpi4py and Horovod, a plugin) set up or end MPI without looking whether it is already so, or a destructor runs after MPI_Finalize.",
         remedy="Let one of them begin: mpi4py.rc(initialize=False, finalize=False) before `from mpi4py import MPI`, hvd.init() once; no MPI in what runs at exit.",

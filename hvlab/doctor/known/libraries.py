@@ -99,7 +99,7 @@ CAUSES = (
         id="ompi-symbol",
         title="Horovod was built with another MPI than it finds",
         signs=(
-            r"undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
+            r"^(?![^\n]*mca: base: component)[^\n]*undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
             r"undefined symbol: \S*(?:PMIx|pmix)\w*",
         ),
         why="The symbol belongs to one MPI, and the loader finds the library of another or older one.",
@@ -185,6 +185,19 @@ CAUSES = (
         unless=(r"lib(?:mpi|open-pal|open-rte|cudart|cudnn|cublas|nccl|torch)\S*\.so\S*: cannot open",),
     ),
     Cause(
+        id="module-shadowed",
+        title="a file of your own has the name of a package, and Python takes that",
+        signs=(
+            r"No module named '([A-Za-z]\w*)\.[\w.]+'; '\1' is not a package",
+            r"partially initialized module '(?:horovod|torch|tensorflow|keras|mpi4py|mxnet|numpy|ray|deepspeed|accelerate)' has no attribute",
+            r"\(consider renaming '[^'\n]+' since it has the same name as (?:the (?:standard )?library|a (?:third-party )?module)",
+        ),
+        why="The folder of the script comes first in sys.path: horovod.py or torch.py there hides the package of that name.",
+        remedy="python -c 'import horovod; print(horovod.__file__)' in that folder; rename the file and remove __pycache__.",
+        source="https://docs.python.org/3/tutorial/modules.html#the-module-search-path",
+        weight=FACT,
+    ),
+    Cause(
         id="python-module-missing",
         title="a Python module is missing on the host where it is imported",
         signs=(
@@ -199,6 +212,7 @@ CAUSES = (
         weight=SETTING,
         # In a build it is another entry.
         unless=(
+            r"None of TensorFlow, PyTorch, or MXNet plugins were built",
             r"No module named '\w+' (?:-- Could NOT find|CMake Error)",
             r"No module named '(?:torch|tensorflow|mxnet|numpy|Cython|pybind11)'(?=[\s\S]{0,3000}(?:[Gg]etting requirements to build|setup\.py|build_wheel|egg_info))",
         ),
@@ -261,6 +275,7 @@ CAUSES = (
             r"signal 4\b|SIGILL",
             r"Exited with exit code 132",
             r"failed with error code -4\b|exited? with (?:code|status):? -4\b|killed by signal 4\b",
+            r"forrtl: severe \(168\): Program Exception - illegal instruction|Caught signal number 4 Illegal",
         ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",
@@ -297,6 +312,7 @@ CAUSES = (
             r"ImportError: cannot import name",
             r"TypeError: \S+\(\) got an unexpected keyword argument",
             r"TypeError: Descriptors can ?not (?:not )?be created directly",
+            r"MXNetError: Cannot find argument",
         ),
         why="The name is not there in the installed release (or the program imports the plain package where a part of it is meant, as horovod for horovod.torch, or a file of the same name lies in the working folder).",
         remedy="pip show NAME on that host, and the release that the program asks for; import horovod.torch or horovod.tensorflow as hvd.",

@@ -24,6 +24,7 @@ CAUSES = (
         remedy="docker --shm-size=8g or --ipc=host; in a pod an emptyDir with medium Memory on /dev/shm; on a host `df /dev/shm`, and remove what was left there.",
         source="https://github.com/NVIDIA/nccl/issues/290",
         weight=FACT,
+        unless=(r"shm_open failed ?: Permission denied",),
     ),
     Cause(
         id="nccl-interface",
@@ -58,6 +59,8 @@ CAUSES = (
             r"connect to \S+<\d+> (?:failed|returned) ?:? ?(?:Connection refused|Connection timed out|No route to host|Software caused)",
             r"(?:socketPollConnect|Connect to) \S*[^\n]{0,120}(?:No route to host|Network is unreachable)",
             r"NCCL WARN Net : Connect to \S+ failed",
+            r"ncclOs\w+ to \S+ failed with error|exceeded error retry count after \d+ attempts",
+            r"Proxy Call to rank \d+ failed \(Connect\)",
         ),
         why="NCCL opens TCP connections between all hosts on ports that are chosen at the start; a firewall drops them, the address belongs "
         "to an interface that leads nowhere, or the other rank has gone.",
@@ -74,6 +77,7 @@ CAUSES = (
             r"NET/OFI Only EFA provider is supported",
             r"fi_getinfo: provider efa output empty list",
             r"EFA libfabric provider not detected",
+            r"NET/OFI (?:Unable to find a protocol that worked|Insufficient Libfabric devices|Initializing plugin failed|Failed to initialize \w+ protocol|OFI fi_getinfo)",
         ),
         why="The plugin asks libfabric for the adapter, and it has none here: its devices were not handed to the container, or this machine "
         "has none. NCCL goes on over TCP, slowly, or not at all.",
@@ -88,6 +92,8 @@ CAUSES = (
         signs=(
             r"NET/OFI Couldn't open (?:AV|CQ|EP|a fabric access domain)\b",
             r"NET/OFI [^\n]{0,60}failed: (?:Protocol not available|Invalid argument|Function not implemented)",
+            r"NET/OFI [^\n]{0,60}(?:requires at least libfabric version|Couldn't (?:create|bind|enable|get|allocate|open)|Could not set \S+|option failed after succeeding|EFA features failed)",
+            r"NET/OFI [^\n]{0,60}(?:Provider \S+ (?:does not|supports)|GDR (?:disabled|support reported)|FI_OPT_\w+ (?:is|not|failed))",
         ),
         why="The plugin asks of libfabric, or this of the kernel's driver, what that release does not have.",
         remedy="Install plugin, libfabric and driver from one EFA installer, on the host and in the image; fi_info --version; LD_LIBRARY_PATH "
@@ -133,6 +139,7 @@ CAUSES = (
             r"Message truncated : received \d+ bytes instead of \d+",
             r"bootstrap\S* .{0,80}(?:truncated|instead of \d+)",
             r"connecting to address [^\n]{0,80}with family \d+ is neither AF_INET",
+            r"Invalid config \w+ attribute value -2147483648",
         ),
         why="What one rank sends while they meet, another release cannot read; a program needs the NCCL that it was built with, or a newer one.",
         remedy="NCCL_DEBUG=VERSION on every host; one release of NCCL (and of the framework that brings it) everywhere.",
@@ -150,6 +157,7 @@ CAUSES = (
             r"Mismatched collective detected",
             r"posted incorrect receive info",
             r"Trying to (?:send|recv) to self without a matching",
+            r"Detected mismatch between collectives on ranks|Collectives differ in the following aspects",
         ),
         why="One rank sends another amount than its peer expects: the sizes of a collective differ, or NCCL_PROTO, NCCL_ALGO and the like do.",
         remedy="The same NCCL_* on all ranks (mpirun -x); TORCH_DISTRIBUTED_DEBUG=DETAIL shows whose collective differs.",
@@ -168,6 +176,7 @@ CAUSES = (
             r"improper usage of ncclCommInitRank",
             r"[Ii]nvalid (?:device count|rank) (?:\(\d+\) )?requested",
             r"NCCL WARN \w+ : \w+ (?:\S+ )?is not a valid pointer",
+            r"data type is not supported for NCCL process group|Unconvertible NCCL type",
         ),
         why="The headers that it was built with and the library that is loaded are different NCCLs (often a stray one of conda), or the "
         "ranks pass other arguments.",
@@ -183,6 +192,7 @@ CAUSES = (
             r"unhandled (?:cuda|CUDA) error",
             r"ncclUnhandledCudaError",
             r"NCCL WARN Cuda failure (?!\S* ?'?(?:out of memory|no CUDA|invalid device ordinal))",
+            r"NET/OFI (?:cu\w+ failed|CUDA initialization failed|Failed to (?:find CUDA|resolve CUDA))",
         ),
         why="NCCL was built for a newer CUDA than the driver serves, two ranks use one GPU, memory is full, or a GPU is in a bad state; "
         "the WARN line names the CUDA error.",
@@ -203,6 +213,10 @@ CAUSES = (
             r"watchdog (?:thread )?.{0,60}(?:timeout|timed out|hang)",
             r"NCCL operation timed out|Timed out waiting for .{0,40}NCCL",
             r"Rank \d+ failed to pass monitoredBarrier",
+            r"ProcessGroupNCCL's watchdog got stuck for \d+",
+            r"Heartbeat monitor timed out",
+            r"Received a dump signal (?:due to|from)",
+            r"Ranks? [\d, ]+ failed to pass monitoredBarrier",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",
@@ -228,6 +242,10 @@ CAUSES = (
         remedy="NCCL_DEBUG=INFO; one GPU for each rank; NCCL_TOPO_FILE on virtual machines; the newest NCCL of this CUDA.",
         source="https://github.com/horovod/horovod/issues/2113",
         weight=BREAKDOWN,
+        unless=(
+            r"Proxy Call to rank \d+ failed \(Connect\)",
+            r"Last error:\s*\n[^\n]*Net : Connection closed by remote peer",
+        ),
     ),
     Cause(
         id="nccl-system-error",
@@ -283,6 +301,7 @@ CAUSES = (
             r"Attempt to use communicator before the previous operation returned",
             r"mixing different streams within a group call",
             r"NCCL [Ee]rror 5\b",
+            r"must either be all uncaptured or all captured by the same graph",
         ),
         why="As a rule two ranks on one GPU, or more ranks than GPUs; else ranks that disagree on the size of the group.",
         remedy="torch.cuda.set_device(LOCAL_RANK) before init; as many ranks a host as GPUs; NCCL_DEBUG=WARN names it.",
@@ -296,6 +315,8 @@ CAUSES = (
             r"Could not find (?:a path for pattern|NET with id|GPU|real path of)",
             r"NCCL WARN (?:Could not|Failed to) (?:find|parse|open|read).{0,60}(?:topo|xml|path|NET|sys)",
             r"graph/(?:search|topo|xml|paths)\.\w+:\d+ NCCL WARN (?!Cuda failure|nvml|Call to |Failed to (?:open|find) (?:lib|\w+\.so)|Duplicate|Failed to CUDA)",
+            r"Detected mixed local (?:Net|CollNet) device counts across ranks",
+            r"NET/OFI [^\n]{0,60}(?:Failed to (?:create|populate|write)[^\n]{0,30}topology|Topology reported unexpected|Unable to load hardware topology)",
         ),
         why="PCIe is hidden or odd (virtual machine, container without /sys, MIG), hosts see different adapters, or a topology file is wrong.",
         remedy="nvidia-smi topo -m on each host; the same NCCL_IB_HCA everywhere; NCCL_TOPO_FILE of the cloud, or unset it; a newer NCCL.",
@@ -309,6 +330,8 @@ CAUSES = (
             r"rank \d+ of \d+ ranks has already checked in",
             r"rank \d+ (?:is )?already (?:registered|checked in|in use)",
             r"Bootstrap Root : mismatch in (?:rank count|info) from procs",
+            r"Bootstrap Root ?: localId \d+ is out of range",
+            r"more than one node have assigned same rank",
         ),
         why="Each process has to have a number of its own: the launcher started more processes than the framework was told of, or two runs share an address and port.",
         remedy="Give the launcher and the framework the same numbers (in Slurm --ntasks-per-node is the number of GPUs that each node uses); another MASTER_PORT for a second run.",
@@ -347,6 +370,8 @@ CAUSES = (
             r"NCCL WARN (?:Unrecognized (?:element|prefix) token|Invalid \w+ \d+ \((?:must be|maximum|minimum))",
             r"User asked for a (?:minimum|maximum) of \d+ channels",
             r"tuner plugin can ?not be loaded when explicitly choosing an algorithm or protocol",
+            r"Net : error encountered when getting address info",
+            r"ncclCommGetUniqueId should not be called when NCCL_COMM_ID is set",
         ),
         why="NCCL_NET names a network whose plugin or adapters are not on this host; or NCCL_ALGO and NCCL_PROTO leave nothing that fits this call, "
         "or are set beside a tuner of a plugin that wants to choose itself.",

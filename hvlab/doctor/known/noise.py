@@ -44,7 +44,7 @@ CAUSES = (
         "a container does not allow single-copy transfers",
         (
             r"Read -1, expected \d+, errno = 1\b",
-            r"Linux kernel CMA support was requested via the btl_vader_single_copy_mechanism",
+            r"Linux kernel CMA support was requested via the btl_vader_single_copy_mechanism(?! MCA variable, but CMA support is not available due to different user)",
             r"WARNING: .{0,60}CMA .{0,80}(?:ptrace|permission)",
             r"single[- _]copy mechanism .{0,100}(?:not available|unable|disabled)",
             r"process_vm_readv\S* .{0,80}(?:Operation not permitted|denied)",
@@ -68,7 +68,7 @@ CAUSES = (
         "Open MPI leaves out a component whose library is not there",
         (
             r"mca_base_component_repository_open: unable to open .{0,300}\(ignored\)",
-            r"mca(?:_base_component\S*|: base: component\S*)[^\n]{0,300}ignored",
+            r"mca(?:_base_component\S*|: base: component\S*)(?![^\n]{0,300}undefined symbol: (?:opal|orte)_)[^\n]{0,300}ignored",
             r"mca_base_component_repository_open: unable to open mca_\w+: (?![^\n]{0,300}undefined symbol)[^\n]{0,300}",
             r"A component was unable to be opened.{0,100}ignor",
         ),

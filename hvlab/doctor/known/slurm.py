@@ -21,15 +21,16 @@ CAUSES = (
     ),
     Cause(
         id="srun-without-pmi",
-        title="Open MPI under srun has no PMI in common with Slurm",
+        title="MPI under srun has no PMI in common with Slurm",
         signs=(
             r"No PMIx server was reachable, but a PMI1/2 was detected",
             r"appears to have been direct launched using \"srun\"",
-            r"OMPI was not built with SLURM's PMI support",
+            r"OMPI (?:was )?not buil[td] with SLURM's PMI support",
             r"PMI2_Init failed to intialize",
             r"PMI_Get_(?:clique|universe)_size \[\S+\]: Operation failed",
             r"Error obtaining unique transport key from (?:ORTE|PMIX)",
             r"PMI server not found\. Please set I_MPI_PMI_LIBRARY",
+            r"PMII_singinit: execv failed|This singleton init program attempted to access some feature",
         ),
         why="srun offers one way for ranks to meet (--mpi), and this Open MPI was built for another, or the Slurm was "
         "built without PMIx.",

@@ -198,6 +198,7 @@ CAUSES = (
             r"(?:bash|sh|line \d+): ssh: (?:command )?not found",
             r"exec: \"ssh\": executable file not found",
             r"No such file or directory: 'ssh'",
+            r"No available launching agents were found",
         ),
         why="mpirun and horovodrun start remote ranks by ssh; the image or host has none.",
         remedy="Install openssh-client there, and openssh-server on every other host or image.",
