@@ -471,6 +471,7 @@ CAUSES = (
             r"No matching distribution found for \S+",
             r"requires a different Python: |Requires-Python",
             r"is not a supported wheel on this platform",
+            r"PackagesNotFoundIn(?:Channels|Prefix)Error: |PackageNotInstalledError: ",
         ),
         why="The package has no file for this Python, platform or release; or the index is not reached.",
         remedy="A Python that the package supports (torch and TensorFlow lag behind), the right release and index; pip download -v "

@@ -21,6 +21,7 @@ CAUSES = (
             r"unauthorized: authentication required",
             r"URL \S+/v2/\S+ returned error code: 40[134]",
             r"net/http: (?:request canceled|TLS handshake timeout)",
+            r"\[ERROR\] (?:URL \S+ returned error code: 40[0-9]|Could not (?:retrieve digest|parse authentication realm|process JSON input|parse digest)|Invalid image reference|Unsupported authentication method)",
         ),
         why="The name or tag does not exist, the registry asks for a login that the pod does not give, has a limit, or is not reached from "
         "the node.",
@@ -382,6 +383,7 @@ CAUSES = (
             r"failed to create user namespace",
             r"(?:newuidmap|unshare|user namespace\S*)[^\n]{0,80}(?:Operation not permitted|No space left on device)",
             r"user namespace disabled",
+            r"user namespace (?:is )?(?:not supported|disabled|needed but not allowed|required but not allowed)|User namespace required but not allowed|[Ff]ailed to create (?:mount|user) namespace|no mapping entry found in /etc/subuid|requires either being in \S+, unprivileged user namespaces|Cannot start any kind of fake ?root|(?:suid installation|fake root|fakeroot) [^\n]{0,40}(?:or unprivileged user namespaces|command)|You must be the root user, however you can use --remote or --fakeroot",
         ),
         why="enroot, apptainer and rootless docker or podman make a user namespace; the kernel allows none to users (user.max_user_namespaces, AppArmor) on this host.",
         remedy="sysctl -w user.max_user_namespaces=31390 (and kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0 where they exist), in sysctl.d to stay.",
@@ -408,6 +410,7 @@ CAUSES = (
             r"pyxis: couldn't start container",
             r"pyxis: container start failed",
             r"enroot-\w+: failed to (?:execute|mount|\w+)[^\n]{0,200}",
+            r"pyxis: (?:importer \S+ (?:failed|terminated)|child \d+ terminated with signal|couldn't execute enroot command|failed to create container filesystem)",
         ),
         why="The image came, but what should run first in it does not: no shell in the image, an entrypoint that ends, a mount that is refused, or a hook of enroot.",
         remedy="The line of enroot-... before it names the step; --no-container-entrypoint; enroot create and enroot start --rw NAME on that node.",
@@ -454,10 +457,23 @@ CAUSES = (
         title="Apptainer cannot make or start the container",
         signs=(
             r"^FATAL: +(?:While |container creation failed|could not open image|stat |exec |Unable to (?:handle|pull|build) )[^\n]*",
+            r"^FATAL: +(?:while |[Ff]ailed |[Uu]nable |[Cc]ould not |[Cc]annot |[Ee]rror|Invalid |no SIF |kernel too old|pull failed|push failed|Image file already exists|bad uri|Unsupported transport|Building |Network \S+ is not permitted|Only )[^\n]*",
+            r"^ABORT: +[^\n]{0,200}Retval|^ERROR +: +(?:Failed|Unable|Could not|Unknown image format|Home directory|Base home)[^\n]{0,160}",
         ),
         why="The image is not there or cannot be fetched, a path that is to be mounted does not exist in it, or the program is not in it.",
         remedy="apptainer exec IMAGE ls of that path; --bind with a target that is there; apptainer -d shows each step.",
         source="https://apptainer.org/docs/user/main/bind_paths_and_mounts.html",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="enroot-error",
+        title="enroot refuses the image, the container or its setting",
+        signs=(
+            r"\[ERROR\] (?:No such file or directory|File already exists|Invalid image format|Invalid argument|Unsupported architecture|Process not found|Failed to mount|Could not acquire rootfs lock|Could not find kernel configuration|Could not change directory)(?:: \S+)?",
+        ),
+        why="The path or name is not there or is taken, the file is no squashfs image that enroot made, or it is built for another processor.",
+        remedy="enroot list; ls -l of the .sqsh (pyxis takes it as a path only with / or ./ before it); enroot remove NAME or enroot create --force; uname -m against the image's platform.",
+        source="https://github.com/NVIDIA/enroot/blob/master/doc/cmd/create.md",
+        weight=FACT,
     ),
 )

@@ -784,6 +784,8 @@ CAUSES = (
             r"(?:sbatch|srun|salloc): (?:error|fatal): (?:Line \d+ of configuration file|Configuration file \S+ invalid|(?:Could not|Unable to) open (?:multi_prog )?config|Duplicate record for task)",
             r"(?:sbatch|srun|salloc): (?:error|fatal): (?:Change from #SLURM|Batch script contains only|The Slurm controller does not allow scripts|Cannot stat \S+|Script \S+ is too big|Unable to find command|Can not execute)",
             r"submission failed: (?:Job (?:size|script) (?:specification needs|not specified)|Pathname of a file|Invalid (?:wckey|time|group id|mcs_label|container id|--nice|time-min|extra constraints)|Job --batch option|Job cannot be submitted without)",
+            r"pyxis: (?:--?[\w-]+:? (?:argument required|specified multiple times|invalid format|empty|unknown namespace|flag must be|target is a directory)|mount (?:source|target) must be|both --\S+ and --\S+ were specified)",
+            r"pyxis: ignoring --\S+ because neither --container-image",
         ),
         why="The file is not there, is not a script with #! in its first line, or comes from Windows; or an option's value is wrong, contradicts one that the surrounding job set in the environment, or is not what this site accepts.",
         remedy="head -1 SCRIPT; dos2unix SCRIPT; within a job unset SLURM_MEM_PER_NODE or SLURM_CPUS_PER_TASK before another srun with other values.",
