@@ -207,6 +207,7 @@ CAUSES = (
             r"did you set the docker default runtime to",
             r"Failed to start nvml with error: could not load NVML library",
             r"Could not find any nv files on this host",
+            r"failed to inject CDI devices|error building device map|failed to construct discoverer: failed to initialize NVML",
         ),
         why="Docker or containerd hands over GPUs only with NVIDIA's container toolkit, and only when asked.",
         remedy="Install nvidia-container-toolkit, nvidia-ctk runtime configure --runtime=docker, restart docker; then docker run --gpus all.",
@@ -524,6 +525,7 @@ CAUSES = (
             r"An NVIDIA kernel module '\S+' appears to (?:already be|be already) loaded",
             r"(?:rmmod|modprobe): \w+: Module nvidia\S* is in use",
             r"You appear to be running an X server",
+            r"Could not unload NVIDIA driver kernel modules",
         ),
         why="A process (display server, persistence daemon, container, monitoring) holds the loaded module.",
         remedy="fuser -v /dev/nvidia* names the processes: stop them and rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia, or reboot after the "
@@ -547,6 +549,7 @@ CAUSES = (
         signs=(
             r"nvidia-container-cli(?:\.real)?: initialization error",
             r"nvidia-container-cli(?:\.real)?: .{0,200}(?:driver (?:rpc )?error|ldcache error|detection error|mount error|device error)",
+            r"nvidia-container-cli(?:\.real)?: (?:container error|permission error|requirement error|timed out)",
         ),
         why="The toolkit asks the host's driver before the container starts: it is not loaded, of another release than its libraries, or its libraries are where the toolkit does not look (a rootless or snap docker, WSL).",
         remedy="nvidia-smi on the host has to work first; then nvidia-container-cli -k -d /dev/tty info names the step; docker from the distribution or docker.com, not from snap; reboot after an update of the driver.",
