@@ -272,6 +272,7 @@ CAUSES = (
             r"(?:Unable|Failed|failed|unable|[Cc]annot|[Cc]ould not|couldn.t|can.t)[^\n]{0,160}:? ?\(?Permission denied\)?$",
             r"Failed to initialize NVML: Insufficient Permissions",
             r"(?:EnvironmentNotWritableError|NotWritableError|CondaOSError): ",
+            r"file failed to open for writing \(Permission denied\)|Unable to open cache file for save|cannot open > \S+: Permission denied",
         ),
         why="Owner or mode do not allow it: a folder that root made, /tmp without mode 1777, a program without +x, a device without group.",
         remedy="ls -ld of the path on that host; chown or chmod; /tmp has mode 1777.",
