@@ -77,6 +77,7 @@ CAUSES = (
             r"Security violation, (?:slurm message|\S+ RPC) from uid",
             r"unmunge: [Ee]rror: (?:Invalid|Expired|Rewound) credential",
             r"(?:Rewound|Expired) credential",
+            r"unmunge: [Ee]rror: Replayed credential|^STATUS: +(?:Invalid|Replayed|Unauthorized|Expired|Rewound) credential",
         ),
         why="Each message carries a credential that the other host decodes with its own /etc/munge/munge.key and clock; the key "
         "differs, munged still has an old one, or the clocks are minutes apart.",

@@ -89,6 +89,8 @@ CAUSES = (
             r"Your account has expired|account \S+ has expired",
             r"Access denied by pam_slurm_adopt",
             r"Unprivileged users are not permitted to log in yet",
+            r'agent refused operation|Load key "[^"\n]+": (?:invalid format|error in libcrypto|incorrect passphrase)|ssh-copy-id: ERROR: No identities found',
+            r"not allowed because (?:account is locked|(?:not )?listed in|none of user's groups)|key type \S+ not in PubkeyAccepted|Access denied for user \S+ by PAM|[Yy]our password has expired|Password change required but no TTY",
         ),
         why="Neither key nor password of this user is accepted there: the key is not in authorized_keys, "
         "the wrong user or key is used, or sshd does not allow it.",
@@ -178,9 +180,10 @@ CAUSES = (
         id="ssh-closed",
         title="the host closes ssh connections as they come",
         signs=(
-            r"kex_exchange_identification: ",
+            r"(?<!error:\s)kex_exchange_identification: ",
             r"ssh_exchange_identification: ",
-            r"Connection (?:closed|reset) by \S+ port \d+",
+            r"Connection (?:closed|reset) by (?!authenticating|invalid)\S+ port \d{1,4}\b",
+            r"Session open refused by peer|Too many open sessions",
         ),
         why="sshd takes only so many logins at once (MaxStartups 10), or a wrapper such as fail2ban or hosts.deny "
         "refuses the address.",
@@ -256,5 +259,19 @@ CAUSES = (
         remedy="ControlPath ~/.ssh/%C with the folder made; in ansible.cfg control_path_dir = /tmp/cp.",
         source="https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html",
         weight=FACT,
+    ),
+    Cause(
+        id="ssh-dropped",
+        title="an ssh connection that was open broke off",
+        signs=(
+            r"client_loop: send disconnect|packet_write_wait: |Write failed: Broken pipe|Timeout, server \S+ not responding",
+            r"^Connection to \S+ closed by remote host",
+            r"rsync: connection unexpectedly closed",
+            r"Corrupted MAC on input|Bad packet length \d+|message authentication code incorrect|ssh_dispatch_run_fatal: ",
+        ),
+        why="The host restarted or ran out of memory, its sshd or the session was ended, a firewall forgot an idle connection, or a network card delivers wrong bits (MAC, packet length).",
+        remedy="uptime, last -x and dmesg on the host; ServerAliveInterval 30 in ~/.ssh/config against idle firewalls; with wrong bits ethtool -K IFACE tso off gso off rx off, and another cable.",
+        source="https://man.openbsd.org/ssh_config#ServerAliveInterval",
+        weight=SYMPTOM,
     ),
 )
