@@ -384,3 +384,11 @@ def test_the_end_of_a_very_large_log_is_read():
     ]
     (found,) = diagnose([*noise, "Host key verification failed."]).causes
     assert found.lines[0][0] == 40_001
+
+
+def test_two_messages_of_slurm_are_two_lines_though_the_first_is_as_wide_as_a_terminal():
+    first = "sbatch: error: No available node hour balance for this user and account".ljust(100, ".")
+    assert (
+        ids(f"{first}\nsbatch: error: Batch job submission failed: Unspecified error")[0]
+        == "slurm-job-submit"
+    )

@@ -1,6 +1,6 @@
 """Containers and Kubernetes: images, pods, the MPI operator."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, SYMPTOM, Cause
 
 _PODS = "https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/"
 
@@ -274,7 +274,7 @@ CAUSES = (
             r"Error response from daemon: (?:invalid mount config|network \S+ not found|Mounts denied|failed to create endpoint|linux runtime spec devices|error gathering device information|conflicting options)",
             r"bind source path does not exist",
             r"client version \S+ is too (?:new|old)\. M(?:ax|in)imum supported API version",
-            r"Error response from daemon: (?:could not find an available, non-overlapping|conflict: unable to remove|cannot (?:stop|kill|remove) container|failed to set up container networking|driver failed programming external|Conflict\.|No such container|network with name)|iptables(?: v\S+)?: No chain/target/match by that name",
+            r"Error response from daemon: (?:could not find an available, non-overlapping|conflict: unable to remove|cannot (?:stop|kill|remove) container|failed to set up container networking|driver failed programming external)|iptables(?: v\S+)?: No chain/target/match by that name",
         ),
         why="The daemon looks on its own host: a path of -v, a device, a network or a container of that name is not there, or its release is another "
         "than the client's.",
@@ -313,7 +313,7 @@ CAUSES = (
             r"\[kubelet-check\] The HTTP call equal to",
             r"kubelet cgroup driver: \S+ is different from docker cgroup driver",
             r"unknown service runtime\.v1\w*\.RuntimeService",
-            r"failed to run Kubelet: |failed to load [Kk]ubelet config file|unable to load bootstrap kubeconfig|PLEG is not healthy|container runtime is (?:not running|down)|validate (?:CRI|service connection)",
+            r"failed to run Kubelet: |failed to load [Kk]ubelet config file|unable to load bootstrap kubeconfig|PLEG is not healthy|container runtime is not running|validate (?:CRI|service connection)",
         ),
         why="A check before the start failed: swap is on, a port is taken, a kernel module or the container runtime is missing or disabled, cgroup drivers differ.",
         remedy="The line names it: swapoff -a, modprobe br_netfilter, containerd config default > /etc/containerd/config.toml with SystemdCgroup = true; then kubeadm reset.",
@@ -522,5 +522,42 @@ CAUSES = (
         remedy="df -hT and xfs_info of the store (docker info | grep -i -e driver -e root); for rootless: /etc/subuid and /etc/subgid with 65536 numbers, then podman system migrate; put the store on a local ext4 or XFS.",
         source="https://docs.docker.com/engine/storage/drivers/select-storage-driver/",
         weight=FACT,
+    ),
+    Cause(
+        id="node-not-registered",
+        title="the cluster does not know this node: kubelet could not register it",
+        signs=(
+            r'kubelet\S*:? [^\n]{0,80}node "\S+" not found|\bkubelet\.go:\d+\] node "?\S+"? not found|"Error getting node" err="node|Unable to register node[^\n]{0,40}with API server',
+            r"Kubelet failed to get node info|failed to get instance ID from cloud provider",
+            r'^node "[^"\n]+" not found$',
+        ),
+        why="kubelet cannot reach the API server, its certificate or token is no longer valid, the cloud provider does not find the machine, or the host's name is another than before.",
+        remedy="journalctl -u kubelet, above these lines; openssl x509 -enddate -in /var/lib/kubelet/pki/kubelet-client-current.pem; nc -vz APISERVER 6443; hostname against kubectl get nodes; join anew.",
+        source="https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/",
+        weight=SETTING,
+    ),
+    Cause(
+        id="node-not-ready",
+        title="a node of the cluster is not ready",
+        signs=(
+            r"^\S+ +NotReady(?:,\S+)? ",
+            r"Kubelet stopped posting node status|\bNodeStatusUnknown\b|NodeNotReady +|\bKubeletNotReady\b",
+        ),
+        why="kubelet on it does not run or does not reach the API server, its container runtime or network plugin is down, or the host is off.",
+        remedy="kubectl describe node NAME (Conditions); on the node systemctl status kubelet containerd and journalctl -u kubelet.",
+        source="https://kubernetes.io/docs/tasks/debug/debug-cluster/",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="gpu-operator-waits",
+        title="the GPU operator waits for a driver or toolkit that is not ready",
+        signs=(
+            r"/run/nvidia/validations/\S+: No such file|failed to validate the driver|waiting for (?:nvidia container stack|libnvidia-container|the driver)|toolkit validation failed|error validating (?:driver|toolkit) installation|[Dd]river (?:is not ready|validation failed)|\.driver-ctr-ready",
+            r"chroot: failed to run command 'nvidia-smi'",
+        ),
+        why="Its pods start one after another: driver, toolkit, device plugin. The first of them that does not get ready holds up all others.",
+        remedy="kubectl logs -n gpu-operator -l app=nvidia-driver-daemonset (and -l app=nvidia-container-toolkit-daemonset): what stands there is the cause; with a driver on the host driver.enabled=false.",
+        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/troubleshooting.html",
+        weight=SYMPTOM,
     ),
 )

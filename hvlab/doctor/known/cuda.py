@@ -318,7 +318,10 @@ CAUSES = (
         remedy="nvidia-smi -L there; echo $CUDA_VISIBLE_DEVICES; srun --gres=gpu:N, docker --gpus all, nvidia.com/gpu in the pod.",
         source=_ERRORS,
         weight=FACT,
-        unless=(r"couldn't communicate with the NVIDIA driver",),
+        unless=(
+            r"couldn't communicate with the NVIDIA driver",
+            r"RmInitAdapter failed|rm_init_adapter failed",
+        ),
     ),
     Cause(
         id="cuda-oom",
@@ -549,7 +552,7 @@ CAUSES = (
         signs=(
             r"nvidia-container-cli(?:\.real)?: initialization error",
             r"nvidia-container-cli(?:\.real)?: .{0,200}(?:driver (?:rpc )?error|ldcache error|detection error|mount error|device error)",
-            r"nvidia-container-cli(?:\.real)?: (?:container error|permission error|requirement error|timed out)",
+            r"nvidia-container-cli(?:\.real)?: (?:permission error|requirement error|timed out)",
         ),
         why="The toolkit asks the host's driver before the container starts: it is not loaded, of another release than its libraries, or its libraries are where the toolkit does not look (a rootless or snap docker, WSL).",
         remedy="nvidia-smi on the host has to work first; then nvidia-container-cli -k -d /dev/tty info names the step; docker from the distribution or docker.com, not from snap; reboot after an update of the driver.",
@@ -749,6 +752,18 @@ CAUSES = (
         why="A link between GPUs, or a switch, has errors: what runs over it stops. Xid 74 and 144 to 150 are NVLink's, SXid those of NVSwitch.",
         remedy="nvidia-smi nvlink -e and nvidia-smi nvlink -s; reset all GPUs together (nvidia-smi -r) or reboot, fabric manager of the driver's release; if it comes back on the same link, the hardware has to be looked at.",
         source="https://docs.nvidia.com/deploy/xid-errors/",
+        weight=FACT,
+    ),
+    Cause(
+        id="toolkit-cgroup",
+        title="the container toolkit does not know the host's cgroups",
+        signs=(
+            r"container error: cgroup subsystem devices not found|container error: (?:failed to (?:get|set) device cgroup|cgroup)",
+            r"failed to write \S*a \*:\* rwm\S* to \S*devices\.(?:allow|deny)|bpf_prog_query\(BPF_CGROUP_DEVICE\) failed",
+        ),
+        why="The host has cgroup v2 and the toolkit is older than 1.8 (or the container has no access to cgroups, as in nested containers).",
+        remedy="A newer nvidia-container-toolkit (1.8 or later), then restart docker or containerd; nested: no-cgroups = true in /etc/nvidia-container-runtime/config.toml.",
+        source="https://github.com/NVIDIA/nvidia-docker/issues/1447",
         weight=FACT,
     ),
 )
