@@ -560,4 +560,28 @@ CAUSES = (
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/troubleshooting.html",
         weight=SYMPTOM,
     ),
+    Cause(
+        id="rootless",
+        title="a container without root may not do that: make device files, cgroups or mounts",
+        signs=(
+            r"OCI permission denied|error creating device nodes|(?:mknod|pivot_root|sethostname)\S*[^\n]{0,100}(?:[Oo]peration not permitted|[Pp]ermission denied)",
+            r"rootless[^\n]{0,100}(?:not supported|not permitted|cannot|requires|failed)|cannot set up namespace using|crun: [^\n]{0,100}(?:Permission denied|Operation not permitted)",
+        ),
+        why="An ordinary user owns only what its user namespace maps: devices come in by bind mounts or CDI, limits need cgroup v2 with delegation.",
+        remedy="podman: --device nvidia.com/gpu=all (CDI) with runtime crun, no --runtime nvidia, no-cgroups = true in /etc/nvidia-container-runtime/config.toml; loginctl enable-linger USER; else run as root.",
+        source="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
+        weight=SETTING,
+    ),
+    Cause(
+        id="runtime-missing",
+        title="the program that starts containers (runc, crun) is not found",
+        signs=(
+            r'find runc path|exec: "(?:runc|crun|docker-runc|containerd-shim\S*)": executable file not found|default OCI runtime "?\S+"? not found|OCI runtime "?\S+"? not (?:found|available)',
+            r'runtime "?\S+"? binary not installed|no (?:low-level )?runtime binary found',
+        ),
+        why="docker, podman or nvidia-container-runtime look for it in PATH and in the places of their configuration; it is not installed, or sudo and systemd give a shorter PATH.",
+        remedy='apt install runc (dnf install crun); runtimes = ["runc", "crun"] in /etc/nvidia-container-runtime/config.toml; podman info | grep -A3 ociRuntime.',
+        source="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
+        weight=FACT,
+    ),
 )

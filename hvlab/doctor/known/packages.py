@@ -345,7 +345,7 @@ CAUSES = (
         signs=(
             r"EnvironmentLocationNotFound: |EnvironmentNameNotFound: |Could not find conda environment: ",
             r"CondaValueError: (?:prefix already exists|could not parse|invalid)[^\n]{0,80}",
-            r"EnvironmentFile\w+: |SpecNotFound: |DirectoryNotACondaEnvironmentError: |InvalidSpec: |CondaEnvException: |EnvironmentIsFrozenError: ",
+            r"EnvironmentFile\w+: |SpecNotFound: |DirectoryNotACondaEnvironmentError: |InvalidSpec: |CondaEnvException: (?!Pip)|EnvironmentIsFrozenError: ",
         ),
         why="The name is another on this host, the environment lies in another conda's folder, or the file was not there when it was made.",
         remedy="conda env list on that host; conda activate /the/whole/path; conda env update, or remove it before it is made anew.",

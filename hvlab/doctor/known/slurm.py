@@ -158,6 +158,7 @@ CAUSES = (
             r"find_node_record: lookup failure for node",
             r"[Ii]nvalid node name specified",
             r"slurm_set_addr: Unable to resolve \S+",
+            r"error: (?:\S+ )?(?:unable to find node|DownNode \S+ does not exist|(?:drain_nodes|update_node): (?:node \S+ does not exist|invalid node name))|registration response identity mismatch",
         ),
         why="slurmd looks for hostname -s among the NodeName lines.",
         remedy="Give the host the name that slurm.conf has, or NodeHostname=; or start slurmd -N NAME.",
