@@ -529,6 +529,7 @@ CAUSES = (
             r"ninja: build stopped: subcommand failed",
             r"error: legacy-install-failure|(?:Getting requirements to build wheel|Preparing metadata \(\S+\)|Building wheel for \S+ \(\S+\)|pip subprocess to install \w+ dependencies) did not run successfully|Error compiling objects for extension|Failed to build one or more wheels",
             r"CondaEnvException: Pip (?:sub)?(?:command )?failed",
+            r'Command "python setup\.py egg_info" failed',
         ),
         why="pip shows the end of it; the first 'error:' or 'CMake Error' above says what is missing.",
         remedy="Again with pip install -v and MAKEFLAGS=-j1, and read from the first error on.",

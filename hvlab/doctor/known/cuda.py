@@ -766,4 +766,29 @@ CAUSES = (
         source="https://github.com/NVIDIA/nvidia-docker/issues/1447",
         weight=FACT,
     ),
+    Cause(
+        id="gpu-broken",
+        title="a GPU answers only in part: its hardware or firmware is damaged, or it hangs",
+        signs=(
+            r"infoROM is corrupted",
+            r"^\|[^\n]{0,60}\bERR!",
+            r"GPU \d+: ERR!|Unable to determine (?:the )?(?:power|temperature|fan)[^\n]{0,60}Unknown Error",
+        ),
+        why="nvidia-smi asks each GPU for its state and gets no answer to some of it: after a fault (dmesg has an Xid), with a damaged infoROM, or without enough power.",
+        remedy="dmesg -T | grep -i -e xid -e nvrm; reset it or power the host off and on; reseat the card and its power cables; if it stays, have it replaced.",
+        source="https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="dcgm",
+        title="DCGM's host engine is not reached or does not start",
+        signs=(
+            r"unable to establish a connection to the specified host|Unable to connect to host engine|Host engine connection invalid",
+            r"Failed to start DCGM Server|DCGM initialization error|libdcgm\.so(?:\.\d)? not found|[Ff]ailed to initialize DCGM|dcgm-exporter[^\n]{0,80}(?:fatal|Failed)",
+        ),
+        why="nv-hostengine is not running, is of another release than the driver or dcgmi, runs twice, or finds no driver (a container without GPUs).",
+        remedy="nvidia-smi first; systemctl status nvidia-dcgm (nv-hostengine -n in the foreground says why); one of host and pods only on port 5555; the DCGM release that the driver needs.",
+        source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/getting-started.html",
+        weight=FACT,
+    ),
 )

@@ -591,4 +591,16 @@ CAUSES = (
         source="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
         weight=SETTING,
     ),
+    Cause(
+        id="no-systemd",
+        title="there is no systemd here, or this user has no session of it",
+        signs=(
+            r"System has not been booted with systemd as init system",
+            r"Failed to connect to bus: (?:No such file|Host is down|No medium|Operation not permitted|Connection refused)",
+        ),
+        why="In a container, a chroot or WSL nothing starts services; and systemctl --user needs a login session (XDG_RUNTIME_DIR).",
+        remedy="Start the program itself in the foreground (sshd -D, slurmd -D, munged), or use an image with systemd as PID 1; for --user loginctl enable-linger USER and a real login instead of su.",
+        source="https://systemd.io/CONTAINER_INTERFACE/",
+        weight=SETTING,
+    ),
 )
