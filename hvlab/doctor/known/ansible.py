@@ -92,6 +92,8 @@ CAUSES = (
             r"chmod: invalid mode: .A\+user",
             r"Authentication or permission failure",
             r"Failed to (?:set (?:execute bit on remote|file mode)|change ownership of the temporary files)|failed to transfer file to \S+",
+            r"can't open file '[^'\n]*ansible[-/]tmp[^'\n]*': \[Errno 13\]",
+            r"Source \S*ansible-tmp-\S+ not readable",
         ),
         why="The user's home is missing, full or not his, or becoming another user needs ACLs.",
         remedy="Owner, space and mode of the home and of ~/.ansible/tmp; install acl for becoming a plain user.",
@@ -281,7 +283,7 @@ CAUSES = (
         id="ansible-target-file",
         title="a file or folder that a task names is not on the host, or is of another kind",
         signs=(
-            r"msg\W{1,6}(?:Destination|Source|Path|dest|src)(?: directory)? \W{0,3}[^\s'\\]+\W{0,3} (?:\(\S+\) )?(?:does not exist|not (?:found|readable|writable)|is not (?:a directory|accessible|writable|readable)|is a directory|must be an existing dir|failed to transfer)",
+            r"msg\W{1,6}(?:Destination|Source(?! \S*ansible-tmp)|Path|dest|src)(?: directory)? \W{0,3}[^\s'\\]+\W{0,3} (?:\(\S+\) )?(?:does not exist|not (?:found|readable|writable)|is not (?:a directory|accessible|writable|readable)|is a directory|must be an existing dir|failed to transfer)",
             r"msg\W{1,6}(?:file \(\S+\) is (?:absent|\w+), cannot continue|\S+ already exists as a|refusing to convert (?:from|it)|the directory \S+ is not empty, refusing|src file does not exist|Cannot link|There was an issue creating|\S+ directory does not exist|Error(?:,)? (?:creating|while (?:linking|replacing)))",
             r"msg\W{1,6}(?:failed to (?:unpack|copy)|[Ii]nvalid archive|failed to validate: )",
         ),
@@ -301,6 +303,7 @@ CAUSES = (
         remedy="getent passwd and getent group on the host for name and number; make the group first; end the user's processes; rm no lock while vipw or useradd runs.",
         source="https://docs.ansible.com/ansible/latest/collections/ansible/builtin/user_module.html",
         weight=FACT,
+        unless=(r"(?:useradd|usermod|groupadd|groupmod|userdel): Permission denied",),
     ),
     Cause(
         id="ansible-assert",

@@ -48,7 +48,10 @@ CAUSES = (
     Cause(
         id="gpu-unhealthy",
         title="the device plugin holds a node's GPUs for unhealthy",
-        signs=(r"cannot allocate unhealthy devices \S+",),
+        signs=(
+            r"cannot allocate unhealthy devices \S+",
+            r'allocatable:[\s\S]{0,400}?nvidia\.com/gpu: "?0"?\b',
+        ),
         why="The plugin takes a GPU with a critical Xid, or one that it cannot ask any more, out of service; while the plugin itself is down "
         "or restarts, all of its devices count as unhealthy. kubelet rejects the pod, and nobody starts it again.",
         remedy="kubectl describe node shows Capacity and Allocatable apart; the logs of the device plugin on that node, and dmesg | grep -i xid; "

@@ -83,7 +83,10 @@ CAUSES = (
         remedy="lsmod | grep nvidia, dkms status, dmesg | grep -i nvidia; install the module for uname -r, or reboot.",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
         weight=SETTING,
-        unless=(r"(?:Key was rejected by service|Required key not available|Lockdown)",),
+        unless=(
+            r"(?:Building kernel modules|Bad return status for module build)",
+            r"(?:Key was rejected by service|Required key not available|Lockdown)",
+        ),
     ),
     Cause(
         id="container-lost-gpu",

@@ -299,6 +299,7 @@ CAUSES = (
             r"This command has to be run under the root user|has to be run (?:with superuser privileges|as root|under the root user)|[Mm]ust be run as root|only root can|requires (?:root|superuser) privileges|[Yy]ou must run this (?:as root|with sudo)",
             r"requested operation requires superuser privilege|No write access to DKMS tree",
             r"Unable to (?:set|reset|enable|disable) [^\n]{0,80}: Insufficient Permissions|Setting [^\n]{0,60}not permitted",
+            r"(?:useradd|usermod|groupadd|groupmod|userdel|groupdel): Permission denied",
         ),
         why="Packages, drivers and services are root's.",
         remedy="sudo before it, or --become for Ansible.",

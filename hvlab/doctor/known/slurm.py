@@ -320,6 +320,8 @@ CAUSES = (
             r"Error connecting slurm stream socket at \S+:6818: ",
             r"slurm_(?:receive_msgs|send_recv_msgs): \[\[\S+\]:\d+\] failed: (?:Socket timed out|Connection refused|No route)",
             r"REQUEST_PING \S+ Communication connection failure|agent: \S*node\S* not responding",
+            r"^\S+ +(?:up|down|drain|inact) +\S+ +\d+ +[a-z]+\* +\S+",
+            r"^\S+ +\d+ +\S+ +(?:unknown|down|idle|mixed|alloc\w*)\* +\d+ ",
         ),
         why="slurmctld reaches each node's slurmd on port 6818: it does not run (yet), a firewall is between them, or NodeAddr leads "
         "elsewhere. After SlurmdTimeout the node is set to DOWN.",
