@@ -19,6 +19,7 @@ CAUSES = (
             r"DataLoader worker \(pid\S* \d+\) is killed by signal: Killed",
             r"exits with return code = -9\b",
             r"killed due to memory pressure \(OOM\)|Task was killed due to the node running low on memory",
+            r"\bSystemOOM\b|System OOM encountered",
         ),
         why="Processes wanted more memory than the host, the container or the job has; the kernel chose one and ended it (signal 9).",
         remedy="dmesg | grep -i oom on that host; fewer ranks or data loader workers, a smaller batch, or more memory (limits.memory of the "
@@ -73,6 +74,7 @@ CAUSES = (
             r"not enough (?:free )?(?:disk )?space|insufficient (?:disk )?space",
             r"no space left on device",
             r"[Nn]ot enough space left in|More space needed (?:in \S+ )?than available|NoSpaceLeftError|At least \d+[KMG]B more space needed on the|[Ii]nsufficient space in download directory",
+            r"\b(?:ImageGCFailed|FreeDiskSpaceFailed|ContainerGCFailed)\b",
         ),
         why="The file system that is written to has no free blocks (or no free inodes).",
         remedy="df -h and df -i on that host; remove old builds, caches and images (pip cache purge, apt clean, docker system prune), or TMPDIR "
@@ -231,6 +233,7 @@ CAUSES = (
             r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|buffer overflow detected|sysmalloc: Assertion",
             r"Floating point exception(?: \(core dumped\))?$",
             r"traps: \S+\[\d+\] general protection",
+            r"Exit Code: +139\b|exit(?:ed with)? code:? 139\b",
         ),
         why="A library used memory that is not its own; the frames under the signal name it. Mixed MPIs, CUDA or NCCL releases are the usual "
         "reason, RDMA with threads another.",
