@@ -430,6 +430,7 @@ CAUSES = (
             r"pyxis: container start failed",
             r"enroot-\w+: failed to (?:execute|mount|\w+)[^\n]{0,200}",
             r"pyxis: (?:importer \S+ (?:failed|terminated)|child \d+ terminated with signal|couldn't execute enroot command|failed to create container filesystem)",
+            r"pyxis: failed to (?:start|exec|setns)",
         ),
         why="The image came, but what should run first in it does not: no shell in the image, an entrypoint that ends, a mount that is refused, or a hook of enroot.",
         remedy="The line of enroot-... before it names the step; --no-container-entrypoint; enroot create and enroot start --rw NAME on that node.",

@@ -20,6 +20,7 @@ CAUSES = (
             r"exits with return code = -9\b",
             r"killed due to memory pressure \(OOM\)|Task was killed due to the node running low on memory",
             r"\bSystemOOM\b|System OOM encountered",
+            r"module_stderr\W{1,5}(?:[^\n]{0,200}\n)?Killed\b",
         ),
         why="Processes wanted more memory than the host, the container or the job has; the kernel chose one and ended it (signal 9).",
         remedy="dmesg | grep -i oom on that host; fewer ranks or data loader workers, a smaller batch, or more memory (limits.memory of the "
@@ -524,6 +525,7 @@ CAUSES = (
             r"LocalEntryNotFoundError",
             r"[Cc]ouldn't connect to '?https://huggingface\.co",
             r"OSError: We couldn't connect to",
+            r"failed to create temporary content file: [^\n]{0,60}timed out",
         ),
         why="Compute nodes often have no way out; a model or data set is then looked for in vain.",
         remedy="Fetch it on the login node first, then HF_HUB_OFFLINE=1 and HF_HOME on a shared folder; or https_proxy.",
@@ -604,6 +606,15 @@ CAUSES = (
         why="In a container, a chroot or WSL nothing starts services; and systemctl --user needs a login session (XDG_RUNTIME_DIR).",
         remedy="Start the program itself in the foreground (sshd -D, slurmd -D, munged), or use an image with systemd as PID 1; for --user loginctl enable-linger USER and a real login instead of su.",
         source="https://systemd.io/CONTAINER_INTERFACE/",
+        weight=SETTING,
+    ),
+    Cause(
+        id="module-missing",
+        title="the running kernel has no such module",
+        signs=(r"modprobe: FATAL: Module (?!nvidia|nouveau)\S+ not found in directory",),
+        why="The kernel was updated and the host not rebooted (its old /lib/modules is gone), the module is in a package of its own (linux-modules-extra, kernel-modules-extra), or its DKMS build is missing.",
+        remedy="ls /lib/modules against uname -r; reboot after an update; apt install linux-modules-extra-$(uname -r) or dnf install kernel-modules-extra.",
+        source="https://man7.org/linux/man-pages/man8/modprobe.8.html",
         weight=SETTING,
     ),
 )

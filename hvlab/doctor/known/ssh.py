@@ -47,6 +47,7 @@ CAUSES = (
             r"Host key verification failed",
             r"No \S+ host key is known for \S+ and you have requested strict checking",
             r"authenticity of host .{1,200}? can't be established",
+            r"Using a SSH password instead of a key is not possible because Host Key checking",
         ),
         why="A launcher has no terminal to ask on, so a host whose key is not in known_hosts is refused.",
         remedy="Record every host's key on every host that starts ranks (ssh-keyscan, compare, known_hosts), "
@@ -125,6 +126,7 @@ CAUSES = (
             r"can't find address for host \S+, check slurm\.conf",
             r"slurm_auth_get_host: Lookup failed",
             r"[Uu]nable to (?:get host entry for|resolve host address) \S+",
+            r"RPC:\w+ ?: Can't find an address, check slurm\.conf",
         ),
         why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "
         "In Kubernetes a worker's name is known only after its pod and the headless service are there.",
@@ -268,6 +270,7 @@ CAUSES = (
             r"^Connection to \S+ closed by remote host",
             r"rsync: connection unexpectedly closed",
             r"Corrupted MAC on input|Bad packet length \d+|message authentication code incorrect|ssh_dispatch_run_fatal: ",
+            r"mux_client_request_session: read from (?:master|controller) failed",
         ),
         why="The host restarted or ran out of memory, its sshd or the session was ended, a firewall forgot an idle connection, or a network card delivers wrong bits (MAC, packet length).",
         remedy="uptime, last -x and dmesg on the host; ServerAliveInterval 30 in ~/.ssh/config against idle firewalls; with wrong bits ethtool -K IFACE tso off gso off rx off, and another cable.",
