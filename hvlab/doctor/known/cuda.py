@@ -125,6 +125,7 @@ CAUSES = (
             r"nouveau .{0,60}(?:unable to|is already loaded|conflict)",
             r"NVRM: .{0,120}(?:nouveau|rivafb|nvidiafb)",
             r"NVRM: The NVIDIA probe routine was not called for \d+ device",
+            r"nouveau \S+ unknown chipset",
         ),
         why="The kernel's own driver took the GPU first.",
         remedy="blacklist nouveau and options nouveau modeset=0 in /etc/modprobe.d, rebuild the initramfs, reboot.",
@@ -417,6 +418,7 @@ CAUSES = (
             r"ibv_reg_mr\S* failed.{0,20}(?:Bad address|error Bad address|Invalid argument)",
             r"GPU Direct RDMA Disabled for HCA",
             r"ibv_(?:exp_)?reg_mr\([^)\n]*\) failed: Bad address",
+            r"nv_peer_mem: Unknown symbol|could not insert 'nv_peer_mem'|(?:nvidia_peermem|nv_peer_mem): disagrees about version",
         ),
         why="The adapter may reach GPU memory only through nvidia-peermem (or dma-buf), and the module is not loaded or does not match "
         "the RDMA stack.",

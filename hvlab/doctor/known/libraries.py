@@ -266,6 +266,7 @@ CAUSES = (
             r"signal 4\b|SIGILL",
             r"Exited with exit code 132",
             r"failed with error code -4\b|exited? with (?:code|status):? -4\b|killed by signal 4\b",
+            r"traps: \S+ trap invalid opcode",
         ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",

@@ -92,6 +92,7 @@ CAUSES = (
             r"Unprivileged users are not permitted to log in yet",
             r'agent refused operation|Load key "[^"\n]+": (?:invalid format|error in libcrypto|incorrect passphrase)|ssh-copy-id: ERROR: No identities found',
             r"not allowed because (?:account is locked|(?:not )?listed in|none of user's groups)|key type \S+ not in PubkeyAccepted|Access denied for user \S+ by PAM|[Yy]our password has expired|Password change required but no TTY",
+            r"pam_access\(\w+:account\): access denied|Account locked due to \d+",
         ),
         why="Neither key nor password of this user is accepted there: the key is not in authorized_keys, "
         "the wrong user or key is used, or sshd does not allow it.",
@@ -186,6 +187,7 @@ CAUSES = (
             r"ssh_exchange_identification: ",
             r"Connection (?:closed|reset) by (?!authenticating|invalid)\S+ port \d{1,4}\b",
             r"Session open refused by peer|Too many open sessions",
+            r"Connection closed by UNKNOWN port 65535",
         ),
         why="sshd takes only so many logins at once (MaxStartups 10), or a wrapper such as fail2ban or hosts.deny "
         "refuses the address.",
@@ -232,6 +234,7 @@ CAUSES = (
         signs=(
             r"no matching (?:host key type|key exchange method|cipher|MAC) found",
             r"Their offer: (?:ssh-rsa|ssh-dss|diffie-hellman)",
+            r"no mutual signature (?:algorithm|supported)",
         ),
         why="One end is old and offers only what the newer one no longer takes.",
         remedy="Bring the older one up to date; until then HostKeyAlgorithms=+ssh-rsa and PubkeyAcceptedAlgorithms=+ssh-rsa for that host alone in ~/.ssh/config.",
@@ -256,6 +259,7 @@ CAUSES = (
         signs=(
             r"unix_listener: path \S+ too long for Unix domain socket",
             r"muxserver_listen bind\(\): No such file or directory",
+            r"muxclient: master hello exchange failed|mux_client_hello_exchange: ",
         ),
         why="ControlPath is longer than about 100 characters, or its folder is missing.",
         remedy="ControlPath ~/.ssh/%C with the folder made; in ansible.cfg control_path_dir = /tmp/cp.",
