@@ -46,7 +46,7 @@ CAUSES = (
     ),
     Cause(
         id="driver-open-modules",
-        title="NVIDIA's open kernel modules do not know this GPU",
+        title="this GPU needs the other kind of NVIDIA's kernel modules (open or proprietary)",
         signs=(
             r"not supported by open\s+(?:\[[^\]\n]*\] )?(?:NVRM: )?nvidia\.ko",
             r"requires use of the NVIDIA open kernel modules",

@@ -278,6 +278,7 @@ CAUSES = (
             r"Failed to initialize NVML: Insufficient Permissions",
             r"(?:EnvironmentNotWritableError|NotWritableError|CondaOSError): ",
             r"file failed to open for writing \(Permission denied\)|Unable to open cache file for save|cannot open > \S+: Permission denied",
+            r"Permission denied \(errno 13\)|\berrno(?:[ =:]+)13\b[^\n]{0,40}[Pp]ermission denied",
         ),
         why="Owner or mode do not allow it: a folder that root made, /tmp without mode 1777, a program without +x, a device without group.",
         remedy="ls -ld of the path on that host; chown or chmod; /tmp has mode 1777.",

@@ -153,6 +153,7 @@ CAUSES = (
             r"--> Processing Conflict: ",
             r"Unable to correct dependencies|Could not perform immediate configuration on|Error: Package: \S+ \(",
             r"pkgProblemResolver::Resolve generated breaks",
+            r"operation would result in removing the following protected packages|cannot install (?:both \S+ and|the best update candidate)|Transaction check error:",
         ),
         why="What is asked for needs versions that are held, pinned, installed from another source, or conflict.",
         remedy="apt-mark showhold; apt-get install -s NAME tells the chain; choose versions from one repository, or remove the other driver.",
