@@ -782,4 +782,16 @@ CAUSES = (
         source="https://www.gnu.org/software/automake/manual/html_node/Scripts_002dbased-Testsuites.html",
         weight=CRASH,
     ),
+    Cause(
+        id="glibc-too-new-for-cuda",
+        title="this CUDA does not take so new a glibc",
+        signs=(
+            r"bits/floatn(?:-common)?\.h[(:]\d+\)?:?[^\n]{0,20} error|identifier \x22(?:__float128|_Float\d+x?)\x22 is undefined",
+            r"exception specification is incompatible with that of previous function \x22(?:rsqrt|sinpi|cospi|tanpi)f?\x22",
+        ),
+        why="nvcc reads glibc's headers: __float128 (glibc 2.26) needs CUDA 9.2 or later, and rsqrt, sinpi and cospi (glibc 2.41 and later) are declared differently in CUDA's own math_functions.h.",
+        remedy="A newer CUDA; or build in a container or conda environment whose glibc (sysroot) is older than that.",
+        source="https://github.com/pytorch/pytorch/issues/185698",
+        weight=FACT,
+    ),
 )

@@ -213,6 +213,7 @@ CAUSES = (
             r"Failed to start nvml with error: could not load NVML library",
             r"Could not find any nv files on this host",
             r"failed to inject CDI devices|error building device map|failed to construct discoverer: failed to initialize NVML",
+            r"daemon: [^\n]{0,40}CDI spec not found|\bCDI spec not found",
         ),
         why="Docker or containerd hands over GPUs only with NVIDIA's container toolkit, and only when asked.",
         remedy="Install nvidia-container-toolkit, nvidia-ctk runtime configure --runtime=docker, restart docker; then docker run --gpus all.",
@@ -392,6 +393,7 @@ CAUSES = (
             r"NVRM: Xid \(PCI:\S+\): 79\b",
             r"CUDA_ERROR_DEVICE_UNAVAILABLE.{0,40}lost",
             r"nvidia \S+: Refused to change power state|Unable to change power state from D3cold",
+            r"NVIDIA Corporation [^\n]{0,160}\(rev ff\)",
         ),
         why="The host no longer reaches the GPU over PCIe: power, heat, riser, or the GPU itself.",
         remedy="Drain the node, power it off and on; if it comes back: reseat, check power cables and cooling, replace.",
@@ -567,6 +569,7 @@ CAUSES = (
         source="https://github.com/NVIDIA/nvidia-docker/issues/1225",
         weight=FACT,
         unless=(
+            r"write error: /sys/fs/cgroup/\S*devices",
             r"unsatisfied condition: cuda",
             r"unknown device id",
             r"(?:nvml error: driver|NVML: Driver) not loaded",
@@ -769,6 +772,7 @@ CAUSES = (
         signs=(
             r"container error: cgroup subsystem devices not found|container error: (?:failed to (?:get|set) device cgroup|cgroup)",
             r"failed to write \S*a \*:\* rwm\S* to \S*devices\.(?:allow|deny)|bpf_prog_query\(BPF_CGROUP_DEVICE\) failed",
+            r"write error: /sys/fs/cgroup/\S*devices\.(?:allow|deny)",
         ),
         why="The host has cgroup v2 and the toolkit is older than 1.8 (or the container has no access to cgroups, as in nested containers).",
         remedy="A newer nvidia-container-toolkit (1.8 or later), then restart docker or containerd; nested: no-cgroups = true in /etc/nvidia-container-runtime/config.toml.",
