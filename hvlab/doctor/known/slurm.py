@@ -311,7 +311,7 @@ CAUSES = (
             r"(?:srun|salloc): error: (?:Nodes \S+ are still not ready|Something is wrong with the boot of the nodes)",
             r"\bState=DOWN\S* [^\n]{0,200}Reason=|Reason=(?:Not responding|Node unexpectedly rebooted|Kill task failed|batch job complete failure|Duplicate jobid)",
             r"(?:Setting|setting) node \S+ state to DOWN|Node \S+ unexpectedly rebooted|node not responding for \d+ sec",
-            r"update_node: node \S+ (?:reason set to: (?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp|\(null\)|None\b)|state set to (?:DOWN|DRAIN|FAIL))",
+            r"update_node: node \S+ (?:reason set to: (?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp)[^\n]*(?:[Ff]ail|[Ee]rror|[Uu]nhealthy|[Tt]ime[d ]|not |[Hh]ung|[Dd]ead|XID|Xid|ECC)|state set to (?:DOWN|FAIL))",
             r"^[ \x22]{0,12}REASON +USER +TIMESTAMP +NODELIST[ ,\x22]*\n[ \x22]{0,12}(?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp|\(null\)|None\b)\w[^\n]*\d{4}-\d\d-\d\dT",
         ),
         why="slurmd on them does not answer, or an administrator or health check has drained them.",
