@@ -499,6 +499,7 @@ CAUSES = (
             r"CERTIFICATE_VERIFY_FAILED|SSLError",
             r"Could not fetch URL \S+: There was a problem confirming the ssl certificate",
             r"CondaHTTPError: HTTP (?!404)\d{3}",
+            r"^\s*Retrying \(Retry\(total=[0-3],",
         ),
         why="No route, a proxy that is not set, a name that does not resolve, or a proxy's certificate that Python does not know.",
         remedy="curl -I the index from that host; HTTPS_PROXY, pip's index-url and cert; or wheels from a host that has a network.",
@@ -792,6 +793,17 @@ CAUSES = (
         why="nvcc reads glibc's headers: __float128 (glibc 2.26) needs CUDA 9.2 or later, and rsqrt, sinpi and cospi (glibc 2.41 and later) are declared differently in CUDA's own math_functions.h.",
         remedy="A newer CUDA; or build in a container or conda environment whose glibc (sysroot) is older than that.",
         source="https://github.com/pytorch/pytorch/issues/185698",
+        weight=FACT,
+    ),
+    Cause(
+        id="tls-too-old",
+        title="this Python's or program's OpenSSL is too old for the server",
+        signs=(
+            r"tlsv1 alert protocol version|TLSV1_ALERT_PROTOCOL_VERSION|\[SSL: UNSUPPORTED_PROTOCOL\]|unsupported protocol \(_ssl\.c|sslv3 alert handshake failure",
+        ),
+        why="Servers take TLS 1.2 and later only; OpenSSL before 1.0.1, and Pythons that were built with it, speak TLS 1.0. Rarely the server is the old one.",
+        remedy="python -c 'import ssl; print(ssl.OPENSSL_VERSION)'; a newer Python (conda, the distribution's), or packages downloaded on another host and pip install --no-index --find-links.",
+        source="https://docs.python.org/3/library/ssl.html",
         weight=FACT,
     ),
 )

@@ -390,6 +390,7 @@ CAUSES = (
         signs=(
             r"server gave HTTP response to HTTPS client",
             r"SSL routines:\S*:wrong version number|\[SSL: WRONG_VERSION_NUMBER\]",
+            r"SSL routines:SSL23_GET_SERVER_HELLO:unknown protocol|\[SSL: UNKNOWN_PROTOCOL\]",
         ),
         why="The port has no TLS: a local registry without a certificate, or https_proxy with an address of https:// for a proxy that has none.",
         remedy="TLS for the registry; or allow it: insecure-registries (docker), ENROOT_ALLOW_HTTP=yes (enroot); http:// in the proxy's address.",
