@@ -128,6 +128,7 @@ CAUSES = (
             r"AnsibleUndefinedVariable",
             r"object has no attribute '\w+'\. .{0,60}(?:undefined|VARIABLE)",
             r"The conditional check .{0,200} failed(?!\. The error was: template error)",
+            r"Mandatory variable '[^\n]{1,80}?' +not defined",
         ),
         why="The inventory does not give it, it is misspelt, or the play that sets it did not run for this host.",
         remedy="ansible-inventory --host NAME shows what is set; set it, or run without the limit or tags that left it out.",

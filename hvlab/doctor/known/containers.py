@@ -420,7 +420,7 @@ CAUSES = (
             r"failed to create user namespace",
             r"(?:newuidmap|unshare|user namespace\S*)[^\n]{0,80}(?:Operation not permitted|No space left on device)",
             r"user namespace disabled",
-            r"user namespace (?:is )?(?:not supported|disabled|needed but not allowed|required but not allowed)|User namespace required but not allowed|[Ff]ailed to create (?:mount|user) namespace|no mapping entry found in /etc/subuid|requires either being in \S+, unprivileged user namespaces|Cannot start any kind of fake ?root|(?:suid installation|fake root|fakeroot) [^\n]{0,40}(?:or unprivileged user namespaces|command)|You must be the root user, however you can use --remote or --fakeroot",
+            r"user namespace (?:is )?(?:not supported|disabled|needed but not allowed|required but not allowed)|User namespace required but not allowed|[Ff]ailed to create (?:mount|user) namespace|no mapping entry found in /etc/subuid|requires either being in \S+, unprivileged user namespaces|Cannot start any kind of fake ?root|(?:suid installation|fake root|fakeroot) [^\n]{0,40}or unprivileged user namespaces|(?:needs?|requires?) [^\n]{0,60}fakeroot command|while creating \S+/dev/\w+: operation not permitted|You must be the root user, however you can use --remote or --fakeroot",
             r"no sub[ug]id ranges found|No setuid installation found",
         ),
         why="enroot, apptainer and rootless docker or podman make a user namespace; the kernel allows none to users (user.max_user_namespaces, AppArmor) on this host.",
