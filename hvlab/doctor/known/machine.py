@@ -334,6 +334,7 @@ CAUSES = (
             r"^= +EXIT (?:CODE|STRING): (?:9|137)\b",
             r"exitCode\W{1,3}137\b",
             r"exit status of rank \d+: killed by signal 9",
+            r"\*\*\* \[[^\]\n]+\] Killed",
         ),
         why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
         remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory or fewer ranks.",
