@@ -142,6 +142,14 @@ def test_noise_that_was_cut_is_no_cause():
         "WARNING: Failed to find dkms on the system!\n"
         "Installation of the NVIDIA Accelerated Graphics Driver for Linux-x86_64 is now complete.",
         "warning  libmamba Download error (28) Timeout was reached [https://x/y], retrying\nfinished",
+        "INFO:    Using fakeroot command combined with root-mapped namespace\n"
+        "INFO:    fakeroot command not found\nINFO:    Build complete: a.sif",
+        'Warning: would violate PodSecurity "restricted:latest": allowPrivilegeEscalation\njob created',
+        "slurmctld: update_node: node n1 reason set to: maintenance\n"
+        "slurmctld: sched: Allocate JobId=12 NodeList=n2",
+        "I0409 21:14:19 kubelet.go:1794] skipping pod synchronization - [container runtime is down]\n"
+        "I0409 21:14:24 kubelet_node_status.go:73] Successfully registered node n1",
+        "   Retrying (Retry(total=4, connect=None)) after connection broken\nSuccessfully installed a-1.0",
     ],
 )
 def test_what_a_run_or_a_build_that_ends_well_says_is_no_cause(log):
@@ -384,3 +392,11 @@ def test_the_end_of_a_very_large_log_is_read():
     ]
     (found,) = diagnose([*noise, "Host key verification failed."]).causes
     assert found.lines[0][0] == 40_001
+
+
+def test_two_messages_of_slurm_are_two_lines_though_the_first_is_as_wide_as_a_terminal():
+    first = "sbatch: error: No available node hour balance for this user and account".ljust(100, ".")
+    assert (
+        ids(f"{first}\nsbatch: error: Batch job submission failed: Unspecified error")[0]
+        == "slurm-job-submit"
+    )

@@ -176,6 +176,7 @@ CAUSES = (
         signs=(
             r"libtorch\S*\.so(?:\.\d+)*: cannot open shared object file",
             r"libc10\S*\.so: cannot open shared object file",
+            r"undefined symbol: THP\w+",
         ),
         why="Horovod's extension needs torch's libraries, which are found once torch is loaded.",
         remedy="import torch first; or torch is another or a broken installation: install torch and Horovod again in one environment.",

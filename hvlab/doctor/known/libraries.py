@@ -89,7 +89,11 @@ CAUSES = (
     Cause(
         id="glibc",
         title="the system's glibc is older than the one it was built for",
-        signs=(r"version `?GLIBC_[\d.]+'? not found", r"GLIBC_[\d.]+'? not found"),
+        signs=(
+            r"version `?GLIBC_[\d.]+'? not found",
+            r"GLIBC_[\d.]+'? not found",
+            r"undefined reference to [`'][^'\n]{1,80}@GLIBC_\d",
+        ),
         why="It was built on a newer system; glibc cannot be exchanged for one program.",
         remedy="Build it on the oldest system of the cluster, use a package for this one, a container, or a newer system.",
         source="https://sourceware.org/glibc/wiki/FAQ",
@@ -112,6 +116,7 @@ CAUSES = (
         title="nvcc and the CUDA runtime are of different releases",
         signs=(
             r"The detected CUDA version \(\S+\) mismatches the version that was used to compile",
+            r"being compiled with a version of Cuda that does not match the version used to compile",
             r"undefined symbol: __cuda(?:RegisterFatBinaryEnd|PopCallConfiguration|PushCallConfiguration)\w*",
             r"undefined symbol: cuda(?:SetupArgument|Launch|ConfigureCall)\b",
             r"Installed CUDA version \S+ does not match the version torch was compiled with",
@@ -276,6 +281,7 @@ CAUSES = (
             r"Exited with exit code 132",
             r"failed with error code -4\b|exited? with (?:code|status):? -4\b|killed by signal 4\b",
             r"forrtl: severe \(168\): Program Exception - illegal instruction|Caught signal number 4 Illegal",
+            r"traps: \S+ trap invalid opcode",
         ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",

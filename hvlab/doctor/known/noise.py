@@ -492,7 +492,7 @@ CAUSES = (
         source="https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_blocks.html",
         weight=HARMLESS,
         needs=(r"PLAY RECAP", r"failed=0"),
-        unless=(r"(?:failed|unreachable)=[1-9]",),
+        unless=(r"(?:failed|unreachable)=[1-9]", r"NO MORE HOSTS LEFT"),
     ),
     _noise(
         "pod-scheduled-later",

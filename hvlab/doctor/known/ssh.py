@@ -47,6 +47,7 @@ CAUSES = (
             r"Host key verification failed",
             r"No \S+ host key is known for \S+ and you have requested strict checking",
             r"authenticity of host .{1,200}? can't be established",
+            r"Using a SSH password instead of a key is not possible because Host Key checking",
         ),
         why="A launcher has no terminal to ask on, so a host whose key is not in known_hosts is refused.",
         remedy="Record every host's key on every host that starts ranks (ssh-keyscan, compare, known_hosts), "
@@ -89,6 +90,9 @@ CAUSES = (
             r"Your account has expired|account \S+ has expired",
             r"Access denied by pam_slurm_adopt",
             r"Unprivileged users are not permitted to log in yet",
+            r'agent refused operation|Load key "[^"\n]+": (?:invalid format|error in libcrypto|incorrect passphrase)|ssh-copy-id: ERROR: No identities found',
+            r"not allowed because (?:account is locked|(?:not )?listed in|none of user's groups)|key type \S+ not in PubkeyAccepted|Access denied for user \S+ by PAM|[Yy]our password has expired|Password change required but no TTY",
+            r"pam_access\(\w+:account\): access denied|Account locked due to \d+",
         ),
         why="Neither key nor password of this user is accepted there: the key is not in authorized_keys, "
         "the wrong user or key is used, or sshd does not allow it.",
@@ -123,6 +127,7 @@ CAUSES = (
             r"can't find address for host \S+, check slurm\.conf",
             r"slurm_auth_get_host: Lookup failed",
             r"[Uu]nable to (?:get host entry for|resolve host address) \S+",
+            r"RPC:\w+ ?: Can't find an address, check slurm\.conf",
         ),
         why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "
         "In Kubernetes a worker's name is known only after its pod and the headless service are there.",
@@ -178,9 +183,11 @@ CAUSES = (
         id="ssh-closed",
         title="the host closes ssh connections as they come",
         signs=(
-            r"kex_exchange_identification: ",
+            r"(?<!error:\s)kex_exchange_identification: ",
             r"ssh_exchange_identification: ",
-            r"Connection (?:closed|reset) by \S+ port \d+",
+            r"Connection (?:closed|reset) by (?!authenticating|invalid)\S+ port \d{1,4}\b",
+            r"Session open refused by peer|Too many open sessions",
+            r"Connection closed by UNKNOWN port 65535",
         ),
         why="sshd takes only so many logins at once (MaxStartups 10), or a wrapper such as fail2ban or hosts.deny "
         "refuses the address.",
@@ -228,6 +235,7 @@ CAUSES = (
         signs=(
             r"no matching (?:host key type|key exchange method|cipher|MAC) found",
             r"Their offer: (?:ssh-rsa|ssh-dss|diffie-hellman)",
+            r"no mutual signature (?:algorithm|supported)",
         ),
         why="One end is old and offers only what the newer one no longer takes.",
         remedy="Bring the older one up to date; until then HostKeyAlgorithms=+ssh-rsa and PubkeyAcceptedAlgorithms=+ssh-rsa for that host alone in ~/.ssh/config.",
@@ -252,10 +260,26 @@ CAUSES = (
         signs=(
             r"unix_listener: path \S+ too long for Unix domain socket",
             r"muxserver_listen bind\(\): No such file or directory",
+            r"muxclient: master hello exchange failed|mux_client_hello_exchange: ",
         ),
         why="ControlPath is longer than about 100 characters, or its folder is missing.",
         remedy="ControlPath ~/.ssh/%C with the folder made; in ansible.cfg control_path_dir = /tmp/cp.",
         source="https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html",
         weight=FACT,
+    ),
+    Cause(
+        id="ssh-dropped",
+        title="an ssh connection that was open broke off",
+        signs=(
+            r"client_loop: send disconnect|packet_write_wait: |Write failed: Broken pipe|Timeout, server \S+ not responding",
+            r"^Connection to \S+ closed by remote host",
+            r"rsync: connection unexpectedly closed",
+            r"Corrupted MAC on input|Bad packet length \d+|message authentication code incorrect|ssh_dispatch_run_fatal: ",
+            r"mux_client_request_session: read from (?:master|controller) failed",
+        ),
+        why="The host restarted or ran out of memory, its sshd or the session was ended, a firewall forgot an idle connection, or a network card delivers wrong bits (MAC, packet length).",
+        remedy="uptime, last -x and dmesg on the host; ServerAliveInterval 30 in ~/.ssh/config against idle firewalls; with wrong bits ethtool -K IFACE tso off gso off rx off, and another cable.",
+        source="https://man.openbsd.org/ssh_config#ServerAliveInterval",
+        weight=SYMPTOM,
     ),
 )
