@@ -313,7 +313,7 @@ CAUSES = (
         title="the playbook checks something first, and it is not so",
         signs=(
             r"assertion\W{1,6}[^\n]{1,300}\n?[^\n]{0,80}evaluated_to\W{1,6}false|msg\W{1,6}Assertion failed",
-            r"\[Failure executing assertion|Assertions? failed",
+            r"\[Failure executing assertion",
         ),
         why="A task assert names a condition that does not hold for that host: a variable is not set as the playbook needs it, or the system is one that it does not support.",
         remedy="Read the condition after assertion and the msg: set that variable in the inventory, or use a host that fulfils it.",
