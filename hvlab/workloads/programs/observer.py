@@ -47,7 +47,17 @@ class Watcher(MetaPathFinder):
 
 def horovod(module: Any) -> None:
     """Watch horovod.common.basics, which all of Horovod's frameworks share."""
-    plain = module.HorovodBasics.init
+    plain, end = module.HorovodBasics.init, module.HorovodBasics.shutdown
+    # The processes that write one: a forked child has no thread that would.
+    writing = []
+
+    @functools.wraps(end)
+    def shutdown(self: Any) -> Any:
+        # Horovod drops what its timeline has not written by then (TimelineWriter::Shutdown); a stop writes it.
+        while writing and writing.pop() == os.getpid():
+            with contextlib.suppress(Exception):
+                self.stop_timeline()
+        return end(self)
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **more: Any) -> Any:
@@ -64,10 +74,11 @@ def horovod(module: Any) -> None:
             timeline = os.environ.get("HVLAB_TIMELINE")
             if timeline and places["rank"] == 0 and not os.path.exists(timeline):
                 self.start_timeline(timeline)
+                writing.append(os.getpid())
                 threading.Thread(target=until_enough, args=(self, timeline), daemon=True).start()
         return result
 
-    module.HorovodBasics.init = init
+    module.HorovodBasics.init, module.HorovodBasics.shutdown = init, shutdown
 
 
 def until_enough(basics: Any, timeline: str) -> None:
