@@ -16,8 +16,8 @@ from hvlab.workloads.command import throughput
 from tests.unit.labs import case
 from tests.unit.programs import PROGRAMS
 
-# What a script sees of Horovod here: enough for the observer, and a timeline as Horovod writes it: at its end,
-# and not at all where Horovod is shut down before (TimelineWriter::Shutdown of 0.28.1).
+# What a script sees of Horovod here: enough for the observer, and a timeline that is written at its end, and
+# not at all where Horovod is shut down before (TimelineWriter::Shutdown of 0.28.1).
 HOROVOD = """
 import atexit
 class HorovodBasics:

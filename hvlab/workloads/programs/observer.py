@@ -49,11 +49,11 @@ def horovod(module: Any) -> None:
     """Watch horovod.common.basics, which all of Horovod's frameworks share."""
     plain, end = module.HorovodBasics.init, module.HorovodBasics.shutdown
     # The processes that write one: a forked child has no thread that would.
-    writing = []
+    writing: list[int] = []
 
     @functools.wraps(end)
     def shutdown(self: Any) -> Any:
-        # Horovod drops what its timeline has not written by then (TimelineWriter::Shutdown); a stop writes it.
+        # Horovod drops what its timeline has not written (TimelineWriter::Shutdown); a stop writes it.
         while writing and writing.pop() == os.getpid():
             with contextlib.suppress(Exception):
                 self.stop_timeline()
