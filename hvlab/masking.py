@@ -39,8 +39,8 @@ def masked_argv(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of a program, masked; one that begins with such a variable is all of it."""
     shown = []
     for word in argv:
-        found = _ARGUMENT.match(word)
-        shown.append(f"{found[0]}{HIDDEN}" if found and found.end() < len(word) else masked(word))
+        start = _ARGUMENT.match(word)
+        shown.append(f"{start[0]}{HIDDEN}" if start and start.end() < len(word) else masked(word))
     return tuple(shown)
 
 
@@ -72,11 +72,11 @@ def _masked(text: str) -> str:
     """Return a line of a shell, masked: a value ends where the word does, or the quotes around it."""
     parts: list[str] = []
     place = 0
-    for found in _ASSIGNED.finditer(text):
-        if found.start() < place:
+    for assignment in _ASSIGNED.finditer(text):
+        if assignment.start() < place:
             continue
-        begin = found.end()
-        closing = _closing(text, found.start(), begin)
+        begin = assignment.end()
+        closing = _closing(text, assignment.start(), begin)
         pieces = _PIECES.match(text, closing or begin)
         end = pieces.end() if pieces else begin
         parts += [text[place:begin], HIDDEN if end - begin > bool(closing) else ""]
@@ -87,7 +87,7 @@ def _masked(text: str) -> str:
 
 def _closing(text: str, name: int, value: int) -> int:
     """Return where the quotes around a name and its value end; 0 where there are none, or no end."""
-    around = next((found for found in _QUOTE.finditer(text) if found.end() > name), None)
+    around = next((quoted for quoted in _QUOTE.finditer(text) if quoted.end() > name), None)
     if around is None or around.start() >= name or around[0][0] == "\\":
         return 0
     end = (_IN_DOUBLE if around[0][0] == '"' else _IN_SINGLE).match(text, value)

@@ -236,10 +236,10 @@ def test_the_labs_own_environment_reaches_the_ranks_and_outranks_what_hvlab_sets
 
 def test_mpirun_has_secrets_of_ranks_in_its_environment_and_not_in_its_arguments():
     own = {"HF_TOKEN": "tok", "NCCL_ALGO": "Ring"}
-    made = command(of("mpi", lab(lab_rank_env=own)), lab(lab_rank_env=own), "R", PROGRAM)
-    assert made.env == {"HF_TOKEN": "tok"}
-    assert "tok" not in " ".join(made.argv)
-    passed = [made.argv[at + 1] for at, word in enumerate(made.argv) if word == "-x"]
+    launch = command(of("mpi", lab(lab_rank_env=own)), lab(lab_rank_env=own), "R", PROGRAM)
+    assert launch.env == {"HF_TOKEN": "tok"}
+    assert "tok" not in " ".join(launch.argv)
+    passed = [launch.argv[at + 1] for at, word in enumerate(launch.argv) if word == "-x"]
     assert "HF_TOKEN" in passed
     assert "NCCL_ALGO=Ring" in passed
 

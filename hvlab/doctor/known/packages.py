@@ -413,7 +413,7 @@ CAUSES = (
         ),
         why="-y answers yes to questions, not to these: a pinned or named release is older than the installed one, or a package that is held back is to change.",
         remedy="apt-get -s of the same command shows what would change; then --allow-downgrades, --allow-change-held-packages, or apt-mark unhold NAME; in Ansible allow_downgrade: true, allow_change_held_packages: true.",
-        source="https://manpages.debian.org/stable/apt/apt-get.8.en.html",
+        source="https://manpages.ubuntu.com/manpages/noble/en/man8/apt-get.8.html",
         weight=FACT,
     ),
     Cause(
@@ -426,7 +426,7 @@ CAUSES = (
         ),
         why="A download was cut off, a mirror or proxy delivered something else, or two programs wrote the lists at once.",
         remedy="rm -rf /var/lib/apt/lists/* and apt-get update again, while no other apt runs.",
-        source="https://manpages.debian.org/stable/apt/apt-get.8.en.html",
+        source="https://manpages.ubuntu.com/manpages/noble/en/man8/apt-get.8.html",
         weight=FACT,
     ),
     Cause(
