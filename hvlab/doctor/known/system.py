@@ -1,193 +1,8 @@
-"""The machine: memory, disks, limits, clocks, crashes."""
+"""The system of a host: kernel, services, files, hardware."""
 
 from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, FACT, SETTING, SYMPTOM, Cause
 
 CAUSES = (
-    Cause(
-        id="oom-killer",
-        title="the kernel ended a process because memory was used up",
-        signs=(
-            r"[Oo]ut of memory: Kill(?:ed)? process \d+",
-            r"Memory cgroup out of memory",
-            r"invoked oom-killer",
-            r"oom_reaper: reaped process",
-            r"oom-kill:constraint=",
-            r"\bOOMKilled\b",
-            r"Task in \S+ killed as a result of limit of",
-            r"exited on signal 9 \(Killed\)",
-            r"failed \(exitcode: -9\)",
-            r"DataLoader worker \(pid\S* \d+\) is killed by signal: Killed",
-            r"exits with return code = -9\b",
-            r"killed due to memory pressure \(OOM\)|Task was killed due to the node running low on memory",
-            r"Expected zero exit code but got -9\b",
-            r"\bSystemOOM\b|System OOM encountered",
-            r"module_stderr\W{1,5}(?:[^\n]{0,200}\n)?Killed\b",
-        ),
-        why="Processes wanted more memory than the host, the container or the job has; the kernel chose one and ended it (signal 9).",
-        remedy="dmesg | grep -i oom on that host; fewer ranks or data loader workers, a smaller batch, or more memory (limits.memory of the "
-        "pod, --mem of the job).",
-        source="https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer",
-        weight=SETTING,
-    ),
-    Cause(
-        id="task-killed",
-        title="a task of Slurm was killed, most likely because memory was used up",
-        signs=(
-            r"Signal 9 \(SIGKILL\) received|exitcode +: -9\b",
-            r"tasks? [\d,-]+: Killed$",
-        ),
-        # Where a task ended in another way before, Slurm killed the others.
-        unless=(
-            r"\A(?:(?!.*tasks? [\d,-]+: Killed$).*\n)*?.*(?:Segmentation fault|Aborted|Terminated|Exited with exit code"
-            r"|CANCELLED|Terminating StepId|forcing job termination)",
-        ),
-        why="Signal 9 comes from the kernel or the job's cgroup when memory is used up, or from somebody who ended the task.",
-        remedy="dmesg | grep -i oom on that host, sacct -j JOB -o MaxRSS,State; fewer ranks or data loader workers, a smaller batch, or "
-        "more memory (--mem of the job).",
-        source="https://slurm.schedmd.com/srun.html",
-        weight=SETTING,
-    ),
-    Cause(
-        id="no-memory",
-        title="the system has no memory left",
-        signs=(
-            r"[Cc]annot allocate memory(?! \(ibv)",
-            r"std::bad_alloc",
-            r"\bMemoryError\b",
-            r"fork: retry: Resource temporarily unavailable.{0,20}memory",
-            r"NCCL WARN (?:Failed to malloc|malloc of) \d+ bytes|malloc\(size=\d+\) returned null",
-            r"Failed to allocate memory for an unexpected message",
-            r"Out of memory \(unable to allocate|\(probably out of memory\)",
-            r"ucp_\w+\([^)\n]*\) failed: Out of memory|UCX +ERROR +(?:[Ff]ailed|[Uu]nable) to alloc(?:ate)? (?!(?:a chunk of \d+ bytes|.{0,60}(?:shared|hugetlb|remote segment)))[^\n]{0,80}$",
-            r"CondaMemoryError",
-            r"page allocation (?:failure|stalls)|TCP: out of memory",
-        ),
-        why="An allocation failed: memory (or the address space allowed by ulimit -v or overcommit) is used up.",
-        remedy="free -g and ulimit -v on that host; fewer ranks, smaller batches.",
-        source="https://docs.kernel.org/mm/overcommit-accounting.html",
-        weight=BREAKDOWN,
-        unless=(
-            r"ibv_\w+|virtual memory exhausted|UCX(?! +ERROR +(?:[Ff]ailed|[Uu]nable) to alloc)|memlock",
-        ),
-    ),
-    Cause(
-        id="disk-full",
-        title="a disk is full",
-        signs=(
-            r"No space left on device(?! \(28\))",
-            r"ENOSPC",
-            r"You don't have enough free space in",
-            r"[Dd]isk (?:is )?full\b",
-            r"not enough (?:free )?(?:disk )?space|insufficient (?:disk )?space",
-            r"no space left on device",
-            r"[Nn]ot enough space left in|More space needed (?:in \S+ )?than available|NoSpaceLeftError|At least \d+[KMG]B more space needed on the|[Ii]nsufficient space in download directory",
-            r"\b(?:ImageGCFailed|FreeDiskSpaceFailed|ContainerGCFailed)\b",
-        ),
-        why="The file system that is written to has no free blocks (or no free inodes).",
-        remedy="df -h and df -i on that host; remove old builds, caches and images (pip cache purge, apt clean, docker system prune), or TMPDIR "
-        "on a larger disk.",
-        source="https://man7.org/linux/man-pages/man1/df.1.html",
-        weight=FACT,
-        unless=(
-            r"posix_fallocate|/dev/shm|shared memory segment|shared-memory backing|_multiprocessing\.SemLock|shmget",
-            r"/sys/fs/cgroup/[^\n]{0,200}[Nn]o space left|inotify[^\n]{0,80}[Nn]o space left",
-        ),
-    ),
-    Cause(
-        id="sysv-shared-memory",
-        title="the kernel gives no further shared memory of System V",
-        signs=(
-            r"shmget\(.{0,160}(?:No space left on device|Cannot allocate memory)",
-            r"check shared memory limits by 'ipcs -l'",
-        ),
-        why="The number of its segments (kernel.shmmni) or their pages (kernel.shmall) are used up, often by what killed ranks left; "
-        "it is no disk that is full.",
-        remedy="On that host ipcs -m; ipcrm removes those that no process is attached to; larger kernel.shmmni and kernel.shmall, or "
-        "UCX_TLS=^sysv.",
-        source="https://github.com/openucx/ucx/issues/4684",
-        weight=FACT,
-    ),
-    Cause(
-        id="cgroups-used-up",
-        title="the kernel can make no further cgroup",
-        signs=(
-            r"mkdir /sys/fs/cgroup/\S+?:? no space left on device",
-            r"unable to create cgroup '/sys/fs/cgroup/[^\n]{0,200}No space left on device",
-        ),
-        why="The number of memory cgroups is limited to 65,535, and old kernels keep those of ended containers and jobs; it is no disk that is full.",
-        remedy="cat /proc/cgroups (num_cgroups); reboot the host; a newer kernel, or cgroup.memory=nokmem on its command line.",
-        source="https://github.com/moby/moby/issues/29638",
-        weight=FACT,
-    ),
-    Cause(
-        id="inotify",
-        title="the limit of inotify is reached",
-        signs=(
-            r"inotify[^\n]{0,80}(?:[Tt]oo many open files|[Nn]o space left)",
-            r"inotify watch limit reached",
-        ),
-        why="Each watched file and each watching program counts against limits of the kernel for a user; it is no disk that is full.",
-        remedy="sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512, and a file in /etc/sysctl.d that keeps it.",
-        source="https://man7.org/linux/man-pages/man7/inotify.7.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="quota",
-        title="the user's quota is used up",
-        signs=(r"[Dd]isk quota exceeded", r"EDQUOT"),
-        why="The file system limits this user's files or space, and the home is at the limit; conda and pip caches fill it quickly.",
-        remedy="quota -s; remove caches (~/.cache, ~/.conda/pkgs), or put them elsewhere (PIP_CACHE_DIR, CONDA_PKGS_DIRS, TMPDIR).",
-        source="https://man7.org/linux/man-pages/man1/quota.1.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="read-only",
-        title="a file system can only be read",
-        signs=(
-            r"Read-only file system",
-            r"EROFS",
-            r"Remounting filesystem read-only",
-            r"read-only file system",
-        ),
-        why="It is mounted so, or the kernel made it so after errors of the disk.",
-        remedy="dmesg for errors of the disk; mount; in a container a writable volume at that path.",
-        source="https://man7.org/linux/man-pages/man8/mount.8.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="open-files",
-        title="too many files or sockets are open",
-        signs=(
-            r"system limit on number of pipes a process can open was reached",
-            r"[Tt]oo many open files",
-            # With port 0 any port would do: none, or no socket, was left.
-            r"bind on local address \(\S+:0\) failed",
-            r"EMFILE|ENFILE",
-            r"The accept\(3\) system call failed on a TCP socket",
-            r"received 0 items of ancdata",
-        ),
-        why="The limit for open files (ulimit -n) is small for ranks with many connections or data loader workers.",
-        remedy="ulimit -n 65536, or nofile in limits.conf and LimitNOFILE of the daemon that starts the ranks; "
-        "torch.multiprocessing.set_sharing_strategy('file_system').",
-        source="https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies",
-        weight=FACT,
-    ),
-    Cause(
-        id="too-many-processes",
-        title="the limit for processes and threads is reached",
-        signs=(
-            r"(?:fork|pthread_create|clone)\S*:? .{0,80}Resource temporarily unavailable",
-            r"[Cc]an't start new thread",
-            r"libgomp: Thread creation failed",
-            r"OpenBLAS blas_thread_init: pthread_create",
-            r"pids\.max|fork rejected by pids controller",
-            r"BlockingIOError: \[Errno 11\] Resource temporarily unavailable",
-        ),
-        why="ulimit -u or the cgroup's pids.max is used up; each rank starts threads for every core.",
-        remedy="ulimit -u, --pids-limit or TasksMax higher; OMP_NUM_THREADS=1 for each rank.",
-        source="https://docs.kernel.org/admin-guide/cgroup-v2.html#pid",
-        weight=FACT,
-    ),
     Cause(
         id="clock",
         title="a clock is wrong",
@@ -201,22 +16,6 @@ CAUSES = (
         why="Keys, certificates and package lists have times, and this clock is behind or ahead.",
         remedy="timedatectl on the hosts and on the machine that runs this; chrony or systemd-timesyncd keeps them right.",
         source="https://chrony-project.org/documentation.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="stale-nfs",
-        title="a network file system has gone away",
-        signs=(
-            r"[Ss]tale (?:NFS )?file handle",
-            r"nfs: server \S+ not responding",
-            r"/[\w.@~-]*['\"]?: Transport endpoint is not connected|Transport endpoint is not connected: ['\"]?/",
-            r"LustreError: \S+: [^\n]{0,120}(?:failed with|evicted)",
-            r"Lustre: \S+ Connection to \S+ [^\n]{0,60}was lost|LustreError: [^\n]{0,200}operation failed with -\d+|NFS: state manager: [^\n]{0,80}failed|ceph: mds\d+ (?:hung|caps stale)|GPFS: [^\n]{0,80}(?:unmounted|panic)",
-            r"LustreError: [^\n]{0,200}failed: rc = -\d+|libceph: (?:mon|osd)\d+ [^\n]{0,60}(?:socket error|session lost|socket closed \(con state)|ceph: mds\d+ reconnect (?:denied|failed)",
-        ),
-        why="The server was restarted or replaced the folder, or is not reached.",
-        remedy="umount -l and mount again on that host; look at the server.",
-        source="https://man7.org/linux/man-pages/man5/nfs.5.html",
         weight=FACT,
     ),
     Cause(
@@ -329,38 +128,6 @@ CAUSES = (
         remedy="systemctl status NAME and journalctl -u NAME -b on that host.",
         source="https://www.freedesktop.org/software/systemd/man/latest/journalctl.html",
         weight=ECHO,
-    ),
-    Cause(
-        id="neighbour-table",
-        title="the kernel has no room for more neighbours' link addresses",
-        signs=(r"neighbou?r table overflow",),
-        why="Linux keeps 1024 of them, in all containers together; beyond, packets to hosts without one are dropped: No route to host.",
-        remedy="sysctl -w net.ipv4.neigh.default.gc_thresh1=8192 net.ipv4.neigh.default.gc_thresh2=16384 "
-        "net.ipv4.neigh.default.gc_thresh3=32768 (and ipv6), and the same in /etc/sysctl.d.",
-        source="https://github.com/kubernetes/kops/issues/4533",
-        weight=FACT,
-    ),
-    Cause(
-        id="killed-137",
-        title="a process was killed from outside: as a rule for memory",
-        signs=(
-            r"(?:exit(?:ed)?|terminated|ended|returned) (?:with )?(?:non-zero )?(?:exit )?(?:code|status):? ?137\b",
-            r"exitCode: 137|Exit Code: +137",
-            r"^Killed$|: line \d+: +\d+ Killed",
-            r"KILLED BY SIGNAL: 9\b",
-            r"^= +EXIT (?:CODE|STRING): (?:9|137)\b",
-            r"exitCode\W{1,3}137\b",
-            r"[Ee]xit status of rank \d+: killed by signal 9",
-            r"MPI process \(rank: \d+, pid: \d+\) terminated with signal 9",
-            r"terminated with signal SIGKILL",
-            r"Container killed by YARN for exceeding|Container killed on request\. Exit code is 137",
-            r"exited with non-zero status, thus causing[\s\S]{0,200}?Exit code: 137\b",
-            r"\*\*\* \[[^\]\n]+\] Killed",
-        ),
-        why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
-        remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory or fewer ranks.",
-        source="https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer",
-        weight=CRASH,
     ),
     Cause(
         id="file-missing",
@@ -528,15 +295,6 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
-        id="conntrack-full",
-        title="the firewall's table of connections is full",
-        signs=(r"nf_conntrack: (?:nf_conntrack: )?table full, dropping packet",),
-        why="Each connection takes an entry; all-to-all of many ranks, or scans, fill it, and new connections are dropped.",
-        remedy="sysctl -w net.netfilter.nf_conntrack_max=1048576, or no tracking on the network of the cluster.",
-        source="https://docs.kernel.org/networking/nf_conntrack-sysctl.html",
-        weight=FACT,
-    ),
-    Cause(
         id="mandatory-access",
         title="SELinux or AppArmor refuses an access",
         signs=(
@@ -578,30 +336,6 @@ CAUSES = (
         remedy="Read RIP and the first modules of Call Trace; another release of that driver or of the kernel; memtest and mcelog where traces differ each time; kdump keeps the next one.",
         source="https://docs.kernel.org/admin-guide/bug-hunting.html",
         weight=BREAKDOWN,
-    ),
-    Cause(
-        id="nfs-mount",
-        title="a network file system cannot be mounted",
-        signs=(
-            r"mount\.(?:nfs4?|lustre|beegfs|cifs)\S*: [^\n]{0,160}(?:denied|timed out|refused|not supported|No such|not registered|[Ff]ailed|No route|unreachable|reset by peer|Protocol|Input/output|Invalid|mount system call)",
-            r"mount: [^\n]{0,120}(?:wrong fs type, bad option|bad superblock|unknown filesystem type|special device \S+ does not exist|can't find in /etc/fstab)",
-            r"clnt_create: RPC: |RPC: (?:Program not registered|Port mapper failure|Unable to receive|Timed out)",
-        ),
-        why="The server does not export that path to this address (/etc/exports), its services or port 2049 are not reached, it speaks another version, or the client lacks nfs-common (nfs-utils).",
-        remedy="showmount -e SERVER and nc -vz SERVER 2049 from this host; exportfs -v on the server; mount -v -t nfs -o vers=4.2 (3); apt install nfs-common, dnf install nfs-utils.",
-        source="https://man7.org/linux/man-pages/man5/nfs.5.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="mount-failed",
-        title="a file system was not mounted as the host started",
-        signs=(
-            r"Failed to mount /\S*|Dependency failed for (?:Local|Remote) File Systems|Timed out waiting for device \S+|Unable to mount root fs|You are in (?:emergency|rescue) mode",
-        ),
-        why="A line of /etc/fstab names a disk or server that is not there (yet), or the initramfs lacks the driver for the root disk.",
-        remedy="systemctl --failed and journalctl -b -u NAME.mount; lsblk -f against /etc/fstab; nofail,_netdev for network file systems; update-initramfs -u or dracut -f after a new kernel.",
-        source="https://man7.org/linux/man-pages/man5/systemd.mount.5.html",
-        weight=FACT,
     ),
     Cause(
         id="network-card",
