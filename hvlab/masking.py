@@ -30,11 +30,6 @@ def hides(name: str) -> bool:
     return bool(re.fullmatch(_NAME, name))
 
 
-def masked_env(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment with the values of such variables masked."""
-    return {name: HIDDEN if hides(name) else masked(value) for name, value in env.items()}
-
-
 def masked_argv(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of a program, masked; one that begins with such a variable is all of it."""
     shown = []
@@ -45,11 +40,11 @@ def masked_argv(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked(value: Any) -> Any:
-    """Return a text, or what JSON holds, with the values of such variables masked where they are assigned."""
+    """Return a text, or what JSON holds, masked: assignments to such variables, and environments."""
     if isinstance(value, str):
         return _masked(value) if _MAY_BE.search(value) else value
     if isinstance(value, Mapping):
-        return {name: masked(inner) for name, inner in value.items()}
+        return {name: HIDDEN if hides(str(name)) else masked(inner) for name, inner in value.items()}
     return type(value)(map(masked, value)) if isinstance(value, list | tuple) else value
 
 
@@ -64,7 +59,7 @@ def is_masked(value: Any) -> bool:
     if isinstance(value, str):
         return bool(_LOST.search(value))
     if isinstance(value, Mapping):
-        return any(map(is_masked, value.values()))
+        return HIDDEN in value.values() or any(map(is_masked, value.values()))
     return isinstance(value, list | tuple) and any(map(is_masked, value))
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from hvlab.errors import Problem
 from hvlab.lab.pin_variables import PINS, WIRED
+from hvlab.masking import masked
 
 LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
@@ -161,7 +162,7 @@ def _mapping_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
         value = variables.get(name, {})
         right = isinstance(value, Mapping) and all(fits(key, item) for key, item in value.items())
         if not right and not _template(value):
-            problems.append(Problem(host, f"{name} is {value!r}", remedy))
+            problems.append(Problem(host, f"{name} is {masked(value)!r}", remedy))
     return problems
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.masking import hides, is_masked, masked, masked_argv, masked_env
+from hvlab.masking import hides, is_masked, masked, masked_argv
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,8 @@ from hvlab.masking import hides, is_masked, masked, masked_argv, masked_env
 )
 def test_what_is_secret(name):
     assert hides(name)
-    assert masked_env({name: "x"}) == {name: "***"}
+    assert masked({"env": {name: "x"}}) == {"env": {name: "***"}}
+    assert is_masked({"env": {name: "***"}})
 
 
 @pytest.mark.parametrize(
