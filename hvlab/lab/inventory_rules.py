@@ -198,7 +198,9 @@ def _unknown_variables(
         near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6 if owners else 0.9)
         if not near and not owners:
             continue
-        remedy = f"did you mean {near[0]}?" if near else f"it can be {', '.join(candidates) or 'nothing'}"
+        remedy = f"it can be {', '.join(candidates) or 'nothing'}"
+        if near:
+            remedy = f"did you mean {WIRED.get(near[0], near[0])}?"
         problems.append(Problem(host, f"the variable {name} is unknown", remedy))
     return problems
 

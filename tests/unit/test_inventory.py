@@ -81,8 +81,9 @@ def test_a_good_host_has_no_problem(roles):
         ),
         ({"nvidia_driver_version": ""}, "write lab_driver instead"),
         ({"cuda_method": "{{ our_method }}"}, "write lab_cuda_method instead"),
-        ({"openmpi_verion": "4.1.8"}, "did you mean openmpi_version?"),
-        ({"opnmpi_version": "4.1.8"}, "did you mean openmpi_version?"),
+        # openmpi_version would be refused in turn.
+        ({"openmpi_verion": "4.1.8"}, "did you mean lab_openmpi?"),
+        ({"opnmpi_version": "4.1.8"}, "did you mean lab_openmpi?"),
     ],
 )
 def test_a_wrong_variable_is_refused(roles, change, told):
