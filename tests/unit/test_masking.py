@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.masking import hides, is_masked, masked, masked_argv
+from hvlab.results import outcomes
+from hvlab.workloads import Outcome
+from tests.unit import labs
 
 
 @pytest.mark.parametrize(
@@ -94,3 +97,10 @@ def test_what_json_holds():
     }  # fmt: skip
     assert not is_masked(spec)
     assert is_masked(masked(spec))
+
+
+def test_a_record_says_why_a_case_failed_without_the_secret():
+    """A program that is no shell takes the assignment before a command for the command."""
+    failed = Outcome(0.0, error="HF_TOKEN=hf-aaaa: No such file or directory")
+    (record,) = outcomes.records("r1", labs.case(), failed, {})
+    assert record.error == "HF_TOKEN=*** No such file or directory"
