@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,25 +15,21 @@ from typing import Any
 HIDDEN = "***"
 _WORDS = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_KEY)"
 _NAME = rf"(?:[A-Z0-9_]+_)?{_WORDS}(?:_[A-Z0-9_]+)?"
-_ASSIGNED = re.compile(rf"(?<![A-Za-z0-9_]){_NAME}=")
+# Any variable: a pattern of the secret ones alone would try each of many words in a name to the name's end.
+_ASSIGNED = re.compile(r"(?<![A-Za-z0-9_])([A-Z0-9_]+)=")
 _LOST = re.compile(_ASSIGNED.pattern + re.escape(HIDDEN))
 # What begins an argument of a program, perhaps after the name of an option.
 _ARGUMENT = re.compile(rf"(?:-{{0,2}}[A-Za-z_][\w.-]*=)?{_NAME}=")
 _MAY_BE = re.compile(_WORDS)
 # Parts of a word as a shell has them.
 _PIECES = re.compile(r"""(?:"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|[^\s'"\\])*""", re.DOTALL)
-_IN_DOUBLE, _IN_SINGLE = re.compile(r"(?:\\.|[^\"\\])*\"", re.DOTALL), re.compile(r"[^']*'")
-_QUOTE = re.compile(r"""\\.|"(?:\\.|[^"\\])*"?|'[^']*'?""", re.DOTALL)
+# A group where a quote ends.
+_QUOTE = re.compile(r"""\\.|"(?:\\.|[^"\\])*(")?|'[^']*(')?""", re.DOTALL)
 
 
 def hides(name: str) -> bool:
     """Return whether a variable of that name holds what is to be kept secret."""
     return bool(re.fullmatch(_NAME, name))
-
-
-def masked_env(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment with the values of such variables masked."""
-    return {name: HIDDEN if hides(name) else masked(value) for name, value in env.items()}
 
 
 def masked_argv(argv: Sequence[str]) -> tuple[str, ...]:
@@ -45,11 +42,11 @@ def masked_argv(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked(value: Any) -> Any:
-    """Return a text, or what JSON holds, with the values of such variables masked where they are assigned."""
+    """Return a text, or what JSON holds, masked: assignments to such variables, and environments."""
     if isinstance(value, str):
         return _masked(value) if _MAY_BE.search(value) else value
     if isinstance(value, Mapping):
-        return {name: masked(inner) for name, inner in value.items()}
+        return {name: HIDDEN if hides(str(name)) else masked(inner) for name, inner in value.items()}
     return type(value)(map(masked, value)) if isinstance(value, list | tuple) else value
 
 
@@ -62,9 +59,9 @@ def masked_json(text: str) -> Any:
 def is_masked(value: Any) -> bool:
     """Return whether a text, or what JSON holds, has lost the value of a variable."""
     if isinstance(value, str):
-        return bool(_LOST.search(value))
+        return any(hides(lost[1]) for lost in _LOST.finditer(value))
     if isinstance(value, Mapping):
-        return any(map(is_masked, value.values()))
+        return HIDDEN in value.values() or any(map(is_masked, value.values()))
     return isinstance(value, list | tuple) and any(map(is_masked, value))
 
 
@@ -72,11 +69,12 @@ def _masked(text: str) -> str:
     """Return a line of a shell, masked: a value ends where the word does, or the quotes around it."""
     parts: list[str] = []
     place = 0
+    quotes = list(_QUOTE.finditer(text))
     for assignment in _ASSIGNED.finditer(text):
-        if assignment.start() < place:
+        if assignment.start() < place or not hides(assignment[1]):
             continue
         begin = assignment.end()
-        closing = _closing(text, assignment.start(), begin)
+        closing = _closing(quotes, assignment.start())
         pieces = _PIECES.match(text, closing or begin)
         end = pieces.end() if pieces else begin
         parts += [text[place:begin], HIDDEN if end - begin > bool(closing) else ""]
@@ -85,10 +83,8 @@ def _masked(text: str) -> str:
     return "".join([*parts, text[place:]])
 
 
-def _closing(text: str, name: int, value: int) -> int:
+def _closing(quotes: Sequence[re.Match[str]], name: int) -> int:
     """Return where the quotes around a name and its value end; 0 where there are none, or no end."""
-    around = next((quoted for quoted in _QUOTE.finditer(text) if quoted.end() > name), None)
-    if around is None or around.start() >= name or around[0][0] == "\\":
-        return 0
-    end = (_IN_DOUBLE if around[0][0] == '"' else _IN_SINGLE).match(text, value)
-    return end.end() if end else 0
+    place = bisect_right(quotes, name, key=re.Match.end)
+    around = quotes[place] if place < len(quotes) else None
+    return around.end() if around and around.start() < name and around.lastindex else 0

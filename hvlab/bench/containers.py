@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.bench.schedule import Schedule
+from hvlab.files import write_file
 from hvlab.lab.inventory import Lab
 from hvlab.launchers import container
 from hvlab.remote.playbook import HostFailure, Owner, Play
@@ -29,7 +30,8 @@ def running(schedule: Schedule, run_id: str, folder: Path, *, note: Callable[[st
         yield
         return
     starts = {host: {"argv": argv, "port": schedule.spec.ssh_port} for host, argv in commands.items()}
-    (folder / _FILE).write_text(json.dumps({"hosts": starts, "images": {}}, indent=1), "utf-8")
+    # The options of docker may have secrets of ranks.
+    write_file(folder / _FILE, json.dumps({"hosts": starts, "images": {}}, indent=1), mode=0o600)
     try:
         with _play(
             "start-containers.yml", schedule.lab, run_id, schedule.hosts, file=str(folder / _FILE)

@@ -15,6 +15,7 @@ from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import choose
+from hvlab.masking import masked
 from hvlab.workloads import parameters
 from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find, inherited
 
@@ -39,7 +40,7 @@ def read(text: str) -> dict[str, str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"{text!r} cannot be read: {error}", remedy=_REMEDY) from error
+        raise UsageError(f"{masked(text)!r} cannot be read: {error}", remedy=_REMEDY) from error
     for item in words:
         name, equals, value = item.partition("=")
         if not equals or not value:

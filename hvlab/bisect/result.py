@@ -11,6 +11,7 @@ import yaml
 from hvlab.bisect.judge import Effect
 from hvlab.bisect.search import Culprit
 from hvlab.bisect.stack import PARAMETERS, StackChange, joined, without
+from hvlab.masking import masked
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class BisectResult:
         for change in joined([self.changes[number] for number in self.culprit.changes]):
             name, value = change.pin
             lines[name] = {**lines.get(name, {}), **value} if name == PARAMETERS else value
-        return yaml.safe_dump(lines, sort_keys=False, width=100).strip()
+        return yaml.safe_dump(masked(lines), sort_keys=False, width=100).strip()
 
     def _of(self, numbers: tuple[int, ...]) -> Effect | None:
         return next((step.effect for step in self.steps if step.changes == numbers), None)
@@ -115,8 +116,9 @@ class BisectResult:
             "answer": self.answer,
             "slower": self.culprit is not None,
             "changes": [
-                {"item": change.item, "before": change.before, "after": change.after}
+                {"item": change.item, "before": before, "after": after}
                 for change in self.changes
+                for before, after in [change.shown]
             ],
             "culprit": [list(group) for group in self.culprit.groups] if self.culprit else [],
             "sole": self.culprit.sole if self.culprit else None,

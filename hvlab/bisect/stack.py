@@ -15,6 +15,7 @@ from typing import Any
 from hvlab.bench.settings import SettingsFile
 from hvlab.errors import UsageError
 from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS, builds
+from hvlab.masking import HIDDEN, hides
 from hvlab.resolver import versions
 from hvlab.resolver.pins import TITLES
 
@@ -135,11 +136,18 @@ class StackChange:
             return PARAMETERS, {self.item.removeprefix(_PARAMETER): self.before}
         return self.item.removeprefix(_ENV), self.before
 
+    @property
+    def shown(self) -> tuple[Any, Any]:
+        """Return both values, masked where they are secrets of ranks."""
+        secret = hides(self.item.removeprefix(_ENV))
+        return (HIDDEN, HIDDEN) if secret else (self.before, self.after)
+
     def __str__(self) -> str:
         title = TITLES.get(self.item, self.item.removeprefix(_ENV).removeprefix(_PARAMETER))
-        if self.item in COMPONENTS or (_short(self.before) and _short(self.after)):
-            return f"{title} {_word(self.before)} -> {_word(self.after)}"
-        return f"{title}: {', '.join(_differences(self.before, self.after))}"
+        before, after = self.shown
+        if self.item in COMPONENTS or (_short(before) and _short(after)):
+            return f"{title} {_word(before)} -> {_word(after)}"
+        return f"{title}: {', '.join(_differences(before, after))}"
 
 
 def chain(

@@ -47,7 +47,7 @@ def own(text: str, changes: Iterable[Difference]) -> str:
     """Return a user's file of releases with the changes.
 
     A release in the file keeps its other fields. A new one is like the release it takes the rest from, and
-    comes after the others, for it may be like one of them.
+    comes after the others, for it may be like one of them. Raises HvlabError where aliases stand in the way.
     """
     for change in changes:
         text = _with(text, change)
@@ -73,7 +73,21 @@ def _with(text: str, change: Difference) -> str:
         first, last = _span(lines, section)
         rows = [f"  {_key(name)}: {flow(item)}" for name, item in {**entries, change.release: entry}.items()]
         lines[first:last] = [f"{change.file}:", *rows]
-    return "\n".join(lines) + "\n"
+    changed = "\n".join(lines) + "\n"
+    if not _holds(changed, change, entry):
+        raise HvlabError(
+            f"{change.file}, {change.release} of your own file of releases cannot be changed: an alias of "
+            "YAML stands for it, or for a part of it",
+            remedy=f"write out what has & and * there, or add to it by hand: {flow(change.changes)}",
+        )
+    return changed
+
+
+def _holds(text: str, change: Difference, entry: Mapping[str, Any]) -> bool:
+    try:
+        return bool(yaml.safe_load(text)[change.file][change.release] == entry)
+    except yaml.YAMLError:
+        return False
 
 
 def _pair(node: yaml.Node | None, name: str) -> tuple[yaml.Node, yaml.Node] | None:

@@ -14,7 +14,7 @@ from hvlab.cli.groups import Rows
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.launchers.command import Command
-from hvlab.masking import masked_argv, masked_env
+from hvlab.masking import masked, masked_argv
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
@@ -57,14 +57,13 @@ def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
 
 def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     """Print every command line of a schedule that is estimated to take so many seconds."""
-    starts = schedule.containers()
+    starts = list(schedule.containers().items())
     commands = [(case, _shown(schedule.command(case))) for case in schedule.cases]
     if output_format == "table":
-        for host, argv in starts.items():
-            click.echo(f"# {host}, before the first case\n{shlex.join(argv)}")
         if request := schedule.allocation(schedule.cases, seconds=seconds):
-            host = schedule.allocated(schedule.cases)[0]
-            click.echo(f"# {host}, before the first case\n{shlex.join(request)}")
+            starts.append((schedule.allocated(schedule.cases)[0], request))
+        for host, argv in starts:
+            click.echo(f"# {host}, before the first case\n{shlex.join(masked_argv(argv))}")
         for case, command in commands:
             click.echo(f"# {case.id}\n{command.line()}")
         return
@@ -77,7 +76,7 @@ def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:
 
 def _shown(command: Command) -> Command:
     """Return a command without what is secret of its environment."""
-    return replace(command, argv=masked_argv(command.argv), env=masked_env(command.env))
+    return replace(command, argv=masked_argv(command.argv), env=masked(command.env))
 
 
 def results(records: Sequence[Record], output_format: str) -> None:

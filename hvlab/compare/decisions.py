@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,14 +33,6 @@ _SETTINGS = (
     *(one.name for one in OPTIONAL),
     DEVICE.name,
     *(one.name for one in TUNING),
-)
-
-
-# The numbers of the repeats that failed, that were skipped, and of all.
-_ENDS: Sequence[Callable[[Repeats], Set[int]]] = (
-    lambda repeats: repeats.errors.keys(),
-    lambda repeats: repeats.skipped.keys(),
-    lambda repeats: repeats.ok | repeats.errors.keys() | repeats.skipped.keys(),
 )
 
 
@@ -150,13 +142,14 @@ def _unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> It
             asked.setdefault(name or "default", {})[one] = cases[one]
     for name, own in asked.items():
         if not all(any(one.ok for one in repeats) for repeats in own.values()):
-            measured = [one for repeats in own.values() for one in repeats]
-            reasons = [text for one in measured for text in (*one.errors.values(), *one.skipped.values())]
-            failed, skipped, tried = (
-                sum(len(set().union(*(numbers(one) for one in repeats))) for repeats in own.values())
-                for numbers in _ENDS
-            )
-            yield Unmeasured(name, failed, skipped, tried, tuple(dict.fromkeys(reasons)))
+            measured = [(case, one) for case, repeats in own.items() for one in repeats]
+            # By launch: one has the same end at each of its sizes.
+            ok = {(case, repeat) for case, one in measured for repeat in one.ok}
+            failed = {(case, repeat): text for case, one in measured for repeat, text in one.errors.items()}
+            skipped = {(case, repeat): text for case, one in measured for repeat, text in one.skipped.items()}
+            tried = ok | failed.keys() | skipped.keys()
+            reasons = dict.fromkeys([*failed.values(), *skipped.values()])
+            yield Unmeasured(name, len(failed), len(skipped), len(tried), tuple(reasons))
 
 
 def deciding(a: Configuration, b: Configuration, measured: Mapping[Configuration, Repeats]) -> str:

@@ -8,6 +8,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hvlab.formats import markdown
 from hvlab.formats.markdown import MarkdownTable, TableRow
@@ -270,10 +271,7 @@ def _replaced(
     heads = find_heads(table.rows)
     if heads is not None:
         names = sheet.algorithms if kind == "compression" else sheet.names
-        return filled_rows(
-            table.rows, heads, getattr(owner, kind), names,
-            added=lambda values: _added(kind, values),
-        )  # fmt: skip
+        return filled_rows(table.rows, heads, getattr(owner, kind), names, added=partial(_added, kind))
     replaced = {}
     for number, row in enumerate(table.rows):
         key, place = environment_key(row)

@@ -13,6 +13,7 @@ import yaml
 
 from hvlab.errors import Problem
 from hvlab.lab.pin_variables import PINS, WIRED
+from hvlab.masking import masked
 
 LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),
@@ -161,7 +162,7 @@ def _mapping_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
         value = variables.get(name, {})
         right = isinstance(value, Mapping) and all(fits(key, item) for key, item in value.items())
         if not right and not _template(value):
-            problems.append(Problem(host, f"{name} is {value!r}", remedy))
+            problems.append(Problem(host, f"{name} is {masked(value)!r}", remedy))
     return problems
 
 
@@ -197,7 +198,9 @@ def _unknown_variables(
         near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6 if owners else 0.9)
         if not near and not owners:
             continue
-        remedy = f"did you mean {near[0]}?" if near else f"it can be {', '.join(candidates) or 'nothing'}"
+        remedy = f"it can be {', '.join(candidates) or 'nothing'}"
+        if near:
+            remedy = f"did you mean {WIRED.get(near[0], near[0])}?"
         problems.append(Problem(host, f"the variable {name} is unknown", remedy))
     return problems
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hvlab.masking import hides
+
 _MOUNTS = "--container-mounts"
 
 
@@ -26,5 +28,9 @@ def options(image: str, *, home: str, read: Sequence[str], more: Sequence[str] =
 
 
 def inside(program: Sequence[str], env: Mapping[str, str], home: str) -> tuple[str, ...]:
-    """Return the argv of a rank inside: pyxis keeps what the image itself sets, and root's home."""
-    return ("env", f"HOME={home}", *(f"{name}={value}" for name, value in env.items()), *program)
+    """Return the argv of a rank inside: pyxis keeps what the image itself sets, and root's home.
+
+    Secrets come with srun's environment alone, unless the image sets them: every user can read arguments.
+    """
+    given = (f"{name}={value}" for name, value in env.items() if not hides(name))
+    return ("env", f"HOME={home}", *given, *program)

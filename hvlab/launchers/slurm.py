@@ -59,12 +59,12 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
 )
 # Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
 _MARGIN, _LEAST_S = 2, 600
-# The options of salloc that limit the time.
 # slurm_strerror of ESLURM_INVALID_JOB_ID, ESLURM_JOB_PENDING and ESLURM_ALREADY_DONE.
 _JOB_OVER = re.compile(
     r"Unable to (?:confirm allocation|create step) for job \d+: "
     r"(Invalid job id|Job is pending execution|Job/step already completing or completed)"
 )
+# The options of salloc that limit the time.
 _TIME = re.compile(r"-t|--time(?:[= ]|$)")
 # Why a job ends whose last steps are still being cleared away.
 _COMPLETING = {"TimeLimit": "TIMEOUT", "NodeDown": NODE_FAIL, "NodeFail": NODE_FAIL}

@@ -11,7 +11,7 @@ from typing import Any
 from hvlab import answers
 from hvlab.answers import AnswerError
 from hvlab.answers.shapes import HostAnswer
-from hvlab.masking import masked_argv, masked_env
+from hvlab.masking import masked, masked_argv
 from hvlab.model.costs import COLLECTIVES
 from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand
@@ -206,7 +206,7 @@ def _commands(files: _Files) -> tuple[ShownCommand, ...]:
         seed = argv[place] if place else ""
         if place:
             argv[place] = _SEED
-        given = masked_env(files.json(f"{case}/env.json", {}, dict[str, Any]))
+        given = masked(files.json(f"{case}/env.json", {}, dict[str, Any]))
         env = [f"{name}={value}" for name, value in given.items()]
         line = shlex.join([*(["env", *env] if env else []), *argv])
         seeds_by_line.setdefault(line.replace(case, _SHARED), {})[case] = seed

@@ -39,7 +39,7 @@ def records(run_id: str, case: Case, outcome: Outcome, stack: Mapping[str, Any])
             value=value,
             unit=unit,
             status=status(outcome),
-            error=outcome.error,
+            error=masked(outcome.error),
             stack={**stack, **outcome.versions},
             raw_path=f"runs/{run_id}/{case.id}",
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from hvlab.compare import decision_rows
 from hvlab.compare.decisions import Decision
+from hvlab.masking import masked
 from hvlab.statistics import ratio
 from hvlab.statistics.interval import Interval
 from hvlab.tune.confirmation import Confirmation
@@ -161,7 +162,8 @@ class TuneResult:
         }  # fmt: skip
 
     def _settings(self, best: Candidate) -> dict[str, Any]:
-        return {name: value for name, value in self.space.settings(best).model_dump().items() if value}
+        settings: dict[str, Any] = masked(self.space.settings(best).model_dump())
+        return {name: value for name, value in settings.items() if value}
 
 
 def _percent(logarithm: float) -> str:

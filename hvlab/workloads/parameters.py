@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, HOROVOD, Backend
+from hvlab.masking import masked
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
 Kind = Literal[
@@ -138,7 +139,7 @@ class Parameter:
 
     def _wrong(self, text: str, why: str, example: str) -> UsageError:
         return UsageError(
-            f"{self.name}={text}: {why}", remedy=f"{self.help} Write --set {self.name}={example}"
+            masked(f"{self.name}={text}: {why}"), remedy=f"{self.help} Write --set {self.name}={example}"
         )
 
 

@@ -57,8 +57,9 @@ def roles_page() -> str:
     parts = [
         "# The roles and their variables",
         "Written by `make docs` from `roles/*/meta/argument_specs.yml`. An inventory can set each variable, "
-        "for all hosts, a group or one host. *wired*: `group_vars/all.yml` sets it, from the versions chosen "
-        "for the host or from another role.",
+        "for all hosts, a group or one host; versions and methods that have pins by these alone (`lab_cuda` "
+        "for `cuda_version`). *wired*: `group_vars/all.yml` sets it, from the versions chosen for the host "
+        "or from another role.",
     ]
     wired = tree.load(tree.ROOT / "group_vars/all.yml")
     for role in tree.ROLES:

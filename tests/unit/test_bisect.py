@@ -423,6 +423,15 @@ def _result(bad: Judge, changes: Collection[StackChange], cost: float = 0.3) -> 
     return BisectResult(tuple(changes), whole, culprit, tuple(steps))
 
 
+def test_no_page_of_a_bisection_has_a_secret_of_its_ends() -> None:
+    good, bad = ({"env.HF_TOKEN": token, "env.NCCL_ALGO": "Ring"} for token in ("hf-aaaa", "hf-bbbb"))
+    changes = chain(Stack(good), Stack(bad), {}, lambda _: True)
+    assert [change.after for change in changes] == ["hf-bbbb"]
+    result = _result(Counted(_all_of(1)), changes)
+    assert "HF_TOKEN *** -> ***" in result.answer
+    assert "hf-" not in result.markdown() + json.dumps(result.as_json())
+
+
 def test_the_answer_names_the_release_the_proof_and_the_way_back() -> None:
     changes = chain(GOOD, _changed(torch="2.8.0", openmpi="4.1.4"), RELEASES, lambda _: True)
     result = _result(Counted(_all_of(3)), changes)

@@ -270,6 +270,17 @@ def test_a_release_in_a_users_file_keeps_its_other_fields(before: str, after: st
     assert catalogue.build(own.merged(FILES, own.read(path), path)).nccl["2.99.1"].wheels == (12, 13)
 
 
+@pytest.mark.parametrize("release", ["2.99.1", "2.99.2"])
+def test_a_release_with_an_alias_in_a_users_file_is_named(release: str) -> None:
+    text = 'nccl:\n  "2.99.1": &one {like: "2.32.3"}\n  "2.99.2": *one\n'
+    change = differences.Difference("nccl", release, {"wheels": ["cu13"]}, {"wheels": []})
+    with pytest.raises(HvlabError, match=f"nccl, {release} of your own file .* alias") as refused:
+        update.own(text, [change])
+    assert "{wheels: [cu13]}" in str(refused.value.remedy)
+    other = differences.Difference("cuda", "13.9", {"driver": None}, like="13.1")
+    assert update.own(text, [other]).startswith(text)
+
+
 def test_a_shipped_release_in_a_users_file_is_like_itself() -> None:
     change = differences.Difference(
         "nccl", "2.32.3", {"wheels": ["cu13"]}, FILES["nccl"]["releases"]["2.32.3"]

@@ -122,6 +122,12 @@ def test_a_script_is_run_and_watched(started, tmp_path):
     assert list((tmp_path / ".hvlab/work").iterdir()) == []
 
 
+def test_a_secret_in_a_command_is_not_in_its_result(started):
+    done, folder = started("env", "HF_TOKEN=hf-aaaa", "python", "train it.py", "0")
+    assert done.returncode == 0
+    assert "hf-aaaa" not in (folder / "result.json").read_text()
+
+
 def test_folders_of_other_hosts_and_of_running_ranks_stay(started, tmp_path):
     """Hosts may share the home: only what a dead process of this host left is removed."""
     work = tmp_path / ".hvlab/work"

@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 import socket
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,6 +183,14 @@ def test_they_are_there_for_the_run_and_gone_after_it(plays, tmp_path):
     assert plays.ran == [STARTED, STOPPED]
 
 
+def test_secrets_in_dockers_options_are_on_the_controller_for_its_user_alone(plays, tmp_path):
+    secret = plan(container_options=("--env=HF_TOKEN=hf-aaaa",))
+    with containers.running(secret, "R", tmp_path, note=print):
+        file = tmp_path / "containers.json"
+        assert "hf-aaaa" in file.read_text()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_they_are_gone_however_the_run_ends(plays, tmp_path, error):
     with pytest.raises(error), containers.running(plan(), "R", tmp_path, note=print):
@@ -299,6 +308,7 @@ def host(tmp_path):
 def test_containers_start_and_are_removed(host):
     host("start-containers.yml")
     assert json.loads(host.file.read_text())["images"] == {"localhost": "sha256:1"}
+    assert stat.S_IMODE(host.file.stat().st_mode) == 0o600
     assert "changed=1" in host("stop-containers.yml")
     assert "changed=0" in host("stop-containers.yml")
 
@@ -332,3 +342,14 @@ def test_a_dry_run_shows_how_containers_are_started(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "# n1, before the first case"
     assert tuple(shlex.split(lines[1])) == plan().containers()["n1"]
+
+
+def test_a_dry_run_shows_no_secret_of_what_comes_before_the_first_case(capsys):
+    bench_output.dry_run(plan(container_options=("--env=HF_TOKEN=hf-aaaa",)), "table", seconds=60)
+    options = {"lab_slurm": True, "lab_slurm_options": ["--export=ALL,HF_TOKEN=hf-aaaa"]}
+    steps = Schedule.of(spec("mpi", launcher="srun"), lab(**options))
+    bench_output.dry_run(steps, "table", seconds=60)
+    out = capsys.readouterr().out
+    assert "--env=HF_TOKEN=***" in out
+    assert "--export=ALL,HF_TOKEN=***" in out
+    assert "hf-aaaa" not in out

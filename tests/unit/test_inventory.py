@@ -61,6 +61,7 @@ def test_a_good_host_has_no_problem(roles):
         ({"lab_rank_env": "UCX_TLS=tcp"}, "lab_rank_env is 'UCX_TLS=tcp'"),
         ({"lab_rank_env": {"HVLAB_CASE": "x"}}, "names that begin with HVLAB_ are taken"),
         ({"lab_rank_env": {"UCX_TLS": ["tcp"]}}, "lab_rank_env is {'UCX_TLS': ['tcp']}"),
+        ({"lab_rank_env": {"HF_TOKEN": "hf-a", "X": 1.5}}, "lab_rank_env is {'HF_TOKEN': '***', 'X': 1.5}"),
         ({"horovod_variants": {"cpu": "mpi"}}, "horovod_variants is {'cpu': 'mpi'}"),
         ({"ansible_port": 99999}, "ansible_port is 99999"),
         ({"lab_network": "10.0.0.0"}, "no prefix length"),
@@ -80,8 +81,9 @@ def test_a_good_host_has_no_problem(roles):
         ),
         ({"nvidia_driver_version": ""}, "write lab_driver instead"),
         ({"cuda_method": "{{ our_method }}"}, "write lab_cuda_method instead"),
-        ({"openmpi_verion": "4.1.8"}, "did you mean openmpi_version?"),
-        ({"opnmpi_version": "4.1.8"}, "did you mean openmpi_version?"),
+        # openmpi_version would be refused in turn.
+        ({"openmpi_verion": "4.1.8"}, "did you mean lab_openmpi?"),
+        ({"opnmpi_version": "4.1.8"}, "did you mean lab_openmpi?"),
     ],
 )
 def test_a_wrong_variable_is_refused(roles, change, told):

@@ -57,6 +57,14 @@ def test_ranks_start_inside_with_the_environment_of_the_host(backend, changes):
     assert inside.step == outside.step
 
 
+@pytest.mark.parametrize("backend", ["mpi", "gloo"])
+def test_secrets_of_ranks_come_with_the_environment_of_srun(backend):
+    _, inside = started(backend, lab(**HERE), env="HF_TOKEN=hf-aaaa NCCL_ALGO=Ring")
+    assert "hf-aaaa" in inside.env.values()
+    assert "NCCL_ALGO=Ring" in inside.argv
+    assert "hf-aaaa" not in " ".join(inside.argv)
+
+
 def test_what_ranks_over_gloo_meet_at_is_inside_too():
     _, inside = started("gloo", lab(**HERE), hosts=(2,))
     meeting = "/home/u/hvlab/programs/meeting.py"

@@ -92,6 +92,13 @@ def test_what_cannot_be_switched_is_refused(a, b, blocks, told):
         two(a, b, *blocks)
 
 
+@pytest.mark.parametrize("side", ["HF_TOKEN=hf-aaaa NCCL_ALGO='Ring", "HF_TOKEN=hf-aaaa HVLAB_CASE=1"])
+def test_a_refusal_shows_no_secret(side):
+    with pytest.raises(UsageError, match=r"HF_TOKEN=\*\*\*") as refused:
+        two(side, "")
+    assert "hf-aaaa" not in str(refused.value)
+
+
 def test_hvlabs_default_differs_from_nothing_where_the_lab_sets_another():
     there = lab(lab_rank_env={"HOROVOD_CYCLE_TIME": 5})
     asked = [block("mpi")]

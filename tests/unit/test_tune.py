@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,14 @@ def test_settings_that_failed_in_a_later_round_are_listed_as_failed_alone() -> N
     assert [line for line in text.splitlines() if "threshold=1," in line] == [
         "| threshold=1, cycle=0.1, idle=1 | failed | |"
     ]
+
+
+def test_figures_of_a_search_have_no_secret_of_todays_settings() -> None:
+    space = replace(_space(), today=SettingsFile(env={"HF_TOKEN": "hf-aaaa", "NCCL_ALGO": "Ring"}))
+    board = Board({(1, 0, 0): [-0.2]})
+    result = TuneResult(space, SearchResult((1, 0, 0), board, exhausted=True), {}, None, 60.0)
+    settings = result.as_json()["settings"]["env"]
+    assert {"HF_TOKEN": "***", "NCCL_ALGO": "Ring"}.items() <= settings.items()
 
 
 @pytest.mark.parametrize("kind", ["tpe", "coordinate"])

@@ -420,7 +420,7 @@ def test_a_space_for_another_backend_is_refused(backend: str, item: dict[str, An
         session.check_space(request)
 
 
-def test_a_search_that_is_interrupted_after_its_proof_has_no_second_one(
+def test_an_interruption_while_shares_are_computed_costs_no_second_proof(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> None:

@@ -24,7 +24,7 @@ from hvlab.files import write_file
 from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
-from hvlab.masking import masked_argv, masked_env
+from hvlab.masking import masked, masked_argv
 from hvlab.provision.arguments import arguments
 from hvlab.remote.ssh_client import detour, responds
 from hvlab.workloads.answered import Ended
@@ -107,7 +107,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "python": plan["python"],
             "reach": [*plan["reach"], *_port(case["ssh_port"])],
         }
-        job["shown"] = {"argv": masked_argv(job["argv"]), "env": masked_env(job["env"])}
+        job["shown"] = {"argv": masked_argv(job["argv"]), "env": masked(job["env"])}
         words = ["env", f"HVLAB_CASE={case['mark']}", plan["python"], program]
         if plan["as_user"]:
             words = ["runuser", "--login", plan["as_user"], "--command", shlex.join(words)]

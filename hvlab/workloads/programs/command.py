@@ -81,7 +81,6 @@ def main(options: argparse.Namespace) -> int:
         if rank == 0:
             result = judged(options, read(evidence), os.path.join(folder, TIMELINE))
             result["command"] = {
-                "words": shlex.split(options.command),
                 "started_at": started,
                 "seconds": seconds,
                 "removed": sorted(contents(place) - brought),
@@ -269,7 +268,6 @@ def judged(options: argparse.Namespace, notes: list[dict[str, Any]], timeline: s
         proof["groups"] = [part.rpartition(":")[2] for part in one["state"]["backend"].split(",")]
     return {
         "checks": checks,
-        "argv": sys.argv[1:],
         "world": {"size": one["size"], "placement": []},
         "device": os.environ.get("HVLAB_DEVICE", "cpu"),
         "proof": proof,

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import platform
-import sys
 import tempfile
 import time
 from importlib import import_module
@@ -140,7 +139,7 @@ def run(
     ``measure`` is given the options, the world and the result, which it fills in. ``kinds`` make the world of
     one process and that of ranks.
     """
-    result: dict[str, Any] = {"checks": [], "argv": sys.argv[1:]}
+    result: dict[str, Any] = {"checks": []}
     launched.place_workers(options.world_size // options.hosts)
     try:
         world = connected(options, kinds)
