@@ -18,8 +18,8 @@ _NAME = rf"(?:[A-Z0-9_]+_)?{_WORDS}(?:_[A-Z0-9_]+)?"
 # Any variable: a pattern of the secret ones alone would try each of many words in a name to the name's end.
 _ASSIGNED = re.compile(r"(?<![A-Za-z0-9_])([A-Z0-9_]+)=")
 _LOST = re.compile(_ASSIGNED.pattern + re.escape(HIDDEN))
-# What begins an argument of a program, perhaps after the name of an option.
-_ARGUMENT = re.compile(rf"(?:-{{0,2}}[A-Za-z_][\w.-]*=)?{_NAME}=")
+# What begins an argument of a program, perhaps after the name of an option, or docker's -e.
+_ARGUMENT = re.compile(rf"(?:-{{0,2}}[A-Za-z_][\w.-]*=|-e)?{_NAME}=")
 _MAY_BE = re.compile(_WORDS)
 # Parts of a word as a shell has them.
 _PIECES = re.compile(r"""(?:"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|[^\s'"\\])*""", re.DOTALL)

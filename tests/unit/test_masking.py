@@ -77,6 +77,7 @@ def test_no_value_is_left_of_what_a_shell_would_read(value):
     [
         ("HF_TOKEN=a b", "HF_TOKEN=***"),
         ("--env=HF_TOKEN=a b", "--env=HF_TOKEN=***"),
+        ("-eHF_TOKEN=a b", "-eHF_TOKEN=***"),
         ("HF_TOKEN=", "HF_TOKEN="),
         ("cd x && HF_TOKEN=a python t.py", "cd x && HF_TOKEN=*** python t.py"),
         ("NCCL_ALGO=a b", "NCCL_ALGO=a b"),
