@@ -82,7 +82,10 @@ def _keep(files: Mapping[str, bytes], folder: Path) -> None:
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise HvlabError(f"the files cannot be kept in {folder}: {error}") from error
+        raise HvlabError(
+            f"the files cannot be kept in {folder}: {error.strerror or error}",
+            remedy="choose a folder that can be written with --results",
+        ) from error
 
 
 def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:
