@@ -15,17 +15,41 @@ if TYPE_CHECKING:
 _BYTES, _VALUES = 2**20, 100_000
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """Reads what is safe, and refuses a key that stands twice in one mapping."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._flat: set[yaml.MappingNode] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Take over the merged keys, after the mapping's own were looked at; some may then stand twice."""
+        if node in self._flat:
+            return
+        self._flat.add(node)
+        own: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            name = (key.tag, str(key.value))
+            if name in own:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{name[1]!r} stands twice", key.start_mark
+                )
+            own.add(name)
+        super().flatten_mapping(node)
+
+
 def read_yaml(path: Path) -> Any:
     """Return what a YAML file of a person holds. Raises OSError, or ValueError with what is wrong.
 
-    Refused is also what would take for ever: a file of over 1 MiB, deep nesting, aliases of aliases.
+    Refused is a key that stands twice, of which YAML would take the last, and what would take for ever: a
+    file of over 1 MiB, deep nesting, aliases of aliases.
     """
     with path.open("rb") as file:
         content = file.read(_BYTES + 1)
     if len(content) > _BYTES:
         raise ValueError("it is larger than 1 MiB")
     try:
-        return written_out(lambda: yaml.safe_load(content.decode("utf-8")))
+        return written_out(lambda: yaml.load(content.decode("utf-8"), _OnceLoader))  # noqa: S506 - it is a safe one
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
 

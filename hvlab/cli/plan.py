@@ -177,12 +177,12 @@ def _limited(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, HostFa
 
 def _read(file: Path) -> dict[str, HostFacts]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        data = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
     except OSError as error:
         raise UsageError(
             f"{file}: {error.strerror}", remedy="--facts reads a file that --write-facts wrote"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{file} is not JSON: {error}", remedy='write {"n1": {"distribution": ...}, ...}'
         ) from error

@@ -157,7 +157,7 @@ def rebuild_store(*, folder: Path | None) -> int:
     return 1 if rebuilt.lost or rebuilt.bare else 0
 
 
-@command.command("import", short_help="Import the output of nccl-tests or OSU as a new run.")
+@command.command("import", short_help="Import the output of nccl-tests, OSU or a training as a new run.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--from",
@@ -184,7 +184,10 @@ def import_files(
     slots: int | None,
     folder: Path | None,
 ) -> int:
-    """Import the output of nccl-tests (text, JSON) or of the OSU benchmarks from FILES as a new run.
+    """Import what nccl-tests (text, JSON), the OSU benchmarks or a training printed into FILES as a new run.
+
+    A training is one of Horovod's synthetic benchmarks, or tf_cnn_benchmarks. Files may be packed (gzip,
+    bzip2, xz), in UTF-8, UTF-16 or UTF-32, or docker's log of a container.
 
     Output of any version is accepted, whatever launchers, pods or clocks put before its lines. Launches of
     the same configuration become its repeats; the settings that a file states belong to the configuration.

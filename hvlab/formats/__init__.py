@@ -10,6 +10,8 @@ Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
     nccl_ranks     how many ranks ran where, from its list of devices
     nccl_text      its text -> its JSON; nccl_rows: a row of it; nccl_print: its JSON -> its text
     osu            the OSU benchmarks' text -> launches; osu_print: launches -> their text
+    training       what Horovod's synthetic benchmarks and tf_cnn_benchmarks print -> launches
+    content        a file's bytes -> text: unpacked, decoded, without what a collector put around lines
     records        launches -> records; importing: files -> launches -> the store
     pods           the logs of hvlab's own jobs on Kubernetes -> cases with their files
     plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
@@ -25,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hvlab.errors import UsageError, unknown
-from hvlab.formats import nccl_json, nccl_print, nccl_text, osu, osu_print
+from hvlab.formats import nccl_json, nccl_print, nccl_text, osu, osu_print, training
 from hvlab.formats.launch import COLLECTIVES, Launch, MeasuredRun, launches
 from hvlab.formats.plain import as_csv, as_jsonl, as_junit
 from hvlab.formats.prometheus import as_prometheus
@@ -72,6 +74,7 @@ READERS: Mapping[str, Reader] = {
             lambda text: nccl_json.read(text) if nccl_json.knows(text) else nccl_text.read(text),
         ),
         Reader("osu", osu.knows, osu.read),
+        Reader("training", training.knows, training.read),
     )
 }
 

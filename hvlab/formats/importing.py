@@ -11,6 +11,7 @@ from pathlib import Path
 from hvlab import workloads
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.formats import READERS, detect, pods
+from hvlab.formats.content import text_of
 from hvlab.formats.launch import Launch
 from hvlab.formats.pods import PodLaunch
 from hvlab.formats.records import LaunchOverrides, LogSource, records
@@ -37,7 +38,7 @@ def import_files(
     read: dict[int, Sequence[Launch]] = {}
     launched: list[tuple[str, PodLaunch]] = []
     for number, (path, content) in enumerate(zip(files, contents, strict=True)):
-        text = content.decode("utf-8", errors="replace")
+        text = text_of(content, str(path))
         if reader is None and pods.knows(text):
             launched += [(path.name, launch) for launch in pods.read(text, str(path))]
             continue
@@ -81,7 +82,10 @@ def _keep(files: Mapping[str, bytes], folder: Path) -> None:
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise HvlabError(f"the files cannot be kept in {folder}: {error}") from error
+        raise HvlabError(
+            f"the files cannot be kept in {folder}: {error.strerror or error}",
+            remedy="choose a folder that can be written with --results",
+        ) from error
 
 
 def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:

@@ -28,6 +28,11 @@ _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<hostname>\S+)"
     r"\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<device_info>.*)"
 )
+# A web page takes the # for a heading's: these stand without it, too.
+_BARE = re.compile(
+    r"\s*(?:nThread \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+\S+\s+device\s"
+    r"|size\s+count\s+type\b|Out of bounds values|Avg bus bandwidth)"
+)
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
 _COMMAND = re.compile(r"(?<![\w./~-])[\w./~-]*_perf(?:_mpi)?\s+-{1,2}[a-zA-Z].*")
 _FOOTER = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
@@ -117,8 +122,8 @@ class _Output:
         self.number = max(self.number, line.number)
         if result := nccl_rows.parse(line.text, self.table, f"line {line.number}"):
             self.results.append(result)
-        elif line.text.lstrip().startswith("#"):
-            self._comment(line.text.lstrip())
+        elif line.text.lstrip().startswith("#") or _BARE.match(line.text):
+            self._comment(f"# {line.text.lstrip('# ')}")
         elif match := _PROGRAM.search(line.text):
             command = command[0].strip() if (command := _COMMAND.search(line.text)) else None
             self.next_program, self.next_command = match[1], command
@@ -195,6 +200,7 @@ def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
 
     Old versions do not write which program it is.
     """
+    results = [result for result in results if "refused" not in result]
     halves = [result[half] for result in results for half in (*HALVES, EITHER) if half in result]
     ratios = [
         half["bus_bw"] / half["alg_bw"] for half in halves

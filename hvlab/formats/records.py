@@ -15,7 +15,7 @@ from hvlab.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
 from hvlab.workloads.metrics import METRICS, busbw_factor
 
-_BACKENDS = {"nccl-tests": "nccl", "osu": "mpi"}
+_BACKENDS = {"nccl-tests": "nccl", "osu": "mpi", "training": UNKNOWN}
 # Libraries in OSU's titles.
 _LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "nccl"}
 _FILE_NAMES = {name.replace("_", ""): workload for name, workload in PROGRAMS.items()}

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 
 # Plugins that ask a cloud take a minute.
 _SECONDS = 180.0
+# Characters of what a message shows of an inventory.
+_LONGEST = 300
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ def project_variables() -> list[Path]:
 
 
 def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
-    return InventoryError(f"the inventory {source} cannot be used:\n{report(reasons, indent='  ')}")
+    short = (replace(reason, host=_short(reason.host), seen=_short(reason.seen)) for reason in reasons)
+    return InventoryError(f"the inventory {source} cannot be used:\n{report(short, indent='  ')}")
 
 
 def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:
@@ -210,7 +213,11 @@ def _ansible_message(stderr: str) -> str:
     """Return Ansible's message, each line once, without its frame."""
     lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
     kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
-    return "\n".join(f"  {line}" for line in kept[:12])
+    return "\n".join(f"  {_short(line)}" for line in kept[:12])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... ({len(text)} characters)"
 
 
 def _groups(listing: Mapping[str, Any]) -> dict[str, list[str]]:

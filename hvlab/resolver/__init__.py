@@ -46,7 +46,7 @@ from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import HostRequest, group
 from hvlab.resolver.nearest import Remedy
 from hvlab.resolver.pins import Pin
-from hvlab.resolver.problem import LabProblem
+from hvlab.resolver.problem import FACT, LabProblem
 from hvlab.resolver.provider import SearchLimitError
 from hvlab.resolver.solve import best, build
 
@@ -93,10 +93,13 @@ class Infeasible:
         hosts = {host for item in self.conflict for host in item["hosts"]}
         if not self.nearest and all(item["name"] == "host" for item in self.conflict):
             return f"without {'it' if len(hosts) == 1 else 'them'} there is no lab left that resolves"
-        if not self.nearest and all(item["kind"] == "fact" for item in self.conflict):
-            return "no pin is in the way: it takes another operating system, GPU or method of installation"
+        kinds = {item["kind"] for item in self.conflict}
+        other = "it takes another operating system, GPU or method of installation"
+        if not self.nearest and kinds == {FACT}:
+            return f"no pin is in the way: {other}"
         if not self.nearest:
-            return "no change of one, two or three of these pins and hosts resolves it"
+            none = "no change of one, two or three of these pins and hosts resolves it"
+            return f"{none}: {other}" if FACT in kinds else none
         return f"{' or '.join(remedy.text for remedy in self.nearest)} it resolves"
 
     def as_json(self) -> dict[str, Any]:

@@ -262,7 +262,7 @@ def _tensorflow(name: str, item: Mapping[str, Any]) -> TensorflowRelease:
         python=_range(item["python"]),
         gcc=int(item.get("gcc", 0)),
         keras=int(item.get("keras", 2)),
-        capabilities=_texts(item.get("capabilities")),
+        capabilities=_range(item["capabilities"]),
     )
 
 

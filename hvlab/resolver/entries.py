@@ -140,7 +140,7 @@ class TorchRelease:
 
 @dataclass(frozen=True)
 class TensorflowRelease:
-    """A TensorFlow release: the CUDA and cuDNN its GPU build was compiled with."""
+    """A TensorFlow release: the CUDA and cuDNN its GPU build was compiled with, and the GPUs it runs on."""
 
     version: str
     cuda: str
@@ -148,7 +148,7 @@ class TensorflowRelease:
     python: VersionRange
     gcc: int = 0
     keras: int = 2
-    capabilities: tuple[str, ...] = ()
+    capabilities: VersionRange = (None, None)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _GPU_FIELDS = ("name", "compute_capability", "memory_mib")
 _VERSIONS = ("python", "gcc", "kernel_gcc", "driver")
 _FIRST_TWO_DIGITS = 20
+# Characters; no version and no name is that long.
+_LONGEST = 200
 REQUIRED = ("distribution", "distribution_version")
 
 
@@ -117,6 +119,9 @@ def from_file(data: object) -> dict[str, HostFacts]:
     for name, facts in data.items():
         if not str(name).strip():
             wrong.append("a host has no name")
+            continue
+        if odd := _unprintable(name):
+            wrong.append(f"the host {str(name)[:_LONGEST]!r}: its name {odd}")
             continue
         if not isinstance(facts, Mapping):
             wrong.append(f"{name}: its facts are {facts!r}, not an object")
@@ -240,12 +245,22 @@ def _problems(facts: Mapping[str, Any]) -> list[str]:
         value = facts.get(field)
         if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
             wrong.append(f"{field} is {value!r}")
+        elif not isinstance(value, list) and (odd := _unprintable(value)):
+            wrong.append(f"{field} {odd}")
         elif field in _VERSIONS and str(value or "").strip() and not versions.numbers(str(value).strip()):
             wrong.append(f"{field} is {value!r}, not a version")
     if isinstance(facts.get("python"), float):
         # 3.10 without quotes is 3.1.
         wrong.append(f"python is the number {facts['python']}: write it in quotes")
     return wrong + (_gpu_problems(facts["gpus"]) if isinstance(facts.get("gpus"), list) else [])
+
+
+def _unprintable(value: object) -> str | None:
+    """Return what keeps a value from being shown on a line; None where nothing does."""
+    text = "" if value is None else str(value)
+    if len(text) > _LONGEST:
+        return f"is longer than {_LONGEST} characters"
+    return None if text.isprintable() else f"has characters that cannot be printed: {text!r}"
 
 
 def _unknown(given: Iterable[Any], known: Iterable[str]) -> list[str]:
@@ -265,6 +280,8 @@ def _gpu_problems(gpus: object) -> list[str]:
     ):
         if not isinstance(item, Mapping) or not (item.get("name") or item.get("compute_capability")):
             wrong.append(f"gpus[{number}] is {item!r}, without a name")
+        elif odd := _unprintable(item.get("name")) or _unprintable(item.get("compute_capability")):
+            wrong.append(f"gpus[{number}] {odd}")
         elif unknown := _unknown(item, _GPU_FIELDS):
             wrong += [f"gpus[{number}]: {text}" for text in unknown]
         elif item.get("compute_capability") is not None and _capability(item["compute_capability"]) is None:

@@ -310,6 +310,16 @@ def _gpu_limits(lab: LabProblem, number: int, gpu: Gpu) -> Iterable[Limit]:
         no_driver,
         assumed,
     )
+    if "tensorflow" in lab.frameworks:
+        yield Limit(
+            ("tensorflow", None),
+            lambda c: versions.within(capability, c.data.capabilities),
+            lambda gone: (
+                f"TensorFlow {listed(gone, catalogue.tensorflow)} does not run on {where} "
+                f"({_capabilities(gone)})"
+            ),
+            (*assumed, *lab.pinned("tensorflow")),
+        )
     for name in ("cudnn", "nccl"):
         yield Limit(
             (name, number),
@@ -317,6 +327,15 @@ def _gpu_limits(lab: LabProblem, number: int, gpu: Gpu) -> Iterable[Limit]:
             _no_library_code(lab, TITLES[name], where),
             assumed,
         )
+
+
+def _capabilities(releases: Sequence[Candidate]) -> str:
+    """Return the compute capabilities that releases of TensorFlow run on, for the reader."""
+    ranges = dict.fromkeys(release.data.capabilities for release in releases)
+    return ", ".join(
+        f"it runs on {lowest} to {highest}" if highest else f"it runs on {lowest} and newer"
+        for lowest, highest in ranges
+    )
 
 
 def _no_library_code(lab: LabProblem, title: str, where: str) -> Callable[[Sequence[Candidate]], str]:

@@ -103,7 +103,7 @@ def read(path: Path) -> Lock | None:
             {str(host): str(entry["patches"]) for host, entry in hosts.items() if entry.get("patches")},
             str(content.get("hvlab", "")),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         seen = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(
             f"{path} is not a lock of hvlab: {seen}",

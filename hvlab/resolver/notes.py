@@ -166,6 +166,12 @@ def _tensorflow(choice: GroupChoice) -> Iterable[str]:
             f"TensorFlow {tensorflow} exports symbols of its own hwloc: where mpirun fails with "
             "opal_hwloc_base_free_topology, load libhwloc first (LD_PRELOAD)"
         )
+    cuda = choice.versions["cuda"]
+    if tensorflow and cuda and versions.minor(cuda) != (built := choice.data("tensorflow", None).cuda):
+        yield (
+            f"TensorFlow {tensorflow} is built for CUDA {built}: with {versions.minor(cuda)} it runs by "
+            "minor-version compatibility"
+        )
 
 
 def _gcc(choice: GroupChoice) -> Iterable[str]:

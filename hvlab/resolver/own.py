@@ -40,7 +40,7 @@ _LIKE = "like"
 # What all entries of a file have, and the resolver does not read.
 _UNREAD = {"source", "memory"}
 # What the resolver reads of an entry, and no shipped one has.
-_NOT_SHIPPED = {"nccl": {"cuda"}, "tensorflow": {"capabilities"}}
+_NOT_SHIPPED = {"nccl": {"cuda"}}
 Entry = Mapping[str, Any]
 
 

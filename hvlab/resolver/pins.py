@@ -35,7 +35,9 @@ TITLES: Mapping[str, str] = {
     "backend": "backend",
 }
 # A package's revision begins with a digit (9.1.0.70-1): 580-server is another driver than 580.
-_VERSION = re.compile(r"\d+(\.\d+)*(-\d[0-9A-Za-z.+~-]*|\+[0-9A-Za-z.+~-]+)?")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*(-[0-9][0-9A-Za-z.+~-]*|\+[0-9A-Za-z.+~-]+)?")
+# Characters; no version is that long.
+_LONGEST = 100
 _LAST_STRICT = 10
 # In YAML 9.10 without quotes is 9.1, which is another version of these.
 _ZEROS_COUNT = ("python", "torch", "tensorflow", "cudnn", "nccl", "horovod")
@@ -174,11 +176,18 @@ def _checked(name: str, value: str, *, where: str) -> Pin:
         # A package's revision: 550.54.15-0ubuntu1.
         value = re.sub(r"-\d.*", "", value)
     pin = Pin(name, value)
-    wrong = not _VERSION.fullmatch(value) or (
-        name == "torch" and pin.build not in (None, "cpu") and not _LOCAL.fullmatch(value.partition("+")[2])
+    wrong = (
+        len(value) > _LONGEST
+        or not _VERSION.fullmatch(value)
+        or (
+            name == "torch"
+            and pin.build not in (None, "cpu")
+            and not _LOCAL.fullmatch(value.partition("+")[2])
+        )
     )
     if wrong:
         raise UsageError(
-            f"{where}: {value!r} is not a version", remedy=f"write it as {name}={_EXAMPLES[name]}"
+            f"{where[:_LONGEST]}: {value[:_LONGEST]!r} is not a version",
+            remedy=f"write it as {name}={_EXAMPLES[name]}",
         )
     return pin

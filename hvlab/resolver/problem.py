@@ -14,6 +14,7 @@ from hvlab.resolver.pins import FRAMEWORKS, Pin
 
 # Preferences, besides that of keeping an installed driver.
 SAME_TOOLKIT, ONE_CUDA, ONE_NCCL = "toolkit", "one cuda", "one nccl"
+TENSORFLOW_TOOLKIT = "toolkit of tensorflow"
 ONE_TORCH_NCCL = "one nccl of torch"
 PIN, FACT = "pin", "fact"
 
@@ -102,4 +103,5 @@ class LabProblem(ConstraintProblem):
         kept = [keep_driver(number) for number in reversed(gpus) if self.groups[number].host.driver]
         toolkit = [SAME_TOOLKIT] if gpus and "torch" in self.frameworks and not self.torch_on_cpu else []
         torch_nccl = [ONE_TORCH_NCCL] if toolkit else []
+        toolkit = [TENSORFLOW_TOOLKIT, *toolkit] if gpus and "tensorflow" in self.frameworks else toolkit
         return [*kept, *toolkit, *([ONE_CUDA, *torch_nccl, ONE_NCCL] if len(gpus) > 1 else [])]

@@ -121,7 +121,9 @@ def _cuda(choice: GroupChoice) -> str:
     if choice.torch and versions.minor(cuda) in choice.torch.cuda:
         parts.append(f"torch {choice.torch.version} has a wheel for it")
     if choice.versions["tensorflow"]:
-        parts.append(f"TensorFlow {choice.versions['tensorflow']} is built for it")
+        tensorflow = choice.data("tensorflow", None)
+        built = "built for it" if tensorflow.cuda == versions.minor(cuda) else f"built for {tensorflow.cuda}"
+        parts.append(f"TensorFlow {tensorflow.version} is {built}")
     if (ONE_CUDA, None) in choice.solution.chosen and not choice.solution.gave_up(ONE_CUDA):
         parts.append("the same on all hosts with GPUs")
     return "; ".join([*parts, f"it has code for {choice.sms}"])

@@ -10,7 +10,7 @@ from hvlab.resolver.entries import Catalogue
 from hvlab.resolver.lab import HostGroup
 from hvlab.resolver.model import Candidate, Key, Relation, listed
 from hvlab.resolver.pins import TITLES
-from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT, LabProblem
+from hvlab.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT, TENSORFLOW_TOOLKIT, LabProblem
 
 # Longer lists are cut.
 _FEW = 6
@@ -196,24 +196,33 @@ def _tensorflow_relations(lab: LabProblem, number: int) -> Iterable[Relation]:
         of = listed(cudas, lab.catalogue.cuda)
         other = f", not for {of}: it" if len(cudas) <= _FEW else ": with another it"
         needs, releases = _each(item.data.cuda for item in items), listed(items, lab.catalogue.tensorflow)
-        return f"TensorFlow {releases} is built for CUDA {needs}{other} would run on the CPU"
+        newer = " (or a newer one of its major)" if any(rules.takes_newer_cuda(i.data) for i in items) else ""
+        return f"TensorFlow {releases} is built for CUDA {needs}{newer}{other} would run on the CPU"
 
+    tensorflow, cuda, assumed = ("tensorflow", None), ("cuda", number), lab.pinned("tensorflow")
     yield Relation(
-        ("tensorflow", None),
-        ("cuda", number),
+        tensorflow,
+        cuda,
         lambda item, cuda: versions.minor(cuda.version) == item.data.cuda,
-        other_cuda,
-        assumptions=lab.pinned("tensorflow"),
+        soft=TENSORFLOW_TOOLKIT,
     )
     yield Relation(
-        ("tensorflow", None),
+        tensorflow,
+        cuda,
+        lambda item, cuda: rules.tensorflow_loads(item.data, cuda.version),
+        other_cuda,
+        prefer=lambda _, cuda: versions.numbers(versions.minor(cuda.version)),
+        assumptions=assumed,
+    )
+    yield Relation(
+        tensorflow,
         ("cudnn", number),
         lambda item, cudnn: cudnn.version != "none" and rules.tensorflow_takes(item.data, cudnn.version),
         lambda items, cudnns: (
             f"TensorFlow {listed(items, lab.catalogue.tensorflow)} needs cuDNN "
             f"{_each(item.data.cudnn for item in items)} or newer of its major, not {lab.listed(cudnns)}"
         ),
-        assumptions=lab.pinned("tensorflow"),
+        assumptions=assumed,
     )
 
 

@@ -23,6 +23,9 @@ from hvlab.resolver.model import Candidate
 # From here on libraries of one major work together whatever their minor.
 # Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 FIRST_COMPATIBLE_MAJOR = 11
+# CUDA 11.0 has libcusolver.so.10, and 11.1 to 11.8 libcusolver.so.11.
+# Source: https://github.com/kundajelab/chrombpnet/issues/49
+_FIRST_LASTING_NAMES = (11, 1)
 
 
 def runs(codes: Sequence[str], ptx: bool, capability: str) -> bool:
@@ -122,6 +125,17 @@ def cudnn_build(cudnn: LibraryRelease, cuda: str) -> str | None:
     if minor in cudnn.builds or major < FIRST_COMPATIBLE_MAJOR:
         return minor if minor in cudnn.builds else None
     return next((build for build in reversed(cudnn.builds) if versions.major(build) == major), None)
+
+
+def tensorflow_loads(tensorflow: TensorflowRelease, cuda: str) -> bool:
+    """Whether TensorFlow loads a CUDA release: that it was compiled with, or a newer one of its major."""
+    own, other = versions.numbers(tensorflow.cuda), versions.numbers(versions.minor(cuda))
+    return own == other or (takes_newer_cuda(tensorflow) and own[0] == other[0] and own < other)
+
+
+def takes_newer_cuda(tensorflow: TensorflowRelease) -> bool:
+    """Whether the libraries that TensorFlow loads have the same names in newer CUDA releases of the major."""
+    return versions.numbers(tensorflow.cuda) >= _FIRST_LASTING_NAMES
 
 
 def tensorflow_takes(tensorflow: TensorflowRelease, cudnn: str) -> bool:

@@ -349,7 +349,10 @@ class Store:
             with suppress(sqlite3.OperationalError):
                 database.execute("PRAGMA journal_mode = DELETE")
             database.execute("PRAGMA synchronous = FULL")
-            yield migrated(database) if self._version(database) < SCHEMA else database
+            version = self._version(database)
+            if not version and database.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise DamagedStoreError(self._file, "it has no tables of hvlab")
+            yield migrated(database) if version < SCHEMA else database
 
     def _version(self, database: sqlite3.Connection) -> int:
         version = int(database.execute("PRAGMA user_version").fetchone()[0])

@@ -1,6 +1,7 @@
 """``hvlab plan``: what it prints where, exit codes, and how facts, inventory and pins meet."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -122,6 +123,20 @@ def test_usage(recorded, capsys, options, told):
         ("[]", "not a JSON object"),
         ('{"n1": {"distribution": "Debian"}}', "n1: distribution_version"),
         ('{"n1": {"distribution": "Debian"}, "n1": {}}', "the facts contain 'n1' twice"),
+        ("[" * 100_000, "is not JSON: maximum recursion depth"),
+        (
+            '{"n1": {"distribution": "D", "distribution_version": "12", "driver": "%s"}}' % ("9" * 5000),
+            "n1: driver is longer than 200 characters",
+        ),
+        (
+            '{"n1": {"distribution": "D\\u001b[31m", "distribution_version": "12"}}',
+            "distribution has characters that cannot be printed: 'D\\x1b[31m'",
+        ),
+        ('{"n\\u001b[31m1": {"distribution": "Debian"}}', "its name has characters that cannot be printed"),
+        (
+            '{"n1": {"distribution": "D", "distribution_version": "12", "gpus": [{"name": "x\\u0007"}]}}',
+            "gpus[0] has characters that cannot be printed",
+        ),
     ],
 )
 def test_bad_facts(tmp_path, capsys, text, told):
@@ -219,3 +234,17 @@ def test_a_conflict_is_of_pins_and_facts(recorded, capsys):
     conflict = json.loads(capsys.readouterr().out)["conflict"]
     assert {item["kind"] for item in conflict} <= {"pin", "fact"}
     assert {item["name"] for item in conflict if item["kind"] == "pin"} == {"cuda", "torch"}
+
+
+def test_facts_may_begin_with_a_byte_order_mark(recorded, tmp_path):
+    marked = tmp_path / "marked.json"
+    marked.write_bytes(b"\xef\xbb\xbf" + Path(recorded).read_bytes())
+    assert run(["plan", "--facts", str(marked)]) == 0
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "9." * 3000 + "1", "\uff11\uff12"])
+def test_a_pin_that_no_version_has(recorded, capsys, value):
+    assert run(["plan", "--facts", recorded, "--pin", f"cuda={value}"]) == 2
+    said = capsys.readouterr().err
+    assert "is not a version" in said
+    assert len(said) < 1000

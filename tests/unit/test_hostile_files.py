@@ -213,3 +213,23 @@ def test_a_baseline(tmp_path, content):
 def test_a_size_of_too_many_digits(size):
     with pytest.raises(UsageError, match=r"is no size|not min:max:factor"):
         sizes.parse_sizes(size)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 500 + "1" + "}" * 500, f"{bomb(7)}\nall: {{hosts: {{n1: *a6}}}}\n"]
+)
+def test_a_message_on_an_inventory_is_one_that_can_be_read(tmp_path, text):
+    path = tmp_path / "hosts.yml"
+    path.write_text(text)
+    with pytest.raises(HvlabError) as caught:
+        inventory.load(path)
+    assert len(str(caught.value)) < 10_000
+
+
+@pytest.mark.parametrize("content", ["42", "[]", '{"schema": 3, "runs": 7}'])
+def test_a_baseline_of_something_else_is_told_without_words_of_python(tmp_path, content):
+    (tmp_path / "baselines/t").mkdir(parents=True)
+    (tmp_path / "baselines/t/default.json").write_text(content)
+    with pytest.raises(UsageError) as caught:
+        keeping.load(tmp_path, "t")
+    assert "Error" not in str(caught.value)

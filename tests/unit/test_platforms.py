@@ -34,8 +34,8 @@ def noted(answer: Resolution | Infeasible) -> str:
 @pytest.mark.parametrize(
     ("name", "capability"),
     [
-        ("NVIDIA GeForce GT 1030", None),
-        ("NVIDIA GeForce MX450", None),
+        ("NVIDIA GeForce GT 1030", "6.1"),
+        ("NVIDIA GeForce MX450", "7.5"),
         ("NVIDIA GeForce GT 1010", None),
         ("Quadro P4200", None),
         ("NVIDIA RTX A4000", "8.6"),

@@ -333,3 +333,13 @@ def test_a_folder_that_is_a_file(tmp_path):
     with pytest.raises(HvlabError, match="is not a directory") as caught:
         Store(tmp_path / "results").overview()
     assert "--results" in caught.value.remedy
+
+
+def test_another_programs_database_is_not_written_to(tmp_path):
+    file = tmp_path / "hvlab.db"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE photos (name)")
+    before = file.read_bytes()
+    with pytest.raises(DamagedStoreError, match="it has no tables of hvlab"):
+        Store(tmp_path).put("r", [], lab="x", spec_key="k", spec={}, cases=[])
+    assert file.read_bytes() == before
