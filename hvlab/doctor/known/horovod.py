@@ -388,6 +388,8 @@ CAUSES = (
             r"CoordinationService/(?:RegisterTask|Barrier|Heartbeat|WaitForAllTasks)[^\n]{0,40}:\n[^\n]*(?:Deadline|Unavailable|failed to connect|Barrier timed out)",
             r"(?:BaseCollectiveExecutor::StartAbort|Aborting Ring\w+ with) (?:Unavailable|UNAVAILABLE|DEADLINE_EXCEEDED|Deadline)",
             r"reporting incarnation mismatch|remote device incarnation mismatch|Collective ops is aborted by: [^\n]{0,120}(?:heartbeat|Connection reset|Socket closed|failed to connect)",
+            r"Additional GRPC error information from remote target /job:",
+            r"CreateSession still waiting for response from worker: ",
         ),
         why="The leader waits for every task and hears its heartbeats: one ended first (its own log says why), was started again, was never started, or cannot reach the leader's port.",
         remedy="Read the log of the task that is named; as many processes as num_processes or TF_CONFIG says; nc -vz LEADER PORT from each host; a longer initialization_timeout for slow starts.",

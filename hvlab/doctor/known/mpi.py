@@ -37,6 +37,9 @@ CAUSES = (
             r"(?:Connection (?:timed out|refused)|No route)",
             r"usually caused by a firewall",
             r"UCX +ERROR \S*connect\(.{0,120}\) failed: (?:Connection (?:timed out|refused)|No route)",
+            r"rank \d+ unable to connect to rank \d+ using business card",
+            r"unable to connect to \S+ on port \d+, exhausted all endpoints",
+            r"\[ch3:sock\] (?:failed to connect to (?:process|remote process)|connection refused)",
         ),
         why="Ranks and daemons talk over ports that are chosen as they start; a firewall between the hosts drops "
         "them, though port 22 is open.",
@@ -229,6 +232,7 @@ CAUSES = (
         signs=(
             r"(?:ompi|orte)_rte_init failed\s+--> Returned \"\(null\)\" \(-43\)",
             r"Open MPI requires access to a local PMIx server to execute",
+            r"Reason: UCX: [^\n]{0,30}runtime_\w+ (?:error )?failed",
         ),
         why="mpirun is of another Open MPI than the library that the rank loads (in a container, a conda environment, another module), or "
         "srun starts it without PMIx.",
@@ -319,6 +323,38 @@ CAUSES = (
         why="MPICH_GPU_SUPPORT_ENABLED=1 wants libmpi_gtl_cuda in the program.",
         remedy="Load craype-accel-... before building, or LD_PRELOAD libmpi_gtl_cuda.so; else MPICH_GPU_SUPPORT_ENABLED=0.",
         source="https://docs.nersc.gov/development/programming-models/mpi/cray-mpich/",
+        weight=FACT,
+    ),
+    Cause(
+        id="mpich-pmi",
+        title="MPICH's ranks do not get what they ask of their launcher (PMI)",
+        signs=(
+            r"PMI2?_(?:Barrier\w*|KVS_(?!Get returned)\w+|Get_\w+|Spawn_multiple|Job_GetId|Info_GetJobAttr) (?:returned|failed)",
+            r"PMI2 (?:init with process manager failed|failed to (?:send init command|receive init ack)|received malformed|\w+ failed: |Key not found)",
+            r"Auto-detection of PMI version failed|Runtime environment uses unsupported PMI version|launcher not compatible with PMI[12] client",
+            r"Unable to (?:connect process manager|decide hostport from)",
+        ),
+        why="Ranks exchange their addresses through what started them: it is of another MPI or speaks another PMI, or it lost a host or a rank while they did.",
+        remedy="mpiexec of the MPICH that the program is linked with, or srun --mpi=pmi2 (srun --mpi=list); look for a rank or a proxy that ended first.",
+        source="https://github.com/pmodels/mpich/issues/7478",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="mpi-communicators",
+        title="the program makes more communicators than MPI has numbers for",
+        signs=(r"Too many communicators", r"Cannot allocate context ID because of fragmentation"),
+        why="MPICH has about two thousand at a time; each MPI_Comm_dup or MPI_Comm_split takes one until it is freed.",
+        remedy="MPI_Comm_free (comm.Free()) for those that are done with; make them once, outside of loops.",
+        source="https://github.com/pmodels/mpich/blob/main/src/mpi/errhan/errnames.txt",
+        weight=FACT,
+    ),
+    Cause(
+        id="blcr-missing",
+        title="MPI is to take checkpoints, and the kernel's module for it is not there",
+        signs=(r"BLCR kernel module not present",),
+        why="This MPI was built, or is told, to use BLCR, whose module is not loaded on the host.",
+        remedy="modprobe blcr where it exists, or an MPI without checkpoints (MPICH: no --enable-checkpointing, no -ckpointlib).",
+        source="https://github.com/jtriley/StarCluster/issues/406",
         weight=FACT,
     ),
 )

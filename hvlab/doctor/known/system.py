@@ -195,6 +195,7 @@ CAUSES = (
             r"\bsh: (?:\d+: )?(?:\S+: )?(?:\d+: )?(?:Syntax error: (?:\"\(\" unexpected|redirection unexpected|Bad (?:fd number|for loop variable))|Bad substitution|\[\[: not found|source: not found|pushd: not found)",
             r"^\S+: (?:line )?\d+: (?:\S+: )?(?:Syntax error: (?:\"\(\" unexpected|redirection unexpected)|Bad substitution|\[\[: not found|source: not found|pushd: not found)",
             r"File \"[^\"\n]+\.sh\", line \d+\n(?:[^\n]*\n){1,2}(?:[^\n]*\n)?[^\n]*SyntaxError",
+            r"^\S+: \d+: Syntax error: (?:word unexpected|\S+ unexpected \(expecting)",
         ),
         why="sh of Debian and Ubuntu is dash, which knows no [[, arrays, source or process substitution.",
         remedy='#!/bin/bash in the first line, and bash SCRIPT in place of sh SCRIPT; SHELL ["/bin/bash", "-c"] in a Dockerfile.',

@@ -202,7 +202,12 @@ CAUSES = (
     Cause(
         id="ucx-call",
         title="UCX does not do what MPI asks of it",
-        signs=(r"Error: ucp_\w+ failed: -?\d+",),
+        signs=(
+            r"Error: ucp_\w+ failed: -?\d+",
+            r"ucx function returned with failed status\([^)\n]*(?:Invalid parameter|Unsupported operation|Not implemented|No such element|Some connections failed)",
+            r"(?:pmi|string) error in UCX netmod|returned? failed request in UCX netmod|Other UCX error \(",
+            r"UCX +ERROR +failed to unpack address",
+        ),
         why="The transports that were chosen lack an operation (as a rule of one-sided communication), or the peer is gone; a line of UCX beside it tells which.",
         remedy="unset UCX_TLS and UCX_NET_DEVICES; UCX_LOG_LEVEL=info shows what is used; -mca osc ^ucx, or -mca pml ob1 -mca btl tcp,self,vader, goes without UCX.",
         source="https://github.com/openucx/ucc/issues/284",
@@ -234,6 +239,7 @@ CAUSES = (
             r"posix_fallocate\S* .{0,80}vader_segment",
             r"Delete stale shared memory files in /dev/shm",
             r"A system call failed during (?:(?:vader )?shared memory|sm BTL) (?:BTL )?initialization that should not have",
+            r"unable to (?:allocate|attach to|open a|open) shared memory(?: object)?(?: -| /\S+ \(errno 28\)|\s*$)",
         ),
         why="The ranks of a host share a file in /dev/shm or in TMPDIR, and that has no room left.",
         remedy="df -h /dev/shm /tmp; remove old vader_segment.* and ompi.* files; give the container more (--shm-size=8g, "
@@ -354,6 +360,7 @@ CAUSES = (
             r"librdmacm: Fatal: no RDMA devices found",
             r"open_hca: (?:failed to init|rdma_bind ERR|getaddr_netdev|device \S+ not found|ibv_\w+ )",
             r"MPI startup\(\): cannot open dynamic library libdat",
+            r"rdma_\w+\(\d+\)\.*: (?:Attributes failed sanity check|[Cc]annot open hca|No (?:IB|active HCA)|Failed to open HCA)",
         ),
         why="The device files under /dev/infiniband are not in the container, or not open to this user.",
         remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
