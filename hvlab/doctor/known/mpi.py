@@ -233,6 +233,7 @@ CAUSES = (
             r"(?:ompi|orte)_rte_init failed\s+--> Returned \"\(null\)\" \(-43\)",
             r"Open MPI requires access to a local PMIx server to execute",
             r"Reason: UCX: [^\n]{0,30}runtime_\w+ (?:error )?failed",
+            r"OMPI_COMM_WORLD_RANK is not set in environment",
         ),
         why="mpirun is of another Open MPI than the library that the rank loads (in a container, a conda environment, another module), or "
         "srun starts it without PMIx.",

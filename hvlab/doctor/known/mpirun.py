@@ -1,6 +1,7 @@
 """mpirun, horovodrun and their daemons: options, hosts, mapping, connections."""
 
 from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.endings import ended_by
 
 _LAUNCHING = "https://docs.open-mpi.org/en/v5.0.x/launching-apps/"
 
@@ -188,8 +189,7 @@ CAUSES = (
             r"^(?:/\S*/)?(?:bash|zsh|sh|dash|ksh|t?csh)(?:: line \d+|: \d+)?: (?!\S*(?:orted|prted|sshd)\b)/\S+: (?:No such file or directory"
             r"|Datei oder Verzeichnis nicht gefunden|Aucun fichier ou dossier de ce type|No existe el (?:archivo|fichero) o el directorio|没有那个文件或目录)",
             r'exec: "(?!ssh|mpirun|nvidia|horovodrun|/usr/sbin/sshd)\S+": executable file not found in \$PATH',
-            r"mpirun was unable to (?:find|launch) the specified (?:executable|application)",
-            r"prterun was unable to (?:find|launch) the specified (?:executable|application)",
+            r"(?:mpirun|mpiexec|orterun|prterun|prun|oshrun|shmemrun) was unable to (?:find|launch) the specified (?:executable|application)",
             r"execve\(\): \S+: No such file or directory",
             r"Couldn't change to directory|chdir\(\S+\): No such file or directory",
             r"could not (?:access|open) or execute an executable",
@@ -247,6 +247,7 @@ CAUSES = (
             r"aborted: Error while reading a PMI socket",
             r"HYD_?\w+ \([^)\n]*\): assert \(!closed\) failed|HYDT?_\w+ \([^)\n]*\): callback returned error status",
             r"PMI_Abort\(\d+",
+            r"\brank \d+ (?:died from signal \d+|exited with code [1-9])",
         ),
         why="The launcher only tells that a rank ended first; why stands in that rank's own lines.",
         remedy="Read the first error of the rank that is named; --output-filename FOLDER keeps each rank's lines apart.",
@@ -257,9 +258,8 @@ CAUSES = (
         id="rank-terminated",
         title="a rank was told to end (SIGTERM)",
         signs=(
-            r"^= +EXIT CODE: (?:15|143)\b|^= +EXIT STRING: Terminated|KILLED BY SIGNAL: 15\b",
+            *ended_by(15, "SIGTERM", "Terminated"),
             r"Caught signal number 15 Term|forrtl: error \(78\): process killed",
-            r"failed \(exitcode: -15\)[^\n]*\(pid|terminated with signal (?:15\b|SIGTERM)",
         ),
         why="Someone sent it signal 15: the scheduler (time limit, cancelled, preempted), a tool that ends its children (timeout, subprocess), or the launcher after another rank had ended.",
         remedy="State and reason of the job in the scheduler; the time limit; the first error of the other ranks, if one ended before.",

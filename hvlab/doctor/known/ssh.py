@@ -208,6 +208,7 @@ CAUSES = (
             r"exec: \"ssh\": executable file not found",
             r"No such file or directory: 'ssh'",
             r"No available launching agents were found",
+            r'orte_plm_base_select failed\s+--> Returned (?:value )?"?Not found',
         ),
         why="mpirun and horovodrun start remote ranks by ssh; the image or host has none.",
         remedy="Install openssh-client there, and openssh-server on every other host or image.",

@@ -41,6 +41,9 @@ CAUSES = (
             r"Ping failed, (?:invalid value returned from server|no data)",
             r"The server could not be initialized on any address for port",
             r"Timeout waiting for key: ",
+            r"Waiting in store based barrier to initialize process group for rank: (?P<rank>\d+),(?=(?:[\s\S]{0,4000}? for rank: (?P=rank),){2})(?![\s\S]{0,20000}?Completed store-based barrier)",
+            r"The client socket has (?:failed|timed out)[^\n]{0,40} to (?:connect to )?any network address",
+            r"\[c10d\] The client socket has failed to connect to \S+ \(errno: (?:110|111|113)\b",
         ),
         why="MASTER_ADDR or MASTER_PORT is wrong or closed by a firewall, the first rank is not there (yet, or any more), or fewer ranks were "
         "started than the world has.",
@@ -352,6 +355,7 @@ CAUSES = (
             r"LOCAL_RANK is not in the environment|`?MASTER_ADDR`? env was not set",
             r"use_libuv was requested but PyTorch was build without libuv",
             r"The value of TORCH_DISTRIBUTED_DEBUG must be|rank must be non-negative if using store|world_size must be positive if using store",
+            r"client socket has failed to connect to (?:\[::ffff:)?0\.\d+\.\d+\.\d+\]?:\d+ ",
         ),
         why="An option of torchrun or a variable of init_process_group is missing or has no value that torch understands.",
         remedy="torchrun --nnodes N --nproc-per-node G --rdzv-backend c10d --rdzv-endpoint HOST:PORT; without libuv USE_LIBUV=0.",

@@ -20,6 +20,7 @@ CAUSES = (
             r"mmap of rcvhdr_bufbase .{0,60}failed: Resource temporarily unavailable",
             r"RLIMIT_MEMLOCK too small",
             r"NET/OFI [^\n]{0,40}register memory[^\n]{0,120}(?:Cannot allocate memory|RC: -12\b)",
+            r"Unable to (?:create|register|allocate) [^\n]{0,60}: Cannot allocate memory\s[\s\S]{0,200}?Unable to initialize verbs",
         ),
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
@@ -339,6 +340,7 @@ CAUSES = (
             r"\"receiver not ready\" retry count on",
             r"NET/OFI [^\n]{0,160}completed with error|NET/OFI (?:Unable to retrieve completion queue|Error posting|Error in call to fi_send|Fatal: rx buffer)",
             r"mlx[45]: \S+: got completion with error",
+            r"OFI poll failed \([^)\n]*(?:Invalid argument|Message too long|Permission denied|Operation not permitted)",
         ),
         why="The adapter reports an error of the transfer: the peer went away (12, 13), memory was not registered as used (4, 10), or the link failed.",
         remedy="Look first for a rank that ended; ibstat and perfquery; NCCL_IB_GID_INDEX and equal MTU; nvidia-peermem where GPU memory is sent.",
