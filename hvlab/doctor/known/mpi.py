@@ -66,6 +66,7 @@ CAUSES = (
             r"received unexpected process identifier",
             r"detected an inbound MPI TCP connection request from a peer that appears to be part of this MPI job",
             r"dest_addr=(?:172\.17\.0\.\d+|192\.168\.122\.\d+|169\.254\.\d+\.\d+):\d+\) failed",
+            r"An invalid value was given for (?:pmix_ptl|oob_tcp)\w*_if|No usable network interfaces were found on this host",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
         "command line is not there, so that the ranks knock at the wrong door.",
@@ -165,6 +166,7 @@ CAUSES = (
         signs=(
             r"(?:opal_shmem|orte_ess|orte_plm|opal_pmix)\w*_base_(?:select|open) failed",
             r"unable to open \S*mca_\w+: [^\n]{0,200}undefined symbol: (?:opal|orte|ompi|mca)_\w+[\s\S]{0,2000}?(?:opal|orte|ompi)_init failed",
+            r"We were unable to find any usable plugins for the \w+ framework",
         ),
         why="They are of another Open MPI than the library that was loaded (a second installation in LD_LIBRARY_PATH or OPAL_PREFIX, one left over by "
         "an update), or the library was loaded for one module only, so that its components do not see it (old mpi4py, ctypes).",
@@ -249,6 +251,7 @@ CAUSES = (
             r"PMIX ERROR: \S+",
             r"(?:OPAL|PRTE|ORTE) ERROR: ",
             r"(?:ORTE|PRTE)_ERROR_LOG: ",
+            r"An internal error has occurred during the startup of PMIx",
         ),
         why="Daemons and ranks did not understand or reach one another; the file and line it names tell where.",
         remedy="The same Open MPI and PMIx on all hosts and in the program; a clean TMPDIR; the first such line counts.",

@@ -15,6 +15,7 @@ CAUSES = (
             r"Unable to find a port to bind to",
             r"port is already allocated",
             r"HYDU?_sock_\w+ \([^)\n]*\): (?:failed to bind to any port|no port to bind)",
+            r"unable to bind its listening socket to any of the ports",
         ),
         why="Another process listens on the port: an earlier run that did not end, or a second job on the host.",
         remedy="ss -ltnp | grep PORT; end what is left over, or another port (--master-port, MASTER_PORT, --rdzv-endpoint HOST:0).",
