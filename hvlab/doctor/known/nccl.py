@@ -218,6 +218,7 @@ CAUSES = (
             r"Heartbeat monitor timed out",
             r"Received a dump signal (?:due to|from)",
             r"Ranks? [\d, ]+ failed to pass monitoredBarrier",
+            r"may be stuck\. Expected \d+ threads to join(?![\s\S]{0,20000}?was a false.positive)",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",

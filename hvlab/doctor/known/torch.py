@@ -73,6 +73,7 @@ CAUSES = (
         signs=(
             r"RendezvousClosedError|The rendezvous .{0,60}is closed|rendezvous .{0,40}has already been closed",
             r"RendezvousGracefulExitError|RendezvousStateError",
+            r"'NoneType' object has no attribute 'is_failed'",
         ),
         why="Another agent ended, failed for good or was stopped, and closed the meeting for all; or --rdzv-id is that of an earlier job.",
         remedy="Look at the agent that ended first; start all anew, with a new --rdzv-id.",
@@ -303,6 +304,7 @@ CAUSES = (
             r"output tensor size must be equal to world_?size|input tensor must be the same size as output",
             r"Tensors must be (?:contiguous|non-overlapping and dense)|Tensors must have (?:identical|the same) (?:type|size|dtype)",
             r"must match number of collective participants|Could not resolve the process group registered under the name",
+            r"all inputs must have the same (?:number of elements|size|type|data ?type)|output must be of size n_inputs \* size_input",
         ),
         why="The call has another number, type or shape of tensors than this backend wants, a rank that is not of the group, or the backend has no such operation.",
         remedy="The table of backends and operations in the documentation (gloo for the CPU, nccl for GPUs); .contiguous(); lists as long as the group; dst and src are global ranks.",

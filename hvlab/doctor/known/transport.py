@@ -221,6 +221,7 @@ CAUSES = (
             r"Reading from remote process' memory failed\. Disabling CMA support",
             r"process_vm_(?:readv|writev)\S* .{0,60}(?:failed|Operation not permitted)",
             r"CMA support was requested via the \S+ MCA variable, but CMA support is not available due to different user namespaces",
+            r"process_vm_(?:readv|writev)\([^\n]{0,160}returned -1: (?:Operation not permitted|Permission denied|No such process|Bad address)",
         ),
         why="Transports copy straight from rank to rank (CMA), and the kernel forbids it: Yama's ptrace_scope, or a container without "
         "CAP_SYS_PTRACE. Some fall back, some give wrong data or end.",
