@@ -43,11 +43,11 @@ CAUSES = (
         "cma",
         "a container does not allow single-copy transfers",
         (
-            r"Read -1, expected \d+, errno = 1\b",
+            r"Read -1, expected \d+, errno ?= ?1\b",
             r"Linux kernel CMA support was requested via the btl_vader_single_copy_mechanism(?! MCA variable, but CMA support is not available due to different user)",
             r"WARNING: .{0,60}CMA .{0,80}(?:ptrace|permission)",
             r"single[- _]copy mechanism .{0,100}(?:not available|unable|disabled)",
-            r"process_vm_readv\S* .{0,80}(?:Operation not permitted|denied)",
+            r"process_vm_readv(?!\(pid=)\S* .{0,80}(?:Operation not permitted|denied)",
         ),
         "MPI copies twice in place of once.",
         "--cap-add=SYS_PTRACE, or OMPI_MCA_btl_vader_single_copy_mechanism=none.",

@@ -392,6 +392,7 @@ CAUSES = (
             r"You selected an invalid (?:strategy|accelerator) name|strategy but FSDP is only available on GPU",
             r"Cannot determine (?:global|local) rank\. Environment variable|Did not find the environment variable `LSB_DJOB_RANKFILE`",
             r"You can only use one of `--cpu`, `--multi_gpu`",
+            r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/\d+(?=(?:[^\n]{0,300}\n){1,8}?[^\n]{0,60}GLOBAL_RANK: (?P=rank), MEMBER)",
         ),
         why="The framework starts or expects a number of processes (or a way to start them) that differs from the job's, or refuses what it is told.",
         remedy="Under Slurm --ntasks-per-node = devices and --nodes = num_nodes; in a notebook its launcher before any use of CUDA; NCCL_P2P_DISABLE=1 NCCL_IB_DISABLE=1 on RTX 40; the message names the value.",

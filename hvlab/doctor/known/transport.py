@@ -144,9 +144,10 @@ CAUSES = (
     ),
     Cause(
         id="ucx-threads",
-        title="UCX was built without support for several threads",
+        title="UCX, or a part of Open MPI, does not serve several threads",
         signs=(
             r"UCP worker does not support MPI_THREAD_MULTIPLE|UCX is not built with multi-threading|thread mode not supported by UCX",
+            r"OSC pt2pt component does not support MPI_THREAD_MULTIPLE|support for MPI_THREAD_MULTIPLE is not available",
         ),
         why="The program (Horovod with its background thread, a solver with OpenMP) asks MPI for MPI_THREAD_MULTIPLE, and this UCX was configured without --enable-mt.",
         remedy="ucx_info -v shows how it was built: configure --enable-mt; or -mca pml ob1 -mca btl tcp,self,vader; HOROVOD_MPI_THREADS_DISABLE=1.",
