@@ -309,6 +309,7 @@ CAUSES = (
             r"Could not find an active SparkContext|In-place broadcasts are only supported with TensorFlow|SyncBatchNormalization does not support fused",
             r"Set HOROVOD_TIMELINE=DYNAMIC|Both `min_workers` and `num_workers` provided|`max_workers` provided without any positive",
             r"'\w*Callback' object has no attribute '(?:on_|_implements)\w+'",
+            r"'TFOptimizer' object has no attribute",
         ),
         why="Some operations, element types and optimizers' options exist for one framework, controller or number of ranks only (Adasum: a power of 2).",
         remedy="Take what the line names instead: op=hvd.Average or hvd.Sum, dense gradients (sparse_as_dense=True), another number of ranks, or a build with what is missing.",

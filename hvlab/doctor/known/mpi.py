@@ -40,6 +40,7 @@ CAUSES = (
             r"rank \d+ unable to connect to rank \d+ using business card",
             r"unable to connect to \S+ on port \d+, exhausted all endpoints",
             r"\[ch3:sock\] (?:failed to connect to (?:process|remote process)|connection refused)",
+            r"unable to establish (?:full|any) connectivity between at least one pair of interfaces",
         ),
         why="Ranks and daemons talk over ports that are chosen as they start; a firewall between the hosts drops "
         "them, though port 22 is open.",
@@ -154,6 +155,7 @@ CAUSES = (
             r"It looks like \S+_init\(?\S* failed for some reason",
             r"Local abort before MPI_INIT completed",
             r"\*\*\* An error occurred in MPI_Init",
+            r"An internal error has occurred during the startup of Open MPI",
         ),
         why="The rank could not join the others; the lines before say what was missing.",
         remedy="Read the first lines of the same rank; try mpirun -np 2 hostname, then a program of three lines, then more hosts.",
@@ -360,6 +362,18 @@ CAUSES = (
         why="This MPI was built, or is told, to use BLCR, whose module is not loaded on the host.",
         remedy="modprobe blcr where it exists, or an MPI without checkpoints (MPICH: no --enable-checkpointing, no -ckpointlib).",
         source="https://github.com/jtriley/StarCluster/issues/406",
+        weight=FACT,
+    ),
+    Cause(
+        id="mpi-unsupported",
+        title="MPI does not offer a function under this launcher",
+        signs=(
+            r"Your application has invoked an MPI function that is not supported in this environment",
+            r"Underlying runtime environment does not support \w+ functionality",
+        ),
+        why="Starting further processes (MPI_Comm_spawn) and publishing names need the launcher: srun, or a program that was started alone, does not serve them.",
+        remedy="Start it with mpirun of the same Open MPI (also inside a job: mpirun -n 1 PROGRAM); mpi4py.futures as python -m mpi4py.futures.",
+        source="https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Comm_spawn.3.html",
         weight=FACT,
     ),
 )

@@ -328,6 +328,8 @@ CAUSES = (
             r"Both TCP interface include and exclude lists were specified|Two mutually-exclusive MCA variables were specified",
             r"cmd line to launch remote daemons is too long",
             r"Different slots in -hosts parameter are not supported|Intel MPI and MPICH do not support multiple interfaces",
+            r"An unrecognized option was included on the \S+ command line",
+            r"An option was included on the \S+ command line that requires|A short option was provided to \S+ and recognized by the parser|Help was requested for an unknown option",
         ),
         why="The option belongs to another release or another MPI, a dash too few or too many was written, or two options say the same "
         "(-N 1 is --map-by ppr:1:node).",

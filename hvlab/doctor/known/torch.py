@@ -156,6 +156,7 @@ CAUSES = (
             r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set",
             r"(?:Horovod|horovod) has not been initialized(?: properly| or MPI has not been enabled)?; use hvd\.init",
             r"Error initializing torch\.distributed using \w+:// rendezvous",
+            r"KeyError: '(?:(?:LOCAL_|NODE_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|OMPI_COMM_WORLD_\w+|PMI_RANK|HOROVOD_\w*RANK)'",
         ),
         why="The script was started without a launcher, or calls a collective before init.",
         remedy="Start with torchrun, mpirun or horovodrun, and call init_process_group or hvd.init() first.",
@@ -195,7 +196,10 @@ CAUSES = (
     Cause(
         id="local-rank-argument",
         title="the script does not know --local-rank",
-        signs=(r"unrecognized arguments: --local[-_]rank",),
+        signs=(
+            r"unrecognized arguments: --local[-_]rank",
+            r"Could not consume arg: --local[-_]rank",
+        ),
         why="torch.distributed.launch hands --local-rank (from torch 2.0 on with a hyphen) to the script, whose parser has another name or none.",
         remedy="Start with torchrun and read os.environ['LOCAL_RANK']; or parser.add_argument('--local-rank', '--local_rank', type=int).",
         source="https://docs.pytorch.org/docs/stable/distributed.html#launch-utility",

@@ -343,6 +343,7 @@ CAUSES = (
             r"NET/OFI [^\n]{0,160}completed with error|NET/OFI (?:Unable to retrieve completion queue|Error posting|Error in call to fi_send|Fatal: rx buffer)",
             r"mlx[45]: \S+: got completion with error",
             r"OFI poll failed \([^)\n]*(?:Invalid argument|Message too long|Permission denied|Operation not permitted)",
+            r"attempting to make network progress \(psm2|Unable to post application receive buffer \(psm2",
         ),
         why="The adapter reports an error of the transfer: the peer went away (12, 13), memory was not registered as used (4, 10), or the link failed.",
         remedy="Look first for a rank that ended; ibstat and perfquery; NCCL_IB_GID_INDEX and equal MTU; nvidia-peermem where GPU memory is sent.",
