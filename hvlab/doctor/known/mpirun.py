@@ -16,6 +16,7 @@ CAUSES = (
             r"exec: \"\S*(?:orted|prted)\": ",
             r"A system-required executable either could not be found or was not executable",
             r"singleton application was not able to find (?:the executable \"orted\"|an executable) in your PATH",
+            r'was not able to find the executable "(?:orted|prted)" in your PATH',
         ),
         why="ssh gives a short PATH, without what .bashrc or modules add, and Open MPI is not in it, "
         "or it is not installed there at the same place.",
@@ -172,6 +173,7 @@ CAUSES = (
             r"An? (?:ORTE|PRR?TE) daemon has unexpectedly failed",
             r"unable to establish a communication connection to the specified daemon",
             r"attempt was made to send a message to a process whose address is unknown",
+            r"A daemon died unexpectedly (?:with status|on signal)",
         ),
         why="A daemon was started and does not report back: it is not found or ends on its host, or one of the hosts next to it in the tree of daemons cannot be reached from where it runs.",
         remedy="ssh HOST orted --version (5: prted) from the head; every host must reach every other by ssh and by name, or start all from the head: "
@@ -226,6 +228,7 @@ CAUSES = (
             r"PRTE has lost communication|PRTE was unable to reliably start",
             r"srun returned non-zero exit status \(\d+\) from launching the per-node daemon",
             r"An? (?:ORTE|PRR?TE) daemon has unexpectedly failed",
+            r"TM \(PBS / Torque\) process starter (?:cannot|failed to) spawn",
         ),
         why="ssh, the path of Open MPI, its libraries, or the way back to mpirun's port failed on one host.",
         remedy="ssh HOST orted --version from the host that starts; compare versions; name the interface with "
@@ -371,6 +374,7 @@ CAUSES = (
             r"resource allocator uses the following environment variables: SLURM_NODELIST",
             r"no nodes available to launch processes",
             r"tm_init\(\) failed with TM error",
+            r"ALPS resource allocator (?:expects to find|uses either)|LSF returned a list of available nodes from which",
         ),
         why="Open MPI found that it runs under Slurm, PBS, LSF or Grid Engine, but variables, host file or srun of the job are not there: an old shell, another container, an environment that was not passed on.",
         remedy="env | grep -E 'SLURM|PBS|PE_HOST' within the job; a new salloc or sbatch; outside a job unset them, or mpirun --host with -mca ras ^slurm -mca plm rsh (5: ssh).",
@@ -427,6 +431,7 @@ CAUSES = (
         signs=(
             r"tried to bind a new process, but something went wrong",
             r'hwloc_set_cpubind returned "Error" for bitmap',
+            r"tried to bind a new process, but process binding is not supported|tried to bind memory for a new process,? but something went wrong\. The process was killed",
         ),
         why="The cores that it chose are not this job's: a cgroup or cpuset (container, Slurm, taskset) allows others, or cores were switched off after hwloc read the machine.",
         remedy="taskset -cp $$ and nproc where the ranks start; --bind-to none, or a cpuset of whole cores; under Slurm srun, or as many --cpus-per-task as ranks.",

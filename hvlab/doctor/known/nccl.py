@@ -159,6 +159,7 @@ CAUSES = (
             r"posted incorrect receive info",
             r"Trying to (?:send|recv) to self without a matching",
             r"Detected mismatch between collectives on ranks|Collectives differ in the following aspects",
+            r"may be caused by a collective mismatch around rank",
         ),
         why="One rank sends another amount than its peer expects: the sizes of a collective differ, or NCCL_PROTO, NCCL_ALGO and the like do.",
         remedy="The same NCCL_* on all ranks (mpirun -x); TORCH_DISTRIBUTED_DEBUG=DETAIL shows whose collective differs.",

@@ -569,4 +569,19 @@ CAUSES = (
             r"oom[-_ ]kill|OOM|Out Of Memory|OUT_OF_MEMORY|Killed|[Ss]ignal 9|CANCELLED|[Ee]xited with|exit code",
         ),
     ),
+    Cause(
+        id="ucx-without-rdmacm",
+        title="UCX has no RDMA connection manager on this host, and Open MPI goes on without UCX",
+        signs=(
+            r"UCX +ERROR +rdma_create_event_channel failed: No such device",
+            r"UCX +ERROR +failed to open CM on component rdmacm with status [^\n]{1,40}",
+            r"pml_ucx\.c:\d+ +Error: Failed to create UCP worker",
+        ),
+        why="UCX asks for RDMA, which this host has not; Open MPI takes TCP or shared memory in its place.",
+        remedy="OMPI_MCA_pml=^ucx silences it.",
+        source="https://github.com/illinois-scicomp/machine-shop-maintenance/issues/44",
+        weight=HARMLESS,
+        needs=(r"rdma_create_event_channel failed: No such device",),
+        unless=(r"MPI_INIT|MPI_Init|[Aa]bort|PML|exited|unreachable",),
+    ),
 )

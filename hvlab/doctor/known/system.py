@@ -224,6 +224,7 @@ CAUSES = (
             r"Program received signal SIGABRT: |forrtl: error \(76\): Abort trap|Caught signal number 6\b",
             r"Assertion failed in file (?!\S*(?:socksm|tcp_send|tcp_utility)\.c)\S+ at line \d+: ",
             r"tasks? [\d,-]+: Aborted",
+            r"Signal: Abort \(6\)|^Assertion failed: [^\n]{1,200}, (?:file|function) \S+",
         ),
         why="abort() was called: an assertion, an exception that nobody caught, or a library that cannot go on; it says why in the lines before.",
         remedy="Read the line of what(): or of the assertion above; the same with one rank; gdb -ex run -ex bt --args python ...",

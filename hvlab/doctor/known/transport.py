@@ -14,13 +14,13 @@ CAUSES = (
             r"ibv_(?:reg_mr|create_[cq][qp]|create_srq|exp_create_qp)\S{0,40} failed: Cannot allocate memory",
             r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)",
             r"Your (?:MPI job|system) .{0,80}?registered memory|can register (?:only )?\S* ?of physical memory",
-            r"OpenFabrics (?:vendor|subsystem).{0,80} register",
             r"libibverbs: Warning: RLIMIT_MEMLOCK is \d+ bytes",
             r"failed to (?:pin|register) memory.{0,80}(?:memlock|ulimit)",
             r"mmap of rcvhdr_bufbase .{0,60}failed: Resource temporarily unavailable",
             r"RLIMIT_MEMLOCK too small",
             r"NET/OFI [^\n]{0,40}register memory[^\n]{0,120}(?:Cannot allocate memory|RC: -12\b)",
             r"Unable to (?:create|register|allocate) [^\n]{0,60}: Cannot allocate memory\s[\s\S]{0,200}?Unable to initialize verbs",
+            r"OpenFabrics (?:vendor|subsystem)[\s\S]{0,60}? regist",
         ),
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
@@ -397,6 +397,17 @@ CAUSES = (
         why="Several hosts have the same address on one interface (docker0, virbr0, a VPN), a scanner knocks at the port, or ranks have different Open MPIs.",
         remedy="-mca btl_tcp_if_include eth0 (or 10.0.0.0/24) -mca oob_tcp_if_include eth0 for the network that all share; ompi_info --version on each host.",
         source="https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="cxi-matching",
+        title="a Slingshot adapter has no room for messages that come before they are awaited",
+        signs=(
+            r"cxip_\w+\(\):\d+<warn> [^\n]{0,120}(?:append LE|[Ff]low control triggered|LE resources|Software endpoint mode required)",
+        ),
+        why="The adapter matches messages itself, with a limited list for each host; many ranks that send to one at once fill it.",
+        remedy="FI_CXI_RX_MATCH_MODE=hybrid (or software) on all ranks, and FI_CXI_DEFAULT_CQ_SIZE larger; fewer sends before their receives are posted.",
+        source="https://ofiwg.github.io/libfabric/main/man/fi_cxi.7.html",
         weight=FACT,
     ),
 )
