@@ -1,6 +1,7 @@
 """Libraries that the loader does not find, or finds in another version."""
 
 from hvlab.doctor.cause import BREAKDOWN, FACT, SETTING, Cause
+from hvlab.doctor.endings import ended_by
 
 CAUSES = (
     Cause(
@@ -9,6 +10,7 @@ CAUSES = (
         signs=(
             r"lib(?:mpi|open-pal|open-rte|mpi_cxx|mpi_mpifh|prrte|pmix)\S*\.so\S*: cannot open shared object file",
             r"libmpi\S*\.so\S* => not found",
+            r"cannot load MPI library",
         ),
         why="The libraries are not in a folder the loader looks in, on this host or in this non-login shell, or another release "
         "(another .so number) is installed than the program was linked with.",
@@ -276,12 +278,11 @@ CAUSES = (
         id="illegal-instruction",
         title="the program was built for another processor",
         signs=(
+            *ended_by(4, "SIGILL", "Illegal instruction"),
             r"Illegal instruction",
-            r"signal 4\b|SIGILL",
-            r"Exited with exit code 132",
-            r"failed with error code -4\b|exited? with (?:code|status):? -4\b|killed by signal 4\b",
             r"forrtl: severe \(168\): Program Exception - illegal instruction|Caught signal number 4 Illegal",
             r"traps: \S+ trap invalid opcode",
+            r"failed with error code -4\b",
         ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",

@@ -1,6 +1,7 @@
 """mpirun, horovodrun and their daemons: options, hosts, mapping, connections."""
 
 from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.endings import ended_by
 
 _LAUNCHING = "https://docs.open-mpi.org/en/v5.0.x/launching-apps/"
 
@@ -15,6 +16,7 @@ CAUSES = (
             r"exec: \"\S*(?:orted|prted)\": ",
             r"A system-required executable either could not be found or was not executable",
             r"singleton application was not able to find (?:the executable \"orted\"|an executable) in your PATH",
+            r'was not able to find the executable "(?:orted|prted)" in your PATH',
         ),
         why="ssh gives a short PATH, without what .bashrc or modules add, and Open MPI is not in it, "
         "or it is not installed there at the same place.",
@@ -165,12 +167,13 @@ CAUSES = (
         signs=(
             r"not running - cannot relay: NOT ALIVE",
             r"UNABLE TO SEND MESSAGE|No OOB path to target",
-            r"An internal error has occurred in ORTE",
+            r"An internal error has occurred in (?:ORTE|PRR?TE)",
             r"ORTE does not know how to route a message to the specified daemon",
             r"A daemon \(pid \S+\) died unexpectedly",
             r"An? (?:ORTE|PRR?TE) daemon has unexpectedly failed",
             r"unable to establish a communication connection to the specified daemon",
             r"attempt was made to send a message to a process whose address is unknown",
+            r"A daemon died unexpectedly (?:with status|on signal)",
         ),
         why="A daemon was started and does not report back: it is not found or ends on its host, or one of the hosts next to it in the tree of daemons cannot be reached from where it runs.",
         remedy="ssh HOST orted --version (5: prted) from the head; every host must reach every other by ssh and by name, or start all from the head: "
@@ -188,14 +191,15 @@ CAUSES = (
             r"^(?:/\S*/)?(?:bash|zsh|sh|dash|ksh|t?csh)(?:: line \d+|: \d+)?: (?!\S*(?:orted|prted|sshd)\b)/\S+: (?:No such file or directory"
             r"|Datei oder Verzeichnis nicht gefunden|Aucun fichier ou dossier de ce type|No existe el (?:archivo|fichero) o el directorio|没有那个文件或目录)",
             r'exec: "(?!ssh|mpirun|nvidia|horovodrun|/usr/sbin/sshd)\S+": executable file not found in \$PATH',
-            r"mpirun was unable to (?:find|launch) the specified (?:executable|application)",
-            r"prterun was unable to (?:find|launch) the specified (?:executable|application)",
+            r"(?:mpirun|mpiexec|orterun|prterun|prun|oshrun|shmemrun)(?:\.\w+)? was unable to (?:find|launch) the specified (?:executable|application)",
             r"execve\(\): \S+: No such file or directory",
             r"Couldn't change to directory|chdir\(\S+\): No such file or directory",
             r"could not (?:access|open) or execute an executable",
             r"execvp error on file (?!\S*hydra)\S+ \((?:No such file|Permission denied|Exec format)",
             r"Slurmd could not execve job",
             r"\"msg\": \"\[Errno 2\] No such file or directory: b?'[^'/\n]+'|Failed to find required executable",
+            r"problem with execution of \S+ on \S+: \[Errno 2\]",
+            r"fork agent was not found|unable to change to the requested working directory prior",
         ),
         why="The path of the program (or of Python, or the working folder) is not there on that host.",
         remedy="The same absolute path on every host: shared home, or install and copy there; name Python in full.",
@@ -224,6 +228,7 @@ CAUSES = (
             r"PRTE has lost communication|PRTE was unable to reliably start",
             r"srun returned non-zero exit status \(\d+\) from launching the per-node daemon",
             r"An? (?:ORTE|PRR?TE) daemon has unexpectedly failed",
+            r"TM \(PBS / Torque\) process starter (?:cannot|failed to) spawn",
         ),
         why="ssh, the path of Open MPI, its libraries, or the way back to mpirun's port failed on one host.",
         remedy="ssh HOST orted --version from the host that starts; compare versions; name the interface with "
@@ -247,6 +252,7 @@ CAUSES = (
             r"aborted: Error while reading a PMI socket",
             r"HYD_?\w+ \([^)\n]*\): assert \(!closed\) failed|HYDT?_\w+ \([^)\n]*\): callback returned error status",
             r"PMI_Abort\(\d+",
+            r"\brank \d+ (?:died from signal \d+|exited with code [1-9])",
         ),
         why="The launcher only tells that a rank ended first; why stands in that rank's own lines.",
         remedy="Read the first error of the rank that is named; --output-filename FOLDER keeps each rank's lines apart.",
@@ -257,9 +263,8 @@ CAUSES = (
         id="rank-terminated",
         title="a rank was told to end (SIGTERM)",
         signs=(
-            r"^= +EXIT CODE: (?:15|143)\b|^= +EXIT STRING: Terminated|KILLED BY SIGNAL: 15\b",
+            *ended_by(15, "SIGTERM", "Terminated"),
             r"Caught signal number 15 Term|forrtl: error \(78\): process killed",
-            r"failed \(exitcode: -15\)[^\n]*\(pid|terminated with signal (?:15\b|SIGTERM)",
         ),
         why="Someone sent it signal 15: the scheduler (time limit, cancelled, preempted), a tool that ends its children (timeout, subprocess), or the launcher after another rank had ended.",
         remedy="State and reason of the job in the scheduler; the time limit; the first error of the other ranks, if one ended before.",
@@ -326,6 +331,8 @@ CAUSES = (
             r"Both TCP interface include and exclude lists were specified|Two mutually-exclusive MCA variables were specified",
             r"cmd line to launch remote daemons is too long",
             r"Different slots in -hosts parameter are not supported|Intel MPI and MPICH do not support multiple interfaces",
+            r"An unrecognized option was included on the \S+ command line",
+            r"An option was included on the \S+ command line that requires|A short option was provided to \S+ and recognized by the parser|Help was requested for an unknown option",
         ),
         why="The option belongs to another release or another MPI, a dash too few or too many was written, or two options say the same "
         "(-N 1 is --map-by ppr:1:node).",
@@ -367,6 +374,7 @@ CAUSES = (
             r"resource allocator uses the following environment variables: SLURM_NODELIST",
             r"no nodes available to launch processes",
             r"tm_init\(\) failed with TM error",
+            r"ALPS resource allocator (?:expects to find|uses either)|LSF returned a list of available nodes from which",
         ),
         why="Open MPI found that it runs under Slurm, PBS, LSF or Grid Engine, but variables, host file or srun of the job are not there: an old shell, another container, an environment that was not passed on.",
         remedy="env | grep -E 'SLURM|PBS|PE_HOST' within the job; a new salloc or sbatch; outside a job unset them, or mpirun --host with -mca ras ^slurm -mca plm rsh (5: ssh).",
@@ -409,8 +417,6 @@ CAUSES = (
             r"HYD\w?_sock_connect \([^)\n]*\): unable to (?:connect|get host address)",
             r"unable to connect to server \S+ at port \d+ \(check for firewalls",
             r"HYD\w?_sock_\w+ \([^)\n]*\): unable to find interface \S+",
-            r"mpiexec: failed to obtain sock from manager|cannot connect to local mpd \(",
-            r"\((?:mpd_sockpair|connect_\w+) \d+\): connect (?:error with )?-\d+",
         ),
         why="MPICH's and Intel MPI's proxies connect back to mpiexec, by the name of its host and a port of its own choosing: the name leads nowhere or "
         "to a loopback address there, or a firewall is between.",
@@ -425,6 +431,7 @@ CAUSES = (
         signs=(
             r"tried to bind a new process, but something went wrong",
             r'hwloc_set_cpubind returned "Error" for bitmap',
+            r"tried to bind a new process, but process binding is not supported|tried to bind memory for a new process,? but something went wrong\. The process was killed",
         ),
         why="The cores that it chose are not this job's: a cgroup or cpuset (container, Slurm, taskset) allows others, or cores were switched off after hwloc read the machine.",
         remedy="taskset -cp $$ and nproc where the ranks start; --bind-to none, or a cpuset of whole cores; under Slurm srun, or as many --cpus-per-task as ranks.",
@@ -493,6 +500,20 @@ CAUSES = (
         why="--timeout (or MPIEXEC_TIMEOUT) says after how many seconds mpirun ends all ranks; the job hangs, or needs longer.",
         remedy="Without --timeout, or a longer one; where it hangs, --get-stack-traces with --timeout shows in which call each rank is.",
         source="https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="mpd",
+        title="the daemons of MPICH before 1.3 (mpd) are not there",
+        signs=(
+            r"mpiexec: failed to obtain sock from manager|cannot connect to local mpd \(|no mpd is running on this host",
+            r"\((?:mpd_sockpair|connect_\w+) \d+\): connect (?:error with )?-\d+",
+            r"mpdroot: (?:open failed|cannot connect|perror)[^\n]{0,80}|configuration file \S*mpd\.conf (?:not found|is accessible)",
+            r"mpdboot_\S+ \([\w ]+\d+\): (?!WARNING)[^\n]{0,160}(?:failed|error|invalid|problem)",
+        ),
+        why="mpiexec of that time talks to mpd, which mpdboot has to start on each host before; it needs ~/.mpd.conf (root: /etc/mpd.conf) with a secret word, of mode 600.",
+        remedy="A present MPICH, whose mpiexec needs no daemons (mpiexec -f HOSTS); else write the file and mpdboot -n N -f HOSTS; mpdtrace.",
+        source="https://github.com/pmodels/mpich/issues/329",
         weight=FACT,
     ),
 )

@@ -43,11 +43,11 @@ CAUSES = (
         "cma",
         "a container does not allow single-copy transfers",
         (
-            r"Read -1, expected \d+, errno = 1\b",
+            r"Read -1, expected \d+, errno ?= ?1\b",
             r"Linux kernel CMA support was requested via the btl_vader_single_copy_mechanism(?! MCA variable, but CMA support is not available due to different user)",
             r"WARNING: .{0,60}CMA .{0,80}(?:ptrace|permission)",
             r"single[- _]copy mechanism .{0,100}(?:not available|unable|disabled)",
-            r"process_vm_readv\S* .{0,80}(?:Operation not permitted|denied)",
+            r"process_vm_readv(?!\(pid=)\S* .{0,80}(?:Operation not permitted|denied)",
         ),
         "MPI copies twice in place of once.",
         "--cap-add=SYS_PTRACE, or OMPI_MCA_btl_vader_single_copy_mechanism=none.",
@@ -568,5 +568,20 @@ CAUSES = (
         unless=(
             r"oom[-_ ]kill|OOM|Out Of Memory|OUT_OF_MEMORY|Killed|[Ss]ignal 9|CANCELLED|[Ee]xited with|exit code",
         ),
+    ),
+    Cause(
+        id="ucx-without-rdmacm",
+        title="UCX has no RDMA connection manager on this host, and Open MPI goes on without UCX",
+        signs=(
+            r"UCX +ERROR +rdma_create_event_channel failed: No such device",
+            r"UCX +ERROR +failed to open CM on component rdmacm with status [^\n]{1,40}",
+            r"pml_ucx\.c:\d+ +Error: Failed to create UCP worker",
+        ),
+        why="UCX asks for RDMA, which this host has not; Open MPI takes TCP or shared memory in its place.",
+        remedy="OMPI_MCA_pml=^ucx silences it.",
+        source="https://github.com/illinois-scicomp/machine-shop-maintenance/issues/44",
+        weight=HARMLESS,
+        needs=(r"rdma_create_event_channel failed: No such device",),
+        unless=(r"MPI_INIT|MPI_Init|[Aa]bort|PML|exited|unreachable",),
     ),
 )

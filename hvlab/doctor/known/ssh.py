@@ -128,6 +128,8 @@ CAUSES = (
             r"slurm_auth_get_host: Lookup failed",
             r"[Uu]nable to (?:get host entry for|resolve host address) \S+",
             r"RPC:\w+ ?: Can't find an address, check slurm\.conf",
+            r"\[ch3:soc?k?\] (?:hostname lookup failed|invalid host description)|gethostbyname failed",
+            r"MPL_get_sockaddr failed",
         ),
         why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "
         "In Kubernetes a worker's name is known only after its pod and the headless service are there.",
@@ -206,6 +208,7 @@ CAUSES = (
             r"exec: \"ssh\": executable file not found",
             r"No such file or directory: 'ssh'",
             r"No available launching agents were found",
+            r'orte_plm_base_select failed\s+--> Returned (?:value )?"?Not found',
         ),
         why="mpirun and horovodrun start remote ranks by ssh; the image or host has none.",
         remedy="Install openssh-client there, and openssh-server on every other host or image.",

@@ -14,12 +14,13 @@ CAUSES = (
             r"ibv_(?:reg_mr|create_[cq][qp]|create_srq|exp_create_qp)\S{0,40} failed: Cannot allocate memory",
             r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)",
             r"Your (?:MPI job|system) .{0,80}?registered memory|can register (?:only )?\S* ?of physical memory",
-            r"OpenFabrics (?:vendor|subsystem).{0,80} register",
             r"libibverbs: Warning: RLIMIT_MEMLOCK is \d+ bytes",
             r"failed to (?:pin|register) memory.{0,80}(?:memlock|ulimit)",
             r"mmap of rcvhdr_bufbase .{0,60}failed: Resource temporarily unavailable",
             r"RLIMIT_MEMLOCK too small",
             r"NET/OFI [^\n]{0,40}register memory[^\n]{0,120}(?:Cannot allocate memory|RC: -12\b)",
+            r"Unable to (?:create|register|allocate) [^\n]{0,60}: Cannot allocate memory\s[\s\S]{0,200}?Unable to initialize verbs",
+            r"OpenFabrics (?:vendor|subsystem)[\s\S]{0,60}? regist",
         ),
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
@@ -143,9 +144,10 @@ CAUSES = (
     ),
     Cause(
         id="ucx-threads",
-        title="UCX was built without support for several threads",
+        title="UCX, or a part of Open MPI, does not serve several threads",
         signs=(
             r"UCP worker does not support MPI_THREAD_MULTIPLE|UCX is not built with multi-threading|thread mode not supported by UCX",
+            r"OSC pt2pt component does not support MPI_THREAD_MULTIPLE|support for MPI_THREAD_MULTIPLE is not available",
         ),
         why="The program (Horovod with its background thread, a solver with OpenMP) asks MPI for MPI_THREAD_MULTIPLE, and this UCX was configured without --enable-mt.",
         remedy="ucx_info -v shows how it was built: configure --enable-mt; or -mca pml ob1 -mca btl tcp,self,vader; HOROVOD_MPI_THREADS_DISABLE=1.",
@@ -202,7 +204,12 @@ CAUSES = (
     Cause(
         id="ucx-call",
         title="UCX does not do what MPI asks of it",
-        signs=(r"Error: ucp_\w+ failed: -?\d+",),
+        signs=(
+            r"Error: ucp_\w+ failed: -?\d+",
+            r"ucx function returned with failed status\([^)\n]*(?:Invalid parameter|Unsupported operation|Not implemented|No such element|Some connections failed)",
+            r"(?:pmi|string) error in UCX netmod|returned? failed request in UCX netmod|Other UCX error \(",
+            r"UCX +ERROR +failed to unpack address",
+        ),
         why="The transports that were chosen lack an operation (as a rule of one-sided communication), or the peer is gone; a line of UCX beside it tells which.",
         remedy="unset UCX_TLS and UCX_NET_DEVICES; UCX_LOG_LEVEL=info shows what is used; -mca osc ^ucx, or -mca pml ob1 -mca btl tcp,self,vader, goes without UCX.",
         source="https://github.com/openucx/ucc/issues/284",
@@ -215,6 +222,7 @@ CAUSES = (
             r"Reading from remote process' memory failed\. Disabling CMA support",
             r"process_vm_(?:readv|writev)\S* .{0,60}(?:failed|Operation not permitted)",
             r"CMA support was requested via the \S+ MCA variable, but CMA support is not available due to different user namespaces",
+            r"process_vm_(?:readv|writev)\([^\n]{0,160}returned -1: (?:Operation not permitted|Permission denied|No such process|Bad address)",
         ),
         why="Transports copy straight from rank to rank (CMA), and the kernel forbids it: Yama's ptrace_scope, or a container without "
         "CAP_SYS_PTRACE. Some fall back, some give wrong data or end.",
@@ -234,6 +242,7 @@ CAUSES = (
             r"posix_fallocate\S* .{0,80}vader_segment",
             r"Delete stale shared memory files in /dev/shm",
             r"A system call failed during (?:(?:vader )?shared memory|sm BTL) (?:BTL )?initialization that should not have",
+            r"unable to (?:allocate|attach to|open a|open) shared memory(?: object)?(?: -| /\S+ \(errno 28\)|\s*$)",
         ),
         why="The ranks of a host share a file in /dev/shm or in TMPDIR, and that has no room left.",
         remedy="df -h /dev/shm /tmp; remove old vader_segment.* and ompi.* files; give the container more (--shm-size=8g, "
@@ -333,6 +342,8 @@ CAUSES = (
             r"\"receiver not ready\" retry count on",
             r"NET/OFI [^\n]{0,160}completed with error|NET/OFI (?:Unable to retrieve completion queue|Error posting|Error in call to fi_send|Fatal: rx buffer)",
             r"mlx[45]: \S+: got completion with error",
+            r"OFI poll failed \([^)\n]*(?:Invalid argument|Message too long|Permission denied|Operation not permitted)",
+            r"attempting to make network progress \(psm2|Unable to post application receive buffer \(psm2",
         ),
         why="The adapter reports an error of the transfer: the peer went away (12, 13), memory was not registered as used (4, 10), or the link failed.",
         remedy="Look first for a rank that ended; ibstat and perfquery; NCCL_IB_GID_INDEX and equal MTU; nvidia-peermem where GPU memory is sent.",
@@ -354,6 +365,7 @@ CAUSES = (
             r"librdmacm: Fatal: no RDMA devices found",
             r"open_hca: (?:failed to init|rdma_bind ERR|getaddr_netdev|device \S+ not found|ibv_\w+ )",
             r"MPI startup\(\): cannot open dynamic library libdat",
+            r"rdma_\w+\(\d+\)\.*: (?:Attributes failed sanity check|[Cc]annot open hca|No (?:IB|active HCA)|Failed to open HCA)",
         ),
         why="The device files under /dev/infiniband are not in the container, or not open to this user.",
         remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
@@ -385,6 +397,17 @@ CAUSES = (
         why="Several hosts have the same address on one interface (docker0, virbr0, a VPN), a scanner knocks at the port, or ranks have different Open MPIs.",
         remedy="-mca btl_tcp_if_include eth0 (or 10.0.0.0/24) -mca oob_tcp_if_include eth0 for the network that all share; ompi_info --version on each host.",
         source="https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="cxi-matching",
+        title="a Slingshot adapter has no room for messages that come before they are awaited",
+        signs=(
+            r"cxip_\w+\(\):\d+<warn> [^\n]{0,120}(?:append LE|[Ff]low control triggered|LE resources|Software endpoint mode required)",
+        ),
+        why="The adapter matches messages itself, with a limited list for each host; many ranks that send to one at once fill it.",
+        remedy="FI_CXI_RX_MATCH_MODE=hybrid (or software) on all ranks, and FI_CXI_DEFAULT_CQ_SIZE larger; fewer sends before their receives are posted.",
+        source="https://ofiwg.github.io/libfabric/main/man/fi_cxi.7.html",
         weight=FACT,
     ),
 )
