@@ -297,7 +297,7 @@ CAUSES = (
     ),
     Cause(
         id="ansible-user",
-        title="a user or group cannot be made as the task asks",
+        title="a user or group cannot be made or changed",
         signs=(
             r"msg\W{1,6}(?:Group \S+ does not exist|Group .?\S+ not found|GID '\S+' already exists|gid '\S+' in use|Cannot (?:create|delete) user|[Ff]ailed to update users password)",
             r"\b(?:useradd|usermod|groupadd|groupmod|userdel): (?:UID|GID|user|group|cannot|Permission|existing lock|invalid)[^\n]{0,120}",

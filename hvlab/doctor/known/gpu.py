@@ -52,7 +52,8 @@ CAUSES = (
             r"nvidia-persistenced failed to initialize",
             r"FATAL: Error inserting nvidia\w* ",
             r"could not insert module \S*nvidia\S*\.ko",
-            r"The \S+ kernel module failed to (?:load|unload)\. This kernel module|NVRM: No NVIDIA (?:GPU|devices?) (?:found|probed)",
+            r"The \S+ kernel module failed to (?:load|unload)\. This kernel module|NVRM: No NVIDIA (?:GPU probed|devices? (?:found|probed))",
+            r"NVRM: No NVIDIA graphics adapter probed",
         ),
         why="The kernel module is not built for the running kernel, or not loaded.",
         remedy="lsmod | grep nvidia, dkms status, dmesg | grep -i nvidia; install the module for uname -r, or reboot.",
@@ -167,7 +168,7 @@ CAUSES = (
     ),
     Cause(
         id="container-without-gpu",
-        title="the container was started without GPUs",
+        title="the container gets no GPUs: NVIDIA's container toolkit is missing, not set up, or not asked",
         signs=(
             r"stat nvidia\.com/gpu=\S+ no such file|failed to stat CDI host device",
             r"nvidia-(?:cdi-hook|ctk|container-runtime\S*): no such file",
@@ -365,6 +366,7 @@ CAUSES = (
             r"unsatisfied condition: cuda",
             r"unknown device id",
             r"(?:nvml error: driver|NVML: Driver) not loaded",
+            r"failed to add device rules",
         ),
     ),
     Cause(
@@ -505,6 +507,7 @@ CAUSES = (
             r"container error: cgroup subsystem devices not found|container error: (?:failed to (?:get|set) device cgroup|cgroup)",
             r"failed to write \S*a \*:\* rwm\S* to \S*devices\.(?:allow|deny)|bpf_prog_query\(BPF_CGROUP_DEVICE\) failed",
             r"write error: /sys/fs/cgroup/\S*devices\.(?:allow|deny)",
+            r"failed to add device rules|unable to create new device filters program",
         ),
         why="The host has cgroup v2 and the toolkit is older than 1.8 (or the container has no access to cgroups, as in nested containers).",
         remedy="A newer nvidia-container-toolkit (1.8 or later), then restart docker or containerd; nested: no-cgroups = true in /etc/nvidia-container-runtime/config.toml.",

@@ -207,6 +207,7 @@ CAUSES = (
             r"conflicting dependencies",
             r"UnsatisfiableError|LibMambaUnsatisfiableError",
             r"pip's dependency resolver does not currently take into account",
+            r"ResolutionFailure|dependencies could not be resolved|version solving failed|No solution found when resolving",
         ),
         why="Two requirements want different releases of a third package.",
         remedy="pip install them one after another in a fresh environment, with the releases that the framework names; pip check.",
