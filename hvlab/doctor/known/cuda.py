@@ -24,6 +24,7 @@ CAUSES = (
             r"cudaError(?:SystemDriverMismatch|CompatNotSupportedOnDevice|UnsupportedPtxVersion)|CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
             r"cudaGetDeviceCount returned 803\b",
             r"cuda runtime error \((?:35|803)\)",
+            r"unsupported CUDA version: driver [\d.]+ < image [\d.]+",
         ),
         why="Each CUDA release needs a driver of at least some release; this one is older (or forward-compatibility libraries are used "
         "on a GPU that does not allow them).",
@@ -206,6 +207,7 @@ CAUSES = (
             r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN",
             r"cuInit\S* .{0,40}(?:returned|failed).{0,20}999",
             r"CUDA initialization: Unexpected error from cudaGetDeviceCount",
+            r"Test CUDA failure \S+ 'unknown error'",
         ),
         why="nvidia_uvm is not loaded or broken (often after suspend or an update), the environment was changed after the start, or the "
         "device files are not accessible.",

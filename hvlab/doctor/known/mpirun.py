@@ -196,6 +196,7 @@ CAUSES = (
             r"execvp error on file (?!\S*hydra)\S+ \((?:No such file|Permission denied|Exec format)",
             r"Slurmd could not execve job",
             r"\"msg\": \"\[Errno 2\] No such file or directory: b?'[^'/\n]+'|Failed to find required executable",
+            r"salloc: error: (?:\S+: )?Unable to (?:find|exec) command",
         ),
         why="The path of the program (or of Python, or the working folder) is not there on that host.",
         remedy="The same absolute path on every host: shared home, or install and copy there; name Python in full.",

@@ -20,6 +20,7 @@ CAUSES = (
             r"mmap of rcvhdr_bufbase .{0,60}failed: Resource temporarily unavailable",
             r"RLIMIT_MEMLOCK too small",
             r"NET/OFI [^\n]{0,40}register memory[^\n]{0,120}(?:Cannot allocate memory|RC: -12\b)",
+            r"memlock in limits\.conf must be",
         ),
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
