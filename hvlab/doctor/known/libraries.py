@@ -169,7 +169,10 @@ CAUSES = (
     Cause(
         id="undefined-symbol",
         title="a library is found in another version than expected",
-        signs=(r"undefined symbol: (?!ompi_|MPI_|opal_|nccl|__cuda|__nv|cu)\S+",),
+        signs=(
+            r"undefined symbol: (?!ompi_|MPI_|opal_|nccl|__cuda|__nv|cu)\S+",
+            r"dlopen\([^\n]{1,300}Symbol not found: \S+",
+        ),
         why="The program was linked with another release of the library than the loader finds.",
         remedy="LD_DEBUG=libs shows which file is taken; put the right one first, or build again.",
         source="https://man7.org/linux/man-pages/man8/ld.so.8.html",
@@ -184,6 +187,7 @@ CAUSES = (
             r"\blib(?!mpi|open-|cuda|cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nccl|nvidia-ml|torch|c10|nvinfer)\w[\w.+-]*\.so[\d.]*: "
             r"cannot open shared object file",
             r"ImportError: lib\w[\w.+-]*\.so[\d.]*: cannot open shared object file",
+            r"(?<![\w.+-])(?!lib(?:mpi|open-|cuda|cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nccl|nvidia-ml|torch|c10|nvinfer))[\w.+-]+\.so[\d.]*: cannot open shared object file",
         ),
         why="The package that holds it is not installed on this host, or its folder is not searched.",
         remedy="apt-file search or dnf provides the name; install it on every host, or add its folder to ld.so.conf.d and run ldconfig.",

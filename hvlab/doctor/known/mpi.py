@@ -181,7 +181,10 @@ CAUSES = (
     Cause(
         id="pmi-library",
         title="the PMI library that the MPI is given is not served by this launcher",
-        signs=(r"PMI2?_Init returned -?\d+",),
+        signs=(
+            r"PMI2?_Init returned -?\d+",
+            r"PMI2 init failed: \d|_pmi_init:_pmi_\w+_init returned -1",
+        ),
         why="I_MPI_PMI_LIBRARY names a PMI of the scheduler. It answers only where srun offers that PMI; under mpirun, or with a libpmix of "
         "version 2 or later that Intel MPI of 2018 does not know, it fails.",
         remedy="unset I_MPI_PMI_LIBRARY under mpirun; under srun name Slurm's libpmi2.so there, with srun --mpi=pmi2.",

@@ -200,6 +200,7 @@ CAUSES = (
             r"\"msg\": \"\[Errno 2\] No such file or directory: b?'[^'/\n]+'|Failed to find required executable",
             r"problem with execution of \S+ on \S+: \[Errno 2\]",
             r"fork agent was not found|unable to change to the requested working directory prior",
+            r"salloc: error: (?:\S+: )?Unable to (?:find|exec) command",
         ),
         why="The path of the program (or of Python, or the working folder) is not there on that host.",
         remedy="The same absolute path on every host: shared home, or install and copy there; name Python in full.",

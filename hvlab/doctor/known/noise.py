@@ -350,6 +350,7 @@ CAUSES = (
             r"slurmstepd: error: (?:pam_open_session|couldn't chdir to `?\S+'?: No such file or directory: going to /tmp instead)",
             r"slurmstepd: error: x?cgroup\w*: unable to (?:create|remove) cgroup[^\n]{0,200}",
             r"slurmd: (?:error|warning): (?:TaskPlugin\S*|If using PrologFlags=Contain)[^\n]{0,160}",
+            r"error: Configured MailProg is invalid",
         ),
         "The step runs all the same.",
         _NONE,

@@ -126,7 +126,11 @@ CAUSES = (
     Cause(
         id="slurm-fatal",
         title="a daemon of Slurm refuses to start, and says why",
-        signs=(r"\bslurm(?:d|ctld|dbd|restd)(?:\[\d+\])?: fatal: ", r"^\[20\d\d-[^\]\n]{8,24}\] fatal: "),
+        signs=(
+            r"\bslurm(?:d|ctld|dbd|restd)(?:\[\d+\])?: fatal: ",
+            r"^\[20\d\d-[^\]\n]{8,24}\] fatal: ",
+            r"error: slurmd initialization failed",
+        ),
         why="What follows `fatal:` is what it cannot go on with: a line of its configuration, a folder, a user, a plugin.",
         remedy="Correct what that line names, then start it in the foreground (slurmd -D -vvv, slurmctld -D -vvv) to see that it goes on.",
         source="https://slurm.schedmd.com/troubleshoot.html",
@@ -152,6 +156,7 @@ CAUSES = (
             r"System GPU detection failed|[Ii]nvalid permissions: cannot (?:un)?initialize GRES",
             r"always specify a type when requesting gpu|Creating null GRES GPU record",
             r"A line in gres\.conf for GRES \S+ has \d+ more configured than expected",
+            r"gres/\w+: count reported lower than configured",
         ),
         why="GresTypes, Gres= of the node and gres.conf have to name the GPUs alike, and the device files have to exist. "
         "Or the request has --gres= without a value, or another type of GPU than the cluster or the job has.",
@@ -176,6 +181,7 @@ CAUSES = (
             r"(?:Setting|setting) node \S+ state to DOWN|Node \S+ unexpectedly rebooted|node not responding for \d+ sec",
             r"update_node: node \S+ (?:reason set to: (?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp)[^\n]*(?:[Ff]ail|[Ee]rror|[Uu]nhealthy|[Tt]ime[d ]|not |[Hh]ung|[Dd]ead|XID|Xid|ECC)|state set to (?:DOWN|FAIL))",
             r"^[ \x22]{0,12}REASON +USER +TIMESTAMP +NODELIST[ ,\x22]*\n[ \x22]{0,12}(?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp|\(null\)|None\b)\w[^\n]*\d{4}-\d\d-\d\dT",
+            r"^\S+ +up +\S+ +\d+ +(?:drain|drng|fail|failg|down)[~#!%$@+^-]? +\S+",
         ),
         why="slurmd on them does not answer, or an administrator or health check has drained them.",
         remedy="sinfo -R says why; mend the node (slurmd, network, munge), then scontrol update nodename=N state=resume.",
@@ -255,6 +261,7 @@ CAUSES = (
             r"(?:error|failed): [^\n]{0,80}(?:Communication (?:connection|shutdown) failure|Message (?:send|receive) failure)",
             r"(?:Controller is|controller) in standby mode",
             r"Slurmctld\(\w+\) at \S+ is DOWN",
+            r"(?:srun|salloc|sbatch|squeue|sinfo|scontrol|sacct|slurmd): [^\n]{0,80}Connection timed out (?:establishing|writing|reading)",
         ),
         why="The daemon on the head is not running, its port 6817 is closed, or the name in SlurmctldHost leads elsewhere.",
         remedy="systemctl status slurmctld and its log on the head; scontrol ping; ports 6817 to 6819 and SrunPortRange open.",
@@ -292,6 +299,7 @@ CAUSES = (
             r"error: \S+ is (?:defunct|deprecated and (?:not supported|will be ignored))[^\n]{0,60}[Pp]lease (?:remove|update)",
             r"[Tt]his host \(\S+\) not a valid controller",
             r"error: .Include. failed in file \S+ line \d+",
+            r"error: \w+ \d+ specified more than once, latest value used|error: \w+ \S+ specified more than once",
         ),
         why="The daemons read slurm.conf as they start, and stop at what they do not understand or what stands there twice.",
         remedy="The line is named: correct it on all hosts; slurmctld -D -vvv shows how far it reads.",
@@ -332,6 +340,7 @@ CAUSES = (
             r"error: open /\S*slurm\S*: Permission denied",
             r"Domain socket directory \S+: No such file or directory",
             r"Slurmd could not create a batch directory or file",
+            r"SlurmdSpoolDir (?:stat error|is not a directory|open error)",
         ),
         why="SlurmdSpoolDir, StateSaveLocation, the logs and the pid files need folders that the daemon may write.",
         remedy="mkdir and chown slurm (StateSaveLocation, logs of slurmctld) or root (SlurmdSpoolDir) on that host.",
@@ -468,6 +477,7 @@ CAUSES = (
         signs=(
             r"slurmstepd failed to send return code",
             r"_forkexec_slurmstepd: .{0,60}(?:fail|No such file)",
+            r"exec of slurmstepd failed|Unable to init slurmstepd",
         ),
         why="slurmd starts it for each step, and it ended before its first answer: a library or the program itself is missing, it is of another "
         "release than slurmd, or the machine (a container) lacks what it sets up.",

@@ -93,6 +93,10 @@ CAUSES = (
             r'agent refused operation|Load key "[^"\n]+": (?:invalid format|error in libcrypto|incorrect passphrase)|ssh-copy-id: ERROR: No identities found',
             r"not allowed because (?:account is locked|(?:not )?listed in|none of user's groups)|key type \S+ not in PubkeyAccepted|Access denied for user \S+ by PAM|[Yy]our password has expired|Password change required but no TTY",
             r"pam_access\(\w+:account\): access denied|Account locked due to \d+",
+            r"Failed (?:publickey|hostbased) for (?!invalid user)\S+ from",
+            r"error: maximum authentication attempts exceeded for (?!invalid user)",
+            r"pam_\w+\(sshd:\w+\): (?:[Aa]ccess denied|account \S+ has expired|[Cc]ould not identify user)",
+            r"Could not open a connection to your authentication agent",
         ),
         why="Neither key nor password of this user is accepted there: the key is not in authorized_keys, "
         "the wrong user or key is used, or sshd does not allow it.",
@@ -239,6 +243,7 @@ CAUSES = (
             r"no matching (?:host key type|key exchange method|cipher|MAC) found",
             r"Their offer: (?:ssh-rsa|ssh-dss|diffie-hellman)",
             r"no mutual signature (?:algorithm|supported)",
+            r"fatal: No supported (?:key exchange|cipher|mac) algorithms|no matching (?:key exchange|cipher|mac|MAC|host key)",
         ),
         why="One end is old and offers only what the newer one no longer takes.",
         remedy="Bring the older one up to date; until then HostKeyAlgorithms=+ssh-rsa and PubkeyAcceptedAlgorithms=+ssh-rsa for that host alone in ~/.ssh/config.",
@@ -251,6 +256,7 @@ CAUSES = (
         signs=(
             r"Bad configuration option: \S+",
             r"terminating, \d+ bad configuration options",
+            r"Directive '\w+' is not allowed within a Match block|sshd_config(?:: | )line \d+: ",
         ),
         why="ssh_config, ~/.ssh/config or sshd_config has an option that this release does not know; the program then does not start at all.",
         remedy="ssh -G HOST or sshd -t names file and line; remove it, or put IgnoreUnknown OPTION before it.",

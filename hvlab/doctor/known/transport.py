@@ -21,6 +21,7 @@ CAUSES = (
             r"NET/OFI [^\n]{0,40}register memory[^\n]{0,120}(?:Cannot allocate memory|RC: -12\b)",
             r"Unable to (?:create|register|allocate) [^\n]{0,60}: Cannot allocate memory\s[\s\S]{0,200}?Unable to initialize verbs",
             r"OpenFabrics (?:vendor|subsystem)[\s\S]{0,60}? regist",
+            r"memlock in limits\.conf must be",
         ),
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
