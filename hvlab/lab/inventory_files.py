@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")
 _IGNORED = (".orig", ".bak", ".retry", ".pyc", ".cfg", ".md", "~")
 _INI_GROUP = re.compile(r"^\s*\[([^\]\n]+)\]", re.MULTILINE)
+_RANGE = re.compile(r"\[([0-9]{1,99}):([0-9]{1,99})(?::([0-9]{1,99}))?\]")
+# A range of more hosts has some zeros too many, and Ansible would write out each of them.
+_MOST = 2**16
 _ADDRESS = re.compile(r"\bansible_host\s*=\s*(\S+)")
 
 
@@ -45,7 +49,10 @@ _Duplicates.add_multi_constructor("!", _tagged)
 
 
 def file_problems(source: Path) -> list[Problem]:
-    """Return what is wrong in the files of the inventory at ``source`` (a file or a directory)."""
+    """Return what is wrong in the files of the inventory at ``source`` (a file or a directory).
+
+    Raises InventoryError for what would keep Ansible busy for ever.
+    """
     problems: list[Problem] = []
     addresses: dict[str, dict[str, str]] = {}
     for path, hosts_file in _files(source):
@@ -58,11 +65,15 @@ def file_problems(source: Path) -> list[Problem]:
             data, parse_problems = _parse(path, text)
             problems += parse_problems
             pairs = _yaml_addresses(data) if hosts_file else iter(())
+            patterns = _yaml_listed(data)[0] if hosts_file else []
         elif text.startswith("#!"):
             continue
         else:
             problems += _ini_duplicates(path, text)
             pairs = _ini_addresses(text)
+            patterns = [host for _, _, host, _ in _ini_hosts(text)]
+        for pattern in patterns:
+            _check_range(path, pattern)
         for host, address in pairs:
             addresses.setdefault(host, {})[address] = path.name
     for host, files in addresses.items():
@@ -72,6 +83,18 @@ def file_problems(source: Path) -> list[Problem]:
                 Problem(host, f"the name is used twice, at {listing}", "give each host its own name")
             )
     return problems
+
+
+def _check_range(path: Path, pattern: str) -> None:
+    sizes = [
+        (int(last) - int(first)) // max(int(step or 1), 1) + 1
+        for first, last, step in _RANGE.findall(pattern)
+    ]
+    hosts = math.prod(sizes)
+    if hosts > _MOST:
+        raise InventoryError(
+            f"the inventory's {path.name}: {pattern} is {hosts} hosts", remedy=f"list {_MOST} at most"
+        )
 
 
 def listed(source: Path) -> tuple[list[str], list[str]]:

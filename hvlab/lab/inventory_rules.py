@@ -136,7 +136,8 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
         value = variables.get(name, 1)
         whole = not isinstance(value, bool) and re.fullmatch(r"\d+", str(value))
         if not _template(value) and not (whole and int(value) in allowed):
-            problems.append(Problem(host, f"{name} is {value!r}", "write a whole number from 1 on"))
+            remedy = f"write a whole number from {allowed[0]} to {allowed[-1]}"
+            problems.append(Problem(host, f"{name} is {value!r}", remedy))
     lab_name = variables.get("lab_name", "lab")
     if not _template(lab_name) and not _LABEL.fullmatch(str(lab_name)):
         problems.append(Problem(host, f"lab_name is {lab_name!r}", "use letters, digits and hyphens"))

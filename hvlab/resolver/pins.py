@@ -124,7 +124,10 @@ def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
         if not plain(value):
             continue
         if isinstance(value, float) and name in _ZEROS_COUNT:
-            where, quoted = f"{host}: {variable}", f'{variable}: "{value}"'
+            where, quoted = (
+                f"{host}: {variable}",
+                f'{variable}: "{value}" (in an INI file {variable}="\'{value}\'")',
+            )
             raise UsageError(
                 f"{where} is the number {value}, not a text", remedy=f"write it in quotes: {quoted}"
             )

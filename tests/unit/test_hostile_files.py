@@ -233,3 +233,17 @@ def test_a_baseline_of_something_else_is_told_without_words_of_python(tmp_path, 
     with pytest.raises(UsageError) as caught:
         keeping.load(tmp_path, "t")
     assert "Error" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hosts.ini", "[gpu]\nn[1:99999999]\n"),
+        ("hosts.yml", "all: {children: {gpu: {hosts: {'n[0:999]r[00:99]': {}}}}}\n"),
+    ],
+)
+def test_a_range_of_too_many_hosts_is_told_at_once(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with in_time(10), pytest.raises(HvlabError, match=r"(99999999|100000) hosts") as caught:
+        inventory.load(tmp_path / name)
+    assert caught.value.remedy == "list 65536 at most"
