@@ -192,7 +192,7 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
         "PYTHONPATH": python_path,
     }
     try:
-        done = process.run(command, seconds=_SECONDS, env=environment)
+        done = process.run(process.bound(command), seconds=_SECONDS, env=environment)
     except process.TimeLimitError:
         raise InventoryError(
             f"Ansible has not read the inventory {source} within {_SECONDS:g} s",

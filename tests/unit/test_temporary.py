@@ -68,10 +68,29 @@ def test_what_is_bound_ends_with_who_started_it():
         os.kill(pid, 0)
         time.sleep(0.3)  # setpriv has asked for it
         starter.send_signal(signal.SIGKILL)
+    assert _ends(pid)
+
+
+def test_reading_an_inventory_ends_with_the_command_that_reads_it(tmp_path):
+    script, reader = tmp_path / "slow", tmp_path / "reader"
+    script.write_text(f"#!/bin/sh\necho $PPID > {reader}.part && mv {reader}.part {reader}\nexec sleep 60\n")
+    script.chmod(0o755)
+    argv = [sys.executable, "-m", "hvlab", "plan", "-i", str(script)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
+        deadline = time.monotonic() + 60
+        while not reader.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        pid = int(reader.read_text())
+        command.kill()
+    assert _ends(pid)
+
+
+def _ends(pid):
+    """Return whether a process ends within ten seconds."""
     deadline = time.monotonic() + 10
     while _runs(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not _runs(pid)
+    return not _runs(pid)
 
 
 def _runs(pid):
