@@ -20,6 +20,9 @@ from hvlab.yaml_files import read_yaml
 FOLDER = Path(__file__).parent / "suites"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
 AUTO = "auto"
+# Every repeat is a case of its own, and is listed before any is measured.
+MOST_REPEATS = 10_000
+_MOST_SECONDS = 10**9
 _KEYS = ("about", "repeats", "timeout", "blocks")
 _BLOCK_KEYS = ("workload", "backends", "hosts", "slots", "devices", "set")
 # Parameters without effect on a single process.
@@ -59,7 +62,10 @@ def load(name: str) -> Suite:
     try:
         content = read_yaml(path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"the suite {path} cannot be read: {error}") from error
+        raise UsageError(
+            f"the suite {path} cannot be read: {error}",
+            remedy=f"correct it; {FOLDER} has suites to look at",
+        ) from error
     where = f"the suite {path}" if path.parent != FOLDER else f"the suite {name}"
     _check(content, _KEYS, where)
     blocks = content.get("blocks")
@@ -68,16 +74,19 @@ def load(name: str) -> Suite:
     for number, block in enumerate(blocks, 1):
         _check(block, _BLOCK_KEYS, f"block {number} of {where}")
         if "workload" not in block:
-            raise UsageError(f"block {number} of {where} has no workload")
+            raise UsageError(
+                f"block {number} of {where} has no workload", remedy="write workload: allreduce, ..."
+            )
         sets = block.get("set") or {}
         if not isinstance(sets, dict) or not all(isinstance(name, str) for name in sets):
             problem = f"set in block {number} of {where} is not a mapping of parameters to values"
             raise UsageError(problem, remedy="write set: {batch: [32, 64]}")
     auto = content.get("repeats") == AUTO
-    for key in ("repeats", "timeout"):
+    for key, most in (("repeats", MOST_REPEATS), ("timeout", _MOST_SECONDS)):
         value = content.get(key, 1)
-        if not (isinstance(value, int) and value >= 1) and not (key == "repeats" and auto):
-            raise UsageError(f"{where}: {key} must be a whole number of 1 or more")
+        whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+        if not whole and not (key == "repeats" and auto):
+            raise UsageError(f"{where}: {key} is {value!r}", remedy=f"write a whole number from 1 to {most}")
     return Suite(
         path.stem,
         tuple(blocks),

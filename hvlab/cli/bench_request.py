@@ -36,7 +36,7 @@ class RepeatsType(click.ParamType[int]):
         """Return the number."""
         if value == suite.AUTO:
             return 0
-        return int(click.IntRange(1).convert(value, param, ctx))
+        return int(click.IntRange(1, suite.MOST_REPEATS).convert(value, param, ctx))
 
 
 class TimeType(click.ParamType[int]):

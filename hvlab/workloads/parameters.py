@@ -41,6 +41,8 @@ _READERS: Mapping[str, Callable[[str], float]] = {
     "float": float,
     "bytes": parse_size,
 }
+# What 64 bits do not hold.
+_TOO_LARGE = 2**63
 _NOUNS = {"int": "whole number", "seed": "whole number", "float": "number", "bytes": "size in bytes"}
 
 
@@ -135,6 +137,8 @@ class Parameter:
             raise self._wrong(
                 text, f"not a {_NOUNS[self.kind]} of {self.least:g} or more", word(self.default)
             )
+        if number >= _TOO_LARGE:
+            raise self._wrong(text, "larger than any program takes", word(self.default))
         return number
 
     def _wrong(self, text: str, why: str, example: str) -> UsageError:

@@ -82,6 +82,7 @@ def test_values(parameter, text, values):
     ("parameter", "text", "told"),
     [
         (BATCH, "0", "batch=0: not a whole number of 1 or more"),
+        (BATCH, "9999999999999999999999", "larger than any program takes"),
         (BATCH, "1.5", "not a whole number"),
         (BATCH, "1,x", "batch=x"),
         (LR, "nan", "not a number of 0 or more"),

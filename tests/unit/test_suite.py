@@ -210,7 +210,14 @@ def test_a_suite_of_ones_own(tmp_path):
         ("blocks: []", "has no blocks", "blocks: ["),
         ("blocks: [1]", "is not a mapping", "workload"),
         ("- 1", "is not a mapping", "blocks"),
-        ("repeats: 0\nblocks: [{workload: rnn}]", "repeats must be a whole number", ""),
+        ("repeats: 0\nblocks: [{workload: rnn}]", "repeats is 0", "from 1 to 10000"),
+        ("repeats: true\nblocks: [{workload: rnn}]", "repeats is True", "from 1 to 10000"),
+        (
+            "repeats: 99999999999999999999\nblocks: [{workload: rnn}]",
+            "repeats is 99999999999999999999",
+            "from 1 to",
+        ),
+        ("repeats: 3\nrepeats: 5\nblocks: [{workload: rnn}]", "'repeats' stands twice", "suites to look at"),
         ("a: [", "cannot be read", ""),
     ],
 )
