@@ -212,6 +212,7 @@ CAUSES = (
         signs=(
             r"LSF process starter \(lsb_launch\) failed to start the daemons",
             r"lsb_launch failed: -?\d+",
+            r"lsb_pjob_\w+: lsb_\w+\(\S+\) failed",
             r"affinity file provided in LSB_AFFINITY_HOSTFILE could not be found",
         ),
         why="Within a job of LSF mpirun starts its daemons as blaunch does, and LSF refused; lsberrno is LSF's own reason (Unknown user: "
@@ -392,6 +393,7 @@ CAUSES = (
             r"The hostfile given is not a regular file",
             r"More than one hostfile was passed for a single application",
             r"Invalid host input, (?:please make sure|slot count)",
+            r"No slot '?\d+'? specifi\w+ on host|Hostname '?\S+'? not found in hostfile",
         ),
         why="A host stands in it more than once with slots, or two names are one for Open MPI, which leaves out what follows the first dot.",
         remedy="One line for each host (h1 slots=4); with names that differ after the dot only, -mca orte_keep_fqdn_hostnames 1.",
@@ -515,5 +517,14 @@ CAUSES = (
         remedy="A present MPICH, whose mpiexec needs no daemons (mpiexec -f HOSTS); else write the file and mpdboot -n N -f HOSTS; mpdtrace.",
         source="https://github.com/pmodels/mpich/issues/329",
         weight=FACT,
+    ),
+    Cause(
+        id="mpirun-nested",
+        title="mpirun was started within mpirun",
+        signs=(r"(?:Open MPI|mpirun|prun) does not support recursive calls",),
+        why="What mpirun starts is a script or a wrapper that calls mpirun or mpiexec again, in each rank.",
+        remedy="Give mpirun the program itself, or run the wrapper without mpirun; env -u the OMPI_, PMIX_ and PRTE_ variables for an mpirun that a rank means to start.",
+        source="https://github.com/firemodels/fds/issues/7364",
+        weight=BREAKDOWN,
     ),
 )
