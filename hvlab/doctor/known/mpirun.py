@@ -254,6 +254,7 @@ CAUSES = (
             r"HYD_?\w+ \([^)\n]*\): assert \(!closed\) failed|HYDT?_\w+ \([^)\n]*\): callback returned error status",
             r"PMI_Abort\(\d+",
             r"\brank \d+ (?:died from signal \d+|exited with code [1-9])",
+            r"(?:mpirun|mpiexec|prterun|orterun) has exited due to process rank \d+",
         ),
         why="The launcher only tells that a rank ended first; why stands in that rank's own lines.",
         remedy="Read the first error of the rank that is named; --output-filename FOLDER keeps each rank's lines apart.",
@@ -404,7 +405,7 @@ CAUSES = (
         id="hydra-proxy",
         title="Intel MPI's or MPICH's launcher does not start on a host",
         signs=(
-            r"[Uu]nable to run (?:hydra_)?bstrap_proxy on \S+",
+            r"[Uu]nable to run (?:(?:hydra_)?bstrap_)?proxy on \S+",
             r"execvp error on file \S*hydra_\w*proxy",
         ),
         why="ssh to that host fails, or hydra_bstrap_proxy and its libraries are not at the same place there.",
