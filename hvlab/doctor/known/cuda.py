@@ -83,7 +83,7 @@ CAUSES = (
             r"Invalid device id|cudaErrorInvalidDevice\b",
             r"CUDA_ERROR_INVALID_DEVICE",
             r"Invalid number of GPUs: \d+ requested",
-            r"You requested (?:gpu|GPUs?)s?: [^\n]{1,80}\s+But your machine only has",
+            r"But your machine only has: \[",
             r"You requested to find \d+ devices but (?:this machine only has|only \d+ are currently|there are no visible)",
             r"device \S+ is not visible \((?:CUDA|HIP)_VISIBLE_DEVICES",
             r"cuda runtime error \((?:10|101)\)",

@@ -391,6 +391,7 @@ CAUSES = (
             r"reporting incarnation mismatch|remote device incarnation mismatch|Collective ops is aborted by: [^\n]{0,120}(?:heartbeat|Connection reset|Socket closed|failed to connect)",
             r"Additional GRPC error information from remote target /job:",
             r"CreateSession still waiting for response from worker: ",
+            r"\bUnavailableError: (?:\([^)\n]{0,80}\) )?(?:Socket closed|OS Error|Connection reset|failed to connect|Endpoint read failed)",
         ),
         why="The leader waits for every task and hears its heartbeats: one ended first (its own log says why), was started again, was never started, or cannot reach the leader's port.",
         remedy="Read the log of the task that is named; as many processes as num_processes or TF_CONFIG says; nc -vz LEADER PORT from each host; a longer initialization_timeout for slow starts.",

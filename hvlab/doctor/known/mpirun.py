@@ -213,6 +213,7 @@ CAUSES = (
         signs=(
             r"LSF process starter \(lsb_launch\) failed to start the daemons",
             r"lsb_launch failed: -?\d+",
+            r"lsb_pjob_\w+: lsb_\w+\(\S+\) failed",
             r"affinity file provided in LSB_AFFINITY_HOSTFILE could not be found",
         ),
         why="Within a job of LSF mpirun starts its daemons as blaunch does, and LSF refused; lsberrno is LSF's own reason (Unknown user: "
@@ -254,6 +255,7 @@ CAUSES = (
             r"HYD_?\w+ \([^)\n]*\): assert \(!closed\) failed|HYDT?_\w+ \([^)\n]*\): callback returned error status",
             r"PMI_Abort\(\d+",
             r"\brank \d+ (?:died from signal \d+|exited with code [1-9])",
+            r"(?:mpirun|mpiexec|prterun|orterun) has exited due to process rank \d+",
         ),
         why="The launcher only tells that a rank ended first; why stands in that rank's own lines.",
         remedy="Read the first error of the rank that is named; --output-filename FOLDER keeps each rank's lines apart.",
@@ -393,6 +395,7 @@ CAUSES = (
             r"The hostfile given is not a regular file",
             r"More than one hostfile was passed for a single application",
             r"Invalid host input, (?:please make sure|slot count)",
+            r"No slot '?\d+'? specifi\w+ on host|Hostname '?\S+'? not found in hostfile",
         ),
         why="A host stands in it more than once with slots, or two names are one for Open MPI, which leaves out what follows the first dot.",
         remedy="One line for each host (h1 slots=4); with names that differ after the dot only, -mca orte_keep_fqdn_hostnames 1.",
@@ -403,7 +406,7 @@ CAUSES = (
         id="hydra-proxy",
         title="Intel MPI's or MPICH's launcher does not start on a host",
         signs=(
-            r"[Uu]nable to run (?:hydra_)?bstrap_proxy on \S+",
+            r"[Uu]nable to run (?:(?:hydra_)?bstrap_)?proxy on \S+",
             r"execvp error on file \S*hydra_\w*proxy",
         ),
         why="ssh to that host fails, or hydra_bstrap_proxy and its libraries are not at the same place there.",
@@ -516,5 +519,14 @@ CAUSES = (
         remedy="A present MPICH, whose mpiexec needs no daemons (mpiexec -f HOSTS); else write the file and mpdboot -n N -f HOSTS; mpdtrace.",
         source="https://github.com/pmodels/mpich/issues/329",
         weight=FACT,
+    ),
+    Cause(
+        id="mpirun-nested",
+        title="mpirun was started within mpirun",
+        signs=(r"(?:Open MPI|mpirun|prun) does not support recursive calls",),
+        why="What mpirun starts is a script or a wrapper that calls mpirun or mpiexec again, in each rank.",
+        remedy="Give mpirun the program itself, or run the wrapper without mpirun; env -u the OMPI_, PMIX_ and PRTE_ variables for an mpirun that a rank means to start.",
+        source="https://github.com/firemodels/fds/issues/7364",
+        weight=BREAKDOWN,
     ),
 )

@@ -157,7 +157,7 @@ CAUSES = (
             r"lib(?:nccl-(?:net|tuner|profiler|env)\S*|rccl-net)\.so: cannot open shared object file[^\n]{0,100}",
             r"NCCL INFO (?:Plugin Path|P2P plugin|Using internal (?:network|Network|tuner))\S*[^\n]{0,100}",
             r"(?:NCCL )?(?:INFO|WARN) Failed to open libibverbs\.so\S*",
-            r"NCCL INFO (?:cudaDriverVersion|NCCL_\w+ set by environment)[^\n]{0,100}",
+            r"NCCL INFO (?:cudaDriverVersion|NCCL_(?!GRAPH_FILE)\w+ set by environment)[^\n]{0,100}",
         ),
         "Plugins are for EFA, SHARP and the like; without one NCCL uses sockets and verbs itself.",
         "Nothing to do, unless this is a cloud that needs its plugin (aws-ofi-nccl).",

@@ -37,6 +37,7 @@ CAUSES = (
             r"traps: \S+\[\d+\] general protection",
             r"Exit Code: +139\b|exit(?:ed with)? code:? 139\b",
             r"tasks? [\d,-]+: (?:Segmentation fault|Floating point exception)",
+            r"ended prematurely and may have crashed\. exit code 0xc0000005|exit(?:ed with)? code:? (?:0x[Cc]0000005|-1073741819|3221225477)\b",
         ),
         why="A library used memory that is not its own; the frames under the signal name it. Mixed MPIs, CUDA or NCCL releases are the usual "
         "reason, RDMA with threads another.",
@@ -118,6 +119,7 @@ CAUSES = (
         signs=(
             r"FileNotFoundError: \[Errno 2\] No such file or directory: .(?!cmake|mpirun|ssh|gcc|g\+\+|nvcc|make|\S*/mpirun)",
             r"(?:cannot|can't|could not|failed to|unable to) (?:access|open|stat|read|find|run command|execute|load|cd)\b[^\n]{0,200}: No such file or directory",
+            r"forrtl: severe \((?:29|43)\): file (?:not found|name specification error)",
         ),
         why="Paths of data and settings have to exist on every host, not only on the one that starts.",
         remedy="ls of the path on the host named; a shared file system, or copy it there.",

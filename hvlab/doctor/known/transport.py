@@ -137,6 +137,7 @@ CAUSES = (
             r"UCX +ERROR +(?:no [\w ]{3,40} transport to|No transports selected to|exceeded transports/devices limit)",
             r"no supported sockaddr (?:auxiliary )?transports? found",
             r"none of the available components supports sockaddr|no usable transports/devices",
+            r"UCX +WARN device '\S+' is not available",
         ),
         why="UCX_NET_DEVICES or UCX_TLS names what this host has not, or the ranks have no transport in common.",
         remedy="ucx_info -d lists what there is; unset UCX_NET_DEVICES and UCX_TLS, or name devices that every host has.",
@@ -222,6 +223,7 @@ CAUSES = (
         signs=(
             r"Reading from remote process' memory failed\. Disabling CMA support",
             r"process_vm_(?:readv|writev)\S* .{0,60}(?:failed|Operation not permitted)",
+            r"dcp_recv\(\d+\)\.*: Internal MPI error! Cannot read from remote process",
             r"CMA support was requested via the \S+ MCA variable, but CMA support is not available due to different user namespaces",
             r"process_vm_(?:readv|writev)\([^\n]{0,160}returned -1: (?:Operation not permitted|Permission denied|No such process|Bad address)",
         ),
@@ -257,6 +259,7 @@ CAUSES = (
         signs=(
             r"MPI_ERR_TRUNCATE",
             r"Message truncated(?:; \d+ bytes received|, error stack)|Message from rank \d+ and tag -?\d+ truncated",
+            r"message sizes do not match across processes in the collective routine",
         ),
         why="A rank received more than it had room for: the ranks do not call the same collectives with the same sizes, "
         "or two threads use one communicator.",
