@@ -538,7 +538,7 @@ CAUSES = (
         title="DCGM's host engine is not reached or does not start",
         signs=(
             r"unable to establish a connection to the specified host|Unable to connect to host engine|Host engine connection invalid",
-            r"Failed to start DCGM Server|DCGM initialization error|libdcgm\.so(?:\.\d)? not found|[Ff]ailed to initialize DCGM|dcgm-exporter[^\n]{0,80}(?:fatal|Failed)",
+            r"Failed to start DCGM Server|DCGM initialization error|libdcgm\.so(?:\.\d)? not found|[Ff]ailed to initialize DCGM|dcgm-exporter[^\n]{0,80}(?:level=fatal|Failed to (?!create|pull|start container))",
             r"Unable to terminate host engine, it may not be running",
         ),
         why="nv-hostengine is not running, is of another release than the driver or dcgmi, runs twice, or finds no driver (a container without GPUs).",

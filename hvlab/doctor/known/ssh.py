@@ -99,6 +99,7 @@ CAUSES = (
             r"Could not open a connection to your authentication agent",
             r"paramiko\S* [^\n]{0,120}Private key file is encrypted|PasswordRequiredException: ",
             r"SSHException: (?:No authentication methods available|not a valid \S+ private key file)|BadAuthenticationType: |not a valid (?:RSA|DSA|EC|OPENSSH) private key file",
+            r"JSchException: (?:Auth fail|USERAUTH fail)",
         ),
         why="Neither key nor password of this user is accepted there: the key is not in authorized_keys, "
         "the wrong user or key is used, or sshd does not allow it.",
@@ -193,9 +194,10 @@ CAUSES = (
         signs=(
             r"(?<!error:\s)kex_exchange_identification: ",
             r"ssh_exchange_identification: ",
-            r"Connection (?:closed|reset) by (?!authenticating|invalid)\S+ port \d{1,4}\b",
+            r"Connection (?:closed|reset) by (?!authenticating|invalid)\S+ port (?:\d{1,4}\b|[xX*]{2,})",
             r"Session open refused by peer|Too many open sessions",
             r"Connection closed by UNKNOWN port 65535",
+            r"JSchException: (?:connection is closed by foreign host|Session is down)",
         ),
         why="sshd takes only so many logins at once (MaxStartups 10), or a wrapper such as fail2ban or hosts.deny "
         "refuses the address.",
