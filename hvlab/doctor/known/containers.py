@@ -415,8 +415,13 @@ CAUSES = (
     ),
     Cause(
         id="unknown-flag",
-        title="a program does not know an option that it is given",
-        signs=(r"flag provided but not defined: -\S+", r"unknown (?:shorthand )?flag: \S+"),
+        title="a program does not take the options or arguments that it is given",
+        signs=(
+            r"flag provided but not defined: -\S+",
+            r"unknown (?:shorthand )?flag: \S+",
+            r'"docker [\w -]+" (?:requires|accepts) (?:exactly|at least|at most|between|one|no) ',
+            r"'[\w-]+' is not a docker command|unknown docker command: ",
+        ),
         why="The program is of another release than the manifest, script or manual that starts it.",
         remedy="Manifest and image (or script and program) of one release; PROGRAM --help lists what this one knows.",
         source="https://github.com/kubeflow/mpi-operator/issues/469",

@@ -172,13 +172,13 @@ CAUSES = (
     ),
     Cause(
         id="horovod-import-order",
-        title="torch has to be imported before Horovod",
+        title="torch has to be imported before an extension of it (Horovod's, another's)",
         signs=(
             r"libtorch\S*\.so(?:\.\d+)*: cannot open shared object file",
             r"libc10\S*\.so: cannot open shared object file",
             r"undefined symbol: THP\w+",
         ),
-        why="Horovod's extension needs torch's libraries, which are found once torch is loaded.",
+        why="The extension needs torch's libraries, which are found once torch is loaded.",
         remedy="import torch first; or torch is another or a broken installation: install torch and Horovod again in one environment.",
         source="https://github.com/horovod/horovod/issues/3476",
     ),

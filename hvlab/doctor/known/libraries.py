@@ -154,7 +154,7 @@ CAUSES = (
     ),
     Cause(
         id="abi-mismatch",
-        title="Horovod was built for another release or ABI of the framework",
+        title="Horovod, or another extension, was built for another release or ABI of the framework",
         signs=(
             r"undefined symbol: _ZNK?S?t?\d*(?:10tensorflow|2at|5torch|3c10|6caffe2|7mxnet)\w*",
             r"undefined symbol: _Z\w*(?:tensorflow|torch|c10|mxnet|caffe2|absl|StatusOr)\w*",

@@ -7,7 +7,7 @@ _APT = "https://man.archlinux.org/man/apt-get.8"
 CAUSES = (
     Cause(
         id="apt-lock",
-        title="another process holds apt's lock",
+        title="another process holds the lock of apt, dnf or yum",
         signs=(
             r"Could not get lock /var/lib/(?:dpkg|apt)\S*",
             r"Could not get lock /var/cache/apt\S*",
@@ -18,6 +18,7 @@ CAUSES = (
             r"dpkg: error: dpkg (?:frontend )?(?:lock )?.{0,60}(?:locked by another process|is locked)",
             r"Another app is currently holding the yum lock|Existing lock /var/run/yum\.pid|[Ww]aiting for process with pid \d+ to finish",
             r"Failed to obtain (?:the )?transaction lock|rpmdb.{0,40}lock",
+            r"(?:yum|dnf) lockfile is held by another process|transaction lock on /\S*rpm|System management is locked by the application",
         ),
         why="unattended-upgrades, cloud-init or another apt works at the same time. As an ordinary user one may not lock at all.",
         remedy="Wait until fuser /var/lib/dpkg/lock-frontend shows nothing (cloud-init status --wait; systemctl stop unattended-upgrades), then "
