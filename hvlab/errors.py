@@ -62,7 +62,7 @@ class Problem:
     """One thing that is wrong: on which host (or in which file), what was seen there, what to do."""
 
     host: str
-    seen: str
+    observed: str
     remedy: str
 
 
@@ -70,10 +70,10 @@ def report(problems: Iterable[Problem], *, indent: str = "") -> str:
     """Return problems as text, two lines each; hosts that share one share its lines."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for problem in problems:
-        hosts.setdefault((problem.seen, problem.remedy), []).append(problem.host)
+        hosts.setdefault((problem.observed, problem.remedy), []).append(problem.host)
     lines = []
-    for (seen, remedy), names in hosts.items():
-        lines += [f"{indent}{', '.join(dict.fromkeys(names))}: {seen}", f"{indent}  what to do: {remedy}"]
+    for (observed, remedy), names in hosts.items():
+        lines += [f"{indent}{', '.join(dict.fromkeys(names))}: {observed}", f"{indent}  what to do: {remedy}"]
     return "\n".join(lines)
 
 

@@ -41,9 +41,9 @@ _CONTROLS = re.compile(
 class AnswerError(CheckError):
     """A host sent something that cannot be what it should be."""
 
-    def __init__(self, where: str, seen: str, *, remedy: str = _REMEDY) -> None:
-        super().__init__(f"{where}: {seen}", remedy=remedy)
-        self.seen = seen
+    def __init__(self, where: str, observed: str, *, remedy: str = _REMEDY) -> None:
+        super().__init__(f"{where}: {observed}", remedy=remedy)
+        self.observed = observed
 
 
 def clean(text: str) -> str:

@@ -69,9 +69,9 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
         version = content["schema"]
         runs = tuple(_measurements(run) for run in _of_version(content, version))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        seen = str(error) if isinstance(error, OSError | ValueError) else "it is no baseline of hvlab"
+        observed = str(error) if isinstance(error, OSError | ValueError) else "it is no baseline of hvlab"
         raise UsageError(
-            f"the baseline {file} cannot be read: {seen}", remedy="set it again: `hvlab baseline set RUN`"
+            f"the baseline {file} cannot be read: {observed}", remedy="set it again: `hvlab baseline set RUN`"
         ) from error
     if not runs:
         known = version in (_ONE_RUN, SCHEMA)

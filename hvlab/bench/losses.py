@@ -68,8 +68,8 @@ class Losses:
     def _without(self, gone: Mapping[str, str], case: str) -> bool:
         self.gone |= gone
         self.lost = True
-        for host, seen in gone.items():
-            self.show.note(f"{host} was lost under {case} ({seen}): the cases on other hosts go on")
+        for host, observed in gone.items():
+            self.show.note(f"{host} was lost under {case} ({observed}): the cases on other hosts go on")
         return True
 
     def remaining(self, cases: Sequence[Case]) -> Schedule:
@@ -84,10 +84,10 @@ class Losses:
         """
         if not self.lost or not cases:
             return cases
-        gone = {name: f"{name} was lost ({seen})" for name, seen in self.gone.items()}
+        gone = {name: f"{name} was lost ({observed})" for name, observed in self.gone.items()}
         used = replace(self.schedule, cases=tuple(cases))
         if self.schedule.allocated(cases):
-            gone |= {name: node.seen for name, node in _unfit(used.lab, self.login, used.hosts).items()}
+            gone |= {name: node.observed for name, node in _unfit(used.lab, self.login, used.hosts).items()}
         fit = [case for case in cases if not gone.keys() & set(case.hosts)]
         if not fit:
             left = "1 case is" if len(cases) == 1 else f"{len(cases)} cases are"

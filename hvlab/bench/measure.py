@@ -343,7 +343,7 @@ class _Run:
             refusals = json.loads(refused.read_text("utf-8"))
             remedies = dict.fromkeys(refusal["remedy"] for refusal in refusals.values())
             remedy = f"{'; '.join(remedies)}; or leave {', '.join(refusals)} out"
-            raise UsageError("; ".join(refusal["seen"] for refusal in refusals.values()), remedy=remedy)
+            raise UsageError("; ".join(refusal["observed"] for refusal in refusals.values()), remedy=remedy)
         self.losses.gone |= {each.host: each.message for each in play.failures if each.unreachable}
         play.check(
             "the playbook failed",

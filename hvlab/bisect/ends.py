@@ -78,9 +78,9 @@ def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
     """
     each = {host: _versions(of_host) for host, of_host in facts.items()}
     for name in COMPONENTS:
-        if seen := _different({host: versions.get(name) for host, versions in each.items()}):
+        if observed := _different({host: versions.get(name) for host, versions in each.items()}):
             raise CheckError(
-                f"the hosts have different versions of {TITLES[name]}: {seen}",
+                f"the hosts have different versions of {TITLES[name]}: {observed}",
                 remedy="provision them alike, or name hosts that are with -l",
             )
     versions = next(iter(each.values()))
@@ -91,9 +91,9 @@ def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
         )
     build = {}
     for name in dict.fromkeys(name for host in lab.hosts for name in host.vars if builds(name)):
-        if seen := _different({host.name: host.vars.get(name) for host in lab.hosts}):
+        if observed := _different({host.name: host.vars.get(name) for host in lab.hosts}):
             raise UsageError(
-                f"the inventory gives the hosts different values of {name}: {seen}",
+                f"the inventory gives the hosts different values of {name}: {observed}",
                 remedy="bisect builds one stack for all: give them one value, or name hosts that have it "
                 "with -l",
             )
@@ -177,9 +177,9 @@ def _lock(path: Path, lab: Lab) -> dict[str, Any]:
     for name in dict.fromkeys(name for items in hosts.values() for name in items):
         if name not in COMPONENTS and not builds(name):
             continue
-        if seen := _different({host: items.get(name) for host, items in hosts.items()}):
+        if observed := _different({host: items.get(name) for host, items in hosts.items()}):
             raise UsageError(
-                f"{path}: its hosts differ in {name}: {seen}",
+                f"{path}: its hosts differ in {name}: {observed}",
                 remedy="write a stack file with the one that counts",
             )
         shared[name] = next(iter(hosts.values())).get(name)

@@ -75,8 +75,8 @@ def others(stack: Stack, recorded: Mapping[str, Mapping[str, Any]]) -> list[Prob
             built = Pin(name, str(present.get(name) or "none")).version
             if not versions.prefix(version, built):
                 remedy = _NO_OTHER.get(name, f"name another version, or set {VERSION_PINS[name]}")
-                seen = f"{TITLES[name]} {version} was requested, {built} is recorded"
-                wrong.append(Problem(host, seen, remedy.format(version=version)))
+                observed = f"{TITLES[name]} {version} was requested, {built} is recorded"
+                wrong.append(Problem(host, observed, remedy.format(version=version)))
     return wrong
 
 

@@ -138,9 +138,9 @@ def _whole(decisions: Decisions) -> Effect:
     effect = _effect(decisions)
     slower, faster = (_sizes(decisions, kind) for kind in (_B_SLOWER, _B_FASTER))
     if slower and (len(slower) > len(faster)) != (effect.log.low > 0):
-        seen = f"slower at {', '.join(slower)}" + (f", faster at {', '.join(faster)}" if faster else "")
+        observed = f"slower at {', '.join(slower)}" + (f", faster at {', '.join(faster)}" if faster else "")
         raise CheckError(
-            f"the bad stack is {seen}, and over all sizes it takes {effect.words} (run {effect.run_id})",
+            f"the bad stack is {observed}, and over all sizes it takes {effect.words} (run {effect.run_id})",
             remedy=f"name one size, as in --set sizes={slower[0]}",
         )
     return effect

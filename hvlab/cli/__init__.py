@@ -103,8 +103,8 @@ def run(arguments: list[str]) -> int:
         return HvlabError.exit_code
     except OSError as error:
         _drop_output()
-        seen, remedy = _of_system(error)
-        click.echo(f"hvlab: {seen}", err=True)
+        observed, remedy = _of_system(error)
+        click.echo(f"hvlab: {observed}", err=True)
         click.echo(f"  what to do: {remedy}, then run this again", err=True)
         return HvlabError.exit_code
     return result if isinstance(result, int) else 0

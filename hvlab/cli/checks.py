@@ -33,10 +33,10 @@ def failed(checks: Sequence[CheckOutcome]) -> None:
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for check in checks:
         if check.wrong:
-            alike = (check.title.removeprefix(check.host), check.seen, check.remedy)
+            alike = (check.title.removeprefix(check.host), check.observed, check.remedy)
             hosts.setdefault(alike, []).append(check.host)
-    for (title, seen, remedy), names in hosts.items():
-        click.echo(f"\n{some(names)}{title}\n  seen: {seen}")
+    for (title, observed, remedy), names in hosts.items():
+        click.echo(f"\n{some(names)}{title}\n  observed: {observed}")
         if remedy:
             click.echo(f"  what to do: {remedy}")
 

@@ -94,7 +94,7 @@ def _groups(faults: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
     """Return faults of several hosts that were seen alike as one, with the hosts."""
     hosts: dict[tuple[str, str], list[HostFault]] = {}
     for fault in faults:
-        hosts.setdefault((fault.id, fault.seen), []).append(fault)
+        hosts.setdefault((fault.id, fault.observed), []).append(fault)
     return [(alike[0], [fault.host for fault in alike]) for alike in hosts.values()]
 
 
@@ -103,7 +103,7 @@ def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) 
     for fault, hosts in _groups(faults):
         entry = live.ENTRIES[fault.id]
         own = {key: getattr(entry, key) for key in ("id", "title", "why", "remedy", "source")}
-        findings.append({**own, "hosts": hosts, "seen": fault.seen, "role": fault.role or None})
+        findings.append({**own, "hosts": hosts, "observed": fault.observed, "role": fault.role or None})
     return {"lab": lab.name, "findings": findings, "silent": dict(silent)}
 
 
@@ -112,7 +112,7 @@ def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> st
     for number, (fault, hosts) in enumerate(_groups(faults), 1):
         entry = live.ENTRIES[fault.id]
         mends = [f"  --fix runs: role {fault.role}"] if fault.role else []
-        lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  seen: {fault.seen}"]
+        lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  observed: {fault.observed}"]
         lines += [f"  why: {entry.why}", f"  what to do: {entry.remedy}", *mends]
         parts.append("\n".join([*lines, f"  source: {entry.source}"]))
     answered = [host.name for host in lab.hosts if host.name not in silent]

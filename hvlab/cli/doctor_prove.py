@@ -111,7 +111,7 @@ class FreshLab:
         if not done.returncode:
             return {}
         with suppress(ValueError):
-            return {each["id"]: each["seen"] for each in json.loads(done.stdout)["findings"]}
+            return {each["id"]: each["observed"] for each in json.loads(done.stdout)["findings"]}
         diagnosis = reading.diagnose((done.stdout + done.stderr).splitlines())
         causes = {each.cause.id: each.lines[0][1] for each in diagnosis.causes}
         return causes or {"nothing known": (done.stderr.strip().splitlines() or ["no output"])[-1]}

@@ -101,10 +101,12 @@ def _print(result: SlowSearch, names: list[str], measure: HostProbe, *, matrix: 
         Console(width=None if Console().is_terminal else _WIDE).print(heat_map(result, names))
     for each in result.of("slow"):
         place = advice.describe(each, names, measure.shares)
-        click.echo(f"\n{place.title}\n  seen: {place.seen}\n  what to do: {place.remedy}")
+        click.echo(f"\n{place.title}\n  observed: {place.observed}\n  what to do: {place.remedy}")
     for each in result.of("open"):
         place = advice.describe(each, names, measure.shares)
-        click.echo(f"\nnot decided: {place.title}\n  seen: {place.seen}\n  what to do: run this again")
+        click.echo(
+            f"\nnot decided: {place.title}\n  observed: {place.observed}\n  what to do: run this again"
+        )
     if result.groups:
         click.echo(f"\n{advice.far(result, names)}")
     elif result.together:

@@ -21,7 +21,7 @@ from hvlab.health.node import subjects
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
 
-_COLUMNS = ("host", "check", "outcome", "severity", "seen", "remedy")
+_COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
 
 
 @click.command()
@@ -108,7 +108,7 @@ def _table(outcomes: list[HealthCheck]) -> None:
         "passed": lambda own: str(sum(check.outcome == "passed" for check in own)),
         "skipped": lambda own: str(sum(check.outcome == "skipped" for check in own)),
         "type": lambda own: next(
-            (c.seen for c in own if c.check == "machine type" and c.outcome == "passed"), "-"
+            (c.observed for c in own if c.check == "machine type" and c.outcome == "passed"), "-"
         ),
     }
     checks.counts(outcomes, columns)

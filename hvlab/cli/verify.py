@@ -14,7 +14,7 @@ from hvlab.errors import some
 from hvlab.lab import inventory as inventories
 from hvlab.remote import verify
 
-_COLUMNS = ("host", "role", "check", "outcome", "seen", "remedy")
+_COLUMNS = ("host", "role", "check", "outcome", "observed", "remedy")
 
 
 @click.command()
@@ -57,7 +57,7 @@ def _table(outcomes: list[verify.Check]) -> None:
         "skipped": lambda own: str(sum(check.outcome == "skipped" for check in own)),
     }
     checks.counts(outcomes, columns)
-    partial = [check for check in outcomes if check.outcome == "passed" and check.seen]
-    for note in dict.fromkeys(f"{check.role}: {check.seen}" for check in partial):
+    partial = [check for check in outcomes if check.outcome == "passed" and check.observed]
+    for note in dict.fromkeys(f"{check.role}: {check.observed}" for check in partial):
         click.echo(f"\n{note}")
     checks.failed(outcomes)

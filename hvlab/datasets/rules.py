@@ -23,8 +23,8 @@ def read(text: str) -> str:
     words = [word for line in text.splitlines() for word in line.partition("#")[0].split()]
     wrong = [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 16)]  # noqa: PLR2004
     if wrong or not words or len(words) > _MOST:
-        seen = f"{wrong[0]!r} is no number" if wrong else "it is empty" if not words else "it is too long"
-        raise UsageError(f"the rules for Open MPI: {seen}", remedy=_REMEDY)
+        observed = f"{wrong[0]!r} is no number" if wrong else "it is empty" if not words else "it is too long"
+        raise UsageError(f"the rules for Open MPI: {observed}", remedy=_REMEDY)
     numbers = iter(map(int, words))
     try:
         _check(numbers)

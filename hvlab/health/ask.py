@@ -67,7 +67,7 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
         try:
             readings[host] = answers.load(answer, host, _Answers)
         except AnswerError as error:
-            broken[host] = f"its answer cannot be read: {error.seen}"
+            broken[host] = f"its answer cannot be read: {error.observed}"
     return Answered(readings, silent, broken, asked)
 
 

@@ -77,8 +77,8 @@ def problems(path: Path, data: Any) -> list[Problem]:
             )
     for name, entry in data["expect"].items():
         if isinstance(entry, dict) and set(entry) != {"value", "source"}:
-            seen = f"expect: {name} has {', '.join(map(str, entry)) or 'nothing'}"
-            wrong.append(Problem(str(path), seen, "write a value alone, or {value: ..., source: ...}"))
+            observed = f"expect: {name} has {', '.join(map(str, entry)) or 'nothing'}"
+            wrong.append(Problem(str(path), observed, "write a value alone, or {value: ..., source: ...}"))
             continue
         wrong += _kind(path, name, entry["value"] if isinstance(entry, dict) else entry)
     return wrong

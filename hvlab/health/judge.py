@@ -22,7 +22,7 @@ _BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (an
 class HealthCheck(CheckOutcome):
     """One check of one host; ``severity`` of a failed one is ``hard`` or ``soft``.
 
-    ``seen`` is what was read, or why it was skipped.
+    ``observed`` is what was read, or why it was skipped.
     """
 
     severity: str = ""
@@ -64,10 +64,10 @@ def judge(
 
 def _unanswered(host: str, answered: Answered) -> HealthCheck:
     if host in answered.broken:
-        outcome, seen, remedy = "error", answered.broken[host], _BECOME
+        outcome, observed, remedy = "error", answered.broken[host], _BECOME
     else:
-        outcome, seen, remedy = "unreachable", answered.silent.get(host, "no answer"), _LOOK
-    return HealthCheck(host=host, check="host answers", outcome=outcome, seen=seen, remedy=remedy)
+        outcome, observed, remedy = "unreachable", answered.silent.get(host, "no answer"), _LOOK
+    return HealthCheck(host=host, check="host answers", outcome=outcome, observed=observed, remedy=remedy)
 
 
 def given(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:
@@ -98,11 +98,11 @@ def as_junit(checks: Sequence[HealthCheck], name: str) -> str:
 
 
 def _test(check: HealthCheck) -> junit.Test:
-    reason = f"{check.seen}\nwhat to do: {check.remedy}" if check.wrong else check.seen
+    reason = f"{check.observed}\nwhat to do: {check.remedy}" if check.wrong else check.observed
     return junit.Test(
         name=check.check,
         classname=check.host,
         failure=reason if check.unfit else None,
-        skipped=check.seen if check.outcome == "skipped" else None,
+        skipped=check.observed if check.outcome == "skipped" else None,
         output=reason if check.severity == "soft" else None,
     )

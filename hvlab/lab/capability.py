@@ -14,7 +14,7 @@ from hvlab.lab.environment import recorded_by_role
 class Refusal:
     """Why hosts cannot run something, and what to do."""
 
-    seen: str
+    observed: str
     remedy: str
 
 
@@ -23,11 +23,11 @@ def refusal(case: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> 
 
     Of it count ``backend``, ``variant``, ``stack``, ``device`` and ``slots``.
     """
-    seen = not_built(case["backend"], case["variant"], facts)
-    if seen and case["stack"]:
-        return Refusal(f"stack {case['stack']}: {seen}", "name an installed one, or leave out stack=")
-    if seen:
-        return Refusal(seen, "build it (`hvlab provision`)")
+    observed = not_built(case["backend"], case["variant"], facts)
+    if observed and case["stack"]:
+        return Refusal(f"stack {case['stack']}: {observed}", "name an installed one, or leave out stack=")
+    if observed:
+        return Refusal(observed, "build it (`hvlab provision`)")
     # The ranks of DDP are started by Open MPI at most.
     by_mpi = (
         BACKENDS[case["backend"]].framework == HOROVOD and "mpirun" in BACKENDS[case["backend"]].launchers
@@ -49,7 +49,7 @@ def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]
     if not refusals:
         return None
     remedies = dict.fromkeys(refusal.remedy for refusal in refusals)
-    return Refusal("; ".join(refusal.seen for refusal in refusals), "; ".join(remedies))
+    return Refusal("; ".join(refusal.observed for refusal in refusals), "; ".join(remedies))
 
 
 def differing_ucx(facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
@@ -61,9 +61,9 @@ def differing_ucx(facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
     if not without or len(without) == len(facts):
         return None
     others = [host for host, built in with_ucx.items() if built]
-    seen = f"Open MPI was built without UCX on {', '.join(without)} and with it on {', '.join(others)}"
+    observed = f"Open MPI was built without UCX on {', '.join(without)} and with it on {', '.join(others)}"
     return Refusal(
-        seen, "set openmpi_ucx to true or to false for all hosts and run `hvlab provision -t openmpi`"
+        observed, "set openmpi_ucx to true or to false for all hosts and run `hvlab provision -t openmpi`"
     )
 
 
@@ -73,20 +73,20 @@ def _check_gpus(host: str, facts: Mapping[str, Any], needed: int) -> Refusal | N
     if len(usable) >= needed:
         return None
     if usable:
-        seen = f"{host} has {len(usable)} usable GPUs for {needed} ranks"
+        observed = f"{host} has {len(usable)} usable GPUs for {needed} ranks"
         if driver_error:
             return Refusal(
-                f"{seen} (nvidia-smi reports: {driver_error})", "repair the GPU, or reboot the host"
+                f"{observed} (nvidia-smi reports: {driver_error})", "repair the GPU, or reboot the host"
             )
-        return Refusal(seen, f"ask for --slots {len(usable)} or fewer")
+        return Refusal(observed, f"ask for --slots {len(usable)} or fewer")
     if driver_error:
         remedy = "run `hvlab provision -t nvidia_driver`, which reloads the driver, or reboot the host"
         return Refusal(f"{host} has no usable GPU: nvidia-smi reports: {driver_error}", remedy)
     if facts.get("gpus"):
-        seen = f"{host} has {len(facts['gpus'])} NVIDIA GPUs, but no driver for them"
-        return Refusal(seen, "run `hvlab provision -t nvidia_driver`")
-    seen = f"{host} is in the group gpu, but shows no NVIDIA GPU"
-    return Refusal(seen, "look at `lspci -d 10de:` there, or take the host out of the group gpu")
+        observed = f"{host} has {len(facts['gpus'])} NVIDIA GPUs, but no driver for them"
+        return Refusal(observed, "run `hvlab provision -t nvidia_driver`")
+    observed = f"{host} is in the group gpu, but shows no NVIDIA GPU"
+    return Refusal(observed, "look at `lspci -d 10de:` there, or take the host out of the group gpu")
 
 
 def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]) -> str | None:

@@ -174,7 +174,9 @@ def project_variables() -> list[Path]:
 
 
 def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
-    short = (replace(reason, host=_short(reason.host), seen=_short(reason.seen)) for reason in reasons)
+    short = (
+        replace(reason, host=_short(reason.host), observed=_short(reason.observed)) for reason in reasons
+    )
     return InventoryError(f"the inventory {source} cannot be used:\n{report(short, indent='  ')}")
 
 

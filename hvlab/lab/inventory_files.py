@@ -214,9 +214,9 @@ def _ini_duplicates(path: Path, text: str) -> list[Problem]:
     for number, group, host, _ in _ini_hosts(text):
         line = first.setdefault((group, host), number)
         if line != number:
-            seen = f"{host!r} occurs twice in [{group}], first on line {line}"
+            observed = f"{host!r} occurs twice in [{group}], first on line {line}"
             remedy = "keep one of them: only the last one counts"
-            problems.append(Problem(f"{path.name}, line {number}", seen, remedy))
+            problems.append(Problem(f"{path.name}, line {number}", observed, remedy))
     return problems
 
 

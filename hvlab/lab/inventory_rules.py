@@ -123,9 +123,9 @@ def _name_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
         problems.append(Problem(host, "not a valid host name (RFC 1123)", remedy))
     address = variables.get("ansible_host", host)
     if not _template(address) and not _address(str(address)) and not valid_name(str(address)):
-        seen = f"ansible_host is {address!r}, neither an address nor a host name"
+        observed = f"ansible_host is {address!r}, neither an address nor a host name"
         if address != host:
-            problems.append(Problem(host, seen, "write the host's IP address or its name"))
+            problems.append(Problem(host, observed, "write the host's IP address or its name"))
     return problems
 
 
@@ -180,8 +180,8 @@ def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool)
         return [Problem(host, f"lab_network is {value!r}: it has no prefix length", remedy)]
     address = str(variables.get("ansible_host", host))
     if virtual and _address(address) and ipaddress.ip_address(address) not in network:
-        seen = f"its address {address} is not in lab_network {value}"
-        return [Problem(host, seen, "change ansible_host or lab_network: virtual hosts are booted on it")]
+        observed = f"its address {address} is not in lab_network {value}"
+        return [Problem(host, observed, "change ansible_host or lab_network: virtual hosts are booted on it")]
     return []
 
 
@@ -233,6 +233,6 @@ def _differing(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
     for name in _SAME_EVERYWHERE:
         values = {str(variables[name]) for variables in hostvars.values() if name in variables}
         if len(values) > 1:
-            seen = f"{name} differs between hosts: {', '.join(sorted(values))}"
-            problems.append(Problem("inventory", seen, "set it once, in group_vars/all"))
+            observed = f"{name} differs between hosts: {', '.join(sorted(values))}"
+            problems.append(Problem("inventory", observed, "set it once, in group_vars/all"))
     return problems

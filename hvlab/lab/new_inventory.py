@@ -148,7 +148,7 @@ def _hosts(
             lines.append(f"        {_scalar(host.name)}:")
             lines += [f"          {name}: {_scalar(value)}" for name, value in own.items()]
     lines += ["    # Machines that hvlab boots itself: none here.", "    virtual:"]
-    absent = [_comment(f"  {host.name}, {host.address}: {problem.seen}") for host, problem in left_out]
+    absent = [_comment(f"  {host.name}, {host.address}: {problem.observed}") for host, problem in left_out]
     if absent:
         lines += ["# Left out, because they could not be used:", *absent]
     return "\n".join(lines) + "\n"

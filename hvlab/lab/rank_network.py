@@ -129,9 +129,9 @@ def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) 
     # Clouds give each host a network of its own, and route between them.
     if len(networks) > 1 and any(one.prefixlen != one.max_prefixlen for one in networks):
         listing = ", ".join(sorted(map(str, networks)))
-        seen = f"they share no network: {listing}; lab_network is {network}, which holds all of them"
+        observed = f"they share no network: {listing}; lab_network is {network}, which holds all of them"
         problems.append(
-            Problem(", ".join(reached), seen, "check that they reach one another, or set lab_network")
+            Problem(", ".join(reached), observed, "check that they reach one another, or set lab_network")
         )
     return RankNetwork(network, interface, problems=tuple(problems))
 

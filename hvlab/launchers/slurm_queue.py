@@ -92,7 +92,7 @@ class Unfit:
         return self.state.lower().rstrip(_FLAGS)
 
     @property
-    def seen(self) -> str:
+    def observed(self) -> str:
         """Return what is wrong with it."""
         reason = f" ({self.reason})" if self.reason not in ("", "none") else ""
         return f"{self.host}: Slurm has it as {self.state}{reason}"
@@ -139,7 +139,7 @@ def unusable(taken: Mapping[str, Unfit]) -> HvlabError:
         f"bring it back (`scontrol update nodename={names} state=resume`)" if bases != {"maint"} else "wait"
     )
     return (UnreachableError if lost else CheckError)(
-        "; ".join(node.seen for node in taken.values()),
+        "; ".join(node.observed for node in taken.values()),
         remedy=f"{''.join(f'{look}, then ' for look in looks)}{back}, or leave it out with -l; {RESUMES}",
     )
 

@@ -25,13 +25,13 @@ def without_python(login: FirstLogin) -> Problem | None:
         return None
     oldest = ".".join(map(str, OLDEST_PYTHON))
     if not login.pythons:
-        seen = "it has no python3, which Ansible needs"
+        observed = "it has no python3, which Ansible needs"
         return Problem(
-            login.host.name, seen, "install it: `apt-get install python3`, or `dnf install python3`"
+            login.host.name, observed, "install it: `apt-get install python3`, or `dnf install python3`"
         )
     versions = ", ".join(f"{path} ({version or 'does not run'})" for path, version in login.pythons)
-    seen = f"its Python is too old for Ansible, which needs {oldest} or later: {versions}"
-    return Problem(login.host.name, seen, "install a later one beside it, such as python3.11")
+    observed = f"its Python is too old for Ansible, which needs {oldest} or later: {versions}"
+    return Problem(login.host.name, observed, "install a later one beside it, such as python3.11")
 
 
 def problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
@@ -75,8 +75,8 @@ def _pythons(hosts: Sequence[PreflightHost]) -> Iterator[Problem]:
         usual = Counter(minors.values()).most_common(1)[0][0]
         for name, minor in minors.items():
             if minor != usual:
-                seen = f"its Python is {minor}, that of most hosts {usual}"
+                observed = f"its Python is {minor}, that of most hosts {usual}"
                 remedy = (
                     f"install {usual} and set ansible_python_interpreter; `hvlab plan` says what fits both"
                 )
-                yield Problem(name, seen, remedy)
+                yield Problem(name, observed, remedy)

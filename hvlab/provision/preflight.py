@@ -126,10 +126,10 @@ def check_resolution(
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
             if addresses and expected and (local or expected not in addresses):
                 mends = managed and (not host.recorded or set(addresses) <= {OWN_NAME, expected})
-                seen = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
+                observed = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
                 remedy = "remove that line from /etc/hosts there, or correct its name server"
                 written = "nothing: the role common writes the lab's names in this run"
-                yield Problem(host.name, seen, written if mends else remedy), mends
+                yield Problem(host.name, observed, written if mends else remedy), mends
 
 
 def check_clocks(hosts: list[PreflightHost], offset_max: float, *, received: float) -> Iterator[Problem]:
@@ -151,8 +151,8 @@ def check_clocks(hosts: list[PreflightHost], offset_max: float, *, received: flo
     if timed and not off:
         first, last = max(least, key=least.__getitem__), min(most, key=most.__getitem__)
         if least[first] - most[last] > offset_max:
-            seen = f"their clocks are at least {least[first] - most[last]:.0f} s apart"
-            yield Problem(f"{first}, {last}", seen, remedy)
+            observed = f"their clocks are at least {least[first] - most[last]:.0f} s apart"
+            yield Problem(f"{first}, {last}", observed, remedy)
 
 
 def check_tmp(hosts: list[PreflightHost]) -> Iterator[Problem]:
@@ -179,8 +179,8 @@ def check_disk(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Probl
             here = PurePosixPath(path)
             nearest = next((str(p) for p in (here, *here.parents) if str(p) in measured), None)
             if nearest is not None and measured[nearest] < need:
-                seen = f"{path} has {measured[nearest]} MiB free, {need} are needed"
-                yield Problem(host.name, seen, "free disk space, or change preflight_disk_free_mb")
+                observed = f"{path} has {measured[nearest]} MiB free, {need} are needed"
+                yield Problem(host.name, observed, "free disk space, or change preflight_disk_free_mb")
 
 
 def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
@@ -208,8 +208,8 @@ def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
             yield Problem(host.name, f"{interface} has no address in lab_network {network}", remedy)
         elif _inside(host.address, network) and host.address not in host.on_network(interface):
             carried = ", ".join(host.on_network(interface))
-            seen = f"{interface} carries {carried}, the inventory says {host.address}"
-            yield Problem(host.name, seen, "correct ansible_host")
+            observed = f"{interface} carries {carried}, the inventory says {host.address}"
+            yield Problem(host.name, observed, "correct ansible_host")
 
 
 def check_host_key(hosts: list[PreflightHost]) -> Iterator[Problem]:
@@ -255,11 +255,13 @@ def missing(names: list[str], present: list[str]) -> list[Problem]:
     absent = [name for name in names if name not in present]
     if not absent:
         return []
-    seen = "could not be reached, or the facts could not be read (the lines above say why)"
+    observed = "could not be reached, or the facts could not be read (the lines above say why)"
     without = ":".join(["all", *(f"!{name}" for name in absent)])
     return [
         Problem(
-            ", ".join(absent), seen, f"correct the ssh access to it, or go on without: --limit '{without}'"
+            ", ".join(absent),
+            observed,
+            f"correct the ssh access to it, or go on without: --limit '{without}'",
         )
     ]
 

@@ -16,7 +16,7 @@ class CheckOutcome:
     host: str
     check: str
     outcome: str
-    seen: str
+    observed: str
     remedy: str
 
     @property

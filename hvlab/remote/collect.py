@@ -54,7 +54,7 @@ def collect(
         except AnswerError as error:
             if check:
                 raise
-            failures.append(HostFailure(host, f"{error.seen}; {error.remedy}", False))
+            failures.append(HostFailure(host, f"{error.observed}; {error.remedy}", False))
     return answered, failures
 
 

@@ -104,12 +104,12 @@ def select_trusted(shown: ShownKeys, trusted: TrustedFingerprints) -> ShownKeys:
         return ShownKeys(shown.host, keys)
     listing = ", ".join(f"{key.get_name()} {key.fingerprint}" for key in shown.new)
     allowed = ", ".join(sorted(trusted.of(shown.host)))
-    seen = f"it shows {listing}; {trusted.file} has {allowed or 'no fingerprint of it'}"
+    observed = f"it shows {listing}; {trusted.file} has {allowed or 'no fingerprint of it'}"
     remedy = (
         "read the fingerprint on the host's console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub): "
         "correct the file if that is the one shown here, else find out who answers at that address"
     )
-    return ShownKeys(shown.host, problem=Problem(shown.host.name, seen, remedy), refused=True)
+    return ShownKeys(shown.host, problem=Problem(shown.host.name, observed, remedy), refused=True)
 
 
 def shared(all_shown: Iterable[ShownKeys]) -> list[Problem]:
@@ -147,11 +147,11 @@ def compare(host: Host, keys: Sequence[paramiko.PKey], known: KnownKeys, files: 
     """Return a host's keys as new, known (none is left), or refused: changed, or revoked."""
     revoked = [key for key in keys if key in known.revoked]
     if revoked:
-        seen = f"its host key {revoked[0].fingerprint} is marked @revoked in {_names(files)}"
+        observed = f"its host key {revoked[0].fingerprint} is marked @revoked in {_names(files)}"
         remedy = (
             "give it a new host key (`ssh-keygen -A` after removing the old ones); do not use it until then"
         )
-        return ShownKeys(host, problem=Problem(host.name, seen, remedy), refused=True)
+        return ShownKeys(host, problem=Problem(host.name, observed, remedy), refused=True)
     if any(key in known.keys for key in keys):
         return ShownKeys(host)
     if known.by_authority and not known.keys:
@@ -161,13 +161,13 @@ def compare(host: Host, keys: Sequence[paramiko.PKey], known: KnownKeys, files: 
         return ShownKeys(host, new=tuple(keys))
     before = ", ".join(f"{key.get_name()} {key.fingerprint}" for key in known.keys)
     now = ", ".join(f"{key.get_name()} {key.fingerprint}" for key in keys)
-    seen = f"ITS HOST KEY HAS CHANGED: {_names(files)} has {before}; {host.address} now shows {now}"
+    observed = f"ITS HOST KEY HAS CHANGED: {_names(files)} has {before}; {host.address} now shows {now}"
     remedy = (
         "somebody may be answering in its place. Read the fingerprint on the host's console (ssh-keygen -lf "
         "/etc/ssh/ssh_host_ed25519_key.pub). Only if it is the one shown here, as after a new installation: "
         f"{shlex.join(['ssh-keygen', '-R', entry_name(host), '-f', str(files[0])])}, then run this again"
     )
-    return ShownKeys(host, problem=Problem(host.name, seen, remedy), refused=True)
+    return ShownKeys(host, problem=Problem(host.name, observed, remedy), refused=True)
 
 
 def _scan(host: Host) -> tuple[paramiko.PKey, ...]:
@@ -199,21 +199,23 @@ def _silent(host: Host) -> Problem:
         return unreached(host, error)
     where = f"{host.address}:{host.port}"
     if greeting.startswith(b"SSH-"):
-        seen = f"{where} speaks SSH, but shows no Ed25519, ECDSA or RSA host key"
-        return Problem(host.name, seen, "make its host keys (ssh-keygen -A), and restart sshd")
-    seen = f"{where} does not speak SSH: it says {greeting[:40]!r}"
-    return Problem(host.name, seen, "correct the address or the port")
+        observed = f"{where} speaks SSH, but shows no Ed25519, ECDSA or RSA host key"
+        return Problem(host.name, observed, "make its host keys (ssh-keygen -A), and restart sshd")
+    observed = f"{where} does not speak SSH: it says {greeting[:40]!r}"
+    return Problem(host.name, observed, "correct the address or the port")
 
 
 def _behind(host: Host, file: Path) -> Problem:
-    seen = "it is behind a jump host, from where ssh-keyscan cannot reach it, and its host key is not known"
+    observed = (
+        "it is behind a jump host, from where ssh-keyscan cannot reach it, and its host key is not known"
+    )
     login = shlex.join(
         ["ssh", *shlex.split(host.text("ansible_ssh_common_args") or ""), "-p", str(host.port), host.address]
     )
     remedy = (
         f"log in once with `{login}`, compare the fingerprint it shows, accept it into {file}, and try again"
     )
-    return Problem(host.name, seen, remedy)
+    return Problem(host.name, observed, remedy)
 
 
 def _names(files: Iterable[Path]) -> str:

@@ -27,9 +27,9 @@ def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
 
     ``known_hosts`` is the file in force; by default what the inventory's ssh options name, else the user's.
     """
-    if seen := problems(hosts, known_hosts=known_hosts):
-        head = f"{len(seen)} of {len(hosts)} hosts cannot be used:"
-        raise UnreachableError(f"{head}\n{report(seen, indent='  ')}")
+    if observed := problems(hosts, known_hosts=known_hosts):
+        head = f"{len(observed)} of {len(hosts)} hosts cannot be used:"
+        raise UnreachableError(f"{head}\n{report(observed, indent='  ')}")
 
 
 def problems(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> list[Problem]:
@@ -69,13 +69,13 @@ def unreached(host: Host, error: OSError) -> Problem:
             host.name, f"{where} refuses the connection", "start sshd there, or correct ansible_port"
         )
     if isinstance(error, socket.gaierror):
-        seen = f"the name {host.address} does not resolve: {error.strerror}"
-        return Problem(host.name, seen, "set ansible_host to its address")
+        observed = f"the name {host.address} does not resolve: {error.strerror}"
+        return Problem(host.name, observed, "set ansible_host to its address")
     if isinstance(error, TimeoutError):
-        seen = f"{where} does not answer within {TIMEOUT_S:.0f} s"
+        observed = f"{where} does not answer within {TIMEOUT_S:.0f} s"
     else:
-        seen = f"{where}: {error.strerror or error}"
-    return Problem(host.name, seen, "boot the virtual machines: `hvlab lab up`" if host.virtual else look)
+        observed = f"{where}: {error.strerror or error}"
+    return Problem(host.name, observed, "boot the virtual machines: `hvlab lab up`" if host.virtual else look)
 
 
 def _judge(host: Host, link: socket.socket, known: KnownKeys, *, files: Iterable[Path]) -> Problem | None:
@@ -125,6 +125,6 @@ def _greeting(host: Host, link: socket.socket) -> Problem | None:
 
 
 def _no_ssh(host: Host, reason: str) -> Problem:
-    seen = f"{host.address}:{host.port} does not speak SSH as it should: {reason}"
+    observed = f"{host.address}:{host.port} does not speak SSH as it should: {reason}"
     look = "boot it (`hvlab lab up`), or" if host.virtual else ""
-    return Problem(host.name, seen, f"{look} look at sshd there (journalctl -u ssh)".strip())
+    return Problem(host.name, observed, f"{look} look at sshd there (journalctl -u ssh)".strip())

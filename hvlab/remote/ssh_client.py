@@ -235,9 +235,9 @@ def _refused(host: Host, text: str, key: str | None) -> Problem:
     if "verification failed" in text.lower():
         remedy = f"compare its fingerprint, and look at its lines: `ssh-keygen -F {host.address}`"
         return Problem(host.name, f"ssh does not accept its host key: {words}", remedy)
-    seen = f"the login of {host.user} ends without a shell: {words or 'nothing was printed'}"
+    observed = f"the login of {host.user} ends without a shell: {words or 'nothing was printed'}"
     return Problem(
-        host.name, seen, f"try it by hand: `ssh -p {host.port} {who} /bin/sh`; --user names another user"
+        host.name, observed, f"try it by hand: `ssh -p {host.port} {who} /bin/sh`; --user names another user"
     )
 
 

@@ -89,7 +89,7 @@ def _asked(lab: Lab, remove: Mapping[str, Sequence[str]] | None) -> HostsAnswer:
         try:
             rows = answers.load(answer, host, list[UnusedFolder])
         except AnswerError as error:
-            failures.append(HostFailure(host, f"its answer cannot be read: {error.seen}", False))
+            failures.append(HostFailure(host, f"its answer cannot be read: {error.observed}", False))
             continue
         for row in rows:
             path = Path(row["path"])

@@ -25,7 +25,7 @@ class _Reported(HostAnswer):
     host: str
     check: str
     outcome: str
-    seen: str
+    observed: str
     remedy: str
     role: str
 
@@ -34,7 +34,7 @@ class _Reported(HostAnswer):
 class Check(CheckOutcome):
     """One check of one host, of what ``role`` installed.
 
-    Where it passed, ``remedy`` is empty, and ``seen`` too unless the check looked at a part only.
+    Where it passed, ``remedy`` is empty, and ``observed`` too unless the check looked at a part only.
     """
 
     role: str

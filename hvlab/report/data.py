@@ -130,10 +130,10 @@ class ReportData:
     def stack(self) -> dict[str, Any]:
         """Return the versions that the records name; the last one counts."""
         versions: dict[str, Any] = {}
-        seen: set[int] = set()
+        merged: set[int] = set()
         for record in self.records:
-            if id(record.stack) not in seen:
-                seen.add(id(record.stack))
+            if id(record.stack) not in merged:
+                merged.add(id(record.stack))
                 versions |= record.stack
         return versions
 

@@ -147,13 +147,13 @@ def _unsupported(
             {
                 "kind": "fact",
                 "name": "host",
-                "value": problem.seen,
+                "value": problem.observed,
                 "hosts": [problem.host],
-                "text": f"{problem.host}: {problem.seen}",
+                "text": f"{problem.host}: {problem.observed}",
             }
             for problem in problems
         ],
-        reasons=[f"{problem.host}: {problem.seen} ({problem.remedy})" for problem in problems],
+        reasons=[f"{problem.host}: {problem.observed} ({problem.remedy})" for problem in problems],
         nearest=[others] if others else [],
         undecided=undecided,
     )

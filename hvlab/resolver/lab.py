@@ -132,11 +132,11 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
 def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
     host = one.host
     if one.gpu and not host.gpus:
-        seen = "it is in the group gpu, and shows no GPU"
-        return Problem(host.name, seen, "lab_gpus, or take it out of the group gpu")
+        observed = "it is in the group gpu, and shows no GPU"
+        return Problem(host.name, observed, "lab_gpus, or take it out of the group gpu")
     if system_of(host, catalogue) is None:
-        seen = f"{host.distribution} {host.version} is not supported"
-        return Problem(host.name, seen, f"supported are {supported_systems(catalogue)}")
+        observed = f"{host.distribution} {host.version} is not supported"
+        return Problem(host.name, observed, f"supported are {supported_systems(catalogue)}")
     if host.architecture not in ARCHITECTURES:
         remedy = f"supported are {', '.join(ARCHITECTURES)}"
         return Problem(host.name, f"its architecture {host.architecture} is not supported", remedy)
@@ -152,15 +152,17 @@ def _guest(host: HostFacts) -> str | None:
 def _driver_problem(host: HostFacts, catalogue: Catalogue) -> Problem | None:
     guest = _guest(host)
     if guest and not host.driver and not host.declared:
-        seen = f"its driver comes from outside ({guest}), and there is none"
-        return Problem(host.name, seen, _GUESTS[guest])
+        observed = f"its driver comes from outside ({guest}), and there is none"
+        return Problem(host.name, observed, _GUESTS[guest])
     modules = {
         catalogue.capabilities[str(capability_of(gpu, catalogue))].modules(host.architecture): gpu.name
         for gpu in host.gpus
     }
     if {"no", "required"} <= set(modules):
-        seen = f"its {modules['required']} needs NVIDIA's open kernel modules, its {modules['no']} the others"
-        return Problem(host.name, seen, "put them into different hosts: a host loads one driver")
+        observed = (
+            f"its {modules['required']} needs NVIDIA's open kernel modules, its {modules['no']} the others"
+        )
+        return Problem(host.name, observed, "put them into different hosts: a host loads one driver")
     return None
 
 
@@ -171,9 +173,9 @@ def _gpu_problem(host: HostFacts, gpu: Gpu, catalogue: Catalogue) -> Problem | N
         return Problem(host.name, f"the compute capability of its GPU {gpu.name!r} is not known", remedy)
     if capability not in catalogue.capabilities:
         known = ", ".join(sorted(catalogue.capabilities, key=versions.numbers))
-        seen = f"the compute capability {capability} of its GPU {gpu.name!r} is not known"
-        return Problem(host.name, seen, f"known are {known}")
+        observed = f"the compute capability {capability} of its GPU {gpu.name!r} is not known"
+        return Problem(host.name, observed, f"known are {known}")
     if catalogue.capabilities[capability].tegra:
-        seen = f"its {gpu.name} (sm_{capability.replace('.', '')}) is a Jetson's"
-        return Problem(host.name, seen, "its driver and CUDA come with JetPack and not from here")
+        observed = f"its {gpu.name} (sm_{capability.replace('.', '')}) is a Jetson's"
+        return Problem(host.name, observed, "its driver and CUDA come with JetPack and not from here")
     return None

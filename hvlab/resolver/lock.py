@@ -104,9 +104,9 @@ def read(path: Path) -> Lock | None:
             str(content.get("hvlab", "")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        seen = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        observed = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(
-            f"{path} is not a lock of hvlab: {seen}",
+            f"{path} is not a lock of hvlab: {observed}",
             remedy="write it again: hvlab plan --write-lock, without --limit",
         ) from error
     _check(lock)

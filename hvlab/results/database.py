@@ -23,9 +23,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class DamagedStoreError(HvlabError):
     """The store is there, and cannot be what hvlab wrote."""
 
-    def __init__(self, file: Path, seen: str) -> None:
+    def __init__(self, file: Path, observed: str) -> None:
         super().__init__(
-            f"the results in {file} are damaged: {seen}",
+            f"the results in {file} are damaged: {observed}",
             remedy=f"the raw files in {file.parent / 'runs'} are still there: "
             f"`hvlab results rebuild --results {file.parent}` makes the store anew and keeps the damaged one",
         )

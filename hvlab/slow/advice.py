@@ -38,7 +38,7 @@ class SlowPlace:
     """A judgement in words: which host or link, what was seen, what to do."""
 
     title: str
-    seen: str
+    observed: str
     remedy: str
 
 
@@ -49,14 +49,16 @@ def describe(
     suspect = judgement.suspect
     host, other = (names[place] for place in suspect.cell)
     slower = judgement.slower
-    seen = f"{times(slower.mid)} times as long as the others ({times(slower.low)} to {times(slower.high)})"
+    observed = (
+        f"{times(slower.mid)} times as long as the others ({times(slower.low)} to {times(slower.high)})"
+    )
     if suspect.kind == "host":
         share = relative_share(suspect.host, shares or {})
         less = share is not None and share < _LESS_TIME
         title = f"{host} computes slowly"
         remedy = _REMEDIES["time" if less else "speed"]
         if share is not None:
-            seen += f"; it got {share:.0%} of the processor time that the others got"
+            observed += f"; it got {share:.0%} of the processor time that the others got"
     else:
         title = {
             "up": f"{host} sends slowly, to every host",
@@ -65,11 +67,11 @@ def describe(
         }[suspect.kind]
         remedy = _REMEDIES[suspect.kind]
         if _nothing_arrived(judgement):
-            seen, remedy = f"nothing arrived, beside {speed(judgement.others)}", f"{_NOTHING} {remedy}"
+            observed, remedy = f"nothing arrived, beside {speed(judgement.others)}", f"{_NOTHING} {remedy}"
         else:
-            seen += f": {speed(judgement.rate)} beside {speed(judgement.others)}"
-    seen += f"; in {judgement.wins} of {judgement.trials} trials, by chance {judgement.chance:.1g}"
-    return SlowPlace(title, seen, remedy)
+            observed += f": {speed(judgement.rate)} beside {speed(judgement.others)}"
+    observed += f"; in {judgement.wins} of {judgement.trials} trials, by chance {judgement.chance:.1g}"
+    return SlowPlace(title, observed, remedy)
 
 
 def relative_share(host: int, shares: Mapping[int, Sequence[float]]) -> float | None:
@@ -124,7 +126,7 @@ def far(result: SlowSearch, names: Sequence[str]) -> str:
         else f"a link between them takes {times(between)} times as long as one within"
     )
     return (
-        f"groups of hosts are far from each other: {listed}\n  seen: {longer} (medians; each link was "
+        f"groups of hosts are far from each other: {listed}\n  observed: {longer} (medians; each link was "
         "measured once, alone)\n  what to do: look at what joins the groups, such as the uplink of a rack"
     )
 
@@ -209,6 +211,6 @@ def _row(judgement: Judgement, names: Sequence[str], shares: Mapping[int, Sequen
         "trials": judgement.trials,
         "slower_in": judgement.wins,
         "chance": judgement.chance,
-        "seen": place.seen,
+        "observed": place.observed,
         "remedy": place.remedy,
     }

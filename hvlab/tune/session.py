@@ -61,13 +61,13 @@ def check(request: TuneRequest) -> None:
     """Raise UsageError where what is asked is not one configuration that settings can be changed of."""
     cases, infeasible = expand(request.spec, request.lab)
     if len(cases) != 1:
-        seen = (
+        observed = (
             infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
         )
         remedy = "name one --workload, --backend, --hosts and --slots, and one value of each parameter"
         if not cases:
             remedy = "name one that can run; `hvlab bench --dry-run` says what is infeasible, and why"
-        raise UsageError(f"tune finds the settings of one configuration: {seen}", remedy=remedy)
+        raise UsageError(f"tune finds the settings of one configuration: {observed}", remedy=remedy)
     own = {item.name for item in (*TUNING, *OPTIONAL)}
     if given := sorted(own & {name for block in request.spec.blocks for name in block.axes}):
         raise UsageError(

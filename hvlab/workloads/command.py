@@ -116,8 +116,8 @@ def _number(text: str, line: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        seen = f"{text[:_LIMIT]!r} is no positive number, in the line: {line.strip()[:_LIMIT]}"
-        raise ValueError(f"the value {seen}")
+        observed = f"{text[:_LIMIT]!r} is no positive number, in the line: {line.strip()[:_LIMIT]}"
+        raise ValueError(f"the value {observed}")
     return value
 
 

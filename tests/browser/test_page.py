@@ -83,13 +83,15 @@ def test_every_plot_is_drawn(browser, pages, name):
     plots = [block for block in blocks(made(name)) if isinstance(block, Plot)]
     assert drawn.keys() == {plot.key for plot in plots}
     for plot in plots:
-        seen = drawn[plot.key]
-        assert seen["traces"] >= len(plot.bars) + sum(not series.folded for series in plot.series), plot.key
+        observed = drawn[plot.key]
+        assert observed["traces"] >= len(plot.bars) + sum(not series.folded for series in plot.series), (
+            plot.key
+        )
         marks = sum(len(series.x) for series in plot.series if series.marks and not series.folded)
-        assert seen["points"] >= marks + (len(plot.categories) if plot.bars else 0), plot.key
+        assert observed["points"] >= marks + (len(plot.categories) if plot.bars else 0), plot.key
         lines = [series for series in plot.series if series.line != "none" and not series.folded]
-        assert seen["lines"] >= len(lines), plot.key
-        assert 0.9 * seen["room"] <= seen["width"] <= seen["room"] + 1, plot.key
+        assert observed["lines"] >= len(lines), plot.key
+        assert 0.9 * observed["room"] <= observed["width"] <= observed["room"] + 1, plot.key
 
 
 def test_the_language_changes_in_the_page_and_back(browser, pages):
@@ -161,12 +163,12 @@ def test_on_paper_there_are_plots_and_commands_and_no_buttons(browser, pages, na
     browser.ask("window.dispatchEvent(new Event('beforeprint'))")
     browser.screen(PAPER)
     browser.media("print", scheme="dark")
-    seen = f"{SHOWN}.filter((each) => each.getClientRects().length).length"
+    observed = f"{SHOWN}.filter((each) => each.getClientRects().length).length"
     for hidden in (".contents", "button", ".modebar-container"):
-        assert browser.ask(seen.replace("{}", hidden)) == 0, hidden
+        assert browser.ask(observed.replace("{}", hidden)) == 0, hidden
     assert browser.ask("document.querySelector('.bar').getClientRects().length") == 0
-    assert browser.ask(seen.replace("{}", "pre")) == len(lab(name).commands)
-    assert browser.ask(seen.replace("{}", ".canvas svg.main-svg")) > 0
+    assert browser.ask(observed.replace("{}", "pre")) == len(lab(name).commands)
+    assert browser.ask(observed.replace("{}", ".canvas svg.main-svg")) > 0
     assert browser.ask(WIDEST) == []
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 

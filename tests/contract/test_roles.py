@@ -72,9 +72,9 @@ def test_reads_no_other_role(role: str) -> None:
     foreign = {name for other in others for name in tree.options(other)}
     for path in sorted((tree.ROOT / "roles" / role).rglob("*")):
         if path.is_file() and path.suffix in (".yml", ".j2"):
-            seen = foreign & set(re.findall(r"\b[a-z]\w+\b", path.read_text(encoding="utf-8")))
+            observed = foreign & set(re.findall(r"\b[a-z]\w+\b", path.read_text(encoding="utf-8")))
             where = path.relative_to(tree.ROOT)
-            assert not seen, f"{where} reads {sorted(seen)}: wire them in group_vars/all.yml"
+            assert not observed, f"{where} reads {sorted(observed)}: wire them in group_vars/all.yml"
             past = role != "preflight" and "__preflight_" in path.read_text(encoding="utf-8")
             assert not past, f"{where} reads past the wiring"
 

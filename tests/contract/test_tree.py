@@ -45,11 +45,11 @@ def _lines() -> list[tuple[str, str]]:
 
 
 def test_top_level_holds_only_what_belongs_there() -> None:
-    seen = {path.name for path in tree.ROOT.iterdir() if not path.name.endswith(".egg-info")} - {
+    observed = {path.name for path in tree.ROOT.iterdir() if not path.name.endswith(".egg-info")} - {
         *tree.NOT_OURS,
         "results",
     }
-    assert seen == TOP
+    assert observed == TOP
 
 
 def test_nothing_forbidden_stands_anywhere() -> None:

@@ -143,7 +143,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "role": item.module.__name__.rpartition("test_")[2],  # type: ignore[attr-defined]
         "check": function.replace("_", " "),
         "outcome": _outcome(report, error),
-        "seen": error.seen if isinstance(error, WrongNodeError) else str(error or properties.get("seen", "")),
+        "observed": error.observed
+        if isinstance(error, WrongNodeError)
+        else str(error or properties.get("observed", "")),
         "remedy": error.remedy if isinstance(error, WrongNodeError) else "",
     }
     with Path(path).open("a", encoding="utf-8") as file:

@@ -50,9 +50,9 @@ Question = dict[str, Any]
 class WrongNodeError(AssertionError):
     """A node does not match the inventory."""
 
-    def __init__(self, host: str, seen: str, remedy: str) -> None:
-        super().__init__(f"{host}: {seen}\n  what to do: {remedy}")
-        self.host, self.seen, self.remedy = host, seen, remedy
+    def __init__(self, host: str, observed: str, remedy: str) -> None:
+        super().__init__(f"{host}: {observed}\n  what to do: {remedy}")
+        self.host, self.observed, self.remedy = host, observed, remedy
 
 
 class UnreachableHostError(WrongNodeError):
@@ -218,11 +218,11 @@ class Node:
         places = (f"/opt/hvlab/{pack}/", f"{shared}/{pack}-") if pack else ("/opt/hvlab/", f"{shared}/")
         return path.startswith(places)
 
-    def expect(self, condition: object, seen: str, remedy: str) -> None:
-        """Fail the check unless ``condition`` holds, naming the host, what was ``seen`` and a ``remedy``."""
+    def expect(self, condition: object, observed: str, remedy: str) -> None:
+        """Fail unless ``condition`` holds, naming the host, what was ``observed`` and a ``remedy``."""
         __tracebackhide__ = True
         if not condition:
-            raise WrongNodeError(self.name, seen, remedy)
+            raise WrongNodeError(self.name, observed, remedy)
 
     def output(self, question: str, remedy: str) -> str:
         """Return the output of a command that has to succeed."""

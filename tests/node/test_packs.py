@@ -60,7 +60,7 @@ def test_files_are_as_installed(node: Node, nodes: dict[str, Node]) -> None:
     for packs in ("packs", *(["shared packs"] if reads(node, nodes) else [])):
         wrong.update(json.loads(node.output(packs, f"look at the disk below {ROOT}, and run this again")))
     damaged = [folder for folder, files in wrong.items() if files]
-    files = [f"{path} {seen}" for folder in damaged for path, seen in wrong[folder] or ()]
+    files = [f"{path} {observed}" for folder in damaged for path, observed in wrong[folder] or ()]
     more = f"; and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
     again = "run `hvlab provision`, which installs it again"
     if any("times are the same" in file for file in files):

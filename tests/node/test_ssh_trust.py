@@ -62,7 +62,7 @@ def test_reaches_other_hosts(node: Node, target_kind: str, request: pytest.Fixtu
     if len(tried) < len(node.peers):
         places = "the next one" if len(tried) == 1 else "those 1, 2, 4, ... places on"
         scope = f"each host {count}, {places} in the inventory"
-        request.node.user_properties.append(("seen", scope))
+        request.node.user_properties.append(("observed", scope))
     for peer, address in tried.items():
         target = peer if target_kind == "name" else address
         answer = node[f"ssh {target}"]

@@ -258,7 +258,7 @@ def wide(*, repeats: int = 5) -> Maker:
 
 def facts(host: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What Ansible would have gathered of a virtual host; ``host`` goes into its part ``hvlab``."""
-    seen = {
+    observed = {
         "container": True,
         "nics": [{"name": "host0", "model": None, "driver": "veth", "speed_mbit": 10000}],
         "gpus": [],
@@ -270,7 +270,7 @@ def facts(host: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return {
         "distribution": "Debian", "distribution_version": "12.11", "kernel": "6.1.0-37-amd64",
         "architecture": "x86_64", "processor_vcpus": 2, "memtotal_mb": 23950,
-        "hvlab": {**seen, **(host or {})},
+        "hvlab": {**observed, **(host or {})},
         "ansible_local": {
             "hvlab_openmpi": {"version": "4.1.8", "cuda": False},
             "hvlab_horovod": {"version": "0.28.1", "variants": variants},

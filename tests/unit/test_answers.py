@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize(
-    ("content", "seen"),
+    ("content", "observed"),
     [
         (b'{"a": NaN}', "NaN is no number"),
         (b'{"a": -Infinity}', "-Infinity is no number"),
@@ -46,8 +46,8 @@ VALUES = st.recursive(
     ],
     ids=lambda value: repr(value[:12]),
 )
-def test_what_is_no_answer_is_refused_with_host_and_reason(content, seen):
-    with pytest.raises(AnswerError, match=seen) as caught:
+def test_what_is_no_answer_is_refused_with_host_and_reason(content, observed):
+    with pytest.raises(AnswerError, match=observed) as caught:
         load(content, "n1: its result.json")
     assert str(caught.value).startswith("n1: ")
     assert caught.value.remedy

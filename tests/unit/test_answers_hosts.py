@@ -204,7 +204,7 @@ def test_what_a_login_prints_before_the_files_does_no_harm(printed):
 
 
 @pytest.mark.parametrize(
-    ("sent", "seen"),
+    ("sent", "observed"),
     [
         (b"", "no whole tar"),
         (b"not a tar" * 200, "no whole tar"),
@@ -219,8 +219,8 @@ def test_what_a_login_prints_before_the_files_does_no_harm(printed):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_tar_that_is_none_of_a_case_is_refused(sent, seen):
-    with pytest.raises(AnswerError, match=seen) as caught:
+def test_a_tar_that_is_none_of_a_case_is_refused(sent, observed):
+    with pytest.raises(AnswerError, match=observed) as caught:
         hvlab_case._files(sent, "n1")
     assert str(caught.value).startswith("n1: ")
 

@@ -93,7 +93,7 @@ def test_from_another_host(tmp_path: Path, mirror: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("harm", "seen"),
+    ("harm", "observed"),
     [
         ("echo denied >&2; exit 255; ", "0 of 2560000 bytes arrived; ssh: denied"),
         ("printf x; ", "more than 2560000 bytes arrived"),
@@ -102,11 +102,11 @@ def test_from_another_host(tmp_path: Path, mirror: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_what_is_not_right_is_not_kept(
-    tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch, harm: str, seen: str
+    tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch, harm: str, observed: str
 ) -> None:
     peer = fake_ssh(tmp_path, monkeypatch, harm)
     monkeypatch.setattr(archive, "SETUP_SECONDS", 1 if "sleep" in harm else 60)
     monkeypatch.setattr(archive, "LEAST_BYTES_PER_SECOND", 1 << 30)
-    with pytest.raises(ValueError, match=seen):
+    with pytest.raises(ValueError, match=observed):
         received(tmp_path, archive=f"{mirror}/pack.tar.gz", peer=peer)
     assert list((tmp_path / "opt").iterdir()) == []

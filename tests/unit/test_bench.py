@@ -405,7 +405,7 @@ def test_what_slurm_ended_with_its_job_needs_no_further_end(store, monkeypatch, 
 
 def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
     def refuse(self, seconds):
-        refused = {"seen": "built without mpi on n2", "remedy": "build it"}
+        refused = {"observed": "built without mpi on n2", "remedy": "build it"}
         (self.folder / "refused.json").write_text(json.dumps({"mpi": refused}))
         return True
 

@@ -242,12 +242,12 @@ def _facts(**versions: Any) -> dict[str, Any]:
 def test_a_stack_with_another_version_than_was_requested_cannot_be_built() -> None:
     recorded = {"n1": _facts(openmpi="4.1.4"), "n2": _facts()}
     (wrong,) = install.others(GOOD, recorded)
-    assert (wrong.host, wrong.seen) == ("n1", "Open MPI 4.1.8 was requested, 4.1.4 is recorded")
+    assert (wrong.host, wrong.observed) == ("n1", "Open MPI 4.1.8 was requested, 4.1.4 is recorded")
     assert wrong.remedy.startswith("put openmpi-4.1.8.tar.bz2 into sources/ on the controller")
     assert "openmpi_sources: [file, url]" in wrong.remedy
     assert not install.others(Stack({"torch": "2.4", "openmpi": "4.1.8"}), {"n1": _facts()})
     absent = install.others(_changed(tensorflow="2.18.0"), {"n1": _facts()})
-    assert [each.seen for each in absent] == ["TensorFlow 2.18.0 was requested, none is recorded"]
+    assert [each.observed for each in absent] == ["TensorFlow 2.18.0 was requested, none is recorded"]
 
 
 def test_an_installation_is_compared_with_what_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:

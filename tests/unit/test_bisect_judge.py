@@ -69,7 +69,7 @@ def test_a_stack_that_is_slower_at_all_sizes_is_slower(
 
 
 @pytest.mark.parametrize(
-    ("large", "times", "seen"),
+    ("large", "times", "observed"),
     [
         # Two sizes are a little slower, one is so much faster that the mean is.
         (0.3, 1.1, "slower at 1K, 1M, faster at 4M, and over all sizes it takes -2"),
@@ -78,10 +78,10 @@ def test_a_stack_that_is_slower_at_all_sizes_is_slower(
     ],
 )
 def test_where_the_sizes_say_other_than_their_mean_one_size_has_to_be_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: float, times: float, seen: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: float, times: float, observed: str
 ) -> None:
     measured = _judge(tmp_path, lambda size: large if size == SIZES[-1] else times, monkeypatch)
-    with pytest.raises(CheckError, match=seen) as caught:
+    with pytest.raises(CheckError, match=observed) as caught:
         measured.effect(BAD)
     assert str(caught.value.remedy).startswith("name one size, as in --set sizes=")
     # A step is judged by the mean, which its sizes need not agree with.

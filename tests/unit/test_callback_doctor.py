@@ -54,7 +54,7 @@ def play(tmp_path: Path):
 def test_a_failure_ends_with_its_cause_and_remedy(play, task: str) -> None:
     printed = play(task)
     assert "n1, n2: " in printed
-    assert f"seen: {FULL}" in printed
+    assert f"observed: {FULL}" in printed
     assert "what to do: " in printed
 
 

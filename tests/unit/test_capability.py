@@ -35,7 +35,7 @@ def test_gpus_enough_for_the_ranks():
 
 
 @pytest.mark.parametrize(
-    ("facts_of_n2", "seen", "remedy"),
+    ("facts_of_n2", "observed", "remedy"),
     [
         (gpus(0), "n2 is in the group gpu, but shows no NVIDIA GPU", "take the host out of the group gpu"),
         ({}, "n2 is in the group gpu, but shows no NVIDIA GPU", "lspci"),
@@ -54,18 +54,18 @@ def test_gpus_enough_for_the_ranks():
         ),
     ],
 )
-def test_a_host_without_usable_gpus_is_named(facts_of_n2, seen, remedy):
+def test_a_host_without_usable_gpus_is_named(facts_of_n2, observed, remedy):
     refused = without_gpu("nccl", 2, {"n1": gpus(2), "n2": facts_of_n2})
     assert refused is not None
-    assert refused.seen.startswith(seen)
-    assert "n1" not in refused.seen
+    assert refused.observed.startswith(observed)
+    assert "n1" not in refused.observed
     assert remedy in refused.remedy
 
 
 def test_every_host_without_gpus_is_named_in_one_refusal():
     refused = without_gpu("nccl", 1, {"n1": gpus(0), "n2": gpus(1, usable=False), "n3": gpus(0)})
     assert refused is not None
-    assert [part.split()[0] for part in refused.seen.split("; ")] == ["n1", "n2", "n3"]
+    assert [part.split()[0] for part in refused.observed.split("; ")] == ["n1", "n2", "n3"]
     assert refused.remedy.count("lspci") == 1
 
 
@@ -73,10 +73,10 @@ def test_a_case_is_refused_for_what_is_not_built_before_its_gpus():
     case = {"backend": "nccl", "variant": "cpu", "stack": "", "device": "cuda", "slots": 1}
     refused = refusal(case, {"n1": {**facts("mpi"), **gpus(0)}})
     assert refused is not None
-    assert refused.seen == "Horovod's variant cpu was built without nccl on n1"
+    assert refused.observed == "Horovod's variant cpu was built without nccl on n1"
     refused = refusal(case, {"n1": {**facts("mpi", "nccl"), **gpus(0)}})
     assert refused is not None
-    assert "no NVIDIA GPU" in refused.seen
+    assert "no NVIDIA GPU" in refused.observed
     assert refusal(case, {"n1": {**facts("mpi", "nccl"), **gpus(1)}}) is None
     on_cpu = {**case, "backend": "mpi", "device": "cpu"}
     assert refusal(on_cpu, {"n1": {**facts("mpi"), **gpus(0)}}) is None
@@ -89,7 +89,7 @@ def openmpi(ucx: str) -> dict:
 def test_hosts_whose_open_mpi_differs_in_ucx_are_named():
     refused = differing_ucx({"n1": openmpi("1.13"), "n2": openmpi(""), "n3": openmpi("1.12")})
     assert refused is not None
-    assert refused.seen == "Open MPI was built without UCX on n2 and with it on n1, n3"
+    assert refused.observed == "Open MPI was built without UCX on n2 and with it on n1, n3"
     assert "openmpi_ucx" in refused.remedy
     assert differing_ucx({"n1": openmpi("1.13"), "n2": openmpi("1.12")}) is None
     assert differing_ucx({"n1": openmpi(""), "n2": {}}) is None

@@ -37,18 +37,18 @@ def test_a_case_whose_hosts_have_the_gpus_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("observed", "told"),
     [
         (gpus(0), "n2 is in the group gpu, but shows no NVIDIA GPU"),
         (gpus(1), "n2 has 1 usable GPUs for 2 ranks"),
         (gpus(2, usable=False), "n2 has 2 NVIDIA GPUs, but no driver for them"),
     ],
 )
-def test_a_backend_that_was_asked_for_is_refused_with_its_remedy(tmp_path, seen, told):
-    result = check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **seen})
+def test_a_backend_that_was_asked_for_is_refused_with_its_remedy(tmp_path, observed, told):
+    result = check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **observed})
     assert result == {"failed": True, "msg": told}
     refused = json.loads((tmp_path / "refused.json").read_text())["nccl"]
-    assert refused["seen"] == told
+    assert refused["observed"] == told
     assert refused["remedy"]
 
 

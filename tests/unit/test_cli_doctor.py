@@ -54,7 +54,7 @@ def test_faults_as_table_and_json(rounds, capsys):
     assert run(["doctor", "-i", LAB]) == 1
     out = capsys.readouterr().out
     assert out.startswith("1. p1: ssh ignores a key")
-    assert "\n2. p2: /dev/shm is too small\n  seen: /dev/shm has 32 MiB in all\n  why: " in out
+    assert "\n2. p2: /dev/shm is too small\n  observed: /dev/shm has 32 MiB in all\n  why: " in out
     assert out.count("  --fix runs: role ssh_trust\n") == 1
     assert run(["doctor", "-i", LAB, "--format", "json"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -146,7 +146,7 @@ def test_fix_provisions_both_ends_of_a_login_that_is_refused(rounds, capsys, mon
     assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 0
     assert limits == ["p1,p2"]
     assert capsys.readouterr().out.startswith(
-        "1. p1, p2: the host refuses the login\n  seen: hvlab cannot log in from p1 to p2:"
+        "1. p1, p2: the host refuses the login\n  observed: hvlab cannot log in from p1 to p2:"
     )
 
 

@@ -36,7 +36,7 @@ def machine(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "seen"),
+    ("words", "code", "observed"),
     [
         (["up"], 2, "n2 is not a virtual host of the inventory"),
         (["status"], 0, "198.18.0.11"),
@@ -44,9 +44,9 @@ def machine(monkeypatch):
         (["down"], 0, "lab cli-lab is down"),
     ],
 )
-def test_only_up_needs_limits_that_can_be_set(inventory, capsys, words, code, seen):
+def test_only_up_needs_limits_that_can_be_set(inventory, capsys, words, code, observed):
     assert run(["lab", *words, "-i", inventory]) == code
-    assert seen in "".join(capsys.readouterr())
+    assert observed in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("terminal", ["0", "1"])

@@ -202,8 +202,8 @@ def test_the_usual_inventory_counts_by_name_only(recorded, inventory, capsys, mo
 
 
 def ansible(name):
-    seen = host(distribution="Debian", distribution_version="12.5", python_version="3.11.2")
-    return {**seen, "hvlab": {"gcc": "12.2.0", "driver": None, "gpus": [A100] if name == "n1" else []}}
+    observed = host(distribution="Debian", distribution_version="12.5", python_version="3.11.2")
+    return {**observed, "hvlab": {"gcc": "12.2.0", "driver": None, "gpus": [A100] if name == "n1" else []}}
 
 
 def test_facts_are_gathered_and_kept(inventory, tmp_path, capsys, monkeypatch):

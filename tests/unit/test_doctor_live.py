@@ -166,7 +166,7 @@ def test_logins(hosts, said, id_):
     assert shown(hosts) == {(id_, end) for end in ends}
     for fault in live.faults(SITE, hosts):
         assert fault.role == ("ssh_trust" if id_ in ("host-key", "ssh-denied", "ssh-key-modes") else "")
-        assert "from p1 to p2" in fault.seen
+        assert "from p1 to p2" in fault.observed
     # A warning of a login that succeeds is none.
     words = "hostname p2\norted /usr/bin/orted\n"
     hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": words, "err": said}})
@@ -223,8 +223,8 @@ def test_ways_between_hosts(hosts, outcome, id_):
     edit(hosts, "p2", "meeting", listens(22))
     assert shown(hosts) == {(id_, "p1")}
     (fault,) = live.faults(SITE, hosts)
-    assert "from p1 to p2 (198.18.61.12)" in fault.seen
-    assert "from p2 to p1 it passes" in fault.seen
+    assert "from p1 to p2 (198.18.61.12)" in fault.observed
+    assert "from p2 to p1 it passes" in fault.observed
     # The other one did not listen at that time, or could not.
     edit(hosts, "p2", "meeting", listens(2))
     assert shown(hosts) == set()

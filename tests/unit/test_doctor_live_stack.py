@@ -56,7 +56,7 @@ def test_recorded_environments(hosts, case, id_, role):
     hosts["p2"]["environments"]["out"] = json.dumps(ENVIRONMENTS[case])
     (fault,) = live.faults(SITE, hosts)
     assert (fault.id, fault.host, fault.role) == (id_, "p2", role)
-    assert fault.seen.startswith("/opt/hvlab/")
+    assert fault.observed.startswith("/opt/hvlab/")
 
 
 def test_every_recorded_environment_is_tried():
@@ -98,7 +98,7 @@ def test_an_import_that_ends_otherwise_is_named_as_it_is(hosts):
     edit(hosts, "p2", "environments", imports(rc=3, out="", err="something new"))
     (fault,) = live.faults(SITE, hosts)
     assert (fault.id, fault.host) == ("environment-broken", "p2")
-    assert fault.seen == "/opt/hvlab/horovod/cpu: import horovod.torch: something new"
+    assert fault.observed == "/opt/hvlab/horovod/cpu: import horovod.torch: something new"
 
 
 @pytest.mark.parametrize(("built", "expected"), [("0 0", {("horovod-no-controller", "p2")}), ("0 1", set())])
@@ -148,7 +148,7 @@ def test_ranks_that_may_not_read_one_another(hosts, printed, slots, expected):
     hosts["p2"]["ptrace scope"] = {"/proc/sys/kernel/yama/ptrace_scope": "2\n"}
     site = replace(SITE, hosts=tuple(replace(host, slots=slots) for host in SITE.hosts))
     assert shown(hosts, site) == expected
-    assert all("ptrace_scope is 2" in fault.seen for fault in live.faults(site, hosts))
+    assert all("ptrace_scope is 2" in fault.observed for fault in live.faults(site, hosts))
 
 
 def test_a_host_with_gpus_as_it_should_be(gpus):
@@ -262,19 +262,19 @@ def look(tmp_path, seconds=30):
 def test_the_program_imports_what_the_role_recorded(tmp_path, installed):
     assert "No module named 'horovod.torch.mpi_ops'" in look(tmp_path)["imports"]["torch"]["err"]
     (installed / "mpi_ops.py").write_text("def mpi_built(): return True\ndef gloo_built(): return False\n")
-    seen = look(tmp_path)
-    assert seen["looked"] == 0
-    assert seen["imports"]["torch"] == {"rc": 0, "out": "built 1 0\n", "err": ""}
+    observed = look(tmp_path)
+    assert observed["looked"] == 0
+    assert observed["imports"]["torch"] == {"rc": 0, "out": "built 1 0\n", "err": ""}
     (installed / "mpi_ops.py").write_text("import time\ntime.sleep(60)\n")
     assert look(tmp_path, seconds=1)["imports"]["torch"]["rc"] == 124
 
 
 def test_the_program_says_that_an_interpreter_is_gone(tmp_path, installed):
     (tmp_path / "horovod/cpu/bin/python").unlink()
-    seen = look(tmp_path)
-    assert seen["looked"] == 127
-    assert "No such file" in seen["said"]
-    assert seen["imports"] == {}
+    observed = look(tmp_path)
+    assert observed["looked"] == 127
+    assert "No such file" in observed["said"]
+    assert observed["imports"] == {}
 
 
 def test_the_program_names_ranks_by_what_their_launcher_gave_them(tmp_path):

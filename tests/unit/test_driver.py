@@ -36,7 +36,7 @@ SOURCE = {
 }
 
 
-def make(own=(), packages=(), **seen):
+def make(own=(), packages=(), **observed):
     """A machine with one GPU, headers and a repository; `own` goes into the facts of our own."""
     facts = {
         "distribution": "Debian",
@@ -62,13 +62,13 @@ def make(own=(), packages=(), **seen):
         },
         "sources": [SOURCE],
     }
-    return DriverHost("g1", facts, {**there, **seen})
+    return DriverHost("g1", facts, {**there, **observed})
 
 
 def problems(host, request=REQUEST, ready=True):
     """All problems as one text."""
     return "\n".join(
-        f"{p.host}: {p.seen} -> {p.remedy}" for p in plan(host, request, repository_ready=ready).problems
+        f"{p.host}: {p.observed} -> {p.remedy}" for p in plan(host, request, repository_ready=ready).problems
     )
 
 
@@ -123,7 +123,7 @@ BOTH = {"kernels": ["6.1.0-10-amd64", KERNEL], "headers": ["6.1.0-10-amd64", KER
 def test_a_kernel_that_boots_next_without_a_module_is_a_problem():
     done = {"library": "550.90.07", "dkms": [BUILT], "module_kernels": [KERNEL]}
     [problem] = bare_kernels(make(**BOTH | {"headers": [KERNEL]}, **done), REQUEST)
-    assert "kernel 6.1.0-10-amd64 is installed and has no module of the driver" in problem.seen
+    assert "kernel 6.1.0-10-amd64 is installed and has no module of the driver" in problem.observed
     assert "install linux-headers-6.1.0-10-amd64" in problem.remedy
     [problem] = bare_kernels(make(**BOTH, **done), REQUEST)
     assert "why DKMS could not build it" in problem.remedy
@@ -338,9 +338,9 @@ STREAM = replace(
 )
 
 
-def rhel(facts=(), packages=(), versions=(), **seen):
+def rhel(facts=(), packages=(), versions=(), **observed):
     known = {"nvidia-open": ["3:550.90.07-1.el9"]} | dict(versions)
-    host = make(packages=packages, versions=known, **seen)
+    host = make(packages=packages, versions=known, **observed)
     return replace(host, facts={**host.facts, **RHEL, **dict(facts)})
 
 
@@ -479,7 +479,7 @@ DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
 
 
 @pytest.mark.parametrize(
-    ("seen", "changes", "action", "loaded"),
+    ("observed", "changes", "action", "loaded"),
     [
         ({}, {}, "load", False),
         ({"loaded": "550.54.14"}, {}, "nothing", True),
@@ -493,8 +493,8 @@ DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
         ({"loaded": "535.54.03"}, {"method": "none"}, "nothing", True),
     ],
 )
-def test_how_the_driver_comes_into_use(seen, changes, action, loaded):
-    step = loading(make(dkms=[BUILT], **seen), replace(REQUEST, **changes))
+def test_how_the_driver_comes_into_use(observed, changes, action, loaded):
+    step = loading(make(dkms=[BUILT], **observed), replace(REQUEST, **changes))
     assert (step.action, step.loaded) == (action, loaded)
     assert (step.problem is not None) == (changes == {"reboot": "never"})
 
@@ -503,7 +503,7 @@ def test_where_no_reboot_is_allowed_the_host_and_the_remedy_are_named():
     host = make(dkms=[BUILT], library="550.54.14", loaded="535.54.03", users=PYTHON)
     problem = loading(host, replace(REQUEST, reboot="never")).problem
     assert problem.host == "g1"
-    assert problem.seen == "driver 550.54.14 is installed and 535.54.03 is loaded; python[7] use it"
+    assert problem.observed == "driver 550.54.14 is installed and 535.54.03 is loaded; python[7] use it"
     assert problem.remedy.startswith("end these processes and run again, or reboot it")
     assert loading(host, REQUEST, local=True).problem
 

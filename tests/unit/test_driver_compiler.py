@@ -58,7 +58,7 @@ def test_the_kernels_gcc_is_installed_before_the_modules_are_built(known, gcc):
 
 def test_a_gcc_that_no_repository_has_is_a_problem():
     result = plan(make(own={"gcc": "11.4.0"}, compiler="12"), UBUNTUS, repository_ready=True)
-    assert "package gcc-12 is not available" in result.problems[0].seen
+    assert "package gcc-12 is not available" in result.problems[0].observed
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,13 @@ def test_a_kernel_without_infinibands_modules_gets_them():
 
 def test_where_no_package_has_them_the_kernel_is_named():
     [problem] = planned(replace(B200, fabric_kernel_packages=()), kernel_modules=["mlx5_ib"]).problems
-    assert problem.seen == f"kernel {KERNEL} has no module ib_umad, which NVLink's subnet manager needs"
+    assert problem.observed == f"kernel {KERNEL} has no module ib_umad, which NVLink's subnet manager needs"
     assert "DOCA-OFED" in problem.remedy
 
 
 def test_a_subnet_manager_that_no_repository_has_is_a_problem():
     [problem] = planned(B200, {**VERSIONS, "nvlsm": []}, kernel_modules=BOTH).problems
-    assert problem.seen == "package nvlsm is not available; no repository has it"
+    assert problem.observed == "package nvlsm is not available; no repository has it"
 
 
 def test_nvlink_between_hosts_needs_imex_of_the_drivers_version():
@@ -97,7 +97,7 @@ def test_nvlink_between_hosts_needs_imex_of_the_drivers_version():
 
 def test_imex_asks_for_its_nodes():
     [problem] = planned(replace(GB200, imex_nodes=())).problems
-    assert problem.seen == "nvidia_driver_imex_nodes is empty"
+    assert problem.observed == "nvidia_driver_imex_nodes is empty"
     assert not planned(replace(GB200, imex_nodes=(), method="none"), loaded="580.95.05").problems
 
 

@@ -32,7 +32,9 @@ def planned(request=NEWER, users=(), **changes):
 @pytest.mark.parametrize("reboot", ["auto", "never"])
 def test_an_upgrade_under_running_processes_is_refused_before_anything_changes(reboot):
     [problem] = planned(replace(NEWER, reboot=reboot), HOLDERS).problems
-    assert problem.seen == "driver 550.54.14 is in use by python[7], ray::worker[9], and would be replaced"
+    assert (
+        problem.observed == "driver 550.54.14 is in use by python[7], ray::worker[9], and would be replaced"
+    )
     assert "end these processes" in problem.remedy
     assert "nvidia_driver_in_use: allow" in problem.remedy
 
@@ -83,7 +85,7 @@ def test_what_was_installed_before_is_not_brought_into_use_under_them():
     changed = {"packages": {"cuda-drivers-550": "550.90.07-1"}, "library": "550.90.07"}
     built = [BUILT | {"version": "550.90.07"}]
     [problem] = planned(REQUEST, HOLDERS, dkms=built, **changed).problems
-    assert "driver 550.54.14 is in use by python[7]" in problem.seen
+    assert "driver 550.54.14 is in use by python[7]" in problem.observed
 
 
 @pytest.mark.parametrize("in_use", ["refuse", "allow"])
@@ -92,7 +94,7 @@ def test_a_runfile_is_never_run_under_them(in_use):
         REQUEST, method="runfile", version="550.90.07", packages=(), checksum="sha256:0", in_use=in_use
     )
     result = planned(request, HOLDERS, packages={"gcc": "12.2"}, uninstaller=True)
-    assert [problem.seen for problem in result.problems] == [
+    assert [problem.observed for problem in result.problems] == [
         "driver 550.54.14 is in use by python[7], ray::worker[9]; the runfile needs it unloaded"
     ]
 
@@ -104,7 +106,7 @@ def test_a_job_that_began_meanwhile_is_not_rebooted_away(in_use, action):
     assert step.action == action
     assert (step.problem is not None) == (in_use == "refuse")
     if step.problem:
-        assert "python[7], ray::worker[9] use it" in step.problem.seen
+        assert "python[7], ray::worker[9] use it" in step.problem.observed
         assert "nvidia_driver_reboot" not in step.problem.remedy
 
 

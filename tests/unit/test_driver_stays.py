@@ -17,18 +17,18 @@ BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "i
 LOADED = {"library": "550.54.14", "loaded": "550.54.14"}
 
 
-def planned(request=OPEN, own=(), packages=(), **seen):
+def planned(request=OPEN, own=(), packages=(), **observed):
     known = ["550.90.07-1", "550.54.14-1"]
     versions = {"nvidia-open-550": known, "nvidia-fabricmanager-550": known}
-    host = make(own=own, packages=packages, versions=versions, **seen)
+    host = make(own=own, packages=packages, versions=versions, **observed)
     return plan(host, request, repository_ready=True)
 
 
 @pytest.mark.parametrize("packages", [OTHER, UBUNTUS, {}])
-@pytest.mark.parametrize("seen", [LOADED, {"library": "550.54.14", "dkms": [BUILT]}])
+@pytest.mark.parametrize("observed", [LOADED, {"library": "550.54.14", "dkms": [BUILT]}])
 @pytest.mark.parametrize("remove_old", [False, True])
-def test_a_driver_that_fits_stays(packages, seen, remove_old):
-    result = planned(replace(OPEN, remove_old=remove_old), packages=packages, **seen)
+def test_a_driver_that_fits_stays(packages, observed, remove_old):
+    result = planned(replace(OPEN, remove_old=remove_old), packages=packages, **observed)
     assert not result.problems
     assert not result.changes
     assert not result.requested
@@ -56,9 +56,9 @@ def test_one_that_does_not_fit_is_in_the_way_as_before():
     assert planned(replace(OPEN, version="580"), packages=OTHER, **LOADED).install
 
 
-@pytest.mark.parametrize("seen", [{"library": "550.54.14"}, {"dkms": [BUILT]}])
-def test_half_a_driver_is_made_whole(seen):
-    assert [package["name"] for package in planned(**seen).install] == ["nvidia-open-550"]
+@pytest.mark.parametrize("observed", [{"library": "550.54.14"}, {"dkms": [BUILT]}])
+def test_half_a_driver_is_made_whole(observed):
+    assert [package["name"] for package in planned(**observed).install] == ["nvidia-open-550"]
 
 
 def test_the_fabric_manager_is_of_its_version():

@@ -8,12 +8,12 @@ from hvlab.lab import environment
 from hvlab.lab.environment import EnvironmentRow, table
 
 
-def host(**seen: Any) -> dict[str, Any]:
+def host(**observed: Any) -> dict[str, Any]:
     return {
         "distribution": "Ubuntu",
         "distribution_version": "22.04",
         "kernel": "5.15.0-130-generic",
-        "hvlab": seen,
+        "hvlab": observed,
         "ansible_local": {
             "hvlab_openmpi": {"version": "4.1.8", "cuda": True},
             "hvlab_horovod": {"version": "0.28.1", "variants": {"nccl": {"operations": ["MPI", "NCCL"]}}},

@@ -333,7 +333,7 @@ CARD = {
     "rate": "400 Gb/sec",
     "pci": "x",
 }
-SEEN = {"peer_memory": "available", "dma_buf": False, "peer_api": True, "iommu": None, "acs": []}
+OBSERVED = {"peer_memory": "available", "dma_buf": False, "peer_api": True, "iommu": None, "acs": []}
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ SEEN = {"peer_memory": "available", "dma_buf": False, "peer_api": True, "iommu":
     ],
 )
 def test_why_gpudirect_is_not_available(gpus, cards, driver, changes, told):
-    assert told in hvlab_rdma.reason(gpus, cards, driver, {**SEEN, **changes})
+    assert told in hvlab_rdma.reason(gpus, cards, driver, {**OBSERVED, **changes})
 
 
 @pytest.mark.parametrize(
@@ -362,8 +362,8 @@ def test_why_gpudirect_is_not_available(gpus, cards, driver, changes, told):
     ],
 )
 def test_ways_of_gpudirect(changes, way):
-    assert hvlab_rdma.way({**SEEN, **changes}) == way
-    assert hvlab_rdma.reason([{}], [CARD], "580.95.05", {**SEEN, **changes}) is None
+    assert hvlab_rdma.way({**OBSERVED, **changes}) == way
+    assert hvlab_rdma.reason([{}], [CARD], "580.95.05", {**OBSERVED, **changes}) is None
 
 
 def test_gpudirect_of_a_host(tmp_path, monkeypatch):

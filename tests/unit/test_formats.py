@@ -120,10 +120,10 @@ def check_prometheus(text):
     assert families["hvlab_flops_per_sample"].samples[0].value == 2.4e6
     assert families["hvlab_step_time_seconds"].samples[0].value == 0.0312
     assert families["hvlab_host_compute_time_seconds"].samples[0].labels["host"] == "n1"
-    seen = [
+    observed = [
         (sample.name, tuple(sorted(sample.labels.items()))) for f in families.values() for sample in f.samples
     ]
-    assert len(seen) == len(set(seen))
+    assert len(observed) == len(set(observed))
 
 
 CHECKS = {

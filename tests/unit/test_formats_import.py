@@ -47,15 +47,15 @@ def test_the_tool_is_seen_in_its_output(path):
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "observed"),
     [
         ("", "it is empty"),
         ("\n\nbytes,time\n1,2\n", "its first line is 'bytes,time'"),
         ('{"a": 1}', "'{\"a\": 1}'"),
     ],
 )
-def test_a_file_of_no_tool_is_told_what_was_seen(text, seen):
-    with pytest.raises(UsageError, match=re.escape(seen)):
+def test_a_file_of_no_tool_is_told_what_was_seen(text, observed):
+    with pytest.raises(UsageError, match=re.escape(observed)):
         formats.detect(text, "x.txt")
 
 

@@ -196,7 +196,7 @@ def test_rows_torn_inside_a_half_or_by_other_words_stay_torn(torn, pieces):
 
 
 @pytest.mark.parametrize(
-    ("row", "dtype", "seen"),
+    ("row", "dtype", "observed"),
     [
         ("     1048576        262144     f4e2m1     sum      -1" + BODY, "f4e2m1", "its type, f4e2m1"),
         ("     1048576        262144     f4e2m1     sum", "f4e2m1", "its type, f4e2m1"),
@@ -204,7 +204,7 @@ def test_rows_torn_inside_a_half_or_by_other_words_stay_torn(torn, pieces):
         ("     1048576        262144     float", "float32", "its figures are not the 8"),
     ],
 )
-def test_a_row_whose_type_cannot_be_read_is_refused_with_its_line(row, dtype, seen):
+def test_a_row_whose_type_cannot_be_read_is_refused_with_its_line(row, dtype, observed):
     text = text_of("allreduce-2x-gh200-wrong.txt")
     (at,) = (number for number, line in enumerate(text.splitlines(), 1) if line.split()[:1] == ["1024"])
     lines = text.splitlines()
@@ -212,7 +212,7 @@ def test_a_row_whose_type_cannot_be_read_is_refused_with_its_line(row, dtype, se
     (one,) = READ("\n".join(lines))
     (refused,) = [each for each in one.rows if each.error and each.error.startswith("line")]
     assert refused.error.startswith(f"line {at + 1}: ")
-    assert seen in refused.error
+    assert observed in refused.error
     assert (refused.size, refused.dtype) == (1048576, dtype)
     assert one.workload == "allreduce"
     (before,) = READ(text)

@@ -116,7 +116,7 @@ def test_blanks_that_were_lost_change_no_column():
 
 
 @pytest.mark.parametrize(
-    ("row", "seen"),
+    ("row", "observed"),
     [
         ("8  12.05  11.99", "line 4: '8 12.05 11.99' is no row: cut, or not of the columns Avg Latency(us)"),
         ("8  0.00", "line 4: time is 0, which nothing measured can be"),
@@ -125,12 +125,12 @@ def test_blanks_that_were_lost_change_no_column():
         ("8", "line 4: '8' is no row: cut after its size"),
     ],
 )
-def test_a_row_that_cannot_be_is_refused_with_its_line(row, seen):
+def test_a_row_that_cannot_be_is_refused_with_its_line(row, observed):
     (one,) = osu.read(
         f"# OSU MPI Allreduce Latency Test v7.5\n# Size       Avg Latency(us)\n4  12.46\n{row}\n"
     )
     assert [each.values for each in one.rows if not each.error] == [{"time": 12.46}]
-    assert seen in one.rows[1].error
+    assert observed in one.rows[1].error
 
 
 @pytest.mark.parametrize(

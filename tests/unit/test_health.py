@@ -37,7 +37,7 @@ def subject(*findings):
 
 def outcome(host: str, outcome: str, severity: str = "") -> HealthCheck:
     return HealthCheck(
-        host=host, check="cpu count", outcome=outcome, severity=severity, seen="seen", remedy="do"
+        host=host, check="cpu count", outcome=outcome, severity=severity, observed="observed", remedy="do"
     )
 
 
@@ -81,14 +81,14 @@ def test_a_silent_host_keeps_none_of_the_others():
 
 
 def test_what_the_inventory_says_is_expected():
-    seen = []
+    observed = []
     one = SimpleNamespace(
-        QUESTIONS={}, LEARNED=(), readings=None, findings=lambda _, given: seen.append(given) or []
+        QUESTIONS={}, LEARNED=(), readings=None, findings=lambda _, given: observed.append(given) or []
     )
     answered = Answered({"n1": {}, "n2": {}}, {}, {}, (5.0, 6.0))
     types = [{"name": "big", "own": True, "match": {}, "expect": {"cpu_count": 8}}]
     judge.judge(lab(2, lab_machine_type="big"), answered, [one], types)
-    assert seen[0] == {
+    assert observed[0] == {
         "network_interfaces": ["eth0"],
         "controller_clock": (5.0, 6.0),
         "cpu_count": 8,
@@ -112,7 +112,7 @@ def test_a_run_on_this_machine(inventory, tmp_path):
     assert getattr(done.exception, "exit_code", None) == 1, done.output
     checks = {row["check"]: row for row in json.loads(done.stdout)}
     assert checks["network link lo0"]["severity"] == "hard"
-    assert "there is no interface lo0" in checks["network link lo0"]["seen"]
+    assert "there is no interface lo0" in checks["network link lo0"]["observed"]
     assert checks["cpu count"]["outcome"] in ("passed", "failed")
     assert "<testsuite " in (tmp_path / "junit.xml").read_text()
 

@@ -56,13 +56,13 @@ def test_wrong_values_are_hard_whatever_the_speed_and_exit_code():
     finding = judge({ALLREDUCE: 1.0}, nccl=recorded("allreduce-2x-gh200-wrong.txt"), rc=1)[
         "bandwidth nccl allreduce"
     ]
-    assert (finding.severity, finding.seen) == ("hard", "4 values are wrong")
+    assert (finding.severity, finding.observed) == ("hard", "4 values are wrong")
 
 
 def test_a_crash_is_hard_with_its_last_words():
     finding = judge(nccl=recorded("allreduce-8x-gh200-crashed.txt"), rc=3)["bandwidth nccl allreduce"]
     assert finding.severity == "hard"
-    assert finding.seen
+    assert finding.observed
 
 
 def test_the_slowest_gpu_and_pair_count_and_are_named():
@@ -85,7 +85,7 @@ def test_a_threshold_is_met_or_not(threshold, outcome):
     printed = recorded("nvbandwidth-8x-h800.txt")
     finding = judge({COPIES[0]: threshold}, nvbandwidth=printed)["bandwidth host to device"]
     assert finding.outcome == outcome
-    assert finding.seen.startswith("55.28 GB/s (GPU 0)")
+    assert finding.observed.startswith("55.28 GB/s (GPU 0)")
     assert finding.severity == ("soft" if outcome == "failed" else "")
 
 
@@ -108,14 +108,14 @@ def test_a_known_machine_type_judges_all_of_them():
 def test_without_a_threshold_the_speed_is_told_and_not_judged():
     finding = judge(nccl=recorded("allreduce-8x-a100.txt"))["bandwidth nccl allreduce"]
     assert finding.outcome == "skipped"
-    assert "68.4048 GB/s" in finding.seen
-    assert ALLREDUCE in finding.seen
+    assert "68.4048 GB/s" in finding.observed
+    assert ALLREDUCE in finding.observed
 
 
 def test_without_the_programs_all_is_skipped_with_the_role_to_run():
     findings = judge()
     assert {finding.outcome for finding in findings.values()} == {"skipped"}
-    assert "role nccl_tests" in findings["bandwidth nccl allreduce"].seen
+    assert "role nccl_tests" in findings["bandwidth nccl allreduce"].observed
 
 
 def test_a_program_without_its_libraries_is_broken():

@@ -37,7 +37,9 @@ def document(results: list[object], name: str = "Persistence Mode", **test: obje
 def test_a_setting_of_version_4_is_soft_with_dcgms_own_words():
     finding = judge(recorded("level1-4.2.3.json"), rc=226)["dcgm software"]
     assert (finding.outcome, finding.severity) == ("failed", "soft")
-    assert finding.seen.startswith("GPU 0: Persistence Mode: Persistence mode for GPU 0 is disabled. Enable")
+    assert finding.observed.startswith(
+        "GPU 0: Persistence Mode: Persistence mode for GPU 0 is disabled. Enable"
+    )
     assert "setting" in finding.remedy
 
 
@@ -67,7 +69,7 @@ def test_version_3_is_read_past_what_stands_before_and_the_nulls_in_it():
 def test_without_dcgms_severity_only_settings_are_soft(name, status, severity):
     result = {"gpu_ids": "0,1,2,3", "status": status, "warnings": ["as DCGM 3 says it"]}
     [finding] = judge(document([result], name)).values()
-    assert (finding.severity, finding.seen) == (severity, "GPU 0, 1, 2, 3: as DCGM 3 says it")
+    assert (finding.severity, finding.observed) == (severity, "GPU 0, 1, 2, 3: as DCGM 3 says it")
 
 
 @pytest.mark.parametrize(
@@ -99,12 +101,12 @@ def test_only_gpus_that_failed_are_named_and_warnings_once():
     [finding] = judge(
         document(results, "memory", test_summary={"status": "Fail", "warnings": [warning]})
     ).values()
-    assert finding.seen == "GPU 3: the same"
+    assert finding.observed == "GPU 3: the same"
 
 
 def test_a_warning_may_be_a_text_by_itself():
     [finding] = judge(document([{"gpu_id": "0", "status": "Fail", "warnings": "it is off"}])).values()
-    assert finding.seen == "GPU 0: it is off"
+    assert finding.observed == "GPU 0: it is off"
 
 
 def test_a_skipped_test_is_skipped():
@@ -115,21 +117,21 @@ def test_a_skipped_test_is_skipped():
 def test_what_keeps_dcgm_from_running_is_said():
     [finding] = judge(NO_SERVICE, rc=234).values()
     assert finding.severity == "soft"
-    assert "Host engine connection invalid" in finding.seen
+    assert "Host engine connection invalid" in finding.observed
     assert "nvidia-dcgm" in finding.remedy
     [finding] = judge('{"DCGM Diagnostic": {"runtime_error": "no GPU"}}', rc=1).values()
-    assert finding.seen == "no GPU"
+    assert finding.observed == "no GPU"
     running = '{"DCGM Diagnostic": {"runtime_error": "A DCGM diagnostic is already running"}}'
     [finding] = judge(running, rc=1).values()
     assert "let it end" in finding.remedy
     [finding] = judge("", rc=124).values()
-    assert "did not end in time" in finding.seen
+    assert "did not end in time" in finding.observed
 
 
 def test_without_dcgmi_it_is_skipped():
     [finding] = judge("", rc=127).values()
     assert finding.outcome == "skipped"
-    assert "role dcgm" in finding.seen
+    assert "role dcgm" in finding.observed
 
 
 def test_the_longer_levels_run_alone():

@@ -60,7 +60,7 @@ def test_states_of_one_gpu(changes, severity):
     assert faults(findings) == ({"fabric state": severity} if severity else {})
     for finding in findings:
         if finding.outcome == "failed":
-            assert finding.seen.startswith("GPU 5 (0000:a8:00.0, ")
+            assert finding.observed.startswith("GPU 5 (0000:a8:00.0, ")
 
 
 def test_the_manager_is_named_beside_a_fabric_that_is_not_there():
@@ -70,8 +70,8 @@ def test_the_manager_is_named_beside_a_fabric_that_is_not_there():
         for each in judged(fabric, text, outputs={"fabric manager": "failed\n"})
         if each.outcome == "failed"
     ]
-    assert "In Progress" in fault.seen
-    assert "nvidia-fabricmanager is failed" in fault.seen
+    assert "In Progress" in fault.observed
+    assert "nvidia-fabricmanager is failed" in fault.observed
     assert "ib_umad" in fault.remedy
 
 

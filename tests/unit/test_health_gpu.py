@@ -88,7 +88,7 @@ def test_one_fault_in_one_of_eight(change, expected):
     findings = judged(gpu, report(HEALTHY, change, gpu=3))
     assert faults(findings) == dict([expected])
     (fault,) = [finding for finding in findings if finding.outcome == "failed"]
-    assert fault.seen.startswith("GPU 3 (0000:86:00.0, serial 1650000000004): ")
+    assert fault.observed.startswith("GPU 3 (0000:86:00.0, serial 1650000000004): ")
     assert fault.remedy
 
 
@@ -96,7 +96,7 @@ def test_an_umbrella_reason_gives_way_to_its_cause():
     change = ("_hw_power_brake_slowdown>Not Active", "_hw_power_brake_slowdown>Active")
     umbrella = ("_reason_hw_slowdown>Not Active", "_reason_hw_slowdown>Active")
     (fault,) = [each for each in judged(gpu, report(HEALTHY, change, umbrella)) if each.outcome == "failed"]
-    assert "power brake" in fault.seen
+    assert "power brake" in fault.observed
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_near_misses(change):
 def test_the_same_fault_of_all_is_one_finding():
     change = ("persistence_mode>Enabled", "persistence_mode>Disabled")
     (fault,) = [each for each in judged(gpu, report(HEALTHY, change, gpu=None)) if each.outcome == "failed"]
-    assert fault.seen == "all 8 GPUs: persistence mode is off"
+    assert fault.observed == "all 8 GPUs: persistence mode is off"
 
 
 @pytest.mark.parametrize(
@@ -273,11 +273,11 @@ def test_a_driver_that_does_not_answer(rc, out, pci, severity, remedy):
 )
 def test_a_lost_gpu_is_named(name):
     finding = failed(255, f"Unable to determine the device handle for {name}: Unknown Error\n")
-    assert finding.seen == "the driver has lost 0000:07:00.0"
+    assert finding.observed == "the driver has lost 0000:07:00.0"
 
 
 def test_a_report_that_was_cut_is_no_message():
-    assert "its report is cut off" in failed(139, report()[:20000]).seen
+    assert "its report is cut off" in failed(139, report()[:20000]).observed
 
 
 def test_a_lost_gpu_before_a_report_of_the_others():
@@ -309,7 +309,7 @@ def test_a_program_without_its_libraries_is_broken():
     library = "cannot open shared object file: No such file or directory"
     words = f"nvidia-smi: error while loading shared libraries: libdl.so.2: {library}\n"
     finding = failed(127, err=words, pci=A10)
-    assert (finding.severity, "libdl.so.2" in finding.seen) == ("hard", True)
+    assert (finding.severity, "libdl.so.2" in finding.observed) == ("hard", True)
 
 
 @pytest.mark.parametrize("mark", ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"])
@@ -325,7 +325,7 @@ def test_a_gpu_on_the_bus_that_the_driver_does_not_show():
     assert faults(judged(gpu, report(), files=devices(shown))) == {}
     hidden = judged(gpu, report(), files=devices(shown + "\n" + A10))
     assert faults(hidden) == {"gpu count": "hard"}
-    assert any("0000:06:00.0" in finding.seen for finding in hidden)
+    assert any("0000:06:00.0" in finding.observed for finding in hidden)
     for driver in ("vfio-pci", "nouveau", "nvgrace_gpu_vfio_pci"):
         assert faults(judged(gpu, report(), files={**devices(shown), **devices(A10, driver)})) == {}
     link = "/sys/bus/pci/devices/0000:06:00.0/physfn"
@@ -343,7 +343,7 @@ def test_an_infoROM_that_is_corrupted():  # noqa: N802
     text = report() + "WARNING: infoROM is corrupted at gpu 0000:64:00.0\n"
     (fault,) = [finding for finding in judged(gpu, text) if finding.outcome == "failed"]
     assert (fault.check, fault.severity) == ("gpu infoROM", "soft")
-    assert fault.seen == "corrupted: GPU 1 (0000:64:00.0, serial 1650000000002)"
+    assert fault.observed == "corrupted: GPU 1 (0000:64:00.0, serial 1650000000002)"
 
 
 def test_outcomes_name_every_check_once_where_all_is_well():

@@ -46,7 +46,7 @@ def all_of(replies):
         for expected in ({}, {"gpu_count": 8, "pcie_width": 16, "nvlink_count": 18, "gpu_memory_mib": 81559}):
             for finding in subject.findings(values, expected):
                 assert finding.outcome in ("passed", "failed", "skipped")
-                assert finding.seen or finding.outcome == "passed"
+                assert finding.observed or finding.outcome == "passed"
                 assert bool(finding.remedy) == (finding.outcome == "failed")
 
 

@@ -70,7 +70,7 @@ def test_governors_and_turbo_are_judged_only_where_shown():
     other = {f"{CPU}/cpu1/cpufreq/scaling_governor": "performance\n"}
     assert severity(cpu, files=cpus("0-7"))["cpu governor"] == "skipped"
     judged = judge(cpu, files=cpus("0-7", **governor, **other))["cpu governor"]
-    assert (judged.severity, judged.seen) == ("soft", "powersave on 1 CPUs instead of performance")
+    assert (judged.severity, judged.observed) == ("soft", "powersave on 1 CPUs instead of performance")
     assert (
         severity(cpu, {"cpu_governor": "powersave"}, files=cpus("0-7", **governor))["cpu governor"]
         == "passed"
@@ -212,12 +212,12 @@ def test_a_mount_that_is_broken(words, outcome):
     replies["disk /home"] = {"rc": 1, "out": "", "err": f"df: /home: {words}\n"}
     judged = {finding.check: finding for finding in disk.findings(disk.readings(replies), {})}
     if outcome:
-        assert (judged["disk answers /home"].severity, judged["disk answers /home"].seen) == (
+        assert (judged["disk answers /home"].severity, judged["disk answers /home"].observed) == (
             outcome,
             f"df: /home: {words}",
         )
     else:
-        assert judged["disk space"].seen == "df failed for every path"
+        assert judged["disk space"].observed == "df failed for every path"
 
 
 def test_a_file_server_that_does_not_answer():

@@ -103,7 +103,7 @@ def test_a_gpu_less_on_a_machine_known_by_name_is_a_hard_fault():
         each for each in gpu.findings(values, machine.expected(TYPES, values)) if each.outcome == "failed"
     ]
     assert (fault.check, fault.severity) == ("gpu count", "hard")
-    assert fault.seen.startswith("7 GPUs instead of 8: 0000:64:00.0")
+    assert fault.observed.startswith("7 GPUs instead of 8: 0000:64:00.0")
 
 
 def test_a_users_own_type_goes_first():

@@ -95,7 +95,9 @@ def test_links(status, expected, outcome):
 def test_which_link_of_which_gpu_is_down():
     findings = judged(nvlink, report(), {"nvlink_count": 18}, outputs={STATUS: one_down()})
     (fault,) = [each for each in findings if each.outcome == "failed"]
-    assert fault.seen == "GPU 0 (0000:53:00.0, serial 1650000000001): 17 NVLinks up instead of 18, down: 17"
+    assert (
+        fault.observed == "GPU 0 (0000:53:00.0, serial 1650000000001): 17 NVLinks up instead of 18, down: 17"
+    )
 
 
 def test_a_recorded_v100_with_links_down():

@@ -50,7 +50,7 @@ def test_one_link_of_eight(changes, expected, outcome):
 def test_cards_that_have_eight_lanes_for_good(name):
     (fault,) = [each for each in judged(pcie, report(name)) if each.outcome == "failed"]
     assert fault.severity == "soft"
-    assert "x8, and the GPU can have x16" in fault.seen
+    assert "x8, and the GPU can have x16" in fault.observed
     assert "pcie_width" in fault.remedy
     assert faults(judged(pcie, report(name), {"pcie_width": 8})) == {}
 

@@ -64,7 +64,7 @@ def test_every_check_as_json(program):
     done = call(program, "--json")
     checks = {row["check"]: row for row in json.loads(done.stdout)}
     assert {"cpu count", "memory size", "disk space /"} <= set(checks)
-    assert set(checks["cpu count"]) == {"check", "outcome", "severity", "seen", "remedy"}
+    assert set(checks["cpu count"]) == {"check", "outcome", "severity", "observed", "remedy"}
     assert not log(program)
 
 

@@ -31,8 +31,8 @@ LOST = next(one["line"] for one in LINES if one["code"] == "79")
 def test_recorded_lines(recorded):
     line, severity = recorded["line"], recorded["severity"]
     (event,) = xid.parse(line).values()
-    seen = (event["address"], event["kind"], str(event["code"]), event["count"])
-    assert seen == (recorded["address"], "Xid", recorded["code"], 1)
+    observed = (event["address"], event["kind"], str(event["code"]), event["count"])
+    assert observed == (recorded["address"], "Xid", recorded["code"], 1)
     findings = judge(line)
     assert faults(findings) == ({} if severity == "none" else {"xid": severity})
     assert all(finding.remedy for finding in findings if finding.outcome == "failed")
@@ -77,27 +77,27 @@ def test_codes_of_applications_are_no_faults(code):
 def test_an_application_that_reads_out_of_range():
     (finding,) = judge(log("13-application"), report())
     assert finding.outcome == "passed"
-    assert finding.seen == "application errors only: Xid 13 (15), Xid 43 (1)"
+    assert finding.observed == "application errors only: Xid 13 (15), Xid 43 (1)"
 
 
 def test_a_contained_memory_error():
     findings = judge(log("48-contained"))
     assert [finding.severity for finding in findings] == ["hard", "soft"]
-    assert "0000:19:00.0: Xid 48 (double bit ECC error)" in findings[0].seen
-    assert "Xid 94" in findings[1].seen
-    assert "9 times" in findings[1].seen
+    assert "0000:19:00.0: Xid 48 (double bit ECC error)" in findings[0].observed
+    assert "Xid 94" in findings[1].observed
+    assert "9 times" in findings[1].observed
 
 
 def test_a_gpu_that_nvidia_smi_does_not_know_is_named_by_the_log():
     (finding,) = judge(log("119-gsp"))
-    assert finding.seen.startswith("GPU 0000:9b:00.0 (GPU-509665ad-b600-ac93-3616-d754b23d636d): Xid 119")
-    assert "5 times" in finding.seen
+    assert finding.observed.startswith("GPU 0000:9b:00.0 (GPU-509665ad-b600-ac93-3616-d754b23d636d): Xid 119")
+    assert "5 times" in finding.observed
 
 
 def test_a_gpu_is_named_as_nvidia_smi_names_it():
     line = "NVRM: Xid (PCI:0000:a8:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
     (finding,) = judge(line, report())
-    assert finding.seen.startswith(
+    assert finding.observed.startswith(
         "GPU 5 (0000:a8:00.0, serial 1650000000006): Xid 79 (GPU has fallen off the bus)"
     )
 
@@ -105,7 +105,7 @@ def test_a_gpu_is_named_as_nvidia_smi_names_it():
 def test_nvlink_5_and_the_action_that_the_driver_asks_for():
     findings = judge(log("gb200-nvlink"))
     assert {finding.severity for finding in findings} == {"hard"}
-    remedies = {finding.seen.split(" (")[0]: finding.remedy for finding in findings}
+    remedies = {finding.observed.split(" (")[0]: finding.remedy for finding in findings}
     assert remedies["GPU 0009:01:00.0: Xid 154"].startswith("let the jobs on the GPU end")
     assert "reset the GPU" in remedies["GPU 0008:01:00.0: Xid 154"]
     assert "all GPUs" in remedies["GPU 0008:01:00.0: Xid 149"]
@@ -132,7 +132,7 @@ def test_what_the_driver_calls_recovered_is_over_for_that_gpu_only():
     back = LINES[-1]["line"].split(" from ")[0] + " from 0x1 (GPU Reset Required) to 0x0 (None)\n"
     findings = judge(log("gb200-nvlink") + back)
     assert faults(findings) == {"xid": "hard"}
-    assert not any("0008:01:00.0" in finding.seen for finding in findings)
+    assert not any("0008:01:00.0" in finding.observed for finding in findings)
 
 
 # leptonai/gpud, components/accelerator/nvidia/sxid

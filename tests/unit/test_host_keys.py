@@ -97,16 +97,16 @@ def test_a_changed_key_is_refused_with_both_fingerprints(before, file):
     shown = compare(N1_ODD, [key(ONE)], KnownKeys((key(before),)), [file])
     assert shown.refused
     assert shown.new == ()
-    assert "CHANGED" in shown.problem.seen
-    assert ONE_PRINT in shown.problem.seen
-    assert key(before).fingerprint in shown.problem.seen
+    assert "CHANGED" in shown.problem.observed
+    assert ONE_PRINT in shown.problem.observed
+    assert key(before).fingerprint in shown.problem.observed
     assert f"ssh-keygen -R '[10.0.0.1]:2222' -f {file}" in shown.problem.remedy
 
 
 def test_a_revoked_key_is_refused_although_it_is_known(file):
     shown = compare(N1, [key(ONE)], KnownKeys((key(ONE),), revoked=(key(ONE),)), [file])
     assert shown.refused
-    assert "revoked" in shown.problem.seen
+    assert "revoked" in shown.problem.observed
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_only_trusted_keys_are_accepted(tmp_path, text, accepted):
     assert shown.new == tuple(map(key, accepted))
     assert shown.refused == (not accepted)
     if shown.refused:
-        assert ONE_PRINT in shown.problem.seen
-        assert str(file) in shown.problem.seen
+        assert ONE_PRINT in shown.problem.observed
+        assert str(file) in shown.problem.observed
 
 
 @pytest.mark.parametrize("line", ["n1 MD5:aa:bb", "n1", f"n1 {ONE_PRINT[:-1]}", f"{ONE_PRINT} {TWO_PRINT}"])
@@ -153,7 +153,7 @@ def test_a_key_of_two_hosts_is_named():
     other = ShownKeys(replace(N2, name="n3"), new=(key(TWO),))
     [problem] = shared([ShownKeys(N1, new=(key(ONE),)), ShownKeys(N2, new=(key(ONE),)), other])
     assert problem.host == "n1, n2"
-    assert ONE_PRINT in problem.seen
+    assert ONE_PRINT in problem.observed
 
 
 @pytest.mark.parametrize("hashed", [True, False])

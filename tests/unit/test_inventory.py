@@ -28,14 +28,16 @@ def roles(tmp_path: Path) -> Path:
     return tmp_path / "roles"
 
 
-def seen(variables: dict, roles: Path, *, name: str = "n1", virtual: bool = False) -> str:
+def observed(variables: dict, roles: Path, *, name: str = "n1", virtual: bool = False) -> str:
     groups = {"virtual": [name]} if virtual else {}
-    return "\n".join(f"{p.host}: {p.seen} -> {p.remedy}" for p in problems({name: variables}, groups, roles))
+    return "\n".join(
+        f"{p.host}: {p.observed} -> {p.remedy}" for p in problems({name: variables}, groups, roles)
+    )
 
 
 def test_a_good_host_has_no_problem(roles):
     assert (
-        seen(
+        observed(
             GOOD
             | {
                 "openmpi_version": "{{ __stack.versions.openmpi }}",
@@ -87,18 +89,18 @@ def test_a_good_host_has_no_problem(roles):
     ],
 )
 def test_a_wrong_variable_is_refused(roles, change, told):
-    assert told in seen(GOOD | change, roles)
+    assert told in observed(GOOD | change, roles)
 
 
 @pytest.mark.parametrize("missing", ["lab_network", "lab_interface"])
 def test_a_missing_variable_is_named(roles, missing):
-    assert f"{missing} is not set" in seen({k: v for k, v in GOOD.items() if k != missing}, roles)
+    assert f"{missing} is not set" in observed({k: v for k, v in GOOD.items() if k != missing}, roles)
 
 
 @pytest.mark.parametrize("name", ["n_1", "-n", "n-", "a" * 64, "a..b", ""])
 def test_wrong_host_names(name, roles):
     assert not valid_name(name)
-    assert "RFC 1123" in seen(GOOD, roles, name=name)
+    assert "RFC 1123" in observed(GOOD, roles, name=name)
 
 
 @pytest.mark.parametrize("name", ["n1", "N1", "1", "a.b-c.example", "a" * 63])
@@ -107,18 +109,18 @@ def test_good_host_names(name):
 
 
 def test_an_address_is_no_host_name(roles):
-    assert "ansible_host: 10.0.0.1" in seen(GOOD, roles, name="10.0.0.1")
+    assert "ansible_host: 10.0.0.1" in observed(GOOD, roles, name="10.0.0.1")
 
 
 def test_a_virtual_host_must_be_on_the_lab_network(roles):
     moved = GOOD | {"ansible_host": "10.1.0.1"}
-    assert "is not in lab_network" in seen(moved, roles, virtual=True)
-    assert seen(moved, roles) == ""
+    assert "is not in lab_network" in observed(moved, roles, virtual=True)
+    assert observed(moved, roles) == ""
 
 
 def test_two_hosts_at_one_address(roles):
     found = problems({"a": GOOD, "b": GOOD}, {}, roles)
-    assert [(p.host, p.seen) for p in found] == [("a, b", "they share the address 10.0.0.1")]
+    assert [(p.host, p.observed) for p in found] == [("a, b", "they share the address 10.0.0.1")]
     assert problems({"a": GOOD, "b": GOOD | {"ansible_port": 2222}}, {}, roles) == []
 
 
@@ -126,11 +128,11 @@ def test_the_lab_is_one(roles):
     found = problems(
         {"a": GOOD, "b": GOOD | {"ansible_host": "10.0.0.2", "lab_interface": "eth1"}}, {}, roles
     )
-    assert [p.seen for p in found] == ["lab_interface differs between hosts: eth0, eth1"]
+    assert [p.observed for p in found] == ["lab_interface differs between hosts: eth0, eth1"]
 
 
 def test_no_hosts(roles):
-    assert problems({}, {}, roles)[0].seen == "it has no hosts"
+    assert problems({}, {}, roles)[0].observed == "it has no hosts"
 
 
 def test_a_role_without_specs_is_known_by_its_defaults(tmp_path):
@@ -156,7 +158,7 @@ def test_a_role_without_specs_is_known_by_its_defaults(tmp_path):
 def test_mistakes_in_the_text(tmp_path, name, text, told):
     path = tmp_path / name
     path.write_text(text)
-    assert told in "\n".join(problem.seen for problem in file_problems(path))
+    assert told in "\n".join(problem.observed for problem in file_problems(path))
 
 
 def test_a_host_may_be_in_several_groups(tmp_path):

@@ -101,7 +101,7 @@ def test_an_interface_of_another_name_is_named():
     }
     network = rank_network.choose(hosts, {})
     assert (str(network.network), network.interface) == ("10.0.0.0/24", "eno1")
-    assert [(problem.host, problem.seen) for problem in network.problems] == [
+    assert [(problem.host, problem.observed) for problem in network.problems] == [
         ("n3", "it is on ens3 in 10.0.0.0/24, most hosts on eno1")
     ]
 
@@ -116,14 +116,14 @@ def test_hosts_in_different_networks_are_named():
     hosts = {"a": facts(("eth0", "10.0.1.5/24")), "b": facts(("eth0", "10.0.2.5/24"))}
     network = rank_network.choose(hosts, {})
     assert str(network.network) == "10.0.0.0/22"
-    assert "they share no network: 10.0.1.0/24, 10.0.2.0/24" in network.problems[0].seen
+    assert "they share no network: 10.0.1.0/24, 10.0.2.0/24" in network.problems[0].observed
 
 
 def test_hosts_with_one_address_are_named():
     """As virtual machines behind the NAT of their hypervisor."""
     hosts = {name: facts(("eth0", "10.0.2.15/24")) for name in ("a", "b")}
     [problem] = rank_network.choose(hosts, {}).problems
-    assert (problem.host, problem.seen) == ("a, b", "they have one address on eth0: 10.0.2.15")
+    assert (problem.host, problem.observed) == ("a, b", "they have one address on eth0: 10.0.2.15")
 
 
 def test_hosts_without_a_usable_interface_are_named():

@@ -59,7 +59,7 @@ def test_without_parameters_a_file_without_them_takes_the_place_of_an_earlier_on
 
 
 @pytest.mark.parametrize(
-    ("given", "seen"),
+    ("given", "observed"),
     [
         ({"openmpi_parameters": {"btl-tcp": 1}}, "btl-tcp must be a name"),
         ({"openmpi_parameters": {"OMPI_MCA_btl": "tcp"}}, "OMPI_MCA_btl must be a name"),
@@ -73,11 +73,11 @@ def test_without_parameters_a_file_without_them_takes_the_place_of_an_earlier_on
     ],
 )
 def test_parameters_that_would_not_be_read_are_refused(
-    tmp_path: Path, given: dict[str, object], seen: str
+    tmp_path: Path, given: dict[str, object], observed: str
 ) -> None:
     refused = written(tmp_path, expect=2, **given)
     assert "localhost: openmpi_parameters cannot be written: " in refused
-    assert seen in refused
+    assert observed in refused
     assert "What to do:" in refused
 
 
@@ -112,14 +112,16 @@ USE = """
 
 
 @pytest.mark.parametrize(
-    ("fault", "seen"),
+    ("fault", "observed"),
     [
         ("#!/bin/sh\necho 'no route between ranks' >&2\nexit 1\n", "status 1 and printed: no route between"),
         ("#!/bin/sh\necho one\n", "status 0 and printed: one. What to do: run `"),
         ("#!/bin/sh\nsleep 9\n", "after 1 s they had not ended. What to do: run `"),
     ],
 )
-def test_an_open_mpi_that_starts_no_ranks_fails_until_it_does(tmp_path: Path, fault: str, seen: str) -> None:
+def test_an_open_mpi_that_starts_no_ranks_fails_until_it_does(
+    tmp_path: Path, fault: str, observed: str
+) -> None:
     """What failed once was in the record of facts and never tried again."""
     book, programs, record = tmp_path / "play.yml", tmp_path / "prefix/distro/bin", tmp_path / "record.fact"
     book.write_text(USE.format(role=ROOT / "roles/openmpi"))
@@ -143,7 +145,7 @@ def test_an_open_mpi_that_starts_no_ranks_fails_until_it_does(tmp_path: Path, fa
     for _ in "ab":
         printed = use(expect=2)
         assert "localhost: two ranks should start with Open MPI distro" in printed
-        assert seen in printed
+        assert observed in printed
     assert not record.exists()
     program(programs, "mpirun", f"#!/bin/sh\necho a\necho a\necho >> {tmp_path}/started\n")
     use()

@@ -106,17 +106,17 @@ def test_byte_code_does_not_count_but_files_do(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "seen"), [("cut", "Unexpected EOF|unexpected end"), ("other key", "marker")]
+    ("harm", "observed"), [("cut", "Unexpected EOF|unexpected end"), ("other key", "marker")]
 )
 def test_a_bad_pack_leaves_the_old_folder(
-    harm: str, seen: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harm: str, observed: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = Path(saved(folder, tmp_path, monkeypatch))
     if harm == "cut":
         archive.write_bytes(archive.read_bytes()[:200])
     target = tmp_path / "there" / "tool"
     (target / "old").mkdir(parents=True)
-    with pytest.raises(ValueError, match=seen):
+    with pytest.raises(ValueError, match=observed):
         pack.unpack(str(archive), str(target), "other" if harm == "other key" else "k")
     assert (target / "old").is_dir()
     assert names(tmp_path / "there") == ["tool"]

@@ -134,15 +134,15 @@ def test_a_distributions_source_is_whole_or_not_there(
 
 
 @pytest.mark.parametrize(
-    ("offered", "seen"),
+    ("offered", "observed"),
     [
         ({"version": "1.2.x~?"}, "the source package is 1.2.x~?, supported are 1 up to below 9"),
         ({"suffix": "zst"}, "tar.zst of n1 is no archive that is known (.tar.bz2, .tar.gz, .tar.xz)"),
     ],
 )
 def test_a_source_package_that_cannot_be_used_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offered: dict[str, str], seen: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offered: dict[str, str], observed: str
 ) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         distro(tmp_path, monkeypatch, **offered)
-    assert f"{seen}\nWhat to do: put tool-1.tar.bz2 into" in str(refused.value)
+    assert f"{observed}\nWhat to do: put tool-1.tar.bz2 into" in str(refused.value)

@@ -104,15 +104,15 @@ def test_packages_of_a_task():
 
 
 @pytest.mark.parametrize(
-    ("item", "seen"),
+    ("item", "observed"),
     [
         ({"version": "1"}, "is not a package"),
         ({"name": "a", "verison": "1"}, "is not a package"),
         ({"name": "cuda", "version": 12.4}, "12.4 of cuda is a number: write it in quotes"),
     ],
 )
-def test_what_is_no_package_is_refused(item, seen):
-    with pytest.raises(UsageError, match=seen):
+def test_what_is_no_package_is_refused(item, observed):
+    with pytest.raises(UsageError, match=observed):
         as_packages([item])
 
 
@@ -194,7 +194,7 @@ class Host:
     """A host that answers commands from a list: (words that are in the command, its answer)."""
 
     def __init__(self, manager="apt", packages=None, held=(), own=()):
-        self.seen = {"packages": packages or {}, "held": list(held), "held_own": list(own)}
+        self.observed = {"packages": packages or {}, "held": list(held), "held_own": list(own)}
         self.manager = manager
         self.commands: list[str] = []
         self.files: list[dict] = []
@@ -205,7 +205,7 @@ class Host:
         module = ActionModule.__new__(ActionModule)
         module._task = SimpleNamespace(args=args, check_mode=check_mode, async_val=0)
         module._execute_module = self.execute
-        known = {"hvlab": self.seen, "pkg_mgr": self.manager}
+        known = {"hvlab": self.observed, "pkg_mgr": self.manager}
         base = ActionModule.__mro__[1]
         run, base.run = base.run, lambda *_: {}
         try:
@@ -358,7 +358,7 @@ INSTALLED = [("--simulate", {"stdout": "Inst gcc (2 x)"}), ("dpkg-query", {"stdo
 @pytest.mark.parametrize(("age", "read"), [(None, True), (90_000, True), (80_000, False), (0, False)])
 def test_lists_of_a_day_are_not_read_again(age, read):
     host = Host()
-    host.seen["lists_age"] = age
+    host.observed["lists_age"] = age
     host.answers = INSTALLED
     done = host.task({"name": ["gcc"]})
     assert ("ansible.builtin.apt" in host.modules) is read
@@ -367,7 +367,7 @@ def test_lists_of_a_day_are_not_read_again(age, read):
 
 def test_a_package_that_left_the_mirror_is_fetched_after_the_lists_were_read():
     host = Host()
-    host.seen["lists_age"] = 80_000
+    host.observed["lists_age"] = 80_000
     gone = {"rc": 100, "stderr": "E: Failed to fetch http://a/gcc_1.deb  404  Not Found"}
     host.answers = [*INSTALLED, ("install", gone)]
 
@@ -421,8 +421,8 @@ def test_what_others_provide_by_that_name_is_no_change():
 def test_a_lock_of_our_own_follows_what_changed_along():
     """dnf's locks name a version: after the change the old one would stay locked."""
     host = Host("dnf", packages={"cuda": "1-1", "cuda-libs": "1-1"}, held=["cuda", "cuda-libs"])
-    host.seen["held_own"] = ["cuda", "cuda-libs"]
-    host.seen["packages"]["python3-dnf-plugin-versionlock"] = "4-1"
+    host.observed["held_own"] = ["cuda", "cuda-libs"]
+    host.observed["packages"]["python3-dnf-plugin-versionlock"] = "4-1"
     host.answers = [
         ("--assumeno", {"rc": 1, "stdout": "Upgrading:\n cuda x\n cuda-libs x\nOperation aborted"}),
         ("-qa", {"stdout": "installed cuda 2-1\ninstalled cuda-libs 2-1"}),

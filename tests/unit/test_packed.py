@@ -78,7 +78,7 @@ def test_the_manifest_is_roots_alone(pack: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "path", "seen"),
+    ("damage", "path", "observed"),
     [
         (overwrite, "lib/lib.so", "has another content than was installed"),
         (lambda root: (root / "lib/lib.so").unlink(), "lib/lib.so", "is gone"),
@@ -100,12 +100,12 @@ def test_the_manifest_is_roots_alone(pack: Path) -> None:
     ],
     ids=["same size and times", "gone", "mode", "folder's mode", "link", "kind"],
 )
-def test_damage_is_named(pack: Path, damage: Callable[[Path], object], path: str, seen: str) -> None:
+def test_damage_is_named(pack: Path, damage: Callable[[Path], object], path: str, observed: str) -> None:
     damage(pack)
     state = hvlab_packed.state(str(pack), record=True)
     assert not state["whole"]
     assert [where for where, _ in state["wrong"]] == [str(pack / path)]
-    assert state["wrong"][0][1].startswith(seen)
+    assert state["wrong"][0][1].startswith(observed)
     assert hvlab_packed.state(str(pack))["wrong"], "a damaged pack is not recorded as the right one"
 
 

@@ -21,7 +21,7 @@ LIMITS = HostLimits(
 def make(number, **changes):
     """A host with nothing wrong; `changes` go into the facts of our own."""
     name, address = f"n{number}", f"198.18.0.1{number}"
-    seen = {
+    observed = {
         "now": NOW,
         "sent": NOW - 1,
         "resolves": "{}",
@@ -40,7 +40,7 @@ def make(number, **changes):
         "hostname": name,
         "nodename": name,
         "ansible_local": {},
-        "hvlab": {**seen, **changes},
+        "hvlab": {**observed, **changes},
     }
     return PreflightHost(name=name, facts=facts, address=address, network="198.18.0.0/24", interface="host0")
 
@@ -61,7 +61,7 @@ def clock(monkeypatch):
 def found(*nodes, limits=LIMITS):
     hosts = lab_hosts(list(nodes), {node.name: node.address for node in nodes})
     errors, _ = check(list(nodes), hosts, limits)
-    return [(problem.host, problem.seen) for problem in errors]
+    return [(problem.host, problem.observed) for problem in errors]
 
 
 def test_nothing_is_wrong():
@@ -73,7 +73,7 @@ TMP = {"writable": True, "noexec": False, "mode": "1777"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "seen"),
+    ("changes", "observed"),
     [
         ({"tmp": {**TMP, "noexec": True}}, "/tmp is mounted noexec"),
         ({"tmp": {**TMP, "writable": False}}, "/tmp cannot be written"),
@@ -96,8 +96,8 @@ TMP = {"writable": True, "noexec": False, "mode": "1777"}
         ({"now": NOW - 60}, "its clock is at least 59 s behind the controller's"),
     ],
 )
-def test_one_thing_is_wrong(changes, seen):
-    assert found(make(1, **changes), make(2)) == [("n1", seen)]
+def test_one_thing_is_wrong(changes, observed):
+    assert found(make(1, **changes), make(2)) == [("n1", observed)]
 
 
 @pytest.mark.parametrize("now", [NOW + 5, NOW - 5])
@@ -123,12 +123,12 @@ def test_a_host_with_the_software_needs_less_room():
 )
 def test_supported_systems_are_those_of_the_catalogue(distribution, version, supported):
     node = with_facts(make(1), distribution=distribution, distribution_version=version)
-    problems = [problem.seen for problem in preflight.check_system([node], HostLimits())]
+    problems = [problem.observed for problem in preflight.check_system([node], HostLimits())]
     assert (f"{distribution} {version}: unsupported OS" not in problems) is supported
 
 
 @pytest.mark.parametrize(
-    ("facts", "seen"),
+    ("facts", "observed"),
     [
         ({"distribution": "Fedora", "distribution_version": "40"}, "Fedora 40: unsupported OS"),
         ({"distribution_version": "10.1", "distribution_major_version": "10"}, "Debian 10.1: unsupported OS"),
@@ -138,8 +138,8 @@ def test_supported_systems_are_those_of_the_catalogue(distribution, version, sup
         ({"nodename": "n2", "hostname": "n2"}, "its own host name n2 is also that of n2"),
     ],
 )
-def test_system_and_names(facts, seen):
-    assert found(with_facts(make(1), **facts), make(2)) == [("n1", seen)]
+def test_system_and_names(facts, observed):
+    assert found(with_facts(make(1), **facts), make(2)) == [("n1", observed)]
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["198.18.0.12"], ["127.0.1.1", "198.18.0.12"]])
@@ -161,7 +161,7 @@ def test_names_only_warn_where_they_will_be_written():
     fresh = make(1, resolves=json.dumps({"n1": ["127.0.1.1"]}))
     assert found(fresh) == []
     _, warnings = check([fresh], {"n1": {"address": "198.18.0.11"}}, LIMITS)
-    assert [problem.seen for problem in warnings] == ["n1 resolves to 127.0.1.1, not to 198.18.0.11"]
+    assert [problem.observed for problem in warnings] == ["n1 resolves to 127.0.1.1, not to 198.18.0.11"]
     assert found(fresh, limits=replace(LIMITS, names_managed=False)) != []
 
 

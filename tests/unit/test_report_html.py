@@ -22,7 +22,7 @@ NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 VOID = {"meta", "link", "br", "img"}
 
 
-class Seen(HTMLParser):
+class Parsed(HTMLParser):
     """The elements of a page in their order, with their attributes and the text right inside."""
 
     def __init__(self, text):
@@ -66,34 +66,34 @@ def text():
 
 
 @pytest.fixture(scope="module")
-def seen(text):
-    return Seen(text)
+def parsed(text):
+    return Parsed(text)
 
 
-def test_every_element_is_closed(seen):
-    assert seen.path == []
+def test_every_element_is_closed(parsed):
+    assert parsed.path == []
 
 
-def test_nothing_is_asked_of_the_network(text, seen):
-    for element in seen.elements:
+def test_nothing_is_asked_of_the_network(text, parsed):
+    for element in parsed.elements:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
             assert not re.match(r"(?i)(https?:)?//", element.get(name) or ""), element
-    css = "".join(element["text"] for element in seen.all("style"))
+    css = "".join(element["text"] for element in parsed.all("style"))
     assert "@import" not in css
     assert "url(" not in css
-    policy = seen.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
+    policy = parsed.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
     assert policy.startswith("default-src 'none'")
     assert "http" not in policy
 
 
-def test_only_the_page_s_own_scripts_may_run(seen):
-    policy = seen.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
-    scripts = [element["text"] for element in seen.all("script") if "type" not in element]
+def test_only_the_page_s_own_scripts_may_run(parsed):
+    policy = parsed.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
+    scripts = [element["text"] for element in parsed.all("script") if "type" not in element]
     assert len(scripts) == 2
     allowed = re.findall(r"'sha256-([^']+)'", policy)
     assert allowed == [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts]
     assert "unsafe-inline" not in policy.partition("script-src")[2]
-    assert not any(name.startswith("on") for element in seen.elements for name in element if name != "open")
+    assert not any(name.startswith("on") for element in parsed.elements for name in element if name != "open")
 
 
 def test_the_plot_library_is_the_published_one_and_the_page_is_small(text):
@@ -108,7 +108,7 @@ def test_the_plot_library_is_the_published_one_and_the_page_is_small(text):
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_both_languages_are_there_and_the_one_asked_for_is_shown(lang):
-    found = Seen(page("lab4", lang))
+    found = Parsed(page("lab4", lang))
     editions = {each["data-lang"]: each for each in found.all("div", **{"class": "edition"})}
     assert editions.keys() == set(LANGUAGES)
     assert {name for name, each in editions.items() if "hidden" not in each} == {lang}
@@ -119,37 +119,37 @@ def test_both_languages_are_there_and_the_one_asked_for_is_shown(lang):
     assert pressed == [lang]
 
 
-def test_every_plot_has_a_place_and_a_figure_in_both_languages(seen):
-    figures = json.loads(seen.all("script", id="figures")[0]["text"])
+def test_every_plot_has_a_place_and_a_figure_in_both_languages(parsed):
+    figures = json.loads(parsed.all("script", id="figures")[0]["text"])
     keys = [block.key for block in blocks(made("lab7")) if isinstance(block, Plot)]
-    places = [each["data-figure"] for each in seen.elements if "data-figure" in each]
+    places = [each["data-figure"] for each in parsed.elements if "data-figure" in each]
     assert sorted(places) == sorted(figures) == sorted(f"{lang}-{key}" for lang in LANGUAGES for key in keys)
 
 
-def test_every_table_has_a_caption_and_heads(seen):
+def test_every_table_has_a_caption_and_heads(parsed):
     tables = [block for block in blocks(made("lab7")) if isinstance(block, Table)]
-    assert len(seen.all("table")) == len(seen.all("caption")) == len(tables) * len(LANGUAGES)
-    assert all(each["text"].strip() for each in seen.all("caption"))
-    assert all(each.get("scope") in ("col", "row") for each in seen.all("th"))
+    assert len(parsed.all("table")) == len(parsed.all("caption")) == len(tables) * len(LANGUAGES)
+    assert all(each["text"].strip() for each in parsed.all("caption"))
+    assert all(each.get("scope") in ("col", "row") for each in parsed.all("th"))
 
 
-def test_every_part_has_an_anchor_that_the_contents_lead_to(seen):
-    ids = [each["id"] for each in seen.elements if "id" in each]
+def test_every_part_has_an_anchor_that_the_contents_lead_to(parsed):
+    ids = [each["id"] for each in parsed.elements if "id" in each]
     assert len(ids) == len(set(ids))
-    for link in seen.all("a"):
+    for link in parsed.all("a"):
         assert link["href"].removeprefix("#") in ids
 
 
-def test_all_records_are_attached(seen):
-    packed = seen.all("script", id="records")[0]["text"]
+def test_all_records_are_attached(parsed):
+    packed = parsed.all("script", id="records")[0]["text"]
     lines = gzip.decompress(base64.b64decode(packed)).decode().splitlines()
     rows = [json.loads(line) for line in lines]
     assert len(rows) == len(lab("lab7").records)
     assert rows[0] == json.loads(json.dumps(vars(lab("lab7").records[0])))
 
 
-def test_every_command_is_there(seen):
-    shown = [each["text"] for each in seen.all("pre")]
+def test_every_command_is_there(parsed):
+    shown = [each["text"] for each in parsed.all("pre")]
     assert set(shown) == {command.line for command in lab("lab7").commands}
 
 
@@ -164,7 +164,7 @@ def test_data_stay_data():
     facts = {NASTY: {"distribution": NASTY, "hvlab": {"nics": [{"model": NASTY}]}}}
     nasty = replace(data, records=records, configurations=gather(records), facts=facts, head=head)
     text = html.page(document(nasty), [vars(record) for record in records], run_id=NASTY, lang="en")
-    found = Seen(text)
+    found = Parsed(text)
     assert len(found.all("script")) == 4
     assert not found.all("img")
     assert "alert(1)</script>" not in text

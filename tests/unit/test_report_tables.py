@@ -44,14 +44,14 @@ def test_the_environment_table_is_that_of_the_lab_sheet():
 
 def test_hosts_that_differ_are_named_in_the_environment_table():
     gpu = {"name": "Tesla T4", "memory_mib": 15360, "uuid": "1"}
-    seen = {
+    observed = {
         "gpus": [gpu] * 4,
         "topology": {"link": "PCIe"},
         "driver": "450.80",
         "cuda": "11.0",
         "nccl": "2.7",
     }
-    facts = {"a": runs.facts(seen), "b": runs.facts(seen), "c": runs.facts()}
+    facts = {"a": runs.facts(observed), "b": runs.facts(observed), "c": runs.facts()}
     rows = {row[1]: row[2] for row in said(conditions.sheet(ReportData(HEAD, (), {}, facts)))}
     assert rows["GPU型号、数目"] == "4 x Tesla T4, 15 GiB（a、b）；无（c）"
     assert rows["GPU连接方式"] == "PCIe（a、b）；无（c）"

@@ -211,7 +211,7 @@ def test_facts_survive_being_written():
 
 def test_ansible_facts():
     gpu = {"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15360, "pci": "0000:00:1e.0"}
-    seen = {
+    observed = {
         "distribution": "Ubuntu",
         "distribution_version": "22.04",
         "python_version": "3.10.12",
@@ -219,7 +219,7 @@ def test_ansible_facts():
         "kernel": "5.15",
         "hvlab": {"gcc": "11.4.0", "driver": None, "driver_installed": "535.104.05", "gpus": [gpu]},
     }
-    host = facts.from_ansible("n1", seen)
+    host = facts.from_ansible("n1", observed)
     assert (host.driver, host.gcc, host.python) == ("535.104.05", "11.4.0", "3.10.12")
     assert host.gpus == (facts.Gpu("Tesla T4", "7.5", 15360),)
 
@@ -237,13 +237,13 @@ def test_ansible_facts():
 )
 def test_a_gpu_without_a_driver_is_known_by_its_device_id(gpu, name, capability):
     nothing = dict.fromkeys(["name", "compute_capability", "memory_mib", "pci_device"])
-    seen = {"distribution": "Debian", "distribution_version": "12", "hvlab": {"gpus": [nothing | gpu]}}
-    assert facts.from_ansible("n1", seen).gpus == (facts.Gpu(name, capability),)
+    observed = {"distribution": "Debian", "distribution_version": "12", "hvlab": {"gpus": [nothing | gpu]}}
+    assert facts.from_ansible("n1", observed).gpus == (facts.Gpu(name, capability),)
 
 
 def test_an_unknown_device_is_refused_unless_the_inventory_tells_it():
-    seen = {**UBUNTU, "hvlab": {"gpus": [{"name": None, "pci_device": "ffff"}]}}
-    host = facts.from_ansible("n1", seen)
+    observed = {**UBUNTU, "hvlab": {"gpus": [{"name": None, "pci_device": "ffff"}]}}
+    host = facts.from_ansible("n1", observed)
     refused = plan([request(host, {})])
     assert isinstance(refused, Infeasible)
     assert "its GPU 'NVIDIA device 10de:ffff' is not known" in refused.message

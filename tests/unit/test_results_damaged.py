@@ -292,7 +292,7 @@ def test_an_output_that_takes_nothing_is_told(store, words):
 
 
 @pytest.mark.parametrize(
-    ("before", "words", "seen"),
+    ("before", "words", "observed"),
     [
         (
             "import os, sys, tempfile; os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())\n",
@@ -303,10 +303,10 @@ def test_an_output_that_takes_nothing_is_told(store, words):
         ("import sys\n", ["doctor", "--log", "/proc/self/mem"], "/proc/self/mem"),
     ],
 )
-def test_what_the_system_refuses_is_told_with_what_to_do(before, words, seen):
+def test_what_the_system_refuses_is_told_with_what_to_do(before, words, observed):
     done = hvlab(*words, before=before)
     assert done.returncode in (1, 2)
-    assert seen in done.stderr
+    assert observed in done.stderr
     assert "what to do: " in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -186,7 +186,7 @@ GONE = "Failed to connect to the host via ssh: ssh: connect to host 198.18.62.11
 
 
 @pytest.mark.parametrize(
-    ("seen", "first"),
+    ("observed", "first"),
     [
         (CHANGED, "the host key is not the one that is known:"),
         (DENIED, "the host refuses the login:"),
@@ -194,9 +194,9 @@ GONE = "Failed to connect to the host via ssh: ssh: connect to host 198.18.62.11
     ],
     ids=["key", "login", "gone"],
 )
-def test_a_host_that_refuses_is_not_called_lost(seen, first):
+def test_a_host_that_refuses_is_not_called_lost(observed, first):
     play = object.__new__(Play)
-    play.failures = [HostFailure("f1", seen, unreachable=True)]
+    play.failures = [HostFailure("f1", observed, unreachable=True)]
     with pytest.raises(UnreachableError) as raised:
         play.check("the playbook failed", remedy="")
     assert str(raised.value).splitlines()[0] == first

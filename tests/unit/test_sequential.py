@@ -27,12 +27,12 @@ def test_the_looks_spend_one_percent_together():
 def test_a_look_judges_by_its_repeats_and_its_part_of_alpha():
     many = pair(1.02, 16)
     for look in LOOKS:
-        seen = Pair(
+        observed = Pair(
             {n: v for n, v in many.a.items() if n <= look.repeats},
             {n: v for n, v in many.b.items() if n <= look.repeats},
         )
-        (judged,) = compare_in_looks([seen])
-        (alone,) = compare_all([seen], alpha=look.alpha)
+        (judged,) = compare_in_looks([observed])
+        (alone,) = compare_all([observed], alpha=look.alpha)
         assert judged == alone
 
 

@@ -31,7 +31,7 @@ def test_settings_become_parameters_that_hvlab_knows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "observed"),
     [
         ("environment: {}", "environment: unknown name"),
         ("env: [A=1]", "env: Input should be a valid dictionary"),
@@ -50,11 +50,11 @@ def test_settings_become_parameters_that_hvlab_knows() -> None:
         ("env: {A: 1", "cannot be read"),
     ],
 )
-def test_a_bad_settings_file_is_refused_with_what_is_wrong(tmp_path: Path, text: str, seen: str) -> None:
+def test_a_bad_settings_file_is_refused_with_what_is_wrong(tmp_path: Path, text: str, observed: str) -> None:
     (tmp_path / "bad.yml").write_text(text)
     with pytest.raises(UsageError) as raised:
         settings.load(tmp_path / "bad.yml")
-    assert seen in str(raised.value)
+    assert observed in str(raised.value)
     assert "Value error" not in str(raised.value)
     assert raised.value.remedy
 

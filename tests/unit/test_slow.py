@@ -150,8 +150,8 @@ def test_a_link_that_carries_nothing():
     assert found(result) == {PAIR}
     names = ["n1", "n2", "n3", "n4"]
     place = advice.describe(result.of("slow")[0], names)
-    assert place.seen.startswith("nothing arrived, beside ")
-    assert "times" not in place.seen.split(";")[0]
+    assert place.observed.startswith("nothing arrived, beside ")
+    assert "times" not in place.observed.split(";")[0]
     assert "firewall" in place.remedy
     content = advice.as_json(result, names, {})
     assert content["slow"][0]["times_as_long"] is None
@@ -182,7 +182,7 @@ def test_a_host_behind_a_narrow_uplink_is_not_slow(slow):
     assert found(result) == set(slow)
     assert not result.untried
     names = [f"n{place}" for place in range(16)]
-    assert "n11 | n12, n13, n14, n15\n  seen: a link between them takes " in advice.far(result, names)
+    assert "n11 | n12, n13, n14, n15\n  observed: a link between them takes " in advice.far(result, names)
     content = advice.as_json(result, names, {})
     assert content["far_groups"] == [names[:12], names[12:]]
     assert content["far_groups_times"] == pytest.approx(2, rel=0.05)
@@ -273,9 +273,9 @@ def test_the_words_say_where_what_and_beside_what():
     shares = {0: [0.5], 1: [0.25], 2: [0.5], 3: [0.5]}
     places = {each.suspect.kind: advice.describe(each, names, shares) for each in result.of("slow")}
     assert places["up"].title == "n3 sends slowly, to every host"
-    assert "kB/s beside" in places["up"].seen
+    assert "kB/s beside" in places["up"].observed
     assert places["host"].title == "n2 computes slowly"
-    assert "50% of the processor time" in places["host"].seen
+    assert "50% of the processor time" in places["host"].observed
     assert "steal" in places["host"].remedy
     content = advice.as_json(result, names, shares)
     assert {row["host"] for row in content["slow"]} == {"n2", "n3"}

@@ -177,7 +177,7 @@ SINFO = "n1|idle|none\nn1|idle|none\nn2|mixed|none\nn3|drained|bad disk\nn4|down
 
 def test_nodes_that_take_no_jobs():
     unfit = slurm_queue.unfit(SINFO)
-    assert {host: node.seen for host, node in unfit.items()} == {
+    assert {host: node.observed for host, node in unfit.items()} == {
         "n3": "n3: Slurm has it as drained (bad disk)",
         "n4": "n4: Slurm has it as down* (Not responding)",
     }

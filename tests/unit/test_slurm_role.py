@@ -240,7 +240,7 @@ PREFLIGHT = """
 
 
 @pytest.mark.parametrize(
-    ("partitions", "seen"),
+    ("partitions", "observed"),
     [
         ([{"name": "long"}], "slurm_partition, is not among them: hvlab. What to do:"),
         (
@@ -250,14 +250,14 @@ PREFLIGHT = """
         ([{"name": "hvlab", "hosts": ["g1"]}], "hosts that are in no partition: localhost. What to do:"),
     ],
 )
-def test_partitions_that_fit_nothing_are_refused(tmp_path, partitions, seen):
+def test_partitions_that_fit_nothing_are_refused(tmp_path, partitions, observed):
     (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
     variables = {
         "slurm_hosts": ["localhost", "g1"],
         "slurm_partitions": partitions,
         "__slurm_system_files": ["Debian-12.yml"],
     }
-    assert seen in play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
+    assert observed in play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
 
 
 @pytest.mark.parametrize(
@@ -420,11 +420,11 @@ OURS = "hvlab: the GPU stack is changed"
 )
 def test_a_node_that_somebody_else_drained_stays_drained(tmp_path, before, after, called):
     programs = tmp_path / "programs"
-    seen = f"""#!/bin/sh
+    observed = f"""#!/bin/sh
 test -e {tmp_path}/asked && echo '{after}' || echo '{before}'
 touch {tmp_path}/asked
 """
-    program(programs, "sinfo", seen)
+    program(programs, "sinfo", observed)
     program(programs, "squeue", "#!/bin/sh\n")
     program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
     (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
@@ -445,20 +445,20 @@ def test_jobs_that_do_not_end_are_named_and_the_node_is_resumed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sinfo", "seen"),
+    ("sinfo", "observed"),
     [
         ("echo 'slurm_load_node: Unable to contact slurm controller' >&2; exit 1", "Unable to contact slurm"),
         ("", "nothing"),
     ],
 )
-def test_a_node_that_cannot_be_drained_is_not_changed(tmp_path, sinfo, seen):
+def test_a_node_that_cannot_be_drained_is_not_changed(tmp_path, sinfo, observed):
     programs = tmp_path / "programs"
     program(programs, "sinfo", f"#!/bin/sh\n{sinfo}\n")
     program(programs, "scontrol", f"#!/bin/sh\ntouch {tmp_path}/called\n")
     (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
     printed = play(tmp_path / "change.yml", programs, {}, expect=2)
     assert "localhost: should be drained before its GPU stack is changed; sinfo says" in printed
-    assert f"{seen}" in printed
+    assert f"{observed}" in printed
     assert "Nothing was changed. What to do: run `scontrol ping` and `sinfo --Node` there" in printed
     assert not (tmp_path / "called").exists()
 

@@ -60,12 +60,12 @@ class Lab:
     ) -> None:
         self.space, self.random, self.noise, self.flat = space, random.Random(seed), noise, flat  # noqa: S311
         self.budget, self.launches = launches, 0
-        self.seen: list[list[Candidate]] = []
+        self.observed: list[list[Candidate]] = []
 
     def __call__(self, batch: Sequence[Candidate]) -> list[float | None]:
         drift = self.random.gauss(0, 0.1)
         self.launches += len(batch)
-        self.seen.append(list(batch))
+        self.observed.append(list(batch))
         return [
             drift + self.random.gauss(0, self.noise) + (0 if self.flat else _cost(self.space, one))
             for one in batch
@@ -101,11 +101,11 @@ def test_what_is_clearly_worse_leaves_the_race() -> None:
     assert once
     assert more
     assert max(map(outcome.board.mean, more)) < max(map(outcome.board.mean, once))
-    assert all(batch[0] == lab.space.start for batch in lab.seen)
+    assert all(batch[0] == lab.space.start for batch in lab.observed)
 
 
 def test_a_search_is_the_same_again_from_the_same_figures() -> None:
-    one, other = (_searched("tpe", 3)[2].seen for _ in range(2))
+    one, other = (_searched("tpe", 3)[2].observed for _ in range(2))
     assert one == other
 
 
@@ -123,7 +123,7 @@ def test_the_last_race_has_the_rounds_that_there_is_time_for(most: int, rounds: 
     without, lab = (Lab(space, seed=1, launches=30) for _ in range(2))
     search(space, without, without.left, seed=1, fits=lambda _: False)
     outcome = search(space, lab, lab.left, seed=1, fits=lambda launches: launches <= most)
-    assert len(lab.seen) - len(without.seen) == rounds
+    assert len(lab.observed) - len(without.observed) == rounds
     assert lab.launches - without.launches <= most
     assert outcome.best is not None
     assert _cost(space, outcome.best) < _cost(space, space.start)
@@ -210,15 +210,15 @@ def test_a_launch_of_todays_settings_that_fails_once_costs_a_round_and_not_the_s
     def measure(batch: Sequence[Candidate]) -> list[float | None]:
         values = lab(batch)
         # The others of such a round seem to be infinitely fast.
-        return [None, *(-99.0 for _ in values[1:])] if len(lab.seen) in broken else values
+        return [None, *(-99.0 for _ in values[1:])] if len(lab.observed) in broken else values
 
     if failures > 1:
         with pytest.raises(CheckError, match="today's settings fail"):
             search(space, measure, lab.left, seed=1)
         return
     outcome = search(space, measure, lab.left, seed=1)
-    assert lab.seen[3] == lab.seen[4]
-    assert outcome.board.rounds == len(lab.seen)
+    assert lab.observed[3] == lab.observed[4]
+    assert outcome.board.rounds == len(lab.observed)
     assert outcome.board.launches == lab.launches
     assert min(value for values in outcome.board.values.values() for value in values) > -9
     assert outcome.best is not None
@@ -430,7 +430,7 @@ def test_an_algorithm_may_have_segments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "observed"),
     [
         ("parameters: []", "at least 1 item"),
         ("other: 1", "Field required"),
@@ -467,9 +467,9 @@ def test_an_algorithm_may_have_segments() -> None:
         ("parameters: [1", "cannot be read"),
     ],
 )
-def test_a_bad_space_is_refused_with_what_is_wrong(tmp_path: Path, text: str, seen: str) -> None:
+def test_a_bad_space_is_refused_with_what_is_wrong(tmp_path: Path, text: str, observed: str) -> None:
     (tmp_path / "space.yml").write_text(text)
-    with pytest.raises(UsageError, match=seen):
+    with pytest.raises(UsageError, match=observed):
         space_file.load(tmp_path / "space.yml")
 
 

@@ -363,7 +363,7 @@ def test_settings_of_today_that_fail_end_the_search(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("changes", "seen"),
+    ("changes", "observed"),
     [
         ({"hosts": (1, 2)}, "2 configurations are asked for"),
         ({"hosts": (5,)}, "5 hosts requested"),
@@ -371,28 +371,28 @@ def test_settings_of_today_that_fail_end_the_search(tmp_path: Path, monkeypatch:
     ],
 )
 def test_what_is_not_one_configuration_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], seen: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], observed: str
 ) -> None:
-    with pytest.raises(UsageError, match=seen):
+    with pytest.raises(UsageError, match=observed):
         _tune(Hosts(_slow), tmp_path, monkeypatch, today=SettingsFile(), **changes)
 
 
 @pytest.mark.parametrize(
-    ("today", "seen"),
+    ("today", "observed"),
     [
         (SettingsFile(mpirun="--bind-to core"), "horovodrun takes no options of mpirun"),
         (SettingsFile(rules="1 2 1 2 1 0 4 0 0"), "gloo sends nothing through Open MPI"),
     ],
 )
-def test_settings_of_another_backend_are_refused_and_not_measured(today: SettingsFile, seen: str) -> None:
+def test_settings_of_another_backend_are_refused_and_not_measured(today: SettingsFile, observed: str) -> None:
     spec = labs.spec("gloo", sizes=(1024,))
     request = TuneRequest(spec, labs.lab(2), spaces.Space(SPACE, today), "tpe", 0, 30)
-    with pytest.raises(UsageError, match=f"--settings does not fit what is measured: {seen}"):
+    with pytest.raises(UsageError, match=f"--settings does not fit what is measured: {observed}"):
         session.check(request)
 
 
 @pytest.mark.parametrize(
-    ("backend", "item", "seen"),
+    ("backend", "item", "observed"),
     [
         (
             "gloo",
@@ -412,11 +412,15 @@ def test_settings_of_another_backend_are_refused_and_not_measured(today: Setting
         ),
     ],
 )
-def test_a_space_for_another_backend_is_refused(backend: str, item: dict[str, Any], seen: str) -> None:
+def test_a_space_for_another_backend_is_refused(backend: str, item: dict[str, Any], observed: str) -> None:
     """All of its values would fail, round for round."""
     space = spaces.space([SpaceParameter(name="own", **item)], SettingsFile())
     request = TuneRequest(labs.spec(backend, sizes=(1024,)), labs.lab(2), space, "tpe", 0, 30)
-    with pytest.raises(UsageError, match=f"own of --space does not fit: {seen}") if seen else nullcontext():
+    with (
+        pytest.raises(UsageError, match=f"own of --space does not fit: {observed}")
+        if observed
+        else nullcontext()
+    ):
         session.check_space(request)
 
 

@@ -169,7 +169,7 @@ def test_nccl_needs_a_build_that_mpi_can_start():
 
 
 def test_a_record_keeps_the_hardware():
-    seen = {
+    observed = {
         "gpus": [{"name": "NVIDIA A100-SXM4-80GB", "memory_mib": 81920}] * 8,
         "topology": {"link": "NVLink (NV12)"},
         "driver": "550.54.14",
@@ -179,7 +179,7 @@ def test_a_record_keeps_the_hardware():
         "nics": [{"model": "ConnectX-6", "driver": "mlx5_core", "speed_mbit": 200000}],
     }
     told = stack(
-        {"n1": facts("nccl", hvlab=seen), "n2": facts("nccl", hvlab={**seen, "driver": None})}, "cpu"
+        {"n1": facts("nccl", hvlab=observed), "n2": facts("nccl", hvlab={**observed, "driver": None})}, "cpu"
     )
     assert told["gpus"] == "8 x NVIDIA A100-SXM4-80GB, 80 GiB"
     assert told["link"] == "NVLink (NV12)"

@@ -35,7 +35,7 @@ def check(host: str, outcome: str) -> Check:
         role="openmpi",
         check="version matches the inventory",
         outcome=outcome,
-        seen="seen",
+        observed="observed",
         remedy="do",
     )
 
@@ -86,14 +86,14 @@ def test_a_machine_that_is_no_lab_host_fails(tmp_path: Path) -> None:
     assert outcomes["host", "answers"] == "passed"
     assert outcomes["lab_user", "exists"] == "failed"
     assert outcomes["openmpi", "version matches the inventory"] == "failed"
-    assert all(row["seen"] and row["remedy"] for row in checks if row["outcome"] == "failed")
+    assert all(row["observed"] and row["remedy"] for row in checks if row["outcome"] == "failed")
     assert not [row for row in checks if row["outcome"] == "error"]
     assert junit.is_file()
 
 
 def test_a_failure_of_many_hosts_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = [check(f"h{number:04}", "failed") for number in range(1000)]
-    printed_checks.failed([*outcomes, replace(check("n1", "failed"), seen="another thing")])
+    printed_checks.failed([*outcomes, replace(check("n1", "failed"), observed="another thing")])
     printed = capsys.readouterr().out
     assert "h0000, h0001, h0002 and 997 more  openmpi: version matches" in printed
     assert "n1  openmpi: version matches" in printed

@@ -17,7 +17,7 @@ def address(link: str, local: str, prefix: int) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("addresses", "routes", "seen"),
+    ("addresses", "routes", "observed"),
     [
         ([address("eth0", "192.0.2.10", 24)], [{"dst": "default", "dev": "eth0"}], None),
         ([address("hv-lab", "198.18.0.1", 24)], [{"dst": "198.18.0.0/24", "dev": "hv-lab"}], None),
@@ -32,8 +32,8 @@ def address(link: str, local: str, prefix: int) -> dict:
         ([], [{"dst": "198.18.0.9", "dev": "tun0"}], "a route to 198.18.0.9 goes over tun0"),
     ],
 )
-def test_conflicts(addresses, routes, seen):
-    assert network.conflict(addresses, routes, LAB, bridge="hv-lab") == seen
+def test_conflicts(addresses, routes, observed):
+    assert network.conflict(addresses, routes, LAB, bridge="hv-lab") == observed
 
 
 def test_the_table_replaces_itself_in_one_step():

@@ -46,7 +46,7 @@ def test_the_inventory_gives_release_and_rate_and_options_win():
 
 
 @pytest.mark.parametrize(
-    ("hosts", "seen"),
+    ("hosts", "observed"),
     [
         ([host("real", "192.0.2.1", virtual=False)], "has no virtual hosts"),
         ([host("n1", "n1.example")], "n1: ansible_host is n1.example, not an IPv4 address"),
@@ -56,8 +56,8 @@ def test_the_inventory_gives_release_and_rate_and_options_win():
         ([host("n1", "198.18.0.11", lab_interface="eth0")], "lab_interface is eth0"),
     ],
 )
-def test_what_cannot_be_booted_is_refused(hosts, seen):
-    with pytest.raises(UsageError, match=seen):
+def test_what_cannot_be_booted_is_refused(hosts, observed):
+    with pytest.raises(UsageError, match=observed):
         make_plan(lab(*hosts))
 
 

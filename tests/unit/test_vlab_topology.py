@@ -49,7 +49,7 @@ def test_a_hosts_own_limits_come_before_those_of_all():
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "observed"),
     [
         ("[n1]", "it is not a mapping"),
         ("{speed: 1gbit}", "it has no key speed, only rate, racks, hosts, pairs"),
@@ -68,10 +68,10 @@ def test_a_hosts_own_limits_come_before_those_of_all():
         ),
     ],
 )
-def test_what_is_wrong_is_named(text, seen):
+def test_what_is_wrong_is_named(text, observed):
     with pytest.raises(UsageError) as caught:
         parse(yaml.safe_load(text), HOSTS)
-    assert seen in str(caught.value)
+    assert observed in str(caught.value)
 
 
 def test_all_problems_stand_in_one_report():

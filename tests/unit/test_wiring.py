@@ -166,6 +166,6 @@ def test_a_playbook_without_the_wiring_is_refused():
     usual = ["all_plugins_play", "all_inventory"]
     assert wiring_problems({"__stack": "x"}, usual) == []
     [problem] = wiring_problems({}, usual)
-    assert "group_vars/all.yml of the project is not read" in problem.seen
+    assert "group_vars/all.yml of the project is not read" in problem.observed
     [problem] = wiring_problems({"__stack": "x"}, usual[::-1])
-    assert "outrank the inventory" in problem.seen
+    assert "outrank the inventory" in problem.observed

@@ -7,16 +7,16 @@ from hvlab.yaml_files import read_yaml
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "observed"),
     [
         ("repeats: 3\nabout: x\nrepeats: 5\n", "'repeats' stands twice"),
         ("env: {A: 1, B: 2, A: 3}\n", "'A' stands twice"),
         ("<<: {a: 1}\n<<: {b: 2}\n", "'<<' stands twice"),
     ],
 )
-def test_a_key_that_stands_twice_is_refused_with_its_place(text, seen, tmp_path):
+def test_a_key_that_stands_twice_is_refused_with_its_place(text, observed, tmp_path):
     (tmp_path / "a.yml").write_text(text)
-    with pytest.raises(ValueError, match=seen) as caught:
+    with pytest.raises(ValueError, match=observed) as caught:
         read_yaml(tmp_path / "a.yml")
     assert "line" in str(caught.value)
 

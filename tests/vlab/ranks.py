@@ -46,7 +46,7 @@ def every():
 
 def collectives(world):
     """Return how many wrong elements each combination gives, and which are refused with what words."""
-    seen, refused = {}, {}
+    observed, refused = {}, {}
     for name, options in every():
         try:
             collective.refuse(options, world)
@@ -56,13 +56,13 @@ def collectives(world):
         except (ValueError, NotImplementedError) as error:
             refused[name] = str(error)
             continue
-        seen[name] = world.total([made.wrong()], name + ".wrong")[0]
-    return {"wrong": seen, "refused": refused}
+        observed[name] = world.total([made.wrong()], name + ".wrong")[0]
+    return {"wrong": observed, "refused": refused}
 
 
 def faults(world):
     """Return how many wrong elements are seen where one element is wrong, or a rank gave nothing."""
-    seen = {}
+    observed = {}
     for workload in collective.COLLECTIVES:
         for fault in ("none", "element", "silent"):
             made = collective.Exchange(12000 * world.size, asked(workload), world, "cpu")
@@ -73,8 +73,8 @@ def faults(world):
             if fault == "element" and world.rank == world.size - 1:
                 made.received[0][7] += 1
             name = "{}.{}".format(workload, fault)
-            seen[name] = world.total([made.wrong()], name)[0]
-    return seen
+            observed[name] = world.total([made.wrong()], name)[0]
+    return observed
 
 
 def gradients_of(rank):

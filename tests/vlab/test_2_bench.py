@@ -122,8 +122,8 @@ def test_trainings_on_each_host_alone_and_with_ranks(lab):
     lab.hvlab("bench", "--restart", "--backend", "serial,gloo", "--hosts", "each,2", *words)
     records = lab.results_of("show")
     assert {row["status"] for row in records} == {"ok"}
-    seen = {(row["proved_backend"], ",".join(row["hosts"])) for row in records}
-    assert seen == {("serial", "t1"), ("gloo", "t1"), ("gloo", "t2"), ("gloo", "t3"), ("gloo", "t1,t2")}
+    observed = {(row["proved_backend"], ",".join(row["hosts"])) for row in records}
+    assert observed == {("serial", "t1"), ("gloo", "t1"), ("gloo", "t2"), ("gloo", "t3"), ("gloo", "t1,t2")}
     timed = {row["params"]["host"] for row in records if row["metric"] == "host_compute_time"}
     assert timed == {"t1", "t2", "t3"}
     assert {"step_time", "throughput", "accuracy", "startup", "real"} <= {row["metric"] for row in records}

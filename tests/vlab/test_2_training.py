@@ -83,16 +83,16 @@ def parts(launch):
 
 @pytest.mark.parametrize(("backend", "hosts"), WORLDS)
 def test_every_collective_of_every_type_is_right_or_refused(parts, backend, hosts):
-    seen = parts(backend, hosts)["collectives"]
-    assert {name: wrong for name, wrong in seen["wrong"].items() if wrong} == {}
-    for name in (*seen["wrong"], *seen["refused"]):
+    observed = parts(backend, hosts)["collectives"]
+    assert {name: wrong for name, wrong in observed["wrong"].items() if wrong} == {}
+    for name in (*observed["wrong"], *observed["refused"]):
         workload, dtype, op, *_ = name.split(".")
         adds = workload in ("allreduce", "reducescatter")
         can = dtype in (SUMMED if adds else SUMMED | BYTES)
         if op == "adasum":
             can = dtype in ADASUM and (backend, hosts) == ("mpi", 2)
-        assert (name in seen["wrong"]) is can, seen["refused"].get(name)
-    reasons = set(seen["refused"].values())
+        assert (name in observed["wrong"]) is can, observed["refused"].get(name)
+    reasons = set(observed["refused"].values())
     assert "Tensor type torch.BFloat16Tensor is not supported." in reasons
     assert ("Adasum needs MPI, and these ranks are without" in reasons) is (backend == "gloo")
 
@@ -107,22 +107,22 @@ def test_faults_in_what_came_are_seen(parts, backend, hosts):
 
 @pytest.mark.parametrize(("backend", "hosts"), WORLDS)
 def test_gradients_arrive_as_well_as_their_bits_allow(parts, backend, hosts):
-    seen = parts(backend, hosts)["averages"]
-    assert all(found["same"] for found in seen.values())
-    assert seen["bf16"]["once"] <= 2**-8
+    observed = parts(backend, hosts)["averages"]
+    assert all(found["same"] for found in observed.values())
+    assert observed["bf16"]["once"] <= 2**-8
     # Half a level is lost at most, and what is lost comes later.
     lost = 0.5 / (127 // hosts) + 1e-6
-    assert 0 < seen["8bit"]["once"] <= lost
-    assert seen["8bit"]["mean_of_20"] <= lost / 20
-    assert seen["naive8"]["mean_of_20"] > 0.05
+    assert 0 < observed["8bit"]["once"] <= lost
+    assert observed["8bit"]["mean_of_20"] <= lost / 20
+    assert observed["naive8"]["mean_of_20"] > 0.05
 
 
 def accuracies(launch, backend, hosts, digits, *trainings):
     """Return the mean accuracy of each compression, from trainings asked for as COMPRESSION:SEED:EPOCHS."""
-    seen = told(launch(backend, hosts, "trainings", digits, *trainings))
-    assert seen["checks"] == []
+    observed = told(launch(backend, hosts, "trainings", digits, *trainings))
+    assert observed["checks"] == []
     found = {}
-    for asked, accuracy in zip(trainings, seen["accuracy"], strict=True):
+    for asked, accuracy in zip(trainings, observed["accuracy"], strict=True):
         found.setdefault(asked.partition(":")[0], []).append(accuracy)
     return {name: sum(values) / len(values) for name, values in found.items()}
 
@@ -174,9 +174,9 @@ def test_large_models_train_over_each_backend(lab, words):
 
 def test_each_way_of_sending_is_proved(sent):
     assert {(row["proved_backend"], row["status"]) for row in sent} == {("mpi", "ok"), ("gloo", "ok")}
-    seen = {row["params"]["compression"]: row["value"] for row in sent if row["metric"] == "sent_bytes"}
+    observed = {row["params"]["compression"]: row["value"] for row in sent if row["metric"] == "sent_bytes"}
     # The maxima of 8 tensors come with the 8 bit numbers.
-    assert seen == {"bf16": 21840 * 2, "8bit": 21840 + 8 * 4}
+    assert observed == {"bf16": 21840 * 2, "8bit": 21840 + 8 * 4}
 
 
 TRAINING = ("--workload", "mnist", "--epochs", "1")
@@ -189,9 +189,9 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_program_that_goes_wrong_says_so_and_ends_in_1(lab, launch, digits, fault):
-    words, seen = FAULTS[fault]
+    words, observed = FAULTS[fault]
     words = (*words, "--data", digits) if words == TRAINING else words
     output = f"/tmp/hvlab-broken/{fault}/result.json"
     launch("mpi", 2, fault, *words, "--world-size", "2", "--hosts", "2", "--output", output, expect=1)
     checks = json.loads(lab.on("t1", f"cat {output}"))["checks"]
-    assert any(seen in check for check in checks), checks
+    assert any(observed in check for check in checks), checks

@@ -196,9 +196,9 @@ def test_a_damaged_source_is_repaired(family, bare):
 def test_a_version_vanishes(family, bare):
     family.role()
     family.repository.withdraw(NCCL[family.name], "2.21.5-1+cuda12.4")
-    seen = family.versions(NCCL[family.name])
-    assert "2.21.5-1+cuda12.4" not in seen
-    assert "2.21.5-1+cuda12.5" in seen
+    observed = family.versions(NCCL[family.name])
+    assert "2.21.5-1+cuda12.4" not in observed
+    assert "2.21.5-1+cuda12.5" in observed
 
 
 def test_a_package_that_was_tampered_with_is_not_installed(family, bare):

@@ -76,8 +76,8 @@ def test_it_is_built_once_and_starts(lab, sources):
     )
     assert "NCCL 22907, 2 ranks, sum 2" in said
     # CUDA's own runtime in it names every GPU there is; what was compiled comes on top.
-    seen = Counter(lab.on("d1", f"grep -ao 'sm_[0-9]*' {PROGRAM}").split())
-    assert min(seen["sm_80"], seen["sm_90"]) > seen["sm_75"] == seen["sm_100"]
+    observed = Counter(lab.on("d1", f"grep -ao 'sm_[0-9]*' {PROGRAM}").split())
+    assert min(observed["sm_80"], observed["sm_90"]) > observed["sm_75"] == observed["sm_100"]
     marker = json.loads(lab.on("d1", "cat /opt/hvlab/nccl-tests/.hvlab-pack.json"))
     archive = next(sources.iterdir())
     assert marker["inputs"]["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()

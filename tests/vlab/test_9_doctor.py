@@ -20,7 +20,7 @@ TAKEN_BACK = {
     "ip rule del ipproto 6 sport 20000-29999 blackhole",
 }
 # What is seen, on which hosts, and whether a role mends it.
-SEEN = {
+OBSERVED = {
     ("name-wrong-address", "p1", None),
     ("session-dir", "p1", None),
     ("ssh-key-modes", "p2", "ssh_trust"),
@@ -41,17 +41,19 @@ def lab(tmp_path_factory):
 
 def findings(lab, expect):
     printed = json.loads(lab.hvlab("doctor", "--format", "json", expect=expect).stdout)
-    return {(each["id"], ",".join(each["hosts"]), each["role"]): each["seen"] for each in printed["findings"]}
+    return {
+        (each["id"], ",".join(each["hosts"]), each["role"]): each["observed"] for each in printed["findings"]
+    }
 
 
 def test_faults_are_named_mended_and_gone(lab):
     assert findings(lab, 0) == {}
     for host, command in PLANTED.items():
         lab.on(host, command)
-    seen = findings(lab, 1)
-    assert set(seen) == SEEN
-    assert "from p1 to p2 (198.18.61.12)" in seen["tcp-firewall", "p1", None]
-    assert "from p2 to p1 it passes" in seen["tcp-firewall", "p1", None]
+    observed = findings(lab, 1)
+    assert set(observed) == OBSERVED
+    assert "from p1 to p2 (198.18.61.12)" in observed["tcp-firewall", "p1", None]
+    assert "from p2 to p1 it passes" in observed["tcp-firewall", "p1", None]
 
     assert "add --yes" in lab.hvlab("doctor", "--fix", expect=2).stderr
     printed = lab.hvlab("doctor", "--fix", "--yes", expect=1).stdout
@@ -61,7 +63,7 @@ def test_faults_are_named_mended_and_gone(lab):
     assert len(gone) == 2
     assert all(line.startswith("gone: p2: ") for line in gone)
     left = printed.partition("\nleft:\n")[2]
-    assert left.count("\n  seen: ") == len([each for each in SEEN if each[2] is None])
+    assert left.count("\n  observed: ") == len([each for each in OBSERVED if each[2] is None])
     assert "--fix runs" not in left
 
     for host, command in TAKEN_BACK.items():
@@ -72,7 +74,7 @@ def test_faults_are_named_mended_and_gone(lab):
 def test_a_host_that_no_longer_knows_the_users_ca_is_mended(lab):
     """The host that logs in has all it needs: provisioning it alone would change nothing."""
     lab.on("p2", "rm /etc/ssh/hvlab_user_ca.pub")
-    seen = findings(lab, 1)
-    assert set(seen) == {("ssh-denied", "p1,p2", "ssh_trust")}
-    assert "from p1 to p2" in seen["ssh-denied", "p1,p2", "ssh_trust"]
+    observed = findings(lab, 1)
+    assert set(observed) == {("ssh-denied", "p1,p2", "ssh_trust")}
+    assert "from p1 to p2" in observed["ssh-denied", "p1,p2", "ssh_trust"]
     assert "nothing is left" in lab.hvlab("doctor", "--fix", "--yes").stdout

@@ -236,5 +236,7 @@ def test_a_lab_user_with_another_uid_is_refused(lab):
         printed = lab.run([program, PLAYBOOK, "-i", str(lab.inventory)], 2).stdout
     finally:
         lab.on("c3", f"usermod -u {uid} hvlab")
-    seen = f"hvlab has UID {uid} on c1, UID {uid} on c2, UID 4242 on c3, and Slurm knows users by their UID"
-    assert seen in " ".join(printed.split())
+    observed = (
+        f"hvlab has UID {uid} on c1, UID {uid} on c2, UID 4242 on c3, and Slurm knows users by their UID"
+    )
+    assert observed in " ".join(printed.split())

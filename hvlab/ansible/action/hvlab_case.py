@@ -81,13 +81,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if reason is None:
                 cases.append(name)
             elif case["asked"]:
-                refused[case["backend"]] = {"seen": reason.seen, "remedy": reason.remedy}
+                refused[case["backend"]] = {"observed": reason.observed, "remedy": reason.remedy}
             else:
                 (folder / name).mkdir(exist_ok=True)
-                _write(folder / name / "case.json", {"skipped": reason.seen, "started_at": time.time()})
+                _write(folder / name / "case.json", {"skipped": reason.observed, "started_at": time.time()})
         if refused:
             _write(folder / "refused.json", refused)
-            return {"failed": True, "msg": "; ".join(reason["seen"] for reason in refused.values())}
+            return {"failed": True, "msg": "; ".join(reason["observed"] for reason in refused.values())}
         return {"cases": cases, "heads": {name: _head(plan, plan["cases"][name]) for name in cases}}
 
     def _run_case(

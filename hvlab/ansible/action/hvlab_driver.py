@@ -55,7 +55,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         for note in driver_plan.notes if driver_plan.changes else []:
             self._display.warning(note)
         if driver_plan.problems:
-            lines = [f"{p.host}: {p.seen}.\n  What to do: {p.remedy}." for p in driver_plan.problems]
+            lines = [f"{p.host}: {p.observed}.\n  What to do: {p.remedy}." for p in driver_plan.problems]
             return result | {
                 "failed": True,
                 "msg": "\n".join([*lines, "Nothing was changed."]),
@@ -143,12 +143,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 for kernel in kernels_to_build(host, self.request)
             ),
             "bare_kernels": [
-                f"{p.seen}.\n  What to do: {p.remedy}." for p in bare_kernels(host, self.request)
+                f"{p.observed}.\n  What to do: {p.remedy}." for p in bare_kernels(host, self.request)
             ],
             "step": step.action,
             "loaded": step.loaded,
             "reason": step.reason,
-            "problem": f"{step.problem.seen}.\n  What to do: {step.problem.remedy}." if step.problem else "",
+            "problem": f"{step.problem.observed}.\n  What to do: {step.problem.remedy}."
+            if step.problem
+            else "",
             "services": state["services"],
             "initramfs": state["initramfs"],
             "pinned": state["pin"],

@@ -37,7 +37,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             result["warnings"] = [f"preflight:\n{report(warnings)}"]
         if not problems:
             return result | {"hosts": hosts}
-        count = len({(problem.seen, problem.remedy) for problem in problems})
+        count = len({(problem.observed, problem.remedy) for problem in problems})
         head = f"preflight found {count} problem{'s' if count > 1 else ''}; nothing was changed."
         return result | {"failed": True, "msg": head, "problems": report(problems)}
 

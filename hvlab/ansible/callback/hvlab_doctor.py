@@ -70,7 +70,12 @@ def findings(failures: Mapping[str, str]) -> list[str]:
         root = reading.cause_of(text)
         if root:
             line, cause = root.lines[0][1], root.cause
-            finding = (cause.title, f"  seen: {line}", f"  why: {cause.why}", f"  what to do: {cause.remedy}")
+            finding = (
+                cause.title,
+                f"  observed: {line}",
+                f"  why: {cause.why}",
+                f"  what to do: {cause.remedy}",
+            )
             hosts.setdefault(finding, []).append(host)
     return [
         line

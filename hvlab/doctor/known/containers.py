@@ -303,7 +303,7 @@ CAUSES = (
             r"client version \S+ is too (?:new|old)\. M(?:ax|in)imum supported API version",
             r"Error response from daemon: (?:could not find an available, non-overlapping|conflict: unable to remove|cannot (?:stop|kill|remove) container|failed to set up container networking|driver failed programming external)|iptables(?: v\S+)?: No chain/target/match by that name",
             r"Error response from daemon: (?:Failed to Setup IP tables|attaching to network failed|invalid (?!header field)|Cannot (?:link|restart|start) )",
-            r"Error response from daemon: (?:No such (?:container|image|network|volume)|Container \S+ is (?:not running|restarting|paused))",
+            r"Error response from daemon: (?:No such (?:image|network|volume)|Container \S+ is (?:not running|restarting|paused))",
         ),
         why="The daemon looks on its own host: a path of -v, a device, a network or a container of that name is not there, or its release is another "
         "than the client's.",

@@ -81,8 +81,8 @@ def _driver(name: str, replies: HostReplies) -> Iterator[HostFault]:
     serves = re.search(r"CUDA(?: UMD)? Version ?: +(\d{1,3})\.(\d{1,3})", replies.output(_DRIVER))
     built = re.search(r"^(libnccl2?) (\S{1,80}\+cuda(\d{1,3})\.\d{1,3})", replies.output(_NCCL), re.MULTILINE)
     if serves and built and int(built[3]) > int(serves[1]) and not replies.paths(_COMPAT):
-        seen = f"{built[1]} {built[2]} is installed, and the driver serves CUDA {serves[1]}.{serves[2]}"
-        yield HostFault("nccl-newer-than-driver", name, seen)
+        observed = f"{built[1]} {built[2]} is installed, and the driver serves CUDA {serves[1]}.{serves[2]}"
+        yield HostFault("nccl-newer-than-driver", name, observed)
 
 
 def _nccl(name: str, replies: HostReplies) -> Iterator[HostFault]:
@@ -100,8 +100,8 @@ def _compiler(name: str, replies: HostReplies) -> Iterator[HostFault]:
         r"^(\d{1,3}), (\d{1,2})\.(\d)$", replies.output(_CAPABILITIES), re.MULTILINE
     ):
         if codes and f"sm_{major}{minor}" not in codes:
-            seen = f"GPU {index} has compute capability {major}.{minor}; nvcc knows {', '.join(codes)}"
-            yield HostFault("gpu-arch-unsupported", name, seen)
+            observed = f"GPU {index} has compute capability {major}.{minor}; nvcc knows {', '.join(codes)}"
+            yield HostFault("gpu-arch-unsupported", name, observed)
 
 
 def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
@@ -117,5 +117,5 @@ def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
             there = {rank.local_rank: rank.pid for rank in own if rank.gpu == gpu}
             if len(there) > 1:
                 listing = ", ".join(f"{local} (pid {pid})" for local, pid in sorted(there.items()))
-                seen = f"local ranks {listing} of one run use {gpu}, and the host has {gpus} GPUs"
-                yield HostFault("nccl-two-ranks-one-gpu", name, seen)
+                observed = f"local ranks {listing} of one run use {gpu}, and the host has {gpus} GPUs"
+                yield HostFault("nccl-two-ranks-one-gpu", name, observed)

@@ -77,8 +77,8 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
                 yield from _import(name, path, framework, printed)
             if environment.build not in ("", "cpu") and environment.torch_cuda == "":
                 release = environment.packages.get("torch", "")
-                seen = f"{path}: torch {release} is built without CUDA; {environment.build} was installed"
-                yield HostFault("torch-without-cuda", name, seen, "python_env")
+                observed = f"{path}: torch {release} is built without CUDA; {environment.build} was installed"
+                yield HostFault("torch-without-cuda", name, observed, "python_env")
 
 
 def _looked(name: str, path: str, environment: Environment, role: str) -> Iterator[HostFault]:

@@ -14,5 +14,5 @@ class HostFault:
 
     id: str
     host: str
-    seen: str
+    observed: str
     role: str = ""

@@ -69,8 +69,8 @@ def _room(name: str, table: Mapping[str, str]) -> Iterator[HostFault]:
     if shm and shm[0] <= _SHM_KIB:
         yield HostFault("shm-too-small", name, f"{_SHM} has {shm[0] // 1024} MiB in all")
     elif shm and shm[1] < _SHM_KIB:
-        seen = f"{_SHM} has {shm[1] // 1024} of {shm[0] // 1024} MiB left"
-        yield HostFault("backing-file", name, seen)
+        observed = f"{_SHM} has {shm[1] // 1024} of {shm[0] // 1024} MiB left"
+        yield HostFault("backing-file", name, observed)
 
 
 def _pair(table: Mapping[str, str], key: str) -> tuple[int, int] | None:

@@ -60,8 +60,8 @@ def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
         others = (
             ", ".join(path.split("/")[-3] for path in headers if path.startswith("/lib/modules/")) or "none"
         )
-        seen = f"the kernel is {kernel}, headers are there of {others}, and DKMS builds the driver"
-        yield HostFault("kernel-headers", name, seen)
+        observed = f"the kernel is {kernel}, headers are there of {others}, and DKMS builds the driver"
+        yield HostFault("kernel-headers", name, observed)
     gpus = re.findall(r"^GPU \d+:", replies.output(_GPUS), re.M)
     if not gpus:
         return

@@ -43,8 +43,8 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     yield from _clocks(every)
     yield from _numbers(site, every)
     yield from _siblings(site, every)
-    for name, (_, seen) in ssh.reached(every).items():
-        limit = seen.get("memlock", "")
+    for name, (_, observed) in ssh.reached(every).items():
+        limit = observed.get("memlock", "")
         small = _NUMBER.fullmatch(limit) and int(limit) < _MEMLOCK_KIB
         if small and name in every and every[name].paths(_RDMA):
             adapters = ", ".join(path.rpartition("/")[2] for path in every[name].paths(_RDMA))
@@ -62,10 +62,10 @@ def _clocks(every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     middle = sorted(clocks.values())[(len(clocks) - 1) // 2]
     for name, now in clocks.items():
         if abs(now - middle) > _APART_S:
-            seen = (
+            observed = (
                 f"its clock is {abs(now - middle)} s {'ahead of' if now > middle else 'behind'} other hosts'"
             )
-            yield HostFault("clock", name, seen)
+            yield HostFault("clock", name, observed)
 
 
 def _numbers(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
@@ -89,5 +89,7 @@ def _siblings(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFaul
         said = every[host.name].output(_SIBLING).strip() if host.name in every else ""
         if host.slots > 1 and said in _REFUSED:
             scope = "".join(every[host.name].files(_YAMA).values())[:8] or "not there"
-            seen = f"process_vm_readv by {site.user}: {_REFUSED[said]}; kernel.yama.ptrace_scope is {scope}"
-            yield HostFault("cma-denied", host.name, seen)
+            observed = (
+                f"process_vm_readv by {site.user}: {_REFUSED[said]}; kernel.yama.ptrace_scope is {scope}"
+            )
+            yield HostFault("cma-denied", host.name, observed)

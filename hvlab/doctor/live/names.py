@@ -98,8 +98,8 @@ def faults(site: Site, replies: Mapping[str, HostReplies]) -> Iterator[HostFault
             elif _loopback(there.addresses[0]) or (
                 known and there.addresses[0].partition("%")[0] not in right
             ):
-                seen = f"{host.name} resolves to {', '.join(there.addresses)}, not to {host.addresses[0]}"
-                yield HostFault("name-wrong-address", name, seen)
+                observed = f"{host.name} resolves to {', '.join(there.addresses)}, not to {host.addresses[0]}"
+                yield HostFault("name-wrong-address", name, observed)
 
 
 def _own(site: Site, meetings: Mapping[str, Meeting]) -> Iterator[HostFault]:
@@ -110,12 +110,12 @@ def _own(site: Site, meetings: Mapping[str, Meeting]) -> Iterator[HostFault]:
             yield HostFault("hostname-invalid", name, f"its hostname is {each.hostname[:80]!r}")
         own = each.names.get(each.hostname)
         if len(site.hosts) > 1 and own and own.addresses and _loopback(own.addresses[0]):
-            seen = f"its own name {each.hostname} resolves to {own.addresses[0]}"
-            yield HostFault("gloo-loopback", name, seen)
+            observed = f"its own name {each.hostname} resolves to {own.addresses[0]}"
+            yield HostFault("gloo-loopback", name, observed)
     for hostname, names in alike.items():
         if len(names) > 1:
-            seen = f"hostname is {hostname} on {', '.join(names)}"
-            yield from (HostFault("hostname-twice", name, seen) for name in names)
+            observed = f"hostname is {hostname} on {', '.join(names)}"
+            yield from (HostFault("hostname-twice", name, observed) for name in names)
 
 
 def _loopback(address: str) -> bool:

@@ -35,8 +35,8 @@ def _interfaces(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFa
             path.split("/")[-2]: mtu for path, mtu in files.items() if path.startswith("/sys/class/net/")
         }
         if there and host.interface not in there:
-            seen = f"there is no interface {host.interface} (lab_interface); there are {', '.join(there)}"
-            yield HostFault("interface-missing", host.name, seen)
+            observed = f"there is no interface {host.interface} (lab_interface); there are {', '.join(there)}"
+            yield HostFault("interface-missing", host.name, observed)
         elif there and host.interface != "lo":
             sizes[host.name] = there[host.interface]
     if len(set(sizes.values())) > 1:
@@ -60,8 +60,8 @@ def _ways(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
             back = meetings[other].met.get(name)
             returning = f"; from {other} to {name} it passes" if back and back.outcome == "met" else ""
             if attempt.outcome == "stalled":
-                seen = f"{way} a connection opens, but 256 KiB do not arrive within 10 s{returning}"
-                yield HostFault("mtu-black-hole", name, seen)
+                observed = f"{way} a connection opens, but 256 KiB do not arrive within 10 s{returning}"
+                yield HostFault("mtu-black-hole", name, observed)
             elif attempt.outcome in ("timed out", "refused", "rejected"):
                 how = f"{attempt.outcome} {attempt.error}".strip()
                 yield HostFault("tcp-firewall", name, f"{way} TCP port {site.port}: {how}{returning}")

@@ -84,13 +84,13 @@ def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> I
     home = prefix.rpartition("/")[0]
     real = table.get("real", table["path"])
     if prefix and not any(path.startswith(f"{home}/") for path in (table["path"], real)):
-        seen = f"mpirun in PATH is {table['path']} ({version or real}), not that of {prefix}"
-        yield HostFault("different-mpi", name, seen, role)
+        observed = f"mpirun in PATH is {table['path']} ({version or real}), not that of {prefix}"
+        yield HostFault("different-mpi", name, observed, role)
     if "missing" in table:
         yield HostFault("libmpi-missing", name, f"{table['path']}: {table['missing']}", role)
     elif not version:
-        seen = f"mpirun --version prints {table.get('version', '')[:120]!r}"
-        yield HostFault("unknown-mpi", name, seen, role)
+        observed = f"mpirun --version prints {table.get('version', '')[:120]!r}"
+        yield HostFault("unknown-mpi", name, observed, role)
     if version.startswith("1."):
         yield HostFault("old-mpi-const", name, f"{table['path']} is Open MPI {version}", role)
     if version in _AVOID:
@@ -105,8 +105,8 @@ def _linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterat
     for path, environment in environments.environments(replies).items():
         for library in environment.libmpi:
             if library != own:
-                seen = f"Horovod in {path} takes {library}, and mpirun is that of {prefix}"
-                yield HostFault("different-mpi", name, seen)
+                observed = f"Horovod in {path} takes {library}, and mpirun is that of {prefix}"
+                yield HostFault("different-mpi", name, observed)
 
 
 def _version(table: Mapping[str, str]) -> str:
@@ -135,9 +135,9 @@ def _daemons(
     tables: Mapping[str, Mapping[str, str]], every: Mapping[str, HostReplies]
 ) -> Iterator[HostFault]:
     """A launcher starts the daemon beside its own mpirun, or one in the PATH that ssh gives."""
-    for name, (caller, seen) in ssh.reached(every).items():
+    for name, (caller, observed) in ssh.reached(every).items():
         mine, own = tables.get(caller, {}), tables.get(name, {})
-        if "path" not in mine or "asked" not in own or seen.get("orted"):
+        if "path" not in mine or "asked" not in own or observed.get("orted"):
             continue
         beside = mine.get("daemon", "")
         # hvlab's own lies at one place everywhere, with links where packages put it elsewhere.

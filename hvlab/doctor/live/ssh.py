@@ -56,13 +56,13 @@ def logins(replies: HostReplies) -> dict[str, PeerLogin]:
 
 def reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, str]]]:
     """Return host -> the host that logged in to it, and the words that the login found there."""
-    seen: dict[str, tuple[str, dict[str, str]]] = {}
+    observed: dict[str, tuple[str, dict[str, str]]] = {}
     for name, replies in every.items():
         for other, login in logins(replies).items():
             if login.rc == 0:
                 rows = (line.partition(" ") for line in login.out.splitlines())
-                seen.setdefault(other, (name, {key: value.strip() for key, _, value in rows}))
-    return seen
+                observed.setdefault(other, (name, {key: value.strip() for key, _, value in rows}))
+    return observed
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
@@ -74,16 +74,16 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
         for other, login in logins(replies).items():
             if login.rc == 0:
                 if not any(line.startswith("hostname ") for line in login.out.splitlines()):
-                    seen = f"a login of {site.user} from {name} ends with 0 before it runs its command"
-                    yield HostFault("silent-login", other, seen)
+                    observed = f"a login of {site.user} from {name} ends with 0 before it runs its command"
+                    yield HostFault("silent-login", other, observed)
                 continue
             if not login.err.strip():
                 continue
             root = reading.root(login.err.splitlines())
             lines = [text for _, text in root.lines] if root else login.err.splitlines()
             words = " ".join(" ".join(lines).split())[:200]
-            seen = f"{site.user} cannot log in from {name} to {other}: {words}"
+            observed = f"{site.user} cannot log in from {name} to {other}: {words}"
             id_ = root.cause.id if root else "horovodrun-ssh"
             ends = (name, other) if id_ in _EITHER and other in every else (name,)
             role = "ssh_trust" if id_ in _MENDED else ""
-            yield from (HostFault(id_, end, seen, role) for end in ends)
+            yield from (HostFault(id_, end, observed, role) for end in ends)

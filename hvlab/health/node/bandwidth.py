@@ -117,9 +117,9 @@ def findings(readings: Mapping[str, Any], expected: Mapping[str, Any]) -> List[F
     if "nccl" in failed:
         allreduce = hard(nccl, failed["nccl"], f"{_FREE} with NCCL_DEBUG=INFO")
     elif readings.get("nccl_wrong"):
-        seen = f"{readings['nccl_wrong']} values are wrong"
+        observed = f"{readings['nccl_wrong']} values are wrong"
         allreduce = hard(
-            nccl, seen, "drain the node and run `dcgmi diag -r 3`: a GPU or a link corrupts data"
+            nccl, observed, "drain the node and run `dcgmi diag -r 3`: a GPU or a link corrupts data"
         )
     else:
         missing = "no GPU, one GPU, or no nccl-tests: set nccl_tests_enabled, and run role nccl_tests"
@@ -141,10 +141,10 @@ def _judged(
     if speed is None:
         return skipped(check, missing)
     where = readings.get("bandwidth_where", {}).get(name)
-    seen = f"{speed:g} GB/s" + (f" ({where})" if where else "")
+    observed = f"{speed:g} GB/s" + (f" ({where})" if where else "")
     threshold = number(expected.get(name))
     if threshold is None:
-        return skipped(check, f"{seen}; the machine type gives no {name} to compare with")
+        return skipped(check, f"{observed}; the machine type gives no {name} to compare with")
     if speed < threshold:
-        return soft(check, f"{seen}, and {threshold:g} GB/s are expected", _SLOW)
-    return passed(check, seen)
+        return soft(check, f"{observed}, and {threshold:g} GB/s are expected", _SLOW)
+    return passed(check, observed)

@@ -109,12 +109,16 @@ def _offset(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
         limit = _CONTROLLER_HARD_S
     if offset is None:
         return skipped(check, "there is no time service to compare with")
-    seen = f"the clock is {abs(offset):.3g} s {'ahead' if offset > 0 else 'behind'}, compared with {source}"
+    observed = (
+        f"the clock is {abs(offset):.3g} s {'ahead' if offset > 0 else 'behind'}, compared with {source}"
+    )
     remedy = "set it: `chronyc makestep` or `systemctl restart systemd-timesyncd`; then see its server"
     if abs(offset) >= limit:
-        return hard(check, seen, remedy)
+        return hard(check, observed, remedy)
     return (
-        soft(check, seen, remedy) if abs(offset) > _SOFT_S else passed(check, f"{offset:+.3g} s, by {source}")
+        soft(check, observed, remedy)
+        if abs(offset) > _SOFT_S
+        else passed(check, f"{offset:+.3g} s, by {source}")
     )
 
 

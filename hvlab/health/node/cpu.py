@@ -64,8 +64,10 @@ def _count(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
         remedy = "switch SMT as on the other nodes, or correct cpu_count in its machine type"
         return soft(check, f"{count} CPUs are online, this machine type should have {type_has}", remedy)
     if values.get("cpu_offline"):
-        seen = f"{values['cpu_offline']} of {count + values['cpu_offline']} CPUs are offline"
-        return soft(check, seen, f"write 1 to {_CPU}/cpu*/online, or find in the kernel log why they went")
+        observed = f"{values['cpu_offline']} of {count + values['cpu_offline']} CPUs are offline"
+        return soft(
+            check, observed, f"write 1 to {_CPU}/cpu*/online, or find in the kernel log why they went"
+        )
     return passed(check, f"{count} CPUs")
 
 

@@ -141,14 +141,14 @@ def _judged(test: Mapping[str, Any]) -> Finding:
     where = f"GPU {', '.join(map(str, test['gpus']))}: " if test["gpus"] else ""
     texts = test["texts"]
     more = f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else ""
-    seen = where + (texts[0] + more if texts else f"`dcgmi diag` says {test['status']}")
+    observed = where + (texts[0] + more if texts else f"`dcgmi diag` says {test['status']}")
     if test["status"] == "pass":
         return passed(name)
     if test["status"] == "skip":
-        return skipped(name, seen if texts else "DCGM skipped it")
+        return skipped(name, observed if texts else "DCGM skipped it")
     severity = test["severity"]
     if severity is None:
         setting = any(word in name for word in _SETTINGS)
         severity = _CONFIG if setting else 1 if test["status"] == "warn" else _UNKNOWN
     weight, remedy = _SEVERITIES.get(severity, _SEVERITIES[_UNKNOWN])
-    return (soft if test["status"] == "warn" else weight)(name, seen, remedy)
+    return (soft if test["status"] == "warn" else weight)(name, observed, remedy)

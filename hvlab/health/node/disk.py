@@ -144,12 +144,12 @@ def _writable(check: str, target: str, disk: Mapping[str, Any]) -> Finding:
 
 
 def _space(check: str, disk: Mapping[str, Any]) -> Finding:
-    seen = f"{disk['free_gib']:.1f} of {disk['gib']:.1f} GiB are free"
+    observed = f"{disk['free_gib']:.1f} of {disk['gib']:.1f} GiB are free"
     remedy = f"find what fills it: `du -xh --max-depth=2 {disk['paths'][0]} | sort -h | tail`"
     least, little = (min(share * disk["gib"], gib) for share, gib in (_LEAST, _LITTLE))
     if disk["free_gib"] < least and not _is(disk, _NETWORK):
-        return hard(check, seen, remedy)
-    return soft(check, seen, remedy) if disk["free_gib"] < little else passed(check, seen)
+        return hard(check, observed, remedy)
+    return soft(check, observed, remedy) if disk["free_gib"] < little else passed(check, observed)
 
 
 def _inodes(check: str, disk: Mapping[str, Any]) -> Finding:

@@ -10,19 +10,19 @@ class Finding(NamedTuple):
 
     ``check`` begins with its subject: ``gpu count``. ``outcome`` is ``passed``, ``failed`` or ``skipped``.
     ``severity`` of a failed one is ``hard`` (work would fail or be wrong: drain the node) or ``soft`` (slow
-    or doubtful); else empty. ``seen`` is what was read, or why it was skipped; ``remedy`` is a thing to do.
+    or doubtful); else empty. ``observed`` is what was read, or why it was skipped; ``remedy`` what to do.
     """
 
     check: str
     outcome: str
     severity: str
-    seen: str
+    observed: str
     remedy: str
 
 
-def passed(check: str, seen: str = "") -> Finding:
+def passed(check: str, observed: str = "") -> Finding:
     """Return a check that holds."""
-    return Finding(check, "passed", "", seen, "")
+    return Finding(check, "passed", "", observed, "")
 
 
 def skipped(check: str, reason: str) -> Finding:
@@ -30,11 +30,11 @@ def skipped(check: str, reason: str) -> Finding:
     return Finding(check, "skipped", "", reason, "")
 
 
-def hard(check: str, seen: str, remedy: str) -> Finding:
+def hard(check: str, observed: str, remedy: str) -> Finding:
     """Return a fault for which the node is drained."""
-    return Finding(check, "failed", "hard", seen, remedy)
+    return Finding(check, "failed", "hard", observed, remedy)
 
 
-def soft(check: str, seen: str, remedy: str) -> Finding:
+def soft(check: str, observed: str, remedy: str) -> Finding:
     """Return a fault that makes work slow, or is doubtful."""
-    return Finding(check, "failed", "soft", seen, remedy)
+    return Finding(check, "failed", "soft", observed, remedy)

@@ -144,12 +144,12 @@ def _count(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     addresses = [gpu["address"] for gpu in gpus]
     hidden = [address for address in values.get("gpu_bus_free", []) if address not in addresses]
     if hidden:
-        seen = f"{len(gpus)} GPUs; on the PCI bus, but not shown by the driver: {', '.join(hidden)}"
-        return hard(check, seen, f"{_REBOOT}; if the GPU stays away, reseat or replace it")
+        observed = f"{len(gpus)} GPUs; on the PCI bus, but not shown by the driver: {', '.join(hidden)}"
+        return hard(check, observed, f"{_REBOOT}; if the GPU stays away, reseat or replace it")
     target = expected.get("gpu_count", len(gpus))
     if len(gpus) < target:
-        seen = f"{len(gpus)} GPUs instead of {target}: {', '.join(addresses)}"
-        return hard(check, seen, "power the node off and on; if the GPU stays away, reseat or replace it")
+        observed = f"{len(gpus)} GPUs instead of {target}: {', '.join(addresses)}"
+        return hard(check, observed, "power the node off and on; if the GPU stays away, reseat or replace it")
     if len(gpus) > target:
         return soft(check, f"{len(gpus)} GPUs instead of {target}", "correct gpu_count of the machine type")
     return passed(check, str(len(gpus)))

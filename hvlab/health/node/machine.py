@@ -42,8 +42,8 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
     if "machine_type" in expected:
         return [passed("machine type", expected["machine_type"])]
     shown = " with ".join(str(values[name]) for name in ("machine_product", "gpu_model") if name in values)
-    seen = f"no type is known for {shown or 'this machine'}: `hvlab health --learn HOST` writes one"
-    return [skipped("machine type", seen)]
+    observed = f"no type is known for {shown or 'this machine'}: `hvlab health --learn HOST` writes one"
+    return [skipped("machine type", observed)]
 
 
 def types(own: Mapping[str, Any], known: Mapping[str, Any]) -> List[Dict[str, Any]]:

@@ -111,8 +111,8 @@ def _corrected(values: Mapping[str, Any]) -> Finding:
     if not many:
         return passed(check, f"{sum(counts.values())} since boot")
     counted = ", ".join(f"{count} of {controller}" for controller, count in sorted(many.items()))
-    seen = f"corrected errors in {days:.1f} days: {counted}; more than {_CORRECTED_A_DAY} a day"
-    return soft(check, seen, "find the module with `ras-mc-ctl --errors`, and plan to replace it")
+    observed = f"corrected errors in {days:.1f} days: {counted}; more than {_CORRECTED_A_DAY} a day"
+    return soft(check, observed, "find the module with `ras-mc-ctl --errors`, and plan to replace it")
 
 
 def _hugepages(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
@@ -120,8 +120,8 @@ def _hugepages(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Findin
     if gib is None:
         return skipped(check, "this kernel does not say how much memory they hold")
     if type_has is not None and gib < type_has:
-        seen = f"{gib} GiB, this machine type should have {type_has}"
-        return soft(check, seen, "set vm.nr_hugepages, and reboot if few are free")
+        observed = f"{gib} GiB, this machine type should have {type_has}"
+        return soft(check, observed, "set vm.nr_hugepages, and reboot if few are free")
     return passed(check, f"{gib} GiB")
 
 
@@ -129,12 +129,14 @@ def _shared(shm: Optional[Mapping[str, Any]]) -> Finding:
     check = "memory /dev/shm"
     if shm is None:
         return skipped(check, "df does not answer for /dev/shm")
-    seen = f"{shm['free_mib']} of {shm['mib']} MiB are free ({shm['type']})"
+    observed = f"{shm['free_mib']} of {shm['mib']} MiB are free ({shm['type']})"
     if shm["mib"] < _SHM_LEAST_MIB:
-        return hard(check, seen, "give it more room: `mount -o remount,size=50% /dev/shm`")
+        return hard(check, observed, "give it more room: `mount -o remount,size=50% /dev/shm`")
     if shm["free_mib"] < _SHM_LEAST_MIB:
         # A job may still use them.
-        return soft(check, seen, "remove what ended jobs left in it: nccl-*, vader_*")
+        return soft(check, observed, "remove what ended jobs left in it: nccl-*, vader_*")
     if shm["type"] != "tmpfs" or shm["mib"] < _SHM_MIB:
-        return soft(check, seen, f"mount a tmpfs of at least {_SHM_MIB} MiB there, as NCCL's guide asks for")
-    return passed(check, seen)
+        return soft(
+            check, observed, f"mount a tmpfs of at least {_SHM_MIB} MiB there, as NCCL's guide asks for"
+        )
+    return passed(check, observed)

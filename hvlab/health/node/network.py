@@ -99,8 +99,8 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
 def _link(name: str, interfaces: Mapping[str, Mapping[str, Any]]) -> Finding:
     check = f"network link {name}"
     if name not in interfaces:
-        seen = f"there is no interface {name}; there are {', '.join(interfaces)}"
-        return hard(check, seen, "look for its card with `lspci` and for its driver in the kernel log")
+        observed = f"there is no interface {name}; there are {', '.join(interfaces)}"
+        return hard(check, observed, "look for its card with `lspci` and for its driver in the kernel log")
     if not interfaces[name]["link"]:
         return hard(
             check,
@@ -120,10 +120,10 @@ def _rate(interfaces: Mapping[str, Mapping[str, Any]], expected: Mapping[str, An
         return passed(check, shown) if cards else skipped(check, "no interface is of a card")
     fast = [name for name, card in cards.items() if card.get("rate_gbit", 0) >= rate]
     if len(fast) < count:
-        seen = f"{len(fast)} links of {rate:g} Gbit/s, this machine type should have {count}: {shown}"
+        observed = f"{len(fast)} links of {rate:g} Gbit/s, this machine type should have {count}: {shown}"
         return hard(
             check,
-            seen,
+            observed,
             "look at cable, transceiver and switch port: `ethtool NAME` says what both sides offer",
         )
     return passed(check, shown)

@@ -14,7 +14,7 @@ class Fault(NamedTuple):
     """What one GPU has: ``hard`` or ``soft``, what was read, what to do."""
 
     severity: str
-    seen: str
+    observed: str
     remedy: str
 
 
@@ -46,6 +46,6 @@ def judge(
     if not faults:
         return [passed(check, f"{len(able)} GPU{'s' if len(able) > 1 else ''}")]
     return [
-        _SEVERITIES[one.severity](check, f"{names(which, len(gpus))}: {one.seen}", one.remedy)
+        _SEVERITIES[one.severity](check, f"{names(which, len(gpus))}: {one.observed}", one.remedy)
         for one, which in faults.items()
     ]

@@ -84,13 +84,13 @@ def _devices(ports: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]
     if count is None or len(_fit(ports, rate)) >= count:
         return passed(check, shown)
     at = f" of {rate:g} Gbit/s" if rate else ""
-    seen = (
+    observed = (
         f"{len(_fit(ports, rate))} devices with an active port{at}, "
         f"this machine type should have {count}: {shown}"
     )
     return hard(
         check,
-        seen,
+        observed,
         "if one is missing: `lspci` and the kernel log; if one is down or slow: its cable and switch port",
     )
 
@@ -106,10 +106,10 @@ def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
     waiting = [name for name, port in ports.items() if port.get("physical") == "LinkUp" and not _active(port)]
     if waiting:
         shown = ", ".join(_shown(name, ports[name]) for name in waiting)
-        seen = f"the link is up, but the port is not active: {shown}"
+        observed = f"the link is up, but the port is not active: {shown}"
         return soft(
             check,
-            seen,
+            observed,
             "start the subnet manager (`sminfo` shows which there is), or set the interface up",
         )
     if not any(_active(port) for port in ports.values()):
@@ -124,8 +124,8 @@ def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
 def _links(active: Mapping[str, Mapping[str, Any]]) -> Finding:
     many = [f"{name} {port['falls']} times" for name, port in active.items() if port.get("falls", 0) > _FLAPS]
     if many:
-        seen = f"links went down since the counters were cleared: {', '.join(many)}"
-        return soft("rdma flaps", seen, _CABLE)
+        observed = f"links went down since the counters were cleared: {', '.join(many)}"
+        return soft("rdma flaps", observed, _CABLE)
     return passed("rdma flaps")
 
 

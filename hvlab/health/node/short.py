@@ -65,19 +65,19 @@ def judge(given: Dict[str, Any]) -> List[Finding]:
 def _unusable(name: str, error: Exception) -> Finding:
     """Return why the machine types cannot be used; the node is judged by what holds on any machine."""
     unknown = isinstance(error, KeyError) and error.args == (name,)
-    seen = f"there is no type {name!r}" if unknown else f"a file of a machine type is wrong: {error!r}"
+    observed = f"there is no type {name!r}" if unknown else f"a file of a machine type is wrong: {error!r}"
     remedy = (
         "correct lab_machine_type, or the file that `hvlab health` names; then run role node_health again"
     )
-    return soft("machine type", seen, remedy)
+    return soft("machine type", observed, remedy)
 
 
 def lines(findings: Sequence[Finding], *, hard_only: bool) -> List[str]:
     """Return a line for each hard fault; or all faults, each with what to do."""
     if hard_only:
-        return [f"hvlab: {each.check}: {each.seen}" for each in findings if each.severity == "hard"]
+        return [f"hvlab: {each.check}: {each.observed}" for each in findings if each.severity == "hard"]
     return [
-        f"{each.check} ({each.severity}): {each.seen}\n  what to do: {each.remedy}"
+        f"{each.check} ({each.severity}): {each.observed}\n  what to do: {each.remedy}"
         for each in findings
         if each.outcome == "failed"
     ]

@@ -132,8 +132,8 @@ def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Fi
     if faults:
         return faults
     harmless = ", ".join(f"{event['kind']} {event['code']} ({event['count']})" for event in events)
-    seen = f"application errors only: {harmless}" if harmless else "none since the driver was loaded"
-    return [passed("xid", seen)]
+    observed = f"application errors only: {harmless}" if harmless else "none since the driver was loaded"
+    return [passed("xid", observed)]
 
 
 def _fault(event: Mapping[str, Any], values: Mapping[str, Any]) -> List[Finding]:

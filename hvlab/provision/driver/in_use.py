@@ -38,10 +38,10 @@ def in_use(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]
     """
     if not host.holders or request.in_use == DRAIN:
         return
-    seen = f"driver {host.state['loaded']} is in use by {', '.join(host.holders)}"
+    observed = f"driver {host.state['loaded']} is in use by {', '.join(host.holders)}"
     remedy = "end these processes, or name what drains the host in nvidia_driver_drain, then run again"
     if request.method == "runfile":
-        yield f"{seen}; the runfile needs it unloaded", remedy
+        yield f"{observed}; the runfile needs it unloaded", remedy
     elif request.in_use != ALLOW:
         forced = "nvidia_driver_in_use: allow replaces it all the same, and reboots"
-        yield f"{seen}, and would be replaced", f"{remedy}; {forced}"
+        yield f"{observed}, and would be replaced", f"{remedy}; {forced}"

@@ -208,12 +208,12 @@ def mark_busy(items: list[dict[str, Any]]) -> None:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if int(pid) in own:
             continue
-        seen = process(pid)
+        text = process(pid)
         for each in items:
             words = [each["path"]]
             if each["kind"] == "run files":
                 words.append("HVLAB_CASE=" + os.path.basename(each["path"]))
-            if any(word.encode() in seen for word in words):
+            if any(word.encode() in text for word in words):
                 each["busy"] = True
 
 

@@ -66,10 +66,10 @@ def _parts(packages: list[Package]) -> list[list[Package]]:
     parts: list[tuple[list[Package], set[str]]] = []
     for package in packages:
         taken = {package.name, *package.files}
-        for part, seen in parts:
-            if not taken & seen:
+        for part, names in parts:
+            if not taken & names:
                 part.append(package)
-                seen.update(taken)
+                names.update(taken)
                 break
         else:
             parts.append(([package], taken))

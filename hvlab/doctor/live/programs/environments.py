@@ -131,12 +131,12 @@ def main() -> None:
     """Look at the environments one after another and print what was seen."""
     given = json.loads(sys.argv[1])
     end = time.monotonic() + TOTAL_S
-    seen = {
+    observed = {
         path: look(path, build, asked, given["seconds"], end)
         for path, build, asked in environments(given)
         if time.monotonic() < end
     }
-    json.dump(seen, sys.stdout)
+    json.dump(observed, sys.stdout)
 
 
 main()
