@@ -44,8 +44,10 @@ total images/sec: 296.20
 def records(tmp_path, text, **said):
     path = tmp_path / "training.log"
     path.write_text(text)
-    _, made = importing.import_files(Store(tmp_path / "results"), [path], LaunchOverrides(**said), lab="x")
-    return made
+    _, imported = importing.import_files(
+        Store(tmp_path / "results"), [path], LaunchOverrides(**said), lab="x"
+    )
+    return imported
 
 
 @pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "2025-05-03T10:11:12Z stdout F "])
@@ -66,8 +68,8 @@ def test_the_throughput_of_all_ranks(prefix, text, said, tmp_path):
 
 
 def test_two_trainings_of_a_file_are_repeats(tmp_path):
-    made = records(tmp_path, TORCH + TORCH.replace("432.8", "430.1"), backend="nccl")
-    assert [(record.value, record.repeat, record.backend) for record in made] == [
+    imported = records(tmp_path, TORCH + TORCH.replace("432.8", "430.1"), backend="nccl")
+    assert [(record.value, record.repeat, record.backend) for record in imported] == [
         (432.8, 1, "nccl"),
         (430.1, 2, "nccl"),
     ]

@@ -108,14 +108,14 @@ def test_the_plot_library_is_the_published_one_and_the_page_is_small(text):
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_both_languages_are_there_and_the_one_asked_for_is_shown(lang):
-    found = Parsed(page("lab4", lang))
-    editions = {each["data-lang"]: each for each in found.all("div", **{"class": "edition"})}
+    both = Parsed(page("lab4", lang))
+    editions = {each["data-lang"]: each for each in both.all("div", **{"class": "edition"})}
     assert editions.keys() == set(LANGUAGES)
     assert {name for name, each in editions.items() if "hidden" not in each} == {lang}
-    assert found.all("html")[0]["data-lang"] == lang
-    assert found.all("html")[0]["lang"] == editions[lang]["lang"]
-    assert found.all("title")[0]["text"] == editions[lang]["data-title"]
-    pressed = [each["data-choose"] for each in found.all("button", **{"aria-pressed": "true"})]
+    assert both.all("html")[0]["data-lang"] == lang
+    assert both.all("html")[0]["lang"] == editions[lang]["lang"]
+    assert both.all("title")[0]["text"] == editions[lang]["data-title"]
+    pressed = [each["data-choose"] for each in both.all("button", **{"aria-pressed": "true"})]
     assert pressed == [lang]
 
 
@@ -164,11 +164,11 @@ def test_data_stay_data():
     facts = {NASTY: {"distribution": NASTY, "hvlab": {"nics": [{"model": NASTY}]}}}
     nasty = replace(data, records=records, configurations=gather(records), facts=facts, head=head)
     text = html.page(document(nasty), [vars(record) for record in records], run_id=NASTY, lang="en")
-    found = Parsed(text)
-    assert len(found.all("script")) == 4
-    assert not found.all("img")
+    hostile = Parsed(text)
+    assert len(hostile.all("script")) == 4
+    assert not hostile.all("img")
     assert "alert(1)</script>" not in text
-    assert any(NASTY in each["text"] for each in found.all("td"))
+    assert any(NASTY in each["text"] for each in hostile.all("td"))
 
 
 def test_a_figure_s_text_cannot_end_its_script():
