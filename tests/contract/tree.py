@@ -108,4 +108,6 @@ def applied_roles() -> set[str]:
         for play in load(path) or []:
             for role in play.get("roles", []):
                 named.add(role["role"] if isinstance(role, dict) else role)
+            for task in play.get("tasks", []):
+                named.add(task.get("ansible.builtin.import_role", {}).get("name"))
     return named
