@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hvlab.errors import Problem
 from hvlab.lab.pin_variables import PINS, WIRED
+from hvlab.lab.role_arguments import argument_problems, role_options
 from hvlab.masking import masked
 
 LAB_VARIABLES = PINS | {
@@ -59,7 +58,11 @@ def problems(
     """Return everything that is wrong with these hosts, in no particular order."""
     if not hostvars:
         return [Problem("inventory", "it has no hosts", "add a host, as inventory/lab/hosts.yml does")]
-    known = role_variables(roles_dir)
+    roles = role_options(roles_dir)
+    known = {role: frozenset(options) for role, options in roles.items()}
+    options = {
+        name: option for own in roles.values() for name, option in own.items() if name not in _MAPPINGS
+    }
     virtual = set(groups.get("virtual", ()))
     all_problems: list[Problem] = []
     for host, variables in hostvars.items():
@@ -67,6 +70,7 @@ def problems(
         all_problems += _value_problems(host, variables, virtual=host in virtual)
         all_problems += _unknown_variables(host, variables, known)
         all_problems += _wired_variables(host, variables)
+        all_problems += argument_problems(host, variables, options)
     return all_problems + _address_problems(hostvars) + _differing(hostvars)
 
 
@@ -74,22 +78,6 @@ def not_evaluated(host: str, failures: Mapping[str, str]) -> list[Problem]:
     """Return the problems of those of a host's variables whose templates Ansible cannot evaluate."""
     remedy = "correct the template; it may use the inventory's variables, but no facts"
     return [Problem(host, f"{name} cannot be evaluated: {why}", remedy) for name, why in failures.items()]
-
-
-def role_variables(roles_dir: Path) -> dict[str, frozenset[str]]:
-    """Return what each role takes: the keys of its argument specs, of its defaults where it has none."""
-    known = {}
-    for role in sorted(roles_dir.iterdir()) if roles_dir.is_dir() else []:
-        specs, defaults = role / "meta/argument_specs.yml", role / "defaults/main.yml"
-        names: set[str] = set()
-        if specs.is_file():
-            entry_points = (yaml.safe_load(specs.read_text("utf-8")) or {}).get("argument_specs", {})
-            for entry in entry_points.values():
-                names |= set(entry.get("options") or {})
-        elif defaults.is_file():
-            names |= set(yaml.safe_load(defaults.read_text("utf-8")) or {})
-        known[role.name] = frozenset(names)
-    return known
 
 
 def valid_name(name: str) -> bool:

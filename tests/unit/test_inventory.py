@@ -9,8 +9,9 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from hvlab.errors import InventoryError
 from hvlab.lab.inventory import load, problems
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_rules import role_variables, valid_name
+from hvlab.lab.inventory_rules import valid_name
 from hvlab.lab.inventory_values import READ
+from hvlab.lab.role_arguments import role_options
 from hvlab.lab.variants import available
 from hvlab.paths import project_dir
 
@@ -138,7 +139,33 @@ def test_no_hosts(roles):
 def test_a_role_without_specs_is_known_by_its_defaults(tmp_path):
     (tmp_path / "x/defaults").mkdir(parents=True)
     (tmp_path / "x/defaults/main.yml").write_text("x_a: 1\n")
-    assert role_variables(tmp_path) == {"x": frozenset({"x_a"})}
+    assert role_options(tmp_path)["x"].keys() == {"x_a"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("common_limit_nofile", "many", "argument 'common_limit_nofile' is of type"),
+        ("common_hosts_managed", "perhaps", "argument 'common_hosts_managed' is of type"),
+        ("container_runtime_method", "snap", "must be one of: distro, repo, got: snap"),
+        ("common_limit_nofile", 65536, ""),
+        ("common_limit_nofile", "65536", ""),
+        ("common_hosts_managed", "yes", ""),
+        ("common_limit_nofile", "{{ some_fact }}", ""),
+        ("common_packages_extra", ["{{ editor }}"], ""),
+        ("common_limit_nofile", None, '"None" cannot be converted to an int'),
+    ],
+)
+def test_values_that_a_role_would_refuse_are_told_before_any_host_is_contacted(name, value, message):
+    text = observed(GOOD | {name: value}, project_dir() / "roles")
+    assert message in text
+    assert bool(message) == bool(text)
+
+
+def test_a_value_that_is_refused_shows_no_secret():
+    text = observed(GOOD | {"common_limit_nofile": "API_KEY=abc123"}, project_dir() / "roles")
+    assert "common_limit_nofile" in text
+    assert "abc123" not in text
 
 
 @pytest.mark.parametrize(

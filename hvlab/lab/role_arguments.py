@@ -1,0 +1,53 @@
+"""What the roles take, by their argument specs, and whether the values of an inventory fit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from hvlab.errors import Problem
+from hvlab.masking import masked
+
+Options = Mapping[str, Mapping[str, Any]]
+
+
+def role_options(roles_dir: Path) -> dict[str, Options]:
+    """Return the options of each role by their names; a role without specs has those of its defaults."""
+    roles = sorted(roles_dir.iterdir()) if roles_dir.is_dir() else []
+    return {role.name: _options(role) for role in roles}
+
+
+def _options(role: Path) -> Options:
+    specs, defaults = role / "meta/argument_specs.yml", role / "defaults/main.yml"
+    if specs.is_file():
+        entry_points = _mapping(specs).get("argument_specs", {}).values()
+        return {
+            name: option for entry in entry_points for name, option in (entry.get("options") or {}).items()
+        }
+    return {name: {"type": "raw"} for name in _mapping(defaults)} if defaults.is_file() else {}
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text("utf-8")) or {}
+
+
+def argument_problems(host: str, variables: Mapping[str, Any], options: Options) -> Iterator[Problem]:
+    """Yield the values of a host's variables that a role would refuse; templates only the role can judge."""
+    for name in sorted(variables.keys() & options.keys()):
+        if _templated(variables[name]):
+            continue
+        spec = {name: {**options[name], "required": False}}
+        for message in ArgumentSpecValidator(spec).validate({name: variables[name]}).error_messages:
+            yield Problem(host, masked(message), "see docs/roles.md for what it can be")
+
+
+def _templated(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_templated, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_templated, value))
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
