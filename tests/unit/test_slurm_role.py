@@ -444,6 +444,39 @@ def test_jobs_that_do_not_end_are_named_and_the_node_is_resumed(tmp_path):
     assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
 
 
+def test_a_job_that_is_stopped_or_waits_for_a_booting_node_is_waited_for(tmp_path):
+    """It runs, with a flag: STOPPED, CONFIGURING. squeue's RUNNING is no flag at all (src/squeue/print.c)."""
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
+    program(programs, "squeue", "#!/bin/sh\ncase $* in *--states*) ;; *) echo '8 of eve';; esac\n")
+    program(programs, "scontrol", "#!/bin/sh\n")
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
+    assert "jobs still run there after 5 s: 8 of eve. Nothing was changed" in printed
+
+
+def test_a_slurmctld_that_is_away_for_a_moment_ends_no_waiting(tmp_path):
+    programs = tmp_path / "programs"
+    away = f"test -e {tmp_path}/away || {{ touch {tmp_path}/away; echo 'Unable to contact' >&2; exit 1; }}"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'drained|{OURS}'\n")
+    program(programs, "squeue", f"#!/bin/sh\n{away}\n")
+    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 10})
+    assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
+
+
+def test_a_slurmctld_that_stays_away_is_named(tmp_path):
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
+    program(programs, "squeue", "#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+    program(programs, "scontrol", "#!/bin/sh\n")
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
+    said = "squeue does not say which jobs run there after 5 s: Unable to contact slurm controller. Nothing"
+    assert said in printed
+
+
 @pytest.mark.parametrize(
     ("sinfo", "observed"),
     [
