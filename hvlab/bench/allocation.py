@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -162,18 +162,25 @@ class _Request:
                     looked = time.monotonic()
             said = process.stderr.read() if process.stderr else ""
         finally:
+            if process.poll() is None:
+                self._withdraw()
             process.kill()
             process.wait()
             if process.stderr:
                 process.stderr.close()
         waited = time.monotonic() - self.started
         if process.returncode:
-            self.refused = process.returncode != SSH_FAILED and not slurm.revoked(said)
+            self.refused = process.returncode != SSH_FAILED and slurm.not_taken(said)
             raise slurm.refused(self.shell.host.name, said, process.returncode, self._unfit())
         job = slurm.granted(said)
         after = f" after {waited:.0f} s in the queue" if self.reason else ""
         self.show.note(f"Slurm grants {','.join(self.hosts)} as job {job}{after}")
         return Allocation(job, self.shell, waited)
+
+    def _withdraw(self) -> None:
+        """End salloc, which may still try: what it is granted later would be nobody's."""
+        with suppress(HvlabError):
+            self.shell.run(slurm.withdrawal(self.run_id), seconds=ANSWER_S)
 
     def _pause(self, looked: float) -> float:
         """Return the seconds until the next look: a tenth of the time waited, and not beyond the limit."""

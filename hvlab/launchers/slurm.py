@@ -40,6 +40,11 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
     ("Access/permission denied", UsageError, "ask who runs the cluster for the right"),
     ("Unable to contact slurm controller", UnreachableError, f"look at slurmctld on its host; {RESUMES}"),
     (
+        "timed out on send/recv",
+        UnreachableError,
+        f"slurmctld is busy, or cut off: see `scontrol ping` and `sdiag`; {RESUMES}",
+    ),
+    (
         "Invalid authentication credential",
         CheckError,
         "give all hosts the same munge key, and the right time",
@@ -57,6 +62,8 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
     ("No such file", UsageError, "install Slurm there, or measure with --launcher mpirun"),
     ("command not found", UsageError, "install Slurm there, or measure with --launcher mpirun"),
 )
+# The only answer of an unreachable slurmctld after which it cannot have taken the request.
+_NOT_REACHED = "connect failure"
 # Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
 _MARGIN, _LEAST_S = 2, 600
 # slurm_strerror of ESLURM_INVALID_JOB_ID, ESLURM_JOB_PENDING and ESLURM_ALREADY_DONE.
@@ -147,6 +154,11 @@ def queue(run_id: str) -> tuple[str, ...]:
     return ("squeue", "--noheader", f"--name={job_name(run_id)}", "--format=%i|%T|%r")
 
 
+def withdrawal(run_id: str) -> tuple[str, ...]:
+    """Return the command that ends a run's salloc, which goes on where its connection ended."""
+    return ("pkill", "-KILL", "-f", f"^salloc --no-shell --job-name={job_name(run_id)} ")
+
+
 def granted(stderr: str) -> str:
     """Return the number of the job that salloc was granted. Raises CheckError where it names none."""
     match = re.search(r"Granted job allocation (\d+)", stderr)
@@ -158,6 +170,12 @@ def granted(stderr: str) -> str:
 def revoked(stderr: str) -> bool:
     """Return whether salloc was granted a job that ended before its hosts were ready."""
     return "Relinquishing job allocation" in stderr
+
+
+def not_taken(stderr: str) -> bool:
+    """Return whether a salloc that failed tells that Slurm has no job of it."""
+    kinds = {kind for words, kind, _ in _REFUSALS if words.lower() in stderr.lower()}
+    return _NOT_REACHED in stderr or (bool(kinds) and UnreachableError not in kinds)
 
 
 def job_is_over(message: str) -> bool:

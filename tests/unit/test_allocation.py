@@ -1,6 +1,7 @@
 """The allocation of a run, with Slurm's commands replaced by recorded answers."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -163,6 +164,28 @@ def test_what_was_refused_needs_no_cancelling(slurm, tmp_path):
     with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
         granting(plan(), tmp_path).__enter__()
     assert "scancel" not in commands(slurm)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["Socket timed out on send/recv operation", "Unable to contact slurm controller (receive failure)"],
+)
+def test_what_slurm_may_have_taken_is_cancelled(slurm, tmp_path, answer):
+    """A busy slurmctld takes a request and answers too late: the job is there, and has its hosts."""
+    slurm.salloc = f"echo 'salloc: error: Job submit/allocate failed: {answer}' >&2; exit 1"
+    with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
+        granting(plan(), tmp_path).__enter__()
+    assert commands(slurm) == ["salloc", "scancel"]
+
+
+def test_a_salloc_that_still_tries_goes_before_its_job_is_cancelled(slurm, tmp_path):
+    """It outlives its ssh, and would go on for a minute: the job that it gets then is nobody's."""
+    slurm.salloc = "echo 'salloc: error: Slurm job queue full, sleeping and retrying.' >&2; exec sleep 30"
+    with pytest.raises(CheckError, match="has not taken the request"):
+        granting(plan(queue_limit=1), tmp_path).__enter__()
+    assert commands(slurm) == ["salloc", "pkill", "scancel"]
+    salloc, pkill = (next(words for words in slurm.asked if words[1] == name) for name in commands(slurm)[:2])
+    assert re.match(pkill[-1], " ".join(salloc[1:]))
 
 
 def test_inside_an_allocation_no_other_is_asked_for(slurm, tmp_path, monkeypatch):

@@ -146,6 +146,7 @@ def test_gpus_are_asked_for_where_all_hosts_run_ranks_on_them():
             CheckError,
             "squeue --me",
         ),
+        (f"{FAILED} Socket timed out on send/recv operation\n", UnreachableError, "sdiag"),
         ("salloc: error: something new\n", CheckError, "sinfo"),
     ],
 )
