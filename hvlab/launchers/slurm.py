@@ -150,8 +150,8 @@ def longest(text: str) -> int | None:
 
 
 def queue(run_id: str) -> tuple[str, ...]:
-    """Return the command that shows a run's job in the queue."""
-    return ("squeue", "--noheader", f"--name={job_name(run_id)}", "--format=%i|%T|%r")
+    """Return the command that shows a run's job in the queue, in a hidden partition too."""
+    return ("squeue", "--noheader", "--all", f"--name={job_name(run_id)}", "--format=%i|%T|%r")
 
 
 def withdrawal(run_id: str) -> tuple[str, ...]:

@@ -366,6 +366,12 @@ def test_slurms_own_variables_say_which_rank_it_is_unless_a_launcher_does(monkey
     assert launched.place(slurms | horovods) == (1, 2, 0)
 
 
+def test_jobs_and_nodes_of_a_hidden_partition_are_shown_too():
+    """Without --all a user sees none of them, not even the own jobs."""
+    assert "--all" in slurm.queue("R")
+    assert "--all" in slurm_queue.nodes(["n1"])
+
+
 def test_a_step_that_stays_is_cancelled_and_no_other(monkeypatch, capsys):
     steps = program(monkeypatch, "steps")
     left = {"7.3": "hvlab-R/case", "7.4": "mine", "7.extern": "extern"}
@@ -377,7 +383,8 @@ def test_a_step_that_stays_is_cancelled_and_no_other(monkeypatch, capsys):
             for step in argv[1:]:
                 del left[step]
         if argv[0] == "squeue":
-            return 0, "".join(f"{step}|{name}\n" for step, name in left.items())
+            shown = left if "--all" in argv else {}
+            return 0, "".join(f"{step}|{name}\n" for step, name in shown.items())
         return 0, SHOWN.format(state="RUNNING", reason="None")
 
     monkeypatch.setattr(steps, "answer", answer)
