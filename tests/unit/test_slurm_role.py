@@ -8,6 +8,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from tests.contract.tree import ROOT, load
+from tests.node import test_slurm as checks
+from tests.node.lab import Node, WrongNodeError
 from tests.unit.plays import play, program
 from tests.unit.test_container_runtime import trusted
 
@@ -325,6 +327,40 @@ CHECK = """
   tasks:
     - ansible.builtin.include_role: {name: slurm, tasks_from: check}
 """
+
+
+# As Slurm 22.05 to 26.05 prints states of nodes that work; a job is planned there (-), or ends (+).
+WORKING = (
+    *("idle", "mixed", "allocated", "completing", "reserved", "planned", "blocked"),
+    *("mixed-", "allocated+"),
+)
+
+
+@pytest.mark.parametrize("state", [*WORKING, "drained", "draining", "drained$", "mixed$", "idle@"])
+def test_a_node_that_is_registered_is_up(state):
+    up = role("Debian-12", __slurm_state={"rc": 0, "stdout": f"{state}|none"})
+    assert up("__slurm_node_up") is True
+
+
+@pytest.mark.parametrize("state", ["idle*", "drained*", "down", "unknown", "inval", "idle~", "idle^"])
+def test_a_node_that_does_not_answer_is_not_up(state):
+    up = role("Debian-12", __slurm_state={"rc": 0, "stdout": f"{state}|none"})
+    assert up("__slurm_node_up") is False
+
+
+@pytest.mark.parametrize("state", WORKING)
+def test_verify_takes_a_node_that_works_as_it_is(state):
+    answers = {"sinfo": {"rc": 0, "out": f"{state}|hvlab|none\n", "err": ""}}
+    node = Node("n1", None, {}, answers=answers)
+    checks.test_slurmctld_has_the_node(node, {"partitions": ["hvlab"], "controller": "n1"})
+
+
+@pytest.mark.parametrize("state", ["idle*", "drained", "mixed$", "down"])
+def test_verify_names_the_state_of_a_node_that_takes_no_jobs(state):
+    answers = {"sinfo": {"rc": 0, "out": f"{state}|hvlab|a fan\n", "err": ""}}
+    node = Node("n1", None, {}, answers=answers)
+    with pytest.raises(WrongNodeError, match="Slurm says it is"):
+        checks.test_slurmctld_has_the_node(node, {"partitions": ["hvlab"], "controller": "n1"})
 
 
 @pytest.mark.parametrize("active", [True, False])
