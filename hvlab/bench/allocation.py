@@ -152,7 +152,12 @@ class _Request:
 
     def wait(self, argv: Sequence[str]) -> Allocation:
         """Return the allocation when it is granted."""
-        process = self.shell.start(argv)
+        try:
+            process = self.shell.start(argv)
+        except OSError as error:
+            self.refused = True
+            said = f"cannot run {argv[0]}: {error.strerror}"
+            raise slurm.refused(self.shell.host.name, said, 1, {}) from error
         try:
             looked = time.monotonic()
             while process.poll() is None:

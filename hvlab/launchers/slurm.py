@@ -173,9 +173,10 @@ def revoked(stderr: str) -> bool:
 
 
 def not_taken(stderr: str) -> bool:
-    """Return whether a salloc that failed tells that Slurm has no job of it."""
+    """Return whether Slurm has no job of a salloc that failed: it said so, or was not started at all."""
     kinds = {kind for words, kind, _ in _REFUSALS if words.lower() in stderr.lower()}
-    return _NOT_REACHED in stderr or (bool(kinds) and UnreachableError not in kinds)
+    started = "salloc:" in stderr or not stderr.strip()
+    return not started or _NOT_REACHED in stderr or (bool(kinds) and UnreachableError not in kinds)
 
 
 def job_is_over(message: str) -> bool:

@@ -10,6 +10,7 @@ from hvlab.bench import allocation, losses, measure
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.errors import CheckError, UnreachableError, UsageError
+from hvlab.remote import shell
 from hvlab.remote.playbook import Login
 from tests.unit.labs import lab, spec
 from tests.unit.test_bench import FakePlay, store, world
@@ -159,9 +160,16 @@ def test_a_request_that_slurm_does_not_take_waits_no_longer_than_the_limit(slurm
         granting(plan(queue_limit=1), tmp_path).__enter__()
 
 
-def test_what_was_refused_needs_no_cancelling(slurm, tmp_path):
-    slurm.salloc = "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1"
-    with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("salloc: error: ...: Unable to contact slurm controller (connect failure)", UnreachableError),
+        ("runuser: user hvlab does not exist", CheckError),
+    ],
+)
+def test_what_was_refused_needs_no_cancelling(slurm, tmp_path, said, kind):
+    slurm.salloc = f"echo '{said}' >&2; exit 1"
+    with pytest.raises(kind, match="n1: Slurm grants no hosts"):
         granting(plan(), tmp_path).__enter__()
     assert "scancel" not in commands(slurm)
 
@@ -176,6 +184,18 @@ def test_what_slurm_may_have_taken_is_cancelled(slurm, tmp_path, answer):
     with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
         granting(plan(), tmp_path).__enter__()
     assert commands(slurm) == ["salloc", "scancel"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_machine_without_slurm_is_named(tmp_path, monkeypatch):
+    """On the machine itself there is no shell that would say it."""
+    monkeypatch.setattr(allocation, "Shell", shell.Shell)
+    monkeypatch.setattr(Login, "other_user", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="n1: Slurm grants no hosts: cannot run salloc: No such") as raised:
+        granting(plan(), tmp_path).__enter__()
+    assert "--launcher mpirun" in raised.value.remedy
+    assert not (tmp_path / "allocation.json").exists()
 
 
 def test_a_salloc_that_still_tries_goes_before_its_job_is_cancelled(slurm, tmp_path):
