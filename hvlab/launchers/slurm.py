@@ -64,6 +64,8 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
 )
 # The only answer of an unreachable slurmctld after which it cannot have taken the request.
 _NOT_REACHED = "connect failure"
+# So many lines of an error are shown that hvlab does not know.
+_SHOWN = 3
 # Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
 _MARGIN, _LEAST_S = 2, 600
 # slurm_strerror of ESLURM_INVALID_JOB_ID, ESLURM_JOB_PENDING and ESLURM_ALREADY_DONE.
@@ -191,16 +193,16 @@ def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> 
     """Return the error of a salloc that was refused on ``host``; ``taken`` are nodes that take no jobs."""
     if revoked(stderr) and taken:
         return slurm_queue.unusable(taken)
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    reason = lines[-1].removeprefix("salloc: ").removeprefix("error: ") if lines else f"exit status {status}"
+    lines = [line.strip().removeprefix("salloc: ").removeprefix("error: ") for line in stderr.splitlines()]
+    lines = [line for line in lines if line] or [f"exit status {status}"]
     for line in lines:
-        limit = line.removeprefix("salloc: ").removeprefix("error: ")
-        if remedy := slurm_queue.remedy(limit):
-            return UsageError(f"{host}: Slurm grants no hosts: {limit}", remedy=remedy)
+        if remedy := slurm_queue.remedy(line):
+            return UsageError(f"{host}: Slurm grants no hosts: {line}", remedy=remedy)
     for words, kind, remedy in _REFUSALS:
         if words.lower() in stderr.lower():
-            return kind(f"{host}: Slurm grants no hosts: {reason}", remedy=remedy)
-    return CheckError(f"{host}: Slurm grants no hosts: {reason}", remedy=SEE)
+            return kind(f"{host}: Slurm grants no hosts: {lines[-1]}", remedy=remedy)
+    # What a site has rules of its own for stands before the error.
+    return CheckError(f"{host}: Slurm grants no hosts: {'; '.join(lines[-_SHOWN:])}", remedy=SEE)
 
 
 def state(text: str) -> str:

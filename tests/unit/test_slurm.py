@@ -159,6 +159,13 @@ def test_a_refusal_names_host_answer_and_remedy(stderr, kind, remedy):
     assert remedy in error.remedy
 
 
+def test_what_a_site_says_of_its_own_rules_is_shown():
+    """A job_submit plugin says why, then salloc names the error without words for it."""
+    said = f"salloc: error: Please name a project: --comment=PROJECT\n{FAILED} Unspecified error\n"
+    error = slurm.refused("n1", said, 1, {})
+    assert "no hosts: Please name a project: --comment=PROJECT; Job submit/allocate failed:" in str(error)
+
+
 def test_a_job_that_ended_with_its_node_before_it_began_names_the_node():
     stderr = "salloc: Granted job allocation 13\nsalloc: Relinquishing job allocation 13\n"
     error = slurm.refused("n1", stderr, 1, slurm_queue.unfit("n1|idle|none\nn2|down*|Not responding\n"))
