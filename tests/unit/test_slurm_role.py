@@ -199,7 +199,9 @@ def test_settings_of_the_inventory_win_and_the_check_is_a_prolog_only_where_ther
         5,
         "/etc/slurm/prolog.d/*",
     )
-    assert "Prolog" not in role("Debian-12")("__slurm_all_settings")
+    # Without it Slurm holds a batch job that came upon a sick node, until somebody releases it.
+    assert settings["SchedulerParameters"] == "nohold_on_prolog_fail"
+    assert {"Prolog", "SchedulerParameters"}.isdisjoint(role("Debian-12")("__slurm_all_settings"))
 
 
 @pytest.mark.parametrize("controller", ["g1", "g2"])
