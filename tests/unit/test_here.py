@@ -276,9 +276,13 @@ def test_a_case_has_its_secrets_and_keeps_none(tmp_path):
     assert not [path for path in kept if "hf-aaaa" in path.read_text()]
 
 
-def test_a_failed_command_is_no_lost_host():
-    prefix = ("sh", "-c", f"printf '{FAILED}' >&2; exit 3")
-    assert connection(*prefix).exec_command("true") == (3, b"", FAILED.encode())
+@pytest.mark.parametrize(
+    "end", ["Exited with exit code 3", "Segmentation fault (core dumped)", "Out Of Memory"]
+)
+def test_a_failed_command_is_no_lost_host(end):
+    said = FAILED.replace("Exited with exit code 3", end)
+    prefix = ("sh", "-c", f"printf '{said}' >&2; exit 3")
+    assert connection(*prefix).exec_command("true") == (3, b"", said.encode())
     with pytest.raises(AnsibleConnectionFailure, match="Requested nodes are busy"):
         connection("sh", "-c", f"printf '{GONE}' >&2; exit 1").exec_command("true")
 
