@@ -23,6 +23,8 @@ _FILE = "allocation.json"
 _TICK_S, _LOOK_S, ANSWER_S = 0.1, 1.0, 30.0
 # A request that waits for long is looked at less often, since slurmctld is everybody's.
 _LOOK_PART, _LOOK_MOST_S = 0.1, 30.0
+# So many hosts of an allocation are asked to give it back, where the first ones do not answer.
+_ASKED = 3
 # slurmctld may be started anew, or moved to another host, while a run goes on.
 _AWAY_S = 90.0
 
@@ -92,27 +94,39 @@ def release(lab: Lab, login: Login, folder: Path) -> list[str]:
     file, run_id = folder / _FILE, folder.name
     if not file.is_file():
         return []
-    host = json.loads(file.read_text("utf-8"))["hosts"][0]
-    if host not in {own.name for own in lab.hosts}:
-        return []
-    shell, said = Shell(login, lab.host(host)), ""
+    own = {host.name for host in lab.hosts}
+    hosts = [name for name in json.loads(file.read_text("utf-8"))["hosts"] if name in own][:_ASKED]
+    left = ""
+    for host in hosts:
+        answers, left = _cancel(Shell(login, lab.host(host)), run_id)
+        if not left:
+            file.unlink()
+            return []
+        if answers:
+            hosts = [host]
+            break
+    name = slurm.job_name(run_id)
+    return [f"{', '.join(hosts)}: the allocation {name} may still be in the queue: {left}"] if hosts else []
+
+
+def _cancel(shell: Shell, run_id: str) -> tuple[bool, str]:
+    """Cancel a run's job; return whether the host answers, and why the job may still be there."""
+    left = ""
     deadline = time.monotonic() + _AWAY_S
     while time.monotonic() < deadline:
         try:
             shell.run(("scancel", f"--name={slurm.job_name(run_id)}"), seconds=ANSWER_S)
             done = shell.run(slurm.queue(run_id), seconds=ANSWER_S)
         except HvlabError as error:
-            said = str(error)
-            break
-        left = slurm_queue.waiting(done.stdout)
-        if done.returncode == 0 and (left is None or left.state == slurm.COMPLETING):
-            file.unlink()
-            return []
-        said = done.stderr.strip() or f"job {left.job} is {left.state}" if left else done.stderr.strip()
+            return False, str(error)
+        job = slurm_queue.waiting(done.stdout)
+        if done.returncode == 0 and (job is None or job.state == slurm.COMPLETING):
+            return True, ""
+        left = done.stderr.strip() or (f"job {job.job} is {job.state}" if job else "squeue says nothing")
         if done.returncode == SSH_FAILED:
-            break
+            return False, left
         time.sleep(_LOOK_S)
-    return [f"{host}: the allocation {slurm.job_name(run_id)} may still be in the queue: {said}"]
+    return True, left
 
 
 def _longest(shell: Shell, lab: Lab) -> int | None:

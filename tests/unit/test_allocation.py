@@ -110,6 +110,30 @@ def test_it_is_cancelled_until_the_queue_is_empty(slurm, tmp_path):
     assert commands(slurm) == ["salloc", "scancel", "scancel"]
 
 
+def test_where_the_first_host_does_not_answer_another_one_cancels(slurm, tmp_path, monkeypatch, capsys):
+    """What is on the others would stay until its time is over."""
+    answers_of = slurm.run
+
+    def run(self, words, *, seconds):
+        done = answers_of(self, words, seconds=seconds)
+        return subprocess.CompletedProcess(words, 255, "", "n1: No route") if self.host.name == "n1" else done
+
+    with granting(plan(hosts=(1, 2)), tmp_path):
+        monkeypatch.setattr(slurm, "run", run)
+    assert ["n2", "scancel", f"--name=hvlab-{tmp_path.name}"] in slurm.asked
+    assert not (tmp_path / "allocation.json").exists()
+    assert "still be in the queue" not in capsys.readouterr().err
+
+
+def test_where_no_host_answers_the_run_keeps_its_mark(slurm, tmp_path, monkeypatch, capsys):
+    with granting(plan(hosts=(1, 2)), tmp_path):
+        gone = subprocess.CompletedProcess([], 255, "", "No route to host")
+        monkeypatch.setattr(slurm, "run", lambda self, words, *, seconds: gone)
+    assert (tmp_path / "allocation.json").exists()
+    said = capsys.readouterr().err
+    assert f"n1, n2: the allocation hvlab-{tmp_path.name} may still be in the queue: No route to host" in said
+
+
 def test_nothing_is_asked_for_ranks_that_others_start(slurm, tmp_path):
     schedule = Schedule.of(spec("mpi"), lab())
     with granting(schedule, tmp_path) as granted:
