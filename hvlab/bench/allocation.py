@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,8 @@ _FILE = "allocation.json"
 _TICK_S, _LOOK_S, ANSWER_S = 0.1, 1.0, 30.0
 # A request that waits for long is looked at less often, since slurmctld is everybody's.
 _LOOK_PART, _LOOK_MOST_S = 0.1, 30.0
+# So many hosts of an allocation are asked to give it back, where the first ones do not answer.
+_ASKED = 3
 # slurmctld may be started anew, or moved to another host, while a run goes on.
 _AWAY_S = 90.0
 
@@ -92,27 +94,39 @@ def release(lab: Lab, login: Login, folder: Path) -> list[str]:
     file, run_id = folder / _FILE, folder.name
     if not file.is_file():
         return []
-    host = json.loads(file.read_text("utf-8"))["hosts"][0]
-    if host not in {own.name for own in lab.hosts}:
-        return []
-    shell, said = Shell(login, lab.host(host)), ""
+    own = {host.name for host in lab.hosts}
+    hosts = [name for name in json.loads(file.read_text("utf-8"))["hosts"] if name in own][:_ASKED]
+    left = ""
+    for host in hosts:
+        answers, left = _cancel(Shell(login, lab.host(host)), run_id)
+        if not left:
+            file.unlink()
+            return []
+        if answers:
+            hosts = [host]
+            break
+    name = slurm.job_name(run_id)
+    return [f"{', '.join(hosts)}: the allocation {name} may still be in the queue: {left}"] if hosts else []
+
+
+def _cancel(shell: Shell, run_id: str) -> tuple[bool, str]:
+    """Cancel a run's job; return whether the host answers, and why the job may still be there."""
+    left = ""
     deadline = time.monotonic() + _AWAY_S
     while time.monotonic() < deadline:
         try:
             shell.run(("scancel", f"--name={slurm.job_name(run_id)}"), seconds=ANSWER_S)
             done = shell.run(slurm.queue(run_id), seconds=ANSWER_S)
         except HvlabError as error:
-            said = str(error)
-            break
-        left = slurm_queue.waiting(done.stdout)
-        if done.returncode == 0 and (left is None or left.state == slurm.COMPLETING):
-            file.unlink()
-            return []
-        said = done.stderr.strip() or f"job {left.job} is {left.state}" if left else done.stderr.strip()
+            return False, str(error)
+        job = slurm_queue.waiting(done.stdout)
+        if done.returncode == 0 and (job is None or job.state == slurm.COMPLETING):
+            return True, ""
+        left = done.stderr.strip() or (f"job {job.job} is {job.state}" if job else "squeue says nothing")
         if done.returncode == SSH_FAILED:
-            break
+            return False, left
         time.sleep(_LOOK_S)
-    return [f"{host}: the allocation {slurm.job_name(run_id)} may still be in the queue: {said}"]
+    return True, left
 
 
 def _longest(shell: Shell, lab: Lab) -> int | None:
@@ -152,7 +166,12 @@ class _Request:
 
     def wait(self, argv: Sequence[str]) -> Allocation:
         """Return the allocation when it is granted."""
-        process = self.shell.start(argv)
+        try:
+            process = self.shell.start(argv)
+        except OSError as error:
+            self.refused = True
+            said = f"cannot run {argv[0]}: {error.strerror}"
+            raise slurm.refused(self.shell.host.name, said, 1, {}) from error
         try:
             looked = time.monotonic()
             while process.poll() is None:
@@ -162,18 +181,25 @@ class _Request:
                     looked = time.monotonic()
             said = process.stderr.read() if process.stderr else ""
         finally:
+            if process.poll() is None:
+                self._withdraw()
             process.kill()
             process.wait()
             if process.stderr:
                 process.stderr.close()
         waited = time.monotonic() - self.started
         if process.returncode:
-            self.refused = process.returncode != SSH_FAILED and not slurm.revoked(said)
+            self.refused = process.returncode != SSH_FAILED and slurm.not_taken(said)
             raise slurm.refused(self.shell.host.name, said, process.returncode, self._unfit())
         job = slurm.granted(said)
         after = f" after {waited:.0f} s in the queue" if self.reason else ""
         self.show.note(f"Slurm grants {','.join(self.hosts)} as job {job}{after}")
         return Allocation(job, self.shell, waited)
+
+    def _withdraw(self) -> None:
+        """End salloc, which may still try: what it is granted later would be nobody's."""
+        with suppress(HvlabError):
+            self.shell.run(slurm.withdrawal(self.run_id), seconds=ANSWER_S)
 
     def _pause(self, looked: float) -> float:
         """Return the seconds until the next look: a tenth of the time waited, and not beyond the limit."""

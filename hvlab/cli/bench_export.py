@@ -9,6 +9,7 @@ import click
 from hvlab.bench import manifests
 from hvlab.bench.schedule import Schedule
 from hvlab.errors import HvlabError, UsageError
+from hvlab.files import write_file
 from hvlab.results.store import new_run_id
 
 
@@ -24,7 +25,8 @@ def write(schedule: Schedule, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in manifests.files(schedule, new_run_id()):
-            (folder / name).write_text(text, "utf-8")
+            # They hold the ranks' environment as it is.
+            write_file(folder / name, text, mode=0o600)
     except OSError as error:
         raise HvlabError(f"{folder} cannot be written: {error}", remedy="choose another --output") from error
     click.echo(f"{len(schedule.cases)} jobs in {folder}")

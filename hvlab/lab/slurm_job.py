@@ -16,8 +16,8 @@ from hvlab.lab import rank_network
 # A step beside those that run: it asks for no CPU of its own. Before 20.11 all steps were so.
 _OVERLAP_SINCE = (20, 11)
 # What a job script's environment tells srun would change the steps, and what a step's environment tells MPI
-# is not for other ranks. These stay.
-_KEPT = re.compile(r"SLURM_(JOB_ID|JOB_NODELIST|CONF|CLUSTERS)|PMIX_MCA_\w+")
+# is not for other ranks. These stay; with PMIX in it, how a site has PMIx work (pmixp_common.h).
+_KEPT = re.compile(r"SLURM_(JOB_ID|JOB_NODELIST|CONF|CLUSTERS|PMIX_(?!MAPPING)\w+)|PMIX_MCA_\w+")
 _DROPPED = re.compile(r"(SLURM|PMIX|PMI|SRUN)_\w+")
 _REQUEST = "--nodes=2 --exclusive --gpus-per-node=8 --time=60"
 _SHELL = "--pty --overlap --nodes=1 --ntasks=1 bash"

@@ -102,6 +102,7 @@ def job(
         shared=any(host.virtual for host in hosts),
         port=case.ssh_port,
         local=lab.local,
+        foreign=bool(lab.step),
         pmi=lab.text("lab_slurm_mpi", "pmix"),
         srun=tuple(options),
         host_python=lab.python,

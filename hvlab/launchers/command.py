@@ -33,9 +33,10 @@ class Job:
     the variant, of Open MPI and of the programs.
     ``shared`` tells that hosts are virtual, and so share their machine's cores. ``port`` is where ssh reaches
     the ranks' containers; 0 where they run on the hosts themselves. ``local`` tells that the only host is the
-    machine hvlab runs on, whatever the inventory calls it. ``pmi`` is how srun connects the ranks of MPI, and
-    ``srun`` are further options of the ranks' step. ``host_python`` runs hvlab's programs on the hosts,
-    outside of containers; ``head`` is the host that starts the case, ``home`` the user's home on the hosts.
+    machine hvlab runs on, whatever the inventory calls it; ``foreign``, that Open MPI is not hvlab's.
+    ``pmi`` is how srun connects the ranks of MPI, and ``srun`` are further options of the ranks' step.
+    ``host_python`` runs hvlab's programs on the hosts, outside of containers; ``head`` is the host that
+    starts the case, ``home`` the user's home on the hosts.
     """
 
     case: Case
@@ -51,6 +52,7 @@ class Job:
     shared: bool = False
     port: int = 0
     local: bool = False
+    foreign: bool = False
     pmi: str = "pmix"
     srun: tuple[str, ...] = ()
     host_python: str = "python3"

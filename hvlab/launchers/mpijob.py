@@ -17,6 +17,7 @@ from typing import Any
 
 from hvlab.launchers.command import Job, deadline
 from hvlab.launchers.mpirun import parameters, placing, transport
+from hvlab.masking import masked
 
 LAUNCHERS = ("mpirun", "horovodrun")
 PROGRAMS = "hvlab-programs"
@@ -101,7 +102,8 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
     rank = (*deadline(case), "python3", f"{_WORKLOADS}/logged.py", _RESULT, *workload)
     argv = _ARGV[case.launcher](replace(job, network=job.interface, program=rank))
     env = {
-        "HVLAB_LAUNCH": json.dumps(asdict(case)),
+        # The launcher prints it.
+        "HVLAB_LAUNCH": json.dumps(masked(asdict(case))),
         "HVLAB_START_TRIES": str(_START_S // 2),
         # The first worker gets its name from the operator: the script finds it in the host file.
         **{key: value for key, value in job.env.items() if key != "MASTER_ADDR"},

@@ -48,12 +48,10 @@ def parameters(job: Job, values: Mapping[str, str]) -> list[str]:
 
 def transport(job: Job) -> dict[str, str]:
     """Return Open MPI's parameters of how ranks send, whoever starts them."""
-    parameters = {
+    parameters = {"btl_tcp_if_include": job.network}
+    if not job.foreign:
         # Not cm, which nothing here is built for. Open MPI itself prefers UCX on hosts with an RDMA card.
-        "pml": "^cm",
-        "btl": "^openib",
-        "btl_tcp_if_include": job.network,
-    }
+        parameters = {"pml": "^cm", "btl": "^openib", **parameters}
     if not job.gpu:
         parameters["opal_warn_on_missing_libcuda"] = "0"
     if job.shared:

@@ -40,6 +40,11 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
     ("Access/permission denied", UsageError, "ask who runs the cluster for the right"),
     ("Unable to contact slurm controller", UnreachableError, f"look at slurmctld on its host; {RESUMES}"),
     (
+        "timed out on send/recv",
+        UnreachableError,
+        f"slurmctld is busy, or cut off: see `scontrol ping` and `sdiag`; {RESUMES}",
+    ),
+    (
         "Invalid authentication credential",
         CheckError,
         "give all hosts the same munge key, and the right time",
@@ -57,6 +62,10 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
     ("No such file", UsageError, "install Slurm there, or measure with --launcher mpirun"),
     ("command not found", UsageError, "install Slurm there, or measure with --launcher mpirun"),
 )
+# The only answer of an unreachable slurmctld after which it cannot have taken the request.
+_NOT_REACHED = "connect failure"
+# So many lines of an error are shown that hvlab does not know.
+_SHOWN = 3
 # Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
 _MARGIN, _LEAST_S = 2, 600
 # slurm_strerror of ESLURM_INVALID_JOB_ID, ESLURM_JOB_PENDING and ESLURM_ALREADY_DONE.
@@ -143,8 +152,13 @@ def longest(text: str) -> int | None:
 
 
 def queue(run_id: str) -> tuple[str, ...]:
-    """Return the command that shows a run's job in the queue."""
-    return ("squeue", "--noheader", f"--name={job_name(run_id)}", "--format=%i|%T|%r")
+    """Return the command that shows a run's job in the queue, in a hidden partition too."""
+    return ("squeue", "--noheader", "--all", f"--name={job_name(run_id)}", "--format=%i|%T|%r")
+
+
+def withdrawal(run_id: str) -> tuple[str, ...]:
+    """Return the command that ends a run's salloc, which goes on where its connection ended."""
+    return ("pkill", "-KILL", "-f", f"^salloc --no-shell --job-name={job_name(run_id)} ")
 
 
 def granted(stderr: str) -> str:
@@ -160,6 +174,13 @@ def revoked(stderr: str) -> bool:
     return "Relinquishing job allocation" in stderr
 
 
+def not_taken(stderr: str) -> bool:
+    """Return whether Slurm has no job of a salloc that failed: it said so, or was not started at all."""
+    kinds = {kind for words, kind, _ in _REFUSALS if words.lower() in stderr.lower()}
+    started = "salloc:" in stderr or not stderr.strip()
+    return not started or _NOT_REACHED in stderr or (bool(kinds) and UnreachableError not in kinds)
+
+
 def job_is_over(message: str) -> bool:
     """Return whether srun could start no step because its job is over, or back in the queue.
 
@@ -172,16 +193,16 @@ def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> 
     """Return the error of a salloc that was refused on ``host``; ``taken`` are nodes that take no jobs."""
     if revoked(stderr) and taken:
         return slurm_queue.unusable(taken)
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    reason = lines[-1].removeprefix("salloc: ").removeprefix("error: ") if lines else f"exit status {status}"
+    lines = [line.strip().removeprefix("salloc: ").removeprefix("error: ") for line in stderr.splitlines()]
+    lines = [line for line in lines if line] or [f"exit status {status}"]
     for line in lines:
-        limit = line.removeprefix("salloc: ").removeprefix("error: ")
-        if remedy := slurm_queue.remedy(limit):
-            return UsageError(f"{host}: Slurm grants no hosts: {limit}", remedy=remedy)
+        if remedy := slurm_queue.remedy(line):
+            return UsageError(f"{host}: Slurm grants no hosts: {line}", remedy=remedy)
     for words, kind, remedy in _REFUSALS:
         if words.lower() in stderr.lower():
-            return kind(f"{host}: Slurm grants no hosts: {reason}", remedy=remedy)
-    return CheckError(f"{host}: Slurm grants no hosts: {reason}", remedy=SEE)
+            return kind(f"{host}: Slurm grants no hosts: {lines[-1]}", remedy=remedy)
+    # What a site has rules of its own for stands before the error.
+    return CheckError(f"{host}: Slurm grants no hosts: {'; '.join(lines[-_SHOWN:])}", remedy=SEE)
 
 
 def state(text: str) -> str:

@@ -106,7 +106,7 @@ def waiting(text: str) -> Waiting | None:
 
 def nodes(hosts: Iterable[str]) -> tuple[str, ...]:
     """Return the command that shows the states of nodes."""
-    return ("sinfo", "--noheader", "--Node", f"--nodes={','.join(hosts)}", "--format=%N|%T|%E")
+    return ("sinfo", "--noheader", "--all", "--Node", f"--nodes={','.join(hosts)}", "--format=%N|%T|%E")
 
 
 def unfit(text: str) -> dict[str, Unfit]:

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -28,6 +29,8 @@ _ANSWER_S = 30.0
 # Hosts start Python from a shared folder, which may be slow at the first time, or load an image first.
 _STEP_S, _IMAGE_S = 240.0, 1800.0
 _NO_PYXIS = re.compile(r"unrecognized option .*--container-image")
+# Slurm before 22.05 says it on the standard error, with its own name before each.
+_PMI = re.compile(r"^(?:srun:)?\s*(pmix|pmix_v\d+|pmi2)\s*$", re.MULTILINE)
 
 
 class _Environments(HostAnswer):
@@ -112,6 +115,11 @@ def _command() -> str:
 
 
 def _answer(argv: Sequence[str]) -> str:
+    """Return what one of Slurm's commands prints, without what it warns of."""
+    return _done(argv).stdout
+
+
+def _done(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     done = process.run(
         argv, seconds=_ANSWER_S, remedy="put Slurm's commands into PATH: hvlab starts ranks by srun"
     )
@@ -119,13 +127,15 @@ def _answer(argv: Sequence[str]) -> str:
         raise CheckError(
             f"`{' '.join(argv)}` failed: {done.stderr.strip()}", remedy="look at the cluster: sinfo"
         )
-    return done.stdout + done.stderr
+    return done
 
 
 def _mpi() -> str:
     """Return how srun connects MPI's ranks: by PMIx where the cluster has it."""
-    listed = re.findall(r"^\s*(pmix|pmi2)\s*$", _answer(("srun", "--mpi=list")), re.MULTILINE)
-    return "pmix" if "pmix" in listed or not listed else listed[0]
+    done = _done(("srun", "--mpi=list"))
+    # In this order: pmix before one of its versions.
+    listed = sorted(_PMI.findall(done.stdout + done.stderr), key=lambda name: (name == "pmi2", name))
+    return listed[0] if listed else "pmix"
 
 
 def _installed(

@@ -39,6 +39,11 @@ def measuring(folder: Path, lab: str) -> Iterator[None]:
                 remedy="wait for it to end: two runs at once would distort each other's figures. If they "
                 "have hosts of their own, give each its own --results",
             ) from None
+        except OSError as error:
+            raise UsageError(
+                f"the results folder {folder} is on a file system that has no locks: {error.strerror}",
+                remedy="choose another with --results (Lustre has locks where it is mounted with flock)",
+            ) from error
         _sign(file, folder)
         yield
 

@@ -117,7 +117,7 @@ def test_slurmctld_has_the_node(node: Node, fact: dict[str, Any]) -> None:
     )
     state, _, reason = lines[0].split("|", 2)
     node.expect(
-        re.fullmatch(r"idle|mixed|allocated|completing|reserved|planned", state),
+        re.fullmatch(r"(?:idle|mixed|allocated|completing|reserved|planned|blocked)[-+]?", state),
         f"Slurm says it is {state}: {reason}",
         f"mend what the reason says, then `scontrol update NodeName={node.name} State=RESUME`",
     )

@@ -1,6 +1,7 @@
 """The allocation of a run, with Slurm's commands replaced by recorded answers."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -9,6 +10,7 @@ from hvlab.bench import allocation, losses, measure
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.errors import CheckError, UnreachableError, UsageError
+from hvlab.remote import shell
 from hvlab.remote.playbook import Login
 from tests.unit.labs import lab, spec
 from tests.unit.test_bench import FakePlay, store, world
@@ -108,6 +110,30 @@ def test_it_is_cancelled_until_the_queue_is_empty(slurm, tmp_path):
     assert commands(slurm) == ["salloc", "scancel", "scancel"]
 
 
+def test_where_the_first_host_does_not_answer_another_one_cancels(slurm, tmp_path, monkeypatch, capsys):
+    """What is on the others would stay until its time is over."""
+    answers_of = slurm.run
+
+    def run(self, words, *, seconds):
+        done = answers_of(self, words, seconds=seconds)
+        return subprocess.CompletedProcess(words, 255, "", "n1: No route") if self.host.name == "n1" else done
+
+    with granting(plan(hosts=(1, 2)), tmp_path):
+        monkeypatch.setattr(slurm, "run", run)
+    assert ["n2", "scancel", f"--name=hvlab-{tmp_path.name}"] in slurm.asked
+    assert not (tmp_path / "allocation.json").exists()
+    assert "still be in the queue" not in capsys.readouterr().err
+
+
+def test_where_no_host_answers_the_run_keeps_its_mark(slurm, tmp_path, monkeypatch, capsys):
+    with granting(plan(hosts=(1, 2)), tmp_path):
+        gone = subprocess.CompletedProcess([], 255, "", "No route to host")
+        monkeypatch.setattr(slurm, "run", lambda self, words, *, seconds: gone)
+    assert (tmp_path / "allocation.json").exists()
+    said = capsys.readouterr().err
+    assert f"n1, n2: the allocation hvlab-{tmp_path.name} may still be in the queue: No route to host" in said
+
+
 def test_nothing_is_asked_for_ranks_that_others_start(slurm, tmp_path):
     schedule = Schedule.of(spec("mpi"), lab())
     with granting(schedule, tmp_path) as granted:
@@ -158,11 +184,52 @@ def test_a_request_that_slurm_does_not_take_waits_no_longer_than_the_limit(slurm
         granting(plan(queue_limit=1), tmp_path).__enter__()
 
 
-def test_what_was_refused_needs_no_cancelling(slurm, tmp_path):
-    slurm.salloc = "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1"
-    with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("salloc: error: ...: Unable to contact slurm controller (connect failure)", UnreachableError),
+        ("runuser: user hvlab does not exist", CheckError),
+    ],
+)
+def test_what_was_refused_needs_no_cancelling(slurm, tmp_path, said, kind):
+    slurm.salloc = f"echo '{said}' >&2; exit 1"
+    with pytest.raises(kind, match="n1: Slurm grants no hosts"):
         granting(plan(), tmp_path).__enter__()
     assert "scancel" not in commands(slurm)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["Socket timed out on send/recv operation", "Unable to contact slurm controller (receive failure)"],
+)
+def test_what_slurm_may_have_taken_is_cancelled(slurm, tmp_path, answer):
+    """A busy slurmctld takes a request and answers too late: the job is there, and has its hosts."""
+    slurm.salloc = f"echo 'salloc: error: Job submit/allocate failed: {answer}' >&2; exit 1"
+    with pytest.raises(UnreachableError, match="n1: Slurm grants no hosts"):
+        granting(plan(), tmp_path).__enter__()
+    assert commands(slurm) == ["salloc", "scancel"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_machine_without_slurm_is_named(tmp_path, monkeypatch):
+    """On the machine itself there is no shell that would say it."""
+    monkeypatch.setattr(allocation, "Shell", shell.Shell)
+    monkeypatch.setattr(Login, "other_user", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="n1: Slurm grants no hosts: cannot run salloc: No such") as raised:
+        granting(plan(), tmp_path).__enter__()
+    assert "--launcher mpirun" in raised.value.remedy
+    assert not (tmp_path / "allocation.json").exists()
+
+
+def test_a_salloc_that_still_tries_goes_before_its_job_is_cancelled(slurm, tmp_path):
+    """It outlives its ssh, and would go on for a minute: the job that it gets then is nobody's."""
+    slurm.salloc = "echo 'salloc: error: Slurm job queue full, sleeping and retrying.' >&2; exec sleep 30"
+    with pytest.raises(CheckError, match="has not taken the request"):
+        granting(plan(queue_limit=1), tmp_path).__enter__()
+    assert commands(slurm) == ["salloc", "pkill", "scancel"]
+    salloc, pkill = (next(words for words in slurm.asked if words[1] == name) for name in commands(slurm)[:2])
+    assert re.match(pkill[-1], " ".join(salloc[1:]))
 
 
 def test_inside_an_allocation_no_other_is_asked_for(slurm, tmp_path, monkeypatch):

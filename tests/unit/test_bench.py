@@ -1,5 +1,6 @@
 """The bench, with hosts and Ansible replaced by a stand-in that writes a case's files."""
 
+import errno
 import json
 import os
 import stat
@@ -420,6 +421,19 @@ def test_a_backend_that_is_not_built_is_refused(world, store, monkeypatch):
 def test_two_at_once_are_refused(world, store):
     with measuring(store.folder, lab().name), pytest.raises(UsageError, match="is being measured by process"):
         measure.measure(plan(), store)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_results_folder_without_locks_is_named(tmp_path, monkeypatch, number):
+    """Lustre without the mount option flock, NFS without lockd."""
+
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(UsageError, match=f"{tmp_path} .*has no locks: {os.strerror(number)}") as caught:
+        measuring(tmp_path, "t").__enter__()
+    assert "--results" in caught.value.remedy
 
 
 def test_a_lab_without_keys(monkeypatch, store):

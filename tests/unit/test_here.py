@@ -82,6 +82,45 @@ def test_the_hosts_of_the_job_are_a_lab(slurm, monkeypatch):
     assert list((slurm / ".hvlab").iterdir()) == []
 
 
+def test_what_slurm_warns_of_names_no_host(slurm, monkeypatch):
+    """Such as of a setting in slurm.conf that this Slurm no longer knows."""
+    warning = "scontrol: error: Ignoring obsolete FastSchedule=1 option. Please remove it."
+    (slurm / "bin/scontrol").write_text(f"#!/bin/sh\necho '{warning}' >&2\necho {NODE}\n")
+    asked = []
+
+    def installed_on(job, nodes, *rest, inside):
+        asked.extend(nodes)
+        raise CheckError("that will do")
+
+    monkeypatch.setattr(here, "_installed", installed_on)
+    with pytest.raises(CheckError, match="that will do"), here.lab(None):
+        pass
+    assert asked == [NODE]
+
+
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [
+        # 20.11 and 21.08, on the standard error; 22.05 and later, on the standard output.
+        ("srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: cray_shasta\n", "pmi2"),
+        ("srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: pmix\nsrun: pmix_v3\n", "pmix"),
+        ("srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: pmix_v3\n", "pmix_v3"),
+        (
+            "MPI plugin types are...\n\tcray_shasta\n\tnone\n\tpmi2\n\tpmix\n"
+            "specific pmix plugin versions available: pmix_v4\n",
+            "pmix",
+        ),
+        ("MPI plugin types are...\n\tnone\n\tpmi2\n", "pmi2"),
+        ("MPI plugin types are...\n\tnone\n", "pmix"),
+    ],
+)
+def test_ranks_of_mpi_meet_as_srun_can(slurm, listed, chosen):
+    stream = ">&2" if listed.startswith("srun") else ""
+    (slurm / "list").write_text(listed)
+    (slurm / "bin/srun").write_text(f"#!/bin/sh\ncat {slurm}/list {stream}\n")
+    assert here._mpi() == chosen
+
+
 def probed(tmp_path, python, inside=()):
     job = SlurmJob("4", "alps", NODE, (2,), (), 0, NODE)
     return here._installed(job, [NODE], [22, 5], python, tmp_path, inside=inside)
@@ -237,9 +276,13 @@ def test_a_case_has_its_secrets_and_keeps_none(tmp_path):
     assert not [path for path in kept if "hf-aaaa" in path.read_text()]
 
 
-def test_a_failed_command_is_no_lost_host():
-    prefix = ("sh", "-c", f"printf '{FAILED}' >&2; exit 3")
-    assert connection(*prefix).exec_command("true") == (3, b"", FAILED.encode())
+@pytest.mark.parametrize(
+    "end", ["Exited with exit code 3", "Segmentation fault (core dumped)", "Out Of Memory"]
+)
+def test_a_failed_command_is_no_lost_host(end):
+    said = FAILED.replace("Exited with exit code 3", end)
+    prefix = ("sh", "-c", f"printf '{said}' >&2; exit 3")
+    assert connection(*prefix).exec_command("true") == (3, b"", said.encode())
     with pytest.raises(AnsibleConnectionFailure, match="Requested nodes are busy"):
         connection("sh", "-c", f"printf '{GONE}' >&2; exit 1").exec_command("true")
 

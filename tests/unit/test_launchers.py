@@ -137,6 +137,14 @@ def test_argv_and_environment(backend, launcher):
     assert made.step == (f"hvlab-R/{one.id}" if launcher == "srun" else "")
 
 
+def test_the_open_mpi_of_somebody_elses_cluster_chooses_its_own_transport():
+    """Omni-Path, EFA and Slingshot are reached by cm alone; modules set what fits the site."""
+    there = lab(hvlab_step=STEP)
+    made = command(of("mpi", there, launcher="srun"), there, "R", PROGRAM)
+    assert {"OMPI_MCA_pml", "OMPI_MCA_btl"}.isdisjoint(made.env)
+    assert made.env["OMPI_MCA_btl_tcp_if_include"] == "10.0.0.0/24"
+
+
 TUNED = {"fusion_threshold": 2**20, "cycle_time": 2.5, "threads": 2}
 
 

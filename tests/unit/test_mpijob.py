@@ -288,6 +288,20 @@ def test_the_command_writes_a_new_folder(tmp_path, capsys):
     assert "has files in it" in capsys.readouterr().err
 
 
+def test_a_secret_is_in_a_file_of_the_users_own_and_in_no_log(tmp_path, capsys):
+    """The launcher prints its case, and whoever may read a namespace's logs reads that."""
+    words = ["bench", "-i", str(ROOT / "inventory/gpu-example"), "--backend", "mpi", "--hosts", "1"]
+    words += ["--slots", "2", "--set", "env=WANDB_API_KEY=s3cret", "--container", IMAGE]
+    assert hvlab([*words, "--export", "mpijob", "--output", str(tmp_path / "out")]) == 0
+    (file,) = (tmp_path / "out").glob("1-*.yml")
+    env = {
+        item["name"]: item["value"] for item in container(yaml.safe_load(file.read_text()), "Launcher")["env"]
+    }
+    assert env["WANDB_API_KEY"] == "s3cret"
+    assert "s3cret" not in env["HVLAB_LAUNCH"]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 # In several parts.
 LONG = {**RESULT, "noise": "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(32))}
 

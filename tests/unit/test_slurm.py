@@ -146,6 +146,7 @@ def test_gpus_are_asked_for_where_all_hosts_run_ranks_on_them():
             CheckError,
             "squeue --me",
         ),
+        (f"{FAILED} Socket timed out on send/recv operation\n", UnreachableError, "sdiag"),
         ("salloc: error: something new\n", CheckError, "sinfo"),
     ],
 )
@@ -156,6 +157,13 @@ def test_a_refusal_names_host_answer_and_remedy(stderr, kind, remedy):
     said = [line.rpartition("error: ")[2].rpartition("failed: ")[2] for line in stderr.splitlines()]
     assert any(words in str(error) for words in said)
     assert remedy in error.remedy
+
+
+def test_what_a_site_says_of_its_own_rules_is_shown():
+    """A job_submit plugin says why, then salloc names the error without words for it."""
+    said = f"salloc: error: Please name a project: --comment=PROJECT\n{FAILED} Unspecified error\n"
+    error = slurm.refused("n1", said, 1, {})
+    assert "no hosts: Please name a project: --comment=PROJECT; Job submit/allocate failed:" in str(error)
 
 
 def test_a_job_that_ended_with_its_node_before_it_began_names_the_node():
@@ -365,6 +373,12 @@ def test_slurms_own_variables_say_which_rank_it_is_unless_a_launcher_does(monkey
     assert launched.place(slurms | horovods) == (1, 2, 0)
 
 
+def test_jobs_and_nodes_of_a_hidden_partition_are_shown_too():
+    """Without --all a user sees none of them, not even the own jobs."""
+    assert "--all" in slurm.queue("R")
+    assert "--all" in slurm_queue.nodes(["n1"])
+
+
 def test_a_step_that_stays_is_cancelled_and_no_other(monkeypatch, capsys):
     steps = program(monkeypatch, "steps")
     left = {"7.3": "hvlab-R/case", "7.4": "mine", "7.extern": "extern"}
@@ -376,7 +390,8 @@ def test_a_step_that_stays_is_cancelled_and_no_other(monkeypatch, capsys):
             for step in argv[1:]:
                 del left[step]
         if argv[0] == "squeue":
-            return 0, "".join(f"{step}|{name}\n" for step, name in left.items())
+            shown = left if "--all" in argv else {}
+            return 0, "".join(f"{step}|{name}\n" for step, name in shown.items())
         return 0, SHOWN.format(state="RUNNING", reason="None")
 
     monkeypatch.setattr(steps, "answer", answer)

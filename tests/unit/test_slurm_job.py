@@ -155,6 +155,12 @@ def test_what_describes_this_process_is_dropped_and_what_names_the_job_stays():
     ]
 
 
+def test_how_a_sites_pmix_works_is_no_place_in_the_job():
+    site = {"SLURM_PMIX_DIRECT_CONN": "false", "SLURM_PMIX_TMPDIR": "/run/pmix", "PMIX_MCA_psec": "native"}
+    step = {"SLURM_PMIX_MAPPING_SERV": "(vector,(0,1,1))", "SLURM_PMIXP_ABORT_AGENT_PORT": "41234"}
+    assert slurm_job.to_drop(site | step) == list(step)
+
+
 @pytest.mark.parametrize(("version", "overlap"), [((20, 2, 7), False), ((20, 11, 9), True), ((23, 11), True)])
 def test_a_step_runs_beside_others(version, overlap):
     words = slurm_job.step(job(), version)

@@ -8,6 +8,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from tests.contract.tree import ROOT, load
+from tests.node import test_slurm as checks
+from tests.node.lab import Node, WrongNodeError
 from tests.unit.plays import play, program
 from tests.unit.test_container_runtime import trusted
 
@@ -197,7 +199,9 @@ def test_settings_of_the_inventory_win_and_the_check_is_a_prolog_only_where_ther
         5,
         "/etc/slurm/prolog.d/*",
     )
-    assert "Prolog" not in role("Debian-12")("__slurm_all_settings")
+    # Without it Slurm holds a batch job that came upon a sick node, until somebody releases it.
+    assert settings["SchedulerParameters"] == "nohold_on_prolog_fail"
+    assert {"Prolog", "SchedulerParameters"}.isdisjoint(role("Debian-12")("__slurm_all_settings"))
 
 
 @pytest.mark.parametrize("controller", ["g1", "g2"])
@@ -327,6 +331,40 @@ CHECK = """
 """
 
 
+# As Slurm 22.05 to 26.05 prints states of nodes that work; a job is planned there (-), or ends (+).
+WORKING = (
+    *("idle", "mixed", "allocated", "completing", "reserved", "planned", "blocked"),
+    *("mixed-", "allocated+"),
+)
+
+
+@pytest.mark.parametrize("state", [*WORKING, "drained", "draining", "drained$", "mixed$", "idle@"])
+def test_a_node_that_is_registered_is_up(state):
+    up = role("Debian-12", __slurm_state={"rc": 0, "stdout": f"{state}|none"})
+    assert up("__slurm_node_up") is True
+
+
+@pytest.mark.parametrize("state", ["idle*", "drained*", "down", "unknown", "inval", "idle~", "idle^"])
+def test_a_node_that_does_not_answer_is_not_up(state):
+    up = role("Debian-12", __slurm_state={"rc": 0, "stdout": f"{state}|none"})
+    assert up("__slurm_node_up") is False
+
+
+@pytest.mark.parametrize("state", WORKING)
+def test_verify_takes_a_node_that_works_as_it_is(state):
+    answers = {"sinfo": {"rc": 0, "out": f"{state}|hvlab|none\n", "err": ""}}
+    node = Node("n1", None, {}, answers=answers)
+    checks.test_slurmctld_has_the_node(node, {"partitions": ["hvlab"], "controller": "n1"})
+
+
+@pytest.mark.parametrize("state", ["idle*", "drained", "mixed$", "down"])
+def test_verify_names_the_state_of_a_node_that_takes_no_jobs(state):
+    answers = {"sinfo": {"rc": 0, "out": f"{state}|hvlab|a fan\n", "err": ""}}
+    node = Node("n1", None, {}, answers=answers)
+    with pytest.raises(WrongNodeError, match="Slurm says it is"):
+        checks.test_slurmctld_has_the_node(node, {"partitions": ["hvlab"], "controller": "n1"})
+
+
 @pytest.mark.parametrize("active", [True, False])
 def test_a_node_that_does_not_register_names_the_ports_where_firewalld_runs(tmp_path, active):
     programs = tmp_path / "programs"
@@ -442,6 +480,39 @@ def test_jobs_that_do_not_end_are_named_and_the_node_is_resumed(tmp_path):
     printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
     assert "jobs still run there after 5 s: 7 of ann. Nothing was changed" in printed
     assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
+
+
+def test_a_job_that_is_stopped_or_waits_for_a_booting_node_is_waited_for(tmp_path):
+    """It runs, with a flag: STOPPED, CONFIGURING. squeue's RUNNING is no flag at all (src/squeue/print.c)."""
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
+    program(programs, "squeue", "#!/bin/sh\ncase $* in *--states*) ;; *) echo '8 of eve';; esac\n")
+    program(programs, "scontrol", "#!/bin/sh\n")
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
+    assert "jobs still run there after 5 s: 8 of eve. Nothing was changed" in printed
+
+
+def test_a_slurmctld_that_is_away_for_a_moment_ends_no_waiting(tmp_path):
+    programs = tmp_path / "programs"
+    away = f"test -e {tmp_path}/away || {{ touch {tmp_path}/away; echo 'Unable to contact' >&2; exit 1; }}"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'drained|{OURS}'\n")
+    program(programs, "squeue", f"#!/bin/sh\n{away}\n")
+    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 10})
+    assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
+
+
+def test_a_slurmctld_that_stays_away_is_named(tmp_path):
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
+    program(programs, "squeue", "#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+    program(programs, "scontrol", "#!/bin/sh\n")
+    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
+    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
+    said = "squeue does not say which jobs run there after 5 s: Unable to contact slurm controller. Nothing"
+    assert said in printed
 
 
 @pytest.mark.parametrize(

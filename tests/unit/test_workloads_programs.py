@@ -1,6 +1,7 @@
 """The programs that run on the nodes and need no Horovod: the reaper and the supervisor of a case."""
 
 import ast
+import errno
 import io
 import json
 import os
@@ -164,6 +165,19 @@ def test_without_ssh_the_other_hosts_are_named_and_this_one_is_cleared(monkeypat
     finally:
         mine.kill()
         mine.wait()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_home_without_locks_keeps_no_host_from_measuring(monkeypatch, tmp_path, number):
+    """Homes on Lustre without the mount option flock, or NFS without lockd: none knows who else measures."""
+    case = program(monkeypatch, "case")
+
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(case.fcntl, "flock", flock)
+    with (tmp_path / "lock").open("a+") as lock:
+        assert case.take(lock, "R/case") is None
 
 
 def test_a_case_over_its_time_is_ended_with_its_children(tmp_path):

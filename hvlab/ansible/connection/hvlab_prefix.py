@@ -27,8 +27,8 @@ options:
     vars: [{name: hvlab_prefix}]
 """
 
-# srun could not start the command, or lost its host. A command that merely failed reads "task 0: Exited ...".
-_LOST = re.compile(r"^srun: error: ((?!\S+: tasks? [\d,-]+: (?:Exited|Killed|Terminated)).+)$", re.MULTILINE)
+# srun could not start the command, or lost its host. One that merely failed reads "h2: task 0: Exited ...".
+_LOST = re.compile(r"^srun: error: ((?!\S+: tasks? [\d,-]+: ).+)$", re.MULTILINE)
 
 
 class Connection(ConnectionBase):  # type: ignore[misc]

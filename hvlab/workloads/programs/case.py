@@ -9,6 +9,7 @@ ended. The launcher's output goes to files. Needs Python 3.8+ and no package.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import json
@@ -31,6 +32,8 @@ LOCK_WAIT_S = 10.0
 AFTER_S = 60.0
 REAP_S = 30.0
 BUSY, NO_KEYS = 75, 78
+# Lustre without the mount option flock, NFS without lockd.
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 LIMIT = 16 * 2**20
 
 
@@ -85,7 +88,10 @@ def clear(folder: str) -> None:
 
 
 def take(lock: Any, case: str) -> str | None:
-    """Take the host's lock, waiting a little; return who holds it where it stays taken."""
+    """Take the host's lock, waiting a little; return who holds it where it stays taken.
+
+    On a file system without locks nobody holds it.
+    """
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -95,6 +101,10 @@ def take(lock: Any, case: str) -> str | None:
                 lock.seek(0)
                 return str(lock.read().strip()) or "unknown"
             time.sleep(0.1)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            return None
         else:
             lock.truncate(0)
             lock.write(case)

@@ -68,7 +68,7 @@ def state(job: str) -> str:
 
 def steps(job: str, name: str) -> list[str]:
     """Return the steps of an allocation that have this name."""
-    text = answer(["squeue", "--noheader", "--steps", "--jobs", job, "--format", "%i|%j"])[1]
+    text = answer(["squeue", "--noheader", "--all", "--steps", "--jobs", job, "--format", "%i|%j"])[1]
     rows = [line.strip().partition("|") for line in text.splitlines()]
     return [step for step, _, named in rows if named == name]
 
