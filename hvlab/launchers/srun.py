@@ -16,6 +16,8 @@ _PLACING = ("--cpu-bind=none", "--overcommit")
 _WAIT_S = 30
 # Open MPI's own PMIx has no munge; before Slurm 22.05, which has mpi.conf, only the environment says so.
 _PMIX = {"PMIX_MCA_psec": "native"}
+# And slurmd's PMIx refuses direct connections now and then; a login that only runs a command reads no profile.
+_OWN_PMIX = {**_PMIX, "SLURM_PMIX_DIRECT_CONN": "false"}
 
 
 @launcher(NAME)
@@ -73,4 +75,5 @@ def _pmi(job: Job) -> str:
 def _environment(job: Job) -> dict[str, str]:
     if not _by_pmi(job):
         return dict(job.env)
-    return {**_PMIX, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **job.env}
+    pmix = _PMIX if job.foreign else _OWN_PMIX
+    return {**pmix, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **job.env}

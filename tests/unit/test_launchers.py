@@ -129,7 +129,7 @@ def test_argv_and_environment(backend, launcher):
     elif launcher == "srun" and BACKENDS[backend].parallel and backend != "gloo":
         mca = TRANSPORT if gpu else TRANSPORT | {"opal_warn_on_missing_libcuda": "0"}
         # For Slurm before 22.05, whose PMIx reads it there alone.
-        pmix = {"PMIX_MCA_psec": "native"}
+        pmix = {"PMIX_MCA_psec": "native", "SLURM_PMIX_DIRECT_CONN": "false"}
         assert made.env == pmix | {f"OMPI_MCA_{name}": value for name, value in mca.items()} | env
     else:
         assert made.env == env
@@ -143,6 +143,7 @@ def test_the_open_mpi_of_somebody_elses_cluster_chooses_its_own_transport():
     made = command(of("mpi", there, launcher="srun"), there, "R", PROGRAM)
     assert {"OMPI_MCA_pml", "OMPI_MCA_btl"}.isdisjoint(made.env)
     assert made.env["OMPI_MCA_btl_tcp_if_include"] == "10.0.0.0/24"
+    assert "SLURM_PMIX_DIRECT_CONN" not in made.env
 
 
 TUNED = {"fusion_threshold": 2**20, "cycle_time": 2.5, "threads": 2}
