@@ -1,6 +1,6 @@
 """Slurm's words: the command of an allocation, and what its answers mean. Pure.
 
-As recorded of Slurm 22.05. Every answer that ends a run becomes an error that says which host, what was seen
+As recorded of Slurm 22.05, and as its slurm_errno.c has them. Every answer that ends a run becomes an error that says which host, what was seen
 and what to do. What its queue says is in slurm_queue.
 """
 
@@ -34,7 +34,23 @@ _REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
     ("Invalid account", UsageError, "name one of yours in lab_slurm_options, such as [--account=NAME]"),
     ("Invalid qos", UsageError, "name one of yours in lab_slurm_options, such as [--qos=NAME]"),
     ("Invalid node name", UsageError, "give the hosts the names that they have in Slurm: `sinfo -N`"),
+    ("Invalid generic resource", UsageError, "ask for GPUs as the hosts have them: `sinfo -o '%N %G'`"),
+    ("Invalid feature", UsageError, "name a --constraint that hosts have: `sinfo -o '%N %f'`"),
+    ("Invalid license", UsageError, "name one that there is in lab_slurm_options: `scontrol show licenses`"),
+    ("Invalid wckey", UsageError, "name one of yours in lab_slurm_options, such as [--wckey=NAME]"),
+    (
+        "requested reservation",
+        UsageError,
+        "name one that you may use now in lab_slurm_options: `scontrol show reservation`",
+    ),
     ("Requested node configuration is not available", UsageError, f"ask for fewer slots or hosts; {SEE}"),
+    ("More processors requested than permitted", UsageError, f"ask for fewer slots or hosts; {SEE}"),
+    ("Node count specification invalid", UsageError, f"ask for fewer or more hosts; {SEE}"),
+    (
+        "Memory required by task is not available",
+        UsageError,
+        f"ask for less memory in lab_slurm_options; {SEE}",
+    ),
     ("Requested time limit is invalid", UsageError, "name a shorter --time in lab_slurm_options"),
     ("accounting/QOS policy", CheckError, "end a job of yours (`squeue --me`), or ask for a higher limit"),
     ("Access/permission denied", UsageError, "ask who runs the cluster for the right"),

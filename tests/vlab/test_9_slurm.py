@@ -202,13 +202,32 @@ def test_a_sick_node_is_drained_with_the_reason(lab):
     types = "/opt/hvlab/health/machine-types.json"
     lab.on("c3", f'cp {types} /root/ && sed -i \'s/"host0"/"ib9"/\' {types}')
     try:
-        as_user(lab, "timeout 20 srun -w c3 -N 1 hostname || true")
+        print(as_user(lab, "sh -c 'timeout 20 srun -w c3 -N 1 hostname 2>&1; echo status $?; squeue'"))
         assert "drained|hvlab health: " in state(lab, "c3")
         assert "ib9" in state(lab, "c3")
     finally:
         lab.on("c3", f"mv /root/machine-types.json {types}")
         lab.on("c1", "scancel --user=hvlab; scontrol update NodeName=c3 State=RESUME")
     assert as_user(lab, "timeout 60 srun -w c3 -N 1 hostname").strip() == "c3"
+
+
+@pytest.mark.slow
+def test_a_batch_job_that_comes_upon_a_sick_node_starts_on_another_one(lab):
+    types = "/opt/hvlab/health/machine-types.json"
+    lab.on("c3", f'cp {types} /root/ && sed -i \'s/"host0"/"ib9"/\' {types}')
+    alone = "sbatch --parsable --exclusive --output=/dev/null --chdir=/tmp"
+    try:
+        for host in ("c1", "c2"):
+            as_user(lab, f"{alone} --nodelist={host} --wrap='sleep 20'")
+        job = as_user(lab, f"{alone} --nodes=1 --wait --wrap=true").strip()
+        shown = as_user(lab, f"scontrol show job {job}")
+        assert "JobState=COMPLETED" in shown
+        assert "Restarts=1" in shown
+        assert " NodeList=c3" not in shown
+        assert "drained|hvlab health: " in state(lab, "c3")
+    finally:
+        lab.on("c3", f"mv /root/machine-types.json {types}")
+        lab.on("c1", "scancel --user=hvlab; scontrol update NodeName=c3 State=RESUME")
 
 
 @pytest.mark.slow
