@@ -1,7 +1,7 @@
 """Slurm's words: the command of an allocation, and what its answers mean. Pure.
 
-As recorded of Slurm 22.05, and as its slurm_errno.c has them. Every answer that ends a run becomes an error that says which host, what was seen
-and what to do. What its queue says is in slurm_queue.
+As recorded of Slurm 22.05, and as its slurm_errno.c has them. Every answer that ends a run becomes an error
+that says which host, what was seen and what to do. What its queue says is in slurm_queue.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _PLACING = ("--cpu-bind=none", "--overcommit")
 _WAIT_S = 30
 # Open MPI's own PMIx has no munge; before Slurm 22.05, which has mpi.conf, only the environment says so.
 _PMIX = {"PMIX_MCA_psec": "native"}
-# And slurmd's PMIx refuses direct connections now and then; a login that only runs a command reads no profile.
+# slurmd's PMIx refuses direct connections now and then, and ssh with a command reads no profile that says so.
 _OWN_PMIX = {**_PMIX, "SLURM_PMIX_DIRECT_CONN": "false"}
 
 
