@@ -12,7 +12,7 @@ CAUSES = (
             r"hwloc .{0,60}version mismatch",
             r"Data unpack would read past end of buffer(?! in file util/show_help\.c)",
             r"Data unpack had inadequate space",
-            r"PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER|UNPACK-PAST-END",
+            r"(?:PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER|UNPACK-PAST-END)(?! in file \S*pmix_client_group\.c)",
             r"Pack data mismatch",
             r"tcp_peer_recv_connect_ack: received different version",
             r"(?:orted|prted): .{0,20}unknown option",
@@ -126,6 +126,7 @@ CAUSES = (
             r"token slots\S* not supported at this time",
             r"Usage: \S*mpiexec \[global opts\]",
             r"[Uu]nknown option: ?(?:--|-)?(?:allow-run-as-root|mca|tag-output)",
+            r"[Uu]nknown option \"?-pmi_args",
             r"OPAL ERROR: (?:Unreachable|Error) in file (?:ext\w+|pmix[3-9]x)_client\.c",
         ),
         why="The mpirun in PATH is not the one of the MPI that the program is linked with, often conda's MPICH or Intel MPI.",
@@ -272,6 +273,7 @@ CAUSES = (
         signs=(
             r"But I couldn't open the help file: ",
             r"unable to find an underlying prterun|could not execute the underlying prterun",
+            r"cmd failed to exec its actual executable",
         ),
         why="Its files are looked for below the prefix that it was built with: the folder was moved, copied (conda, container) or belongs to "
         "another Open MPI.",

@@ -220,6 +220,7 @@ CAUSES = (
             r"Received a dump signal (?:due to|from)",
             r"Ranks? [\d, ]+ failed to pass monitoredBarrier",
             r"may be stuck\. Expected \d+ threads to join(?![\s\S]{0,20000}?was a false.positive)",
+            r"Exception raised from checkTimeout at",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",

@@ -137,6 +137,22 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="slurm-crashed",
+        title="a daemon of Slurm crashed",
+        signs=(
+            r"slurm(?:ctld|d|dbd|restd|stepd)\.service: Main process exited, code=(?:dumped|killed), status=(?:11/SEGV|6/ABRT)",
+            r"Process \d+ \(slurm\w+\) of user \d+ (?:dumped core|terminated abnormally)",
+            r"slurm(?:ctld|d|dbd|restd|stepd|scriptd)\[\d+\]: (?:segfault at|general protection|double free|corrupted|munmap_chunk|free\(\)|malloc\(\))",
+            r"(?:slurmctld|slurmd|slurmdbd|slurmrestd)[^\n]{0,60}: (?:Segmentation fault|Aborted) *(?:\(core dumped\))?$",
+            r"traps: slurm\w+\[\d+\] ",
+        ),
+        why="It used memory wrongly: a fault of that release, or of a plugin that it loads (job_submit, metrics, SPANK, one that was built for another release).",
+        remedy="coredumpctl gdb SLURMCTLD and bt show where; leave out what was set up last (JobSubmitPlugins, MetricsType); the newest release of this Slurm, whose NEWS names "
+        "such faults; build its plugins again.",
+        source="https://github.com/SlinkyProject/slurm-operator/issues/90",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="slurm-gres",
         title="the GPUs of a node are not configured for Slurm",
         signs=(
@@ -262,6 +278,7 @@ CAUSES = (
             r"(?:Controller is|controller) in standby mode",
             r"Slurmctld\(\w+\) at \S+ is DOWN",
             r"(?:srun|salloc|sbatch|squeue|sinfo|scontrol|sacct|slurmd): [^\n]{0,80}Connection timed out (?:establishing|writing|reading)",
+            r"(?:submission failed|allocate resources|slurm_load_\w+(?: error)?): Unexpected message received",
         ),
         why="The daemon on the head is not running, its port 6817 is closed, or the name in SlurmctldHost leads elsewhere.",
         remedy="systemctl status slurmctld and its log on the head; scontrol ping; ports 6817 to 6819 and SrunPortRange open.",
@@ -305,6 +322,7 @@ CAUSES = (
         remedy="The line is named: correct it on all hosts; slurmctld -D -vvv shows how far it reads.",
         source="https://slurm.schedmd.com/slurm.conf.html",
         weight=FACT,
+        unless=(r"s_p_parse_file: unable to read [^\n]{1,200}: Permission denied",),
     ),
     Cause(
         id="slurmdbd",
@@ -328,6 +346,7 @@ CAUSES = (
         remedy="systemctl status slurmdbd mariadb; DbdHost is hostname -s of its host, StorageUser and StoragePass are those of the database; start slurmdbd before slurmctld.",
         source="https://slurm.schedmd.com/accounting.html",
         weight=FACT,
+        unless=(r"Failed (?:at step EXEC|to locate executable)",),
     ),
     Cause(
         id="slurm-folders",
@@ -356,6 +375,7 @@ CAUSES = (
             r"(?:plugin|context) for",
             r"[Cc]ouldn't load specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
             r"Dlopen of plugin file failed|Plugin init\(\) callback failed|Plugin missing required symbol or function|Incompatible plugin version|Plugin has invalid format",
+            r"Can't find plugin for \w+/\w+",
         ),
         why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
         "installed, or PluginDir names those of another release.",

@@ -38,6 +38,7 @@ CAUSES = (
             r"Exit Code: +139\b|exit(?:ed with)? code:? 139\b",
             r"tasks? [\d,-]+: (?:Segmentation fault|Floating point exception)",
             r"ended prematurely and may have crashed\. exit code 0xc0000005|exit(?:ed with)? code:? (?:0x[Cc]0000005|-1073741819|3221225477)\b",
+            r"Foam::sig(?:Segv|Fpe)::sigHandler",
         ),
         why="A library used memory that is not its own; the frames under the signal name it. Mixed MPIs, CUDA or NCCL releases are the usual "
         "reason, RDMA with threads another.",
@@ -79,6 +80,7 @@ CAUSES = (
             r"Permission denied \(errno 13\)|\berrno(?:[ =:]+)13\b[^\n]{0,40}[Pp]ermission denied",
             r"(?:can.t|[Cc]annot|[Cc]ould not|[Uu]nable to) (?:open|create|write|remove|make)[^\n:]{0,40} \W?/[^\n:]{1,200}: Operation not permitted",
             r"Permission denied (?:- |@ rb_\w+ - )/\S+",
+            r"execve\(\): \S+: Permission denied|[Ee]rror creating slurm stream socket: Permission denied|unable to read \S+: Permission denied",
         ),
         why="Owner or mode do not allow it: a folder that root made, /tmp without mode 1777, a program without +x, a device without group.",
         remedy="ls -ld of the path on that host; chown or chmod; /tmp has mode 1777.",

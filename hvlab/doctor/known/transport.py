@@ -157,6 +157,16 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="ucx-julia",
+        title="UCX takes a signal that Julia uses for a crash",
+        signs=(r"Caught signal 11\b",),
+        needs=(r"libjulia|\bjulia_\w+|ijl_\w+\(|\.jl:\d+",),
+        why="Julia's threads stop one another for the garbage collector by a segmentation fault that Julia itself handles; UCX handles it first, and ends the rank.",
+        remedy='export UCX_ERROR_SIGNALS="SIGILL,SIGBUS,SIGFPE" before the ranks start (mpirun -x, srun --export=ALL), or let `using MPI` come before what loads UCX.',
+        source="https://juliaparallel.org/MPI.jl/stable/knownissues/#UCX",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="hca-objects",
         title="the network adapter has no room for another queue",
         signs=(
@@ -180,6 +190,7 @@ CAUSES = (
         signs=(
             r"mm ep failed to connect to remote FIFO",
             r"ucp_ep_create\([^)\n]*\) failed: Shared memory error",
+            r"Failed to attach to remote mmid:\d+",
             r"UCX ERROR (?:failed to attach xpmem|shmat\([^)\n]*\) failed|open\(file_name=/proc/\d+/fd)",
         ),
         why="The ranks are in different containers or user namespaces, the rank that owned it has ended, or memory for it is used up.",
@@ -300,6 +311,31 @@ CAUSES = (
         remedy="Look at the arguments of that call, and at the rank named; a lost peer shows as MPI_ERR_OTHER or MPI_ERR_INTERN.",
         source="https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Errors.3.html",
         weight=SYMPTOM,
+    ),
+    Cause(
+        id="mpi-window",
+        title="MPI has no one-sided communication that works for this window",
+        signs=(r"An error occurred in MPI_Win_(?:create|allocate)\w*[\s\S]{0,400}?\*\*\* MPI_ERR_WIN: ",),
+        why="Each window takes one of Open MPI's osc components; the one that was named, or all of them, cannot be used with the transports of "
+        "these ranks (osc rdma wants one that does RDMA and atomics to every rank).",
+        remedy="Without -mca osc and -mca btl; else -mca pml ucx -mca osc ucx, or -mca osc pt2pt (release 4 and before); ompi_info | grep 'MCA osc'; "
+        "a build with UCX or libfabric.",
+        source="https://github.com/open-mpi/ompi/issues/9987",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="mpich-shared-memory",
+        title="MPICH's ranks do not find the shared memory of their host",
+        signs=(
+            r"MPIU_SHMW_\w+\(\d+\)\.*: *(?:open|mmap|\w+) failed",
+            r"MPIDU_(?:shm|Init_shm)_\w+\(\d+\)\.*: *\w+ failed",
+        ),
+        why="The first rank of a host makes a file that the others attach to; they look in another place (a container's own /dev/shm or /tmp), were started "
+        "by another mpiexec, or the file system is full.",
+        remedy="mpiexec of the MPICH that the program is linked with (which -a mpiexec); all ranks of a host in one container; df -h /dev/shm /tmp; "
+        "MPICH_NO_LOCAL=1 goes without.",
+        source="https://github.com/clawpack/pyclaw/pull/557",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="not-cuda-aware",
