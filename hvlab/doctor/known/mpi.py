@@ -138,6 +138,7 @@ CAUSES = (
             r"execvp error on file ",
             r"error while loading shared libraries",
             r"PMIX ERROR: \S+ in file (?:\S*/)?dstore_\w+\.c",
+            r"\borte-dvm\b",
         ),
     ),
     Cause(

@@ -271,6 +271,7 @@ CAUSES = (
         signs=(
             *ended_by(15, "SIGTERM", "Terminated"),
             r"Caught signal number 15 Term|forrtl: error \(78\): process killed",
+            r"Likely it has been terminated by the external system",
         ),
         why="Someone sent it signal 15: the scheduler (time limit, cancelled, preempted), a tool that ends its children (timeout, subprocess), or the launcher after another rank had ended.",
         remedy="State and reason of the job in the scheduler; the time limit; the first error of the other ranks, if one ended before.",
@@ -364,6 +365,18 @@ CAUSES = (
         remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
         source="https://github.com/kubeflow/mpi-operator/issues/152",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="dvm-missing",
+        title="prun, pterm or mpirun --dvm finds no daemon to give its job to",
+        signs=(
+            r"(?:prun|pterm|prterun|mpirun)\S* failed to initialize, likely due to no DVM being available",
+            r"[Nn]o (?:system|usable) DVM|[Uu]nable to (?:find|connect to) (?:a|the) (?:specified )?DVM",
+        ),
+        why="These commands talk to a prte that was started before; it ended, is still starting, or runs as another user or with another TMPDIR.",
+        remedy="prte --daemonize --report-uri dvm.uri, and prun --dvm-uri file:dvm.uri once that file is there; one TMPDIR for both; without a DVM plain mpirun.",
+        source="https://github.com/openpmix/prrte/issues/877",
+        weight=FACT,
     ),
     Cause(
         id="allocation-missing",

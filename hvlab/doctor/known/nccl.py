@@ -221,6 +221,7 @@ CAUSES = (
             r"Ranks? [\d, ]+ failed to pass monitoredBarrier",
             r"may be stuck\. Expected \d+ threads to join(?![\s\S]{0,20000}?was a false.positive)",
             r"Exception raised from checkTimeout at",
+            r"(?:failure|Exception \(either an error or timeout\)) detected by watchdog at work",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",
@@ -295,7 +296,7 @@ CAUSES = (
         signs=(
             r"NCCL error in: \S+, invalid argument",
             r"argument (?:not|must be) initialized via NCCL_\w+|NCCL WARN Invali[dg] config \w+ attribute",
-            r"NCCL WARN \w+ : \w+ argument is NULL|ncclGroupEnd: not in a group call|corrupted comm object detected",
+            r"NCCL WARN \w+ : \w+ argument is NULL|ncclGroupEnd: not in a group call",
             r"NCCL cannot be captured in a graph if",
             r"ncclInvalidUsage",
             r"NCCL error[^\n]{0,200}invalid (?:usage|argument, NCCL version)",
@@ -385,6 +386,7 @@ CAUSES = (
             r"Net : error encountered when getting address info",
             r"ncclCommGetUniqueId should not be called when NCCL_COMM_ID is set",
             r"NCCL_GRAPH_FILE set by environment to \S+(?=[\s\S]{0,20000}?ncclSystemError)",
+            r"XML Import Channel : dev \d+ not found",
         ),
         why="NCCL_NET names a network whose plugin or adapters are not on this host; or NCCL_ALGO and NCCL_PROTO leave nothing that fits this call, "
         "or are set beside a tuner of a plugin that wants to choose itself.",

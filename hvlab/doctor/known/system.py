@@ -335,6 +335,7 @@ CAUSES = (
             r"mlx[45]_core \S+ [^\n]{0,80}(?:Fatal error|health compromised|device's health|wait_func:\d+:[^\n]{0,60}timeout|poll_health|FW internal error|assert_var\[0\])",
             r"(?:i40e|ice|ixgbe|bnxt_en|ena|igb)\b[^\n]{0,80}(?:Reset adapter|tx_timeout|TX timeout|Malicious Driver|firmware (?:error|recovery))",
             r"transmit timed out, resetting|TX driver issue detected, PF reset",
+            r"ibv_(?:create_(?:cq|qp|srq)|alloc_pd|reg_mr)\([^)\n]*\) failed: Connection timed out",
         ),
         why="The card, its firmware or driver does not answer: transfers over it stop, and what waits for them breaks off.",
         remedy="ethtool -i for driver and firmware: bring both up to date; ethtool -S for errors; reseat card and cable; off with an offload that the driver's notes name.",

@@ -208,6 +208,7 @@ CAUSES = (
             r"Failed to receive UCX worker address",
             r"ucx function returned with failed status",
             r"transport error: Endpoint timeout",
+            r"UD endpoint \S+ to [^\n]{1,80}: unhandled timeout error",
         ),
         why="The other end went away or packets were lost on the way; often the other rank crashed first.",
         remedy="Look for the first rank that ended; then ibstat and error counters (perfquery) of both adapters.",
@@ -325,10 +326,11 @@ CAUSES = (
     ),
     Cause(
         id="mpich-shared-memory",
-        title="MPICH's ranks do not find the shared memory of their host",
+        title="ranks do not find the shared memory of their host (MPICH, PSM2)",
         signs=(
             r"MPIU_SHMW_\w+\(\d+\)\.*: *(?:open|mmap|\w+) failed",
             r"MPIDU_(?:shm|Init_shm)_\w+\(\d+\)\.*: *\w+ failed",
+            r"PSM2? could not set up shared memory segment|Error opening remote shared memory object in shm_open",
         ),
         why="The first rank of a host makes a file that the others attach to; they look in another place (a container's own /dev/shm or /tmp), were started "
         "by another mpiexec, or the file system is full.",
@@ -336,6 +338,42 @@ CAUSES = (
         "MPICH_NO_LOCAL=1 goes without.",
         source="https://github.com/clawpack/pyclaw/pull/557",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hcoll",
+        title="NVIDIA's collectives (HCOLL) fail",
+        signs=(
+            r"^ *[0-5] 0x[0-9a-f]+ (?:hcoll_\w+|hmca_\w+)\(\)|^[^\n]{0,40}lib(?:hcoll|hmca_\w+)\.so[^\n]{0,20}\((?:hcoll|hmca)_\w+",
+            r"Error: \S*coll_hcoll_\w+\.c:\d+",
+        ),
+        needs=(r"[Ss]ignal|Segmentation fault|ERROR|Error: |[Ff]ail",),
+        why="HPC-X's Open MPI (and MPICH, where it is told to) leaves collectives to HCOLL, which is closed and not developed further: types of the program's own, "
+        "multicast and large jobs are known to break it.",
+        remedy="mpirun -mca coll_hcoll_enable 0 (-mca coll ^hcoll; MPICH: MPIR_CVAR_ENABLE_HCOLL=0); HCOLL_ENABLE_MCAST=0 for multicast; Open MPI 4.1.4 and later have ucc "
+        "in its place.",
+        source="https://github.com/open-mpi/ompi/issues/9761",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="mpi-shared-file-pointer",
+        title="Open MPI cannot make the file for a shared file pointer",
+        signs=(r"mca_sharedfp_(?:sm|lockedfile|individual|addproc)_file_open: Error[^\n]{0,120}",),
+        why="MPI_File_open makes one for each file, beside the data or in the session folder under /tmp: that folder is not there (srun, a container), not writable, "
+        "or NFS shows the file too late on another host.",
+        remedy="-mca sharedfp ^sm,lockedfile,individual, where the program uses no shared pointers (HDF5 and NetCDF do not); else -mca io ^ompio for ROMIO; "
+        "write to a file system that all hosts see.",
+        source="https://github.com/open-mpi/ompi/issues/9656",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="mpi-file-locks",
+        title="MPI-IO needs file locks, and the file system gives none",
+        signs=(r"File locking failed in ADIOI_\w+", r"ADIOI_(?:GEN_)?Set_lock\w*::? ?[A-Z][^\n]{3,80}"),
+        why="ROMIO locks parts of a file when ranks write near one another. Lustre grants that only where the client mounted with flock, NFS only with its lock service.",
+        remedy="mount -o flock on all clients of Lustre (localflock is not enough), NFS 4 or a running lockd; or hints: romio_ds_write=disable with romio_cb_write=enable; "
+        "HDF5_USE_FILE_LOCKING=FALSE is for HDF5's own locks only.",
+        source="https://github.com/pmodels/mpich/blob/main/src/mpi/romio/adio/common/lock.c",
+        weight=FACT,
     ),
     Cause(
         id="not-cuda-aware",
