@@ -442,6 +442,19 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="hip-ipc",
+        title="AMD GPUs cannot share their memory between processes",
+        signs=(
+            r"hip(?:ExtGet|Ipc(?:Get|Open))MemHandle\S*(?: ->)? ?(?:failed|returned|: )",
+            r"Failed to create memory for IPC, failed with hsa_status",
+        ),
+        why="HIP did not give or take a handle for the memory of a GPU: HSA_ENABLE_IPC_MODE_LEGACY=1 (set in some images) on a card or driver that does not "
+        "do it that way, processes in different containers, or a ROCm in the image that is not of the driver's time.",
+        remedy="unset HSA_ENABLE_IPC_MODE_LEGACY (or =0); --ipc=host and --cap-add=SYS_PTRACE; NCCL_P2P_DISABLE=1 goes without.",
+        source="https://github.com/ROCm/rocm-systems/issues/2209",
+        weight=FACT,
+    ),
+    Cause(
         id="driver-twice",
         title="another installation of the driver is there already",
         signs=(

@@ -40,6 +40,17 @@ CAUSES = (
         "https://docs.open-mpi.org/en/v5.0.x/release-notes/networks.html",
     ),
     _noise(
+        "shm-unlink",
+        "Open MPI wanted to remove its shared-memory file, which was gone already",
+        (
+            r"A system call failed during (?:vader )?shared memory initialization that should not have[\s\S]{0,300}?System call: unlink\(2\) \S+\s+Error: No such file or directory",
+            r"System call: unlink\(2\) \S*(?:vader|sm)_segment",
+        ),
+        "A mistake of Open MPI 3 and 4 as a job ends, mostly on macOS: the text speaks of a start, but the job is over.",
+        "TMPDIR=/tmp, or Open MPI 5; where the job itself failed, another line tells why.",
+        "https://github.com/open-mpi/ompi/issues/7393",
+    ),
+    _noise(
         "cma",
         "a container does not allow single-copy transfers",
         (
@@ -47,6 +58,7 @@ CAUSES = (
             r"Linux kernel CMA support was requested via the btl_vader_single_copy_mechanism(?! MCA variable, but CMA support is not available due to different user)",
             r"WARNING: .{0,60}CMA .{0,80}(?:ptrace|permission)",
             r"single[- _]copy mechanism .{0,100}(?:not available|unable|disabled)",
+            r"Could not open the KNEM device file at \S+",
             r"process_vm_readv(?!\(pid=)\S* .{0,80}(?:Operation not permitted|denied)",
         ),
         "MPI copies twice in place of once.",
@@ -109,7 +121,7 @@ CAUSES = (
             r"at least one node does NOT support binding memory to the process location",
             r"hwloc_(?:linux_)?\S* .{0,60}failed to (?:bind|set)",
             r"hwloc .{0,60}has encountered what looks like an error from the operating system",
-            r"Invalid MIT-MAGIC-COOKIE|No protocol specified",
+            r"Invalid MIT-MAGIC-COOKIE|No protocol specified(?:[\s\S]{0,200}?failed to open /dev/dri/renderD\d+: Permission denied)*",
             r"hwloc [\d.]+ received invalid information from the operating system",
             r"hwloc/linux: Ignoring PCI device with non-16bit domain",
             r"Failed to parse XML input with the minimalistic parser",
@@ -349,7 +361,9 @@ CAUSES = (
             r"srun: cluster configuration lacks support for cpu binding",
             r"slurmstepd: error: (?:pam_open_session|couldn't chdir to `?\S+'?: No such file or directory: going to /tmp instead)",
             r"slurmstepd: error: x?cgroup\w*: unable to (?:create|remove) cgroup[^\n]{0,200}",
-            r"slurmd: (?:error|warning): (?:TaskPlugin\S*|If using PrologFlags=Contain)[^\n]{0,160}",
+            r"slurm(?:d|ctld): (?:error|warning): (?:TaskPlugin\S*|If using PrologFlags=Contain)[^\n]{0,160}",
+            r"slurm_get_node_energy: Resource temporarily unavailable|_get_joules_task: can't get info from slurmd",
+            r"error: Database settings not recommended values: [^\n]{0,160}",
             r"error: Configured MailProg is invalid",
         ),
         "The step runs all the same.",
@@ -452,13 +466,14 @@ CAUSES = (
     ),
     _noise(
         "hcoll-init",
-        "Open MPI goes on without the collectives of HCOLL",
+        "Open MPI goes on without the collectives of HCOLL or UCC",
         (
             r"mca_coll_hcoll_comm_query\(\) Hcol library init failed",
             r"\[LOG_CAT_\w+\] [^\n]{0,200}",
+            r"mca_coll_ucc_init_ctx\(\) UCC context create failed|UCC +ERROR context create failed",
         ),
-        "HCOLL finds no adapter or topology that it knows and is left out.",
-        "-mca coll ^hcoll silences it; where MPI itself fails, another line tells why.",
+        "HCOLL or UCC finds no adapter or topology that it knows and is left out.",
+        "-mca coll ^hcoll (^ucc) silences it; where MPI itself fails, another line tells why.",
         "https://docs.nvidia.com/networking/display/hpcxv215/hcoll",
     ),
     _noise(

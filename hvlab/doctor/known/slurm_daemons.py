@@ -51,6 +51,8 @@ CAUSES = (
             r"Credential signature check: Credential data mismatch",
             r"[Ii]nvalid Protocol Version \d+ from",
             r"Malformed RPC of type",
+            r"Failed to unpack SLURM_PERSIST_INIT",
+            r"Can not recover \w+[^\n]{0,40}, incompatible version",
         ),
         why="slurmctld talks to daemons and commands of its own release and the two (from 24.11: three) before, never to newer ones.",
         remedy="Upgrade slurmdbd, then slurmctld, then slurmd and the commands, to one release.",
@@ -240,6 +242,20 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="slurm-resume",
+        title="a cloud node that Slurm started did not come up",
+        signs=(
+            r"not resumed by ResumeTimeout\(\d+\)|\bResumeTimeout reached",
+            r"Failed to launch (?:the )?following nodes, setting nodes to down",
+            r"Setting following failed nodes into DOWN state",
+        ),
+        why="ResumeProgram could not start the machine (quota, capacity, image, rights), or its slurmd did not register within ResumeTimeout: network or security "
+        "group, name, munge, a start script that takes long or failed.",
+        remedy="The log of ResumeProgram (slurm_resume.log, resume.log) names the cloud's error; on the machine cloud-init's log and slurmd.log; then a longer ResumeTimeout.",
+        source="https://slurm.schedmd.com/power_save.html",
+        weight=FACT,
+    ),
+    Cause(
         id="slurm-cgroup",
         title="slurmd cannot use the machine's cgroups",
         signs=(
@@ -310,7 +326,7 @@ CAUSES = (
             r"Invalid (?:node|partition|parameter) \S+ in (?:slurm\.conf|configuration)",
             r"CLUSTER NAME MISMATCH",
             r"This host \(\S+\) not a valid controller",
-            r"fatal: [^\n]{0,120}(?:option has been removed|has been removed\. |only permitted in SlurmDBD|mutually exclusive|cannot be combined with|is a reserved word|Duplicated NodeName)",
+            r"(?<!sbatch:\s)(?<!srun:\s)(?<!salloc:\s)fatal: [^\n]{0,120}(?:option has been removed|has been removed\. |only permitted in SlurmDBD|mutually exclusive|cannot be combined with|is a reserved word|Duplicated NodeName)",
             r"fatal: (?:(?:DebugFlags|PrologFlags|LaunchParameters|SlurmdParameters|Invalid (?:DebugLevel|combination|SlurmctldPort|MsgAggr))\b|Bad value|Jobs memory is being constrained by both|You are running slurm\w+ as something other than|StorageType)",
             r"fatal: (?:slurmdbd\.conf (?:file \S+ should be|owned by)|Could not open/read/parse|Unable to establish controller|archive (?:directory|script) )",
             r"error: \S+ is (?:defunct|deprecated and (?:not supported|will be ignored))[^\n]{0,60}[Pp]lease (?:remove|update)",
@@ -360,6 +376,7 @@ CAUSES = (
             r"Domain socket directory \S+: No such file or directory",
             r"Slurmd could not create a batch directory or file",
             r"SlurmdSpoolDir (?:stat error|is not a directory|open error)",
+            r"slurm(?:ctld|dbd)\S* error: chdir\(\S+\): (?:No such file|Permission denied)",
         ),
         why="SlurmdSpoolDir, StateSaveLocation, the logs and the pid files need folders that the daemon may write.",
         remedy="mkdir and chown slurm (StateSaveLocation, logs of slurmctld) or root (SlurmdSpoolDir) on that host.",
@@ -376,12 +393,28 @@ CAUSES = (
             r"[Cc]ouldn't load specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
             r"Dlopen of plugin file failed|Plugin init\(\) callback failed|Plugin missing required symbol or function|Incompatible plugin version|Plugin has invalid format",
             r"Can't find plugin for \w+/\w+",
+            r"error: Unable to find plugin: \S+",
         ),
         why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
         "installed, or PluginDir names those of another release.",
         remedy="ls PluginDir (scontrol show config | grep PluginDir); install the package, or the library's headers and build Slurm again.",
         source="https://github.com/mknoxnv/ubuntu-slurm/issues/3",
         weight=FACT,
+    ),
+    Cause(
+        id="slurm-pid-file",
+        title="systemd waits for a PID file that the Slurm daemon writes elsewhere",
+        signs=(
+            r"slurm\w*\.service: (?:Can't open PID file \S+|PID file \S+ not readable)|Can't open PID file \S*/slurm\w+\.pid",
+        ),
+        needs=(
+            r"result 'timeout'|Result: timeout|operation timed out|timeout was exceeded|slurm\w*\.service failed",
+        ),
+        why="PIDFile= of the unit and SlurmdPidFile or SlurmctldPidFile of slurm.conf (PidFile of slurmdbd.conf) name other places, or the "
+        "daemon may not write there: systemd ends a daemon that runs well.",
+        remedy="The same path in both, in a folder that SlurmUser may write (/run/slurm); or a unit with Type=notify or Type=simple and the option -D, as new Slurm brings it.",
+        source="https://github.com/galaxyproject/ansible-slurm/issues/10",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="slurm-job-container",
@@ -472,6 +505,7 @@ CAUSES = (
         signs=(
             r"Kill task failed",
             r"JOB NOT ENDING WITH SIGNALS",
+            r"Unable to destroy container \d+ in cgroup plugin, giving up",
         ),
         why="Its processes wait in the kernel: as a rule for a shared file system or a GPU that does not answer, or an epilog hangs.",
         remedy='On that node ps -eo pid,stat,wchan,cmd | grep " D" and dmesg; mend the file system, then State=RESUME; UnkillableStepTimeout for slow ones.',
