@@ -279,7 +279,7 @@ CAUSES = (
     ),
     Cause(
         id="peermem",
-        title="GPU memory cannot be registered for RDMA: nvidia-peermem is missing",
+        title="GPU memory cannot be registered for RDMA: nvidia-peermem (or amdgpu's own part) is missing",
         signs=(
             r"Module nvidia.peermem not found",
             r"nvidia[-_]peermem .{0,80}(?:not|fail|Invalid argument)",
@@ -287,13 +287,13 @@ CAUSES = (
             r"nv_peer_mem\S* .{0,60}(?:not|fail)",
             r"ibv_reg_mr\S* failed.{0,20}(?:Bad address|error Bad address|Invalid argument)",
             r"GPU Direct RDMA Disabled for HCA",
-            r"ibv_(?:exp_)?reg_mr\([^)\n]*\) failed: Bad address",
+            r"ibv_(?:exp_)?reg_mr\([^)\n]*\) failed: (?:Bad address|Invalid argument)|failed to register address 0x\w+ \((?:cuda|rocm)[\w-]*\)",
             r"nv_peer_mem: Unknown symbol|could not insert 'nv_peer_mem'|(?:nvidia_peermem|nv_peer_mem): disagrees about version",
         ),
         why="The adapter may reach GPU memory only through nvidia-peermem (or dma-buf), and the module is not loaded or does not match "
         "the RDMA stack.",
         remedy="modprobe nvidia-peermem on each host (after the RDMA drivers; rebuild the driver if they came later), or dma-buf with kernel "
-        "5.12 and an open module. It only costs speed: NCCL_NET_GDR_LEVEL=LOC avoids it.",
+        "5.12 and an open module; for AMD the amdgpu-dkms of ROCm. It only costs speed: NCCL_NET_GDR_LEVEL=LOC avoids it.",
         source="https://docs.nvidia.com/cuda/gpudirect-rdma/",
         weight=SETTING,
     ),

@@ -434,6 +434,7 @@ CAUSES = (
         remedy="scontrol show job ID shows Dependency; scontrol update job ID dependency= takes it away.",
         source="https://slurm.schedmd.com/sbatch.html#OPT_dependency",
         weight=FACT,
+        unless=(r"Batch job submission failed: (?!Job dependency)",),
     ),
     Cause(
         id="slurm-too-many",

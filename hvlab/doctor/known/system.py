@@ -29,7 +29,7 @@ CAUSES = (
             r"^\*\*\* SIGSEGV received at time=",
             r"Segmentation fault(?: \(core dumped\))?$",
             r"segfault at \S+ ip",
-            r"(?:free|malloc|realloc)\(\): (?:invalid|corrupted|memory corruption)|double free or corruption|corrupted size vs",
+            r"(?:free|malloc|realloc)\(\): (?:invalid|corrupted|memory corruption)|double free or corruption|corrupted (?:size vs|double-linked list|unsorted chunks)",
             r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|buffer overflow detected|sysmalloc: Assertion",
             r"(?:^\[\S{1,80}:\d+\] \[ ?\d+\] /\S+\([^)\n]*\)\[0x[0-9a-f]+\]\s+){3}",
             r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
