@@ -426,6 +426,7 @@ CAUSES = (
         signs=(
             r"[Uu]nable to run (?:(?:hydra_)?bstrap_)?proxy on \S+",
             r"execvp error on file \S*hydra_\w*proxy",
+            r"(?:bash|sh|zsh|ksh): (?:line \d+: )?\S*hydra_\w*proxy: (?:No such file|command not found|Permission denied)|\S*hydra_\w*proxy: Command not found",
         ),
         why="ssh to that host fails, or hydra_bstrap_proxy and its libraries are not at the same place there.",
         remedy="ssh HOST /the/same/path/hydra_pmi_proxy -h; I_MPI_HYDRA_BOOTSTRAP=ssh or slurm as it is there; the same installation on all hosts.",

@@ -489,8 +489,8 @@ CAUSES = (
         signs=(
             r"(?:Prolog|Epilog|prolog|epilog) (?:hung|error|failed|failure)\b",
             r"launch failed requeued held",
-            r"slurmstepd: error: (?:Could not run (?:slurm )?(?:task_)?(?:prolog|epilog)|Could not run \S+ \[\S*(?:prolog|epilog)\S*\])",
-            r"(?:srun|slurmstepd): error: (?:task-)?(?:prolog|epilog) '\S+' not found in PATH",
+            r"slurmstepd\S*: error: (?:Could not run (?:slurm )?(?:task_)?(?:prolog|epilog)|Could not run \S+ \[\S*(?:prolog|epilog)\S*\])",
+            r"(?:srun|slurmstepd\S*): error: (?:task-)?(?:prolog|epilog) '\S+' not found in PATH",
             r"Prolog launch failure",
             r"REQUEST_LAUNCH_PROLOG notification failed|prolog_slurmctld JobId=\S+ prolog exit status [1-9]|epilog_slurmctld JobId=\S+ epilog exit status [1-9]",
         ),

@@ -65,7 +65,7 @@ CAUSES = (
         signs=(r"Component: +(?:psec )?munge", r"psec.{0,80}munge", r"pmix_psec\S* .{0,80}(?:not|unable)"),
         needs=(
             r"psec",
-            r"(?:pmix_init|PMIx_Init|MPI_INIT|orte_init|RTE|psec\w*) (?:init )?fail|psec_base_open|srun: error|slurmstepd: error",
+            r"(?:pmix_init|PMIx_Init|MPI_INIT|orte_init|RTE|psec\w*) (?:init )?fail|psec_base_open|srun: error|slurmstepd\S*: error",
         ),
         why="slurmd offers munge to the ranks, and the PMIx inside Open MPI was built without it.",
         remedy="PMIxEnv=PMIX_MCA_psec=native in mpi.conf, or PMIX_MCA_psec=native in the environment of srun.",
@@ -97,10 +97,10 @@ CAUSES = (
             r"\b(?:AssocGrp|AssocMax|QOSMax|QOSGrp|QOSMin)[A-Z]\w+|\bMaxJobs\w+Limit\b|\bQOSNotAllowed\b|\bInvalidQOS\b|\bInvalidAccount\b",
             r"error: [^\n]{0,80}(?:Access/permission denied|Invalid or unknown association|breached requested QOS usage threshold)",
             r"Rejecting authentication of user nobody",
-            r"There was a problem: Access/permission denied",
+            r"(?:There was a problem|slurm_load_\w+(?: error)?): Access/permission denied",
             r"Problem (?:adding|modifying|deleting) \w+: Access/permission denied",
         ),
-        why="The accounting database ties users to accounts, QOS and limits, and this request is outside of them.",
+        why="The accounting database ties users to accounts, QOS and limits, and this request is outside of them; a site may also hide nodes and jobs (PrivateData).",
         remedy="sacctmgr show assoc user=$USER format=account,partition,qos,grptres; give -A and -q accordingly, or ask for less.",
         source="https://slurm.schedmd.com/resource_limits.html",
         weight=FACT,
@@ -205,7 +205,7 @@ CAUSES = (
             r"srun: error: .{0,60}(?:timed out waiting|Timed out waiting) for task launch",
             r"srun: error: Task launch for \S+ failed on node \S+: "
             r"(?:Communication connection failure|Connection refused|Socket timed out)",
-            r"slurmstepd: error: .{0,60}connect\w* .{0,60}io(?:_init)?\S*: (?:Connection refused|No route|timed out)",
+            r"slurmstepd\S*: error: .{0,60}connect\w* .{0,60}io(?:_init)?\S*: (?:Connection refused|No route|timed out)",
             r"(?<!failed:\s)(?<!resources:\s)(?<!error:\s)Socket timed out on send/recv operation",
             r"[Tt]imeout waiting for task launch",
             r"Slurmd could not connect IO",
@@ -276,7 +276,7 @@ CAUSES = (
             r"_server_read: fd \d+ (?:error reading header|got error)",
             r"step_launch_notify_io_failure: aborting, io error with slurmstepd",
             r"slurm_send_recv_rc_msg_only_one to tmp_fd",
-            r"slurmstepd: error: Failed to send MESSAGE_TASK_EXIT",
+            r"slurmstepd\S*: error: Failed to send MESSAGE_TASK_EXIT",
         ),
         why="The tasks' input and output and their end go over connections between srun and the node's slurmstepd, and one of them broke: "
         "that node or its slurmstepd died, the network broke, srun was ended, or a firewall stops them.",
@@ -332,7 +332,7 @@ CAUSES = (
         id="slurm-pmix",
         title="Slurm's PMIx or PMI2 plugin failed",
         signs=(
-            r"slurmstepd: error: .{0,60}(?:mpi/pmix\w*|pmixp_\w+)",
+            r"slurmstepd\S*: error: .{0,60}(?:mpi/pmix\w*|pmixp_\w+)",
             r"pmixp_\w+\.c:\d+",
             r"mpi/pmix\S*: [^\n]{0,60}(?:can ?not|can't|failed to) load PMIx",
             r"mpi/pmi2: (?:failed to send|no value for key)",
