@@ -279,7 +279,7 @@ CAUSES = (
     ),
     Cause(
         id="peermem",
-        title="GPU memory cannot be registered for RDMA: nvidia-peermem is missing",
+        title="GPU memory cannot be registered for RDMA: nvidia-peermem (or amdgpu's own part) is missing",
         signs=(
             r"Module nvidia.peermem not found",
             r"nvidia[-_]peermem .{0,80}(?:not|fail|Invalid argument)",
@@ -287,13 +287,13 @@ CAUSES = (
             r"nv_peer_mem\S* .{0,60}(?:not|fail)",
             r"ibv_reg_mr\S* failed.{0,20}(?:Bad address|error Bad address|Invalid argument)",
             r"GPU Direct RDMA Disabled for HCA",
-            r"ibv_(?:exp_)?reg_mr\([^)\n]*\) failed: Bad address",
+            r"ibv_(?:exp_)?reg_mr\([^)\n]*\) failed: (?:Bad address|Invalid argument)|failed to register address 0x\w+ \((?:cuda|rocm)[\w-]*\)",
             r"nv_peer_mem: Unknown symbol|could not insert 'nv_peer_mem'|(?:nvidia_peermem|nv_peer_mem): disagrees about version",
         ),
         why="The adapter may reach GPU memory only through nvidia-peermem (or dma-buf), and the module is not loaded or does not match "
         "the RDMA stack.",
         remedy="modprobe nvidia-peermem on each host (after the RDMA drivers; rebuild the driver if they came later), or dma-buf with kernel "
-        "5.12 and an open module. It only costs speed: NCCL_NET_GDR_LEVEL=LOC avoids it.",
+        "5.12 and an open module; for AMD the amdgpu-dkms of ROCm. It only costs speed: NCCL_NET_GDR_LEVEL=LOC avoids it.",
         source="https://docs.nvidia.com/cuda/gpudirect-rdma/",
         weight=SETTING,
     ),
@@ -440,6 +440,19 @@ CAUSES = (
         remedy="dmesg | grep amdgpu; one GPU alone (HIP_VISIBLE_DEVICES=0), then NCCL_P2P_DISABLE=1; HSA_OVERRIDE_GFX_VERSION as the card needs it; iommu=pt; the same release of ROCm in driver and image.",
         source="https://github.com/ROCm/rccl/issues/59",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hip-ipc",
+        title="AMD GPUs cannot share their memory between processes",
+        signs=(
+            r"hip(?:ExtGet|Ipc(?:Get|Open))MemHandle\S*(?: ->)? ?(?:failed|returned|: )",
+            r"Failed to create memory for IPC, failed with hsa_status",
+        ),
+        why="HIP did not give or take a handle for the memory of a GPU: HSA_ENABLE_IPC_MODE_LEGACY=1 (set in some images) on a card or driver that does not "
+        "do it that way, processes in different containers, or a ROCm in the image that is not of the driver's time.",
+        remedy="unset HSA_ENABLE_IPC_MODE_LEGACY (or =0); --ipc=host and --cap-add=SYS_PTRACE; NCCL_P2P_DISABLE=1 goes without.",
+        source="https://github.com/ROCm/rocm-systems/issues/2209",
+        weight=FACT,
     ),
     Cause(
         id="driver-twice",

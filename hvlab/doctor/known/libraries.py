@@ -131,9 +131,13 @@ CAUSES = (
     Cause(
         id="nccl-mixed",
         title="two NCCLs are mixed",
-        signs=(r"undefined symbol: nccl\w+", r"lib(?:torch_cuda|nccl)\S* undefined symbol: nccl"),
+        signs=(
+            r"undefined symbol: nccl\w+",
+            r"lib(?:torch_cuda|nccl)\S* undefined symbol: nccl",
+            r"corrupted comm object detected",
+        ),
         why="torch or Horovod expects a newer NCCL than the one that is loaded first: nvidia-nccl-cu12 and -cu13 in one environment, "
-        "or a system's NCCL in LD_LIBRARY_PATH.",
+        "or a system's NCCL in LD_LIBRARY_PATH. Two frameworks in one process may bring one each, and neither takes the other's communicators.",
         remedy="pip list | grep nccl: keep one; take the other NCCL out of LD_LIBRARY_PATH.",
         source="https://github.com/pytorch/pytorch/issues/186591",
         weight=FACT,

@@ -12,7 +12,7 @@ CAUSES = (
             r"hwloc .{0,60}version mismatch",
             r"Data unpack would read past end of buffer(?! in file util/show_help\.c)",
             r"Data unpack had inadequate space",
-            r"PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER|UNPACK-PAST-END",
+            r"(?:PMIX_ERR_UNPACK_READ_PAST_END_OF_BUFFER|UNPACK-PAST-END)(?! in file \S*pmix_client_group\.c)",
             r"Pack data mismatch",
             r"tcp_peer_recv_connect_ack: received different version",
             r"(?:orted|prted): .{0,20}unknown option",
@@ -70,6 +70,7 @@ CAUSES = (
             r"dest_addr=(?:172\.17\.0\.\d+|192\.168\.122\.\d+|169\.254\.\d+\.\d+):\d+\) failed",
             r"An invalid value was given for (?:pmix_ptl|oob_tcp)\w*_if|No usable network interfaces were found on this host",
             r"networks to be excluded for TCP out-of-band communications resulted in no networks",
+            r"mca_btl_tcp_endpoint_start_connect\] bind\(\) failed",
         ),
         why="Bridges of docker, libvirt or a VPN have the same address on every host, or an interface named on the "
         "command line is not there, so that the ranks knock at the wrong door.",
@@ -126,7 +127,9 @@ CAUSES = (
             r"token slots\S* not supported at this time",
             r"Usage: \S*mpiexec \[global opts\]",
             r"[Uu]nknown option: ?(?:--|-)?(?:allow-run-as-root|mca|tag-output)",
+            r"[Uu]nknown option \"?-pmi_args",
             r"OPAL ERROR: (?:Unreachable|Error) in file (?:ext\w+|pmix[3-9]x)_client\.c",
+            r"at least [2-9] MPI (?:processes|ranks|tasks) (?:are|is) (?:required|needed)[\s\S]{0,400}?\[unset\]: write_line error",
         ),
         why="The mpirun in PATH is not the one of the MPI that the program is linked with, often conda's MPICH or Intel MPI.",
         remedy="which -a mpirun; ldd on Horovod's mpi_lib: use one MPI, or uninstall the other (conda remove mpich).",
@@ -137,6 +140,7 @@ CAUSES = (
             r"execvp error on file ",
             r"error while loading shared libraries",
             r"PMIX ERROR: \S+ in file (?:\S*/)?dstore_\w+\.c",
+            r"\borte-dvm\b",
         ),
     ),
     Cause(
@@ -272,6 +276,7 @@ CAUSES = (
         signs=(
             r"But I couldn't open the help file: ",
             r"unable to find an underlying prterun|could not execute the underlying prterun",
+            r"cmd failed to exec its actual executable",
         ),
         why="Its files are looked for below the prefix that it was built with: the folder was moved, copied (conda, container) or belongs to "
         "another Open MPI.",
@@ -294,7 +299,7 @@ CAUSES = (
             r"Initialization of PSM2? library failed",
             r"Open MPI failed to register your buffer|Scalable Endpoint feature is (?:enabled|required)",
             r"exceed the number of available OFI contexts|does not have enough free bits in its tag",
-            r"OFI (?!poll)[\w ]{3,40} failed \(ofi_\w+\.\w:",
+            r"OFI (?!poll)[\w ]{3,40} failed \((?:ofi_\w+\.\w:|default nic=)",
             r"oneCCL: atl_ofi\w*\.\w+:\d+ \w+: EXCEPTION",
             r"tmi fabric is not available|\w+ fabric is not available and fallback fabric is not enabled",
         ),

@@ -20,6 +20,7 @@ CAUSES = (
             r"Bus error .{0,80}(?:shm|nccl)",
             r"_multiprocessing\.SemLock\([\s\S]{0,300}?\[Errno 28\] No space left",
             r"Error: failed to (?:create shared memory file|extend) [^\n]{0,120}No space left on device",
+            r"Not enough memory to write total of \d+ bytes\. Please check that /dev/shm",
         ),
         why="Ranks of one host and data loaders pass data through /dev/shm, and a container has 64 MB there.",
         remedy="docker --shm-size=8g or --ipc=host; in a pod an emptyDir with medium Memory on /dev/shm; on a host `df /dev/shm`, and remove what was left there.",
@@ -195,6 +196,7 @@ CAUSES = (
             r"ncclUnhandledCudaError",
             r"NCCL WARN Cuda failure (?!\S* ?'?(?:out of memory|no CUDA|invalid device ordinal))",
             r"NET/OFI (?:cu\w+ failed|CUDA initialization failed|Failed to (?:find CUDA|resolve CUDA))",
+            r"Failed to execute operation \w+ from rank \d+, retcode 1\b",
         ),
         why="NCCL was built for a newer CUDA than the driver serves, two ranks use one GPU, memory is full, or a GPU is in a bad state; "
         "the WARN line names the CUDA error.",
@@ -220,6 +222,8 @@ CAUSES = (
             r"Received a dump signal (?:due to|from)",
             r"Ranks? [\d, ]+ failed to pass monitoredBarrier",
             r"may be stuck\. Expected \d+ threads to join(?![\s\S]{0,20000}?was a false.positive)",
+            r"Exception raised from checkTimeout at",
+            r"(?:failure|Exception \(either an error or timeout\)) detected by watchdog at work",
         ),
         why="Some rank did not come to the same collective: it ended, is busy (checkpoint, data, uneven batches), took another branch, or the "
         "network stopped.",
@@ -259,6 +263,7 @@ CAUSES = (
             r"unhandled system error",
             r"ncclSystemError",
             r"NCCL INFO (?:init|group)\.cc:\d+ -> 2\b",
+            r"Failed to execute operation \w+ from rank \d+, retcode 2\b",
         ),
         why="A socket, /dev/shm, an RDMA call or a permission failed: the WARN line before names it.",
         remedy="NCCL_DEBUG=INFO and read the first WARN; usual: --shm-size or --ipc=host, NCCL_SOCKET_IFNAME, ulimit -l unlimited.",
@@ -282,6 +287,7 @@ CAUSES = (
             r"Proxy Call to rank \d+ failed",
             r"NET/Socket : socket progress error",
             r"NCCL [Ee]rror 6\b",
+            r"Could not receive type from localRank \d+, res=6\b",
         ),
         why="The other end closed the connection, because that rank ended or its host went away.",
         remedy="Find the rank that ended first and read its lines; on its host dmesg.",
@@ -294,7 +300,7 @@ CAUSES = (
         signs=(
             r"NCCL error in: \S+, invalid argument",
             r"argument (?:not|must be) initialized via NCCL_\w+|NCCL WARN Invali[dg] config \w+ attribute",
-            r"NCCL WARN \w+ : \w+ argument is NULL|ncclGroupEnd: not in a group call|corrupted comm object detected",
+            r"NCCL WARN \w+ : \w+ argument is NULL|ncclGroupEnd: not in a group call",
             r"NCCL cannot be captured in a graph if",
             r"ncclInvalidUsage",
             r"NCCL error[^\n]{0,200}invalid (?:usage|argument, NCCL version)",
@@ -384,6 +390,7 @@ CAUSES = (
             r"Net : error encountered when getting address info",
             r"ncclCommGetUniqueId should not be called when NCCL_COMM_ID is set",
             r"NCCL_GRAPH_FILE set by environment to \S+(?=[\s\S]{0,20000}?ncclSystemError)",
+            r"XML Import Channel : dev \d+ not found",
         ),
         why="NCCL_NET names a network whose plugin or adapters are not on this host; or NCCL_ALGO and NCCL_PROTO leave nothing that fits this call, "
         "or are set beside a tuner of a plugin that wants to choose itself.",

@@ -63,6 +63,7 @@ CAUSES = (
             r"CondaMemoryError",
             r"page allocation (?:failure|stalls)|TCP: out of memory",
             r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
+            r"Failed to (?:re)?allocate \d+ bytes for array",
         ),
         why="An allocation failed: memory (or the address space allowed by ulimit -v or overcommit) is used up.",
         remedy="free -g and ulimit -v on that host; fewer ranks, smaller batches.",

@@ -51,6 +51,8 @@ CAUSES = (
             r"Credential signature check: Credential data mismatch",
             r"[Ii]nvalid Protocol Version \d+ from",
             r"Malformed RPC of type",
+            r"Failed to unpack SLURM_PERSIST_INIT",
+            r"Can not recover \w+[^\n]{0,40}, incompatible version",
         ),
         why="slurmctld talks to daemons and commands of its own release and the two (from 24.11: three) before, never to newer ones.",
         remedy="Upgrade slurmdbd, then slurmctld, then slurmd and the commands, to one release.",
@@ -134,6 +136,22 @@ CAUSES = (
         why="What follows `fatal:` is what it cannot go on with: a line of its configuration, a folder, a user, a plugin.",
         remedy="Correct what that line names, then start it in the foreground (slurmd -D -vvv, slurmctld -D -vvv) to see that it goes on.",
         source="https://slurm.schedmd.com/troubleshoot.html",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="slurm-crashed",
+        title="a daemon of Slurm crashed",
+        signs=(
+            r"slurm(?:ctld|d|dbd|restd|stepd)\.service: Main process exited, code=(?:dumped|killed), status=(?:11/SEGV|6/ABRT)",
+            r"Process \d+ \(slurm\w+\) of user \d+ (?:dumped core|terminated abnormally)",
+            r"slurm(?:ctld|d|dbd|restd|stepd|scriptd)\[\d+\]: (?:segfault at|general protection|double free|corrupted|munmap_chunk|free\(\)|malloc\(\))",
+            r"(?:slurmctld|slurmd|slurmdbd|slurmrestd)[^\n]{0,60}: (?:Segmentation fault|Aborted) *(?:\(core dumped\))?$",
+            r"traps: slurm\w+\[\d+\] ",
+        ),
+        why="It used memory wrongly: a fault of that release, or of a plugin that it loads (job_submit, metrics, SPANK, one that was built for another release).",
+        remedy="coredumpctl gdb SLURMCTLD and bt show where; leave out what was set up last (JobSubmitPlugins, MetricsType); the newest release of this Slurm, whose NEWS names "
+        "such faults; build its plugins again.",
+        source="https://github.com/SlinkyProject/slurm-operator/issues/90",
         weight=BREAKDOWN,
     ),
     Cause(
@@ -224,6 +242,20 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="slurm-resume",
+        title="a cloud node that Slurm started did not come up",
+        signs=(
+            r"not resumed by ResumeTimeout\(\d+\)|\bResumeTimeout reached",
+            r"Failed to launch (?:the )?following nodes, setting nodes to down",
+            r"Setting following failed nodes into DOWN state",
+        ),
+        why="ResumeProgram could not start the machine (quota, capacity, image, rights), or its slurmd did not register within ResumeTimeout: network or security "
+        "group, name, munge, a start script that takes long or failed.",
+        remedy="The log of ResumeProgram (slurm_resume.log, resume.log) names the cloud's error; on the machine cloud-init's log and slurmd.log; then a longer ResumeTimeout.",
+        source="https://slurm.schedmd.com/power_save.html",
+        weight=FACT,
+    ),
+    Cause(
         id="slurm-cgroup",
         title="slurmd cannot use the machine's cgroups",
         signs=(
@@ -262,6 +294,7 @@ CAUSES = (
             r"(?:Controller is|controller) in standby mode",
             r"Slurmctld\(\w+\) at \S+ is DOWN",
             r"(?:srun|salloc|sbatch|squeue|sinfo|scontrol|sacct|slurmd): [^\n]{0,80}Connection timed out (?:establishing|writing|reading)",
+            r"(?:submission failed|allocate resources|slurm_load_\w+(?: error)?): Unexpected message received",
         ),
         why="The daemon on the head is not running, its port 6817 is closed, or the name in SlurmctldHost leads elsewhere.",
         remedy="systemctl status slurmctld and its log on the head; scontrol ping; ports 6817 to 6819 and SrunPortRange open.",
@@ -293,7 +326,7 @@ CAUSES = (
             r"Invalid (?:node|partition|parameter) \S+ in (?:slurm\.conf|configuration)",
             r"CLUSTER NAME MISMATCH",
             r"This host \(\S+\) not a valid controller",
-            r"fatal: [^\n]{0,120}(?:option has been removed|has been removed\. |only permitted in SlurmDBD|mutually exclusive|cannot be combined with|is a reserved word|Duplicated NodeName)",
+            r"(?<!sbatch:\s)(?<!srun:\s)(?<!salloc:\s)fatal: [^\n]{0,120}(?:option has been removed|has been removed\. |only permitted in SlurmDBD|mutually exclusive|cannot be combined with|is a reserved word|Duplicated NodeName)",
             r"fatal: (?:(?:DebugFlags|PrologFlags|LaunchParameters|SlurmdParameters|Invalid (?:DebugLevel|combination|SlurmctldPort|MsgAggr))\b|Bad value|Jobs memory is being constrained by both|You are running slurm\w+ as something other than|StorageType)",
             r"fatal: (?:slurmdbd\.conf (?:file \S+ should be|owned by)|Could not open/read/parse|Unable to establish controller|archive (?:directory|script) )",
             r"error: \S+ is (?:defunct|deprecated and (?:not supported|will be ignored))[^\n]{0,60}[Pp]lease (?:remove|update)",
@@ -305,6 +338,7 @@ CAUSES = (
         remedy="The line is named: correct it on all hosts; slurmctld -D -vvv shows how far it reads.",
         source="https://slurm.schedmd.com/slurm.conf.html",
         weight=FACT,
+        unless=(r"s_p_parse_file: unable to read [^\n]{1,200}: Permission denied",),
     ),
     Cause(
         id="slurmdbd",
@@ -328,6 +362,7 @@ CAUSES = (
         remedy="systemctl status slurmdbd mariadb; DbdHost is hostname -s of its host, StorageUser and StoragePass are those of the database; start slurmdbd before slurmctld.",
         source="https://slurm.schedmd.com/accounting.html",
         weight=FACT,
+        unless=(r"Failed (?:at step EXEC|to locate executable)",),
     ),
     Cause(
         id="slurm-folders",
@@ -341,6 +376,7 @@ CAUSES = (
             r"Domain socket directory \S+: No such file or directory",
             r"Slurmd could not create a batch directory or file",
             r"SlurmdSpoolDir (?:stat error|is not a directory|open error)",
+            r"slurm(?:ctld|dbd)\S* error: chdir\(\S+\): (?:No such file|Permission denied)",
         ),
         why="SlurmdSpoolDir, StateSaveLocation, the logs and the pid files need folders that the daemon may write.",
         remedy="mkdir and chown slurm (StateSaveLocation, logs of slurmctld) or root (SlurmdSpoolDir) on that host.",
@@ -356,12 +392,29 @@ CAUSES = (
             r"(?:plugin|context) for",
             r"[Cc]ouldn't load specified plugin name for (?!mpi/|gpu/|cgroup/)\w+/\w+",
             r"Dlopen of plugin file failed|Plugin init\(\) callback failed|Plugin missing required symbol or function|Incompatible plugin version|Plugin has invalid format",
+            r"Can't find plugin for \w+/\w+",
+            r"error: Unable to find plugin: \S+",
         ),
         why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
         "installed, or PluginDir names those of another release.",
         remedy="ls PluginDir (scontrol show config | grep PluginDir); install the package, or the library's headers and build Slurm again.",
         source="https://github.com/mknoxnv/ubuntu-slurm/issues/3",
         weight=FACT,
+    ),
+    Cause(
+        id="slurm-pid-file",
+        title="systemd waits for a PID file that the Slurm daemon writes elsewhere",
+        signs=(
+            r"slurm\w*\.service: (?:Can't open PID file \S+|PID file \S+ not readable)|Can't open PID file \S*/slurm\w+\.pid",
+        ),
+        needs=(
+            r"result 'timeout'|Result: timeout|operation timed out|timeout was exceeded|slurm\w*\.service failed",
+        ),
+        why="PIDFile= of the unit and SlurmdPidFile or SlurmctldPidFile of slurm.conf (PidFile of slurmdbd.conf) name other places, or the "
+        "daemon may not write there: systemd ends a daemon that runs well.",
+        remedy="The same path in both, in a folder that SlurmUser may write (/run/slurm); or a unit with Type=notify or Type=simple and the option -D, as new Slurm brings it.",
+        source="https://github.com/galaxyproject/ansible-slurm/issues/10",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="slurm-job-container",
@@ -436,8 +489,8 @@ CAUSES = (
         signs=(
             r"(?:Prolog|Epilog|prolog|epilog) (?:hung|error|failed|failure)\b",
             r"launch failed requeued held",
-            r"slurmstepd: error: (?:Could not run (?:slurm )?(?:task_)?(?:prolog|epilog)|Could not run \S+ \[\S*(?:prolog|epilog)\S*\])",
-            r"(?:srun|slurmstepd): error: (?:task-)?(?:prolog|epilog) '\S+' not found in PATH",
+            r"slurmstepd\S*: error: (?:Could not run (?:slurm )?(?:task_)?(?:prolog|epilog)|Could not run \S+ \[\S*(?:prolog|epilog)\S*\])",
+            r"(?:srun|slurmstepd\S*): error: (?:task-)?(?:prolog|epilog) '\S+' not found in PATH",
             r"Prolog launch failure",
             r"REQUEST_LAUNCH_PROLOG notification failed|prolog_slurmctld JobId=\S+ prolog exit status [1-9]|epilog_slurmctld JobId=\S+ epilog exit status [1-9]",
         ),
@@ -452,6 +505,7 @@ CAUSES = (
         signs=(
             r"Kill task failed",
             r"JOB NOT ENDING WITH SIGNALS",
+            r"Unable to destroy container \d+ in cgroup plugin, giving up",
         ),
         why="Its processes wait in the kernel: as a rule for a shared file system or a GPU that does not answer, or an epilog hangs.",
         remedy='On that node ps -eo pid,stat,wchan,cmd | grep " D" and dmesg; mend the file system, then State=RESUME; UnkillableStepTimeout for slow ones.',

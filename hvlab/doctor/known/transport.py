@@ -11,7 +11,7 @@ CAUSES = (
             r"failed to initialize while trying to allocate some locked memory|memlock limits are set too low",
             r"[Mm]ax locked memory .{0,60}? (?:too low|is limited)",
             r"Call to ibv_(?:reg_mr|create_qp|create_cq|reg_dmabuf_mr)\S* failed(?! with error (?!Cannot allocate memory|12\b))",
-            r"ibv_(?:reg_mr|create_[cq][qp]|create_srq|exp_create_qp)\S{0,40} failed: Cannot allocate memory",
+            r"ibv_(?:exp_)?(?:reg_mr|create_\w+)\S{0,40} failed: Cannot allocate memory",
             r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)",
             r"Your (?:MPI job|system) .{0,80}?registered memory|can register (?:only )?\S* ?of physical memory",
             r"libibverbs: Warning: RLIMIT_MEMLOCK is \d+ bytes",
@@ -138,6 +138,7 @@ CAUSES = (
             r"no supported sockaddr (?:auxiliary )?transports? found",
             r"none of the available components supports sockaddr|no usable transports/devices",
             r"UCX +WARN device '\S+' is not available",
+            r"[Ff]ailed to init(?:ialize)? UCP context",
         ),
         why="UCX_NET_DEVICES or UCX_TLS names what this host has not, or the ranks have no transport in common.",
         remedy="ucx_info -d lists what there is; unset UCX_NET_DEVICES and UCX_TLS, or name devices that every host has.",
@@ -155,6 +156,16 @@ CAUSES = (
         remedy="ucx_info -v shows how it was built: configure --enable-mt; or -mca pml ob1 -mca btl tcp,self,vader; HOROVOD_MPI_THREADS_DISABLE=1.",
         source="https://github.com/open-mpi/ompi/issues/7768",
         weight=FACT,
+    ),
+    Cause(
+        id="ucx-julia",
+        title="UCX takes a signal that Julia uses for a crash",
+        signs=(r"Caught signal 11\b",),
+        needs=(r"libjulia|\bjulia_\w+|ijl_\w+\(|\.jl:\d+",),
+        why="Julia's threads stop one another for the garbage collector by a segmentation fault that Julia itself handles; UCX handles it first, and ends the rank.",
+        remedy='export UCX_ERROR_SIGNALS="SIGILL,SIGBUS,SIGFPE" before the ranks start (mpirun -x, srun --export=ALL), or let `using MPI` come before what loads UCX.',
+        source="https://juliaparallel.org/MPI.jl/stable/knownissues/#UCX",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="hca-objects",
@@ -180,6 +191,7 @@ CAUSES = (
         signs=(
             r"mm ep failed to connect to remote FIFO",
             r"ucp_ep_create\([^)\n]*\) failed: Shared memory error",
+            r"Failed to attach to remote mmid:\d+",
             r"UCX ERROR (?:failed to attach xpmem|shmat\([^)\n]*\) failed|open\(file_name=/proc/\d+/fd)",
         ),
         why="The ranks are in different containers or user namespaces, the rank that owned it has ended, or memory for it is used up.",
@@ -191,12 +203,14 @@ CAUSES = (
         id="ucx-error",
         title="UCX lost a connection",
         signs=(
-            r"UCX +ERROR .{0,300}(?:Endpoint timeout|Connection reset by remote peer|Input/output error)",
+            r"UCX +ERROR .{0,300}(?:Endpoint timeout|Connection reset by (?:remote )?peer|Input/output error|Broken pipe)",
             r"uct_\w+_ep\S* .{0,100}(?:timeout|timed out)",
             r"ucp_\w+ .{0,60}failed: (?:Endpoint timeout|Connection reset)",
             r"Failed to receive UCX worker address",
             r"ucx function returned with failed status",
             r"transport error: Endpoint timeout",
+            r"UD endpoint \S+ to [^\n]{1,80}: unhandled timeout error",
+            r"UCXError\b[^\n]{0,240}(?:Endpoint timeout|Connection reset by remote peer|Input/output error)|UCXConnectionReset",
         ),
         why="The other end went away or packets were lost on the way; often the other rank crashed first.",
         remedy="Look for the first rank that ended; then ibstat and error counters (perfquery) of both adapters.",
@@ -244,7 +258,7 @@ CAUSES = (
             r"shmem: mmap: an error occurred while (?:determining whether|creating)",
             r"posix_fallocate\S* .{0,80}vader_segment",
             r"Delete stale shared memory files in /dev/shm",
-            r"A system call failed during (?:(?:vader )?shared memory|sm BTL) (?:BTL )?initialization that should not have",
+            r"A system call failed during (?:(?:vader )?shared memory|sm BTL) (?:BTL )?initialization that should not have(?![\s\S]{0,400}?System call: unlink\(2\))",
             r"unable to (?:allocate|attach to|open a|open) shared memory(?: object)?(?: -| /\S+ \(errno 28\)|\s*$)",
         ),
         why="The ranks of a host share a file in /dev/shm or in TMPDIR, and that has no room left.",
@@ -281,6 +295,7 @@ CAUSES = (
             r"Communication error with rank \d+",
             r"OFI poll failed",
             r"Assertion failed in file \S*(?:socksm|tcp_send|tcp_utility)\.c at line \d+",
+            r"op_(?:read|write) error on \w+ context",
         ),
         why="The rank at the other end has ended; it tells why, this one only noticed.",
         remedy="Read the lines of the rank that ended first; on its host dmesg (killed for memory, GPU error).",
@@ -302,6 +317,68 @@ CAUSES = (
         weight=SYMPTOM,
     ),
     Cause(
+        id="mpi-window",
+        title="MPI has no one-sided communication that works for this window",
+        signs=(r"An error occurred in MPI_Win_(?:create|allocate)\w*[\s\S]{0,400}?\*\*\* MPI_ERR_WIN: ",),
+        why="Each window takes one of Open MPI's osc components; the one that was named, or all of them, cannot be used with the transports of "
+        "these ranks (osc rdma wants one that does RDMA and atomics to every rank).",
+        remedy="Without -mca osc and -mca btl; else -mca pml ucx -mca osc ucx, or -mca osc pt2pt (release 4 and before); ompi_info | grep 'MCA osc'; "
+        "a build with UCX or libfabric.",
+        source="https://github.com/open-mpi/ompi/issues/9987",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="mpich-shared-memory",
+        title="ranks do not find the shared memory of their host (MPICH, PSM2)",
+        signs=(
+            r"MPIU_SHMW_\w+\(\d+\)\.*: *(?:open|mmap|\w+) failed",
+            r"MPIDU_(?:shm|Init_shm)_\w+\(\d+\)\.*: *\w+ failed",
+            r"PSM2? could not set up shared memory segment|Error opening remote shared memory object in shm_open",
+        ),
+        why="The first rank of a host makes a file that the others attach to; they look in another place (a container's own /dev/shm or /tmp), were started "
+        "by another mpiexec, or the file system is full.",
+        remedy="mpiexec of the MPICH that the program is linked with (which -a mpiexec); all ranks of a host in one container; df -h /dev/shm /tmp; "
+        "MPICH_NO_LOCAL=1 goes without.",
+        source="https://github.com/clawpack/pyclaw/pull/557",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hcoll",
+        title="NVIDIA's collectives (HCOLL) fail",
+        signs=(
+            r"^ *[0-5] 0x[0-9a-f]+ (?:hcoll_\w+|hmca_\w+)\(\)|^[^\n]{0,40}lib(?:hcoll|hmca_\w+)\.so[^\n]{0,20}\((?:hcoll|hmca)_\w+",
+            r"Error: \S*coll_hcoll_\w+\.c:\d+",
+        ),
+        needs=(r"[Ss]ignal|Segmentation fault|ERROR|Error: |[Ff]ail",),
+        why="HPC-X's Open MPI (and MPICH, where it is told to) leaves collectives to HCOLL, which is closed and not developed further: types of the program's own, "
+        "multicast and large jobs are known to break it.",
+        remedy="mpirun -mca coll_hcoll_enable 0 (-mca coll ^hcoll; MPICH: MPIR_CVAR_ENABLE_HCOLL=0); HCOLL_ENABLE_MCAST=0 for multicast; Open MPI 4.1.4 and later have ucc "
+        "in its place.",
+        source="https://github.com/open-mpi/ompi/issues/9761",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="mpi-shared-file-pointer",
+        title="Open MPI cannot make the file for a shared file pointer",
+        signs=(r"mca_sharedfp_(?:sm|lockedfile|individual|addproc)_file_open: Error[^\n]{0,120}",),
+        why="MPI_File_open makes one for each file, beside the data or in the session folder under /tmp: that folder is not there (srun, a container), not writable, "
+        "or NFS shows the file too late on another host.",
+        remedy="-mca sharedfp ^sm,lockedfile,individual, where the program uses no shared pointers (HDF5 and NetCDF do not); else -mca io ^ompio for ROMIO; "
+        "write to a file system that all hosts see.",
+        source="https://github.com/open-mpi/ompi/issues/9656",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="mpi-file-locks",
+        title="MPI-IO needs file locks, and the file system gives none",
+        signs=(r"File locking failed in ADIOI_\w+", r"ADIOI_(?:GEN_)?Set_lock\w*::? ?[A-Z][^\n]{3,80}"),
+        why="ROMIO locks parts of a file when ranks write near one another. Lustre grants that only where the client mounted with flock, NFS only with its lock service.",
+        remedy="mount -o flock on all clients of Lustre (localflock is not enough), NFS 4 or a running lockd; or hints: romio_ds_write=disable with romio_cb_write=enable; "
+        "HDF5_USE_FILE_LOCKING=FALSE is for HDF5's own locks only.",
+        source="https://github.com/pmodels/mpich/blob/main/src/mpi/romio/adio/common/lock.c",
+        weight=FACT,
+    ),
+    Cause(
         id="not-cuda-aware",
         title="GPU memory was handed to an MPI that cannot read it",
         signs=(r"Signal code: Invalid permissions \(2\)", r"Read -1, expected \d+, errno = 14"),
@@ -318,7 +395,7 @@ CAUSES = (
             r"The call to cu\w+ (?:failed|returned)",
             r"cuIpcGetMemHandle\S* .{0,60}return value",
             r"\b(?:cuda|gdr_copy|rocm)\w*\.[ch]:\d+ +UC[XC] +ERROR",
-            r"UC[XC] +(?:ERROR|FATAL) [^\n]{0,60}\b(?:cu[A-Z]\w+|cuda[A-Z]\w+|hip[A-Z]\w+|hsa_\w+|ze[A-Z]\w+)\([^\n]{0,200}failed",
+            r"UC[XC] +(?:ERROR|FATAL) [^\n]{0,60}\b(?:cu[A-Z]\w+|cuda[A-Z]\w+|hip[A-Z]\w+|hsa_\w+|ze[A-Z]\w+)\(?[^\n]{0,200}failed",
             r"failed to open ipc mem handle|Failed to (?:create|attach) ipc (?:for|handle)",
             r"CUDA GPU Direct RDMA support but (?:the Open MPI library was not built|this OFED)",
             r"requested CUDA support with the --mca mpi_cuda_support 1 flag",
@@ -370,6 +447,7 @@ CAUSES = (
             r"open_hca: (?:failed to init|rdma_bind ERR|getaddr_netdev|device \S+ not found|ibv_\w+ )",
             r"MPI startup\(\): cannot open dynamic library libdat",
             r"rdma_\w+\(\d+\)\.*: (?:Attributes failed sanity check|[Cc]annot open hca|No (?:IB|active HCA)|Failed to open HCA)",
+            r"Failed to query GID \d+ on \S+|RdmaTransport: (?:No available RNIC|cannot initialize RDMA)",
         ),
         why="The device files under /dev/infiniband are not in the container, or not open to this user.",
         remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
@@ -413,5 +491,17 @@ CAUSES = (
         remedy="FI_CXI_RX_MATCH_MODE=hybrid (or software) on all ranks, and FI_CXI_DEFAULT_CQ_SIZE larger; fewer sends before their receives are posted.",
         source="https://ofiwg.github.io/libfabric/main/man/fi_cxi.7.html",
         weight=FACT,
+    ),
+    Cause(
+        id="cxi-undelivered",
+        title="a Slingshot adapter could not deliver a message",
+        signs=(
+            r"OFI poll failed \([^)\n]*\b(?:UNDELIVERABLE|PTLTE_NOT_FOUND|[A-Z]+_NOT_FOUND|ENTRY_NOT_FOUND|CANCELED|PT_DISABLED)\)",
+        ),
+        why="Its packets found no place at the other end: that rank or its node is gone, a link flaps, or the adapter's own matching of messages is overrun.",
+        remedy="Look first for a rank or node that ended before; FI_CXI_RX_MATCH_MODE=software (or hybrid) on all ranks; MPICH_OFI_CXI_COUNTER_REPORT=2 "
+        "names adapters with timeouts, whose nodes --exclude leaves out.",
+        source="https://github.com/quokka-astro/quokka/issues/353",
+        weight=BREAKDOWN,
     ),
 )
