@@ -19,6 +19,11 @@ _TERMINAL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x0
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 # Compilers quote as the language of the shell does; some terminals then show three other characters.
 _QUOTES = re.compile("[\u2018\u2019]|\u00e2\u20ac[\u02dc\u2122]")
+# A header that is not there, in the words of clang, nvcc and Microsoft's compiler; patterns know gcc's.
+_HEADER = re.compile(
+    r"'([\w./+-]{1,200})' file not found|cannot open source file \"([\w./+-]{1,200})\""
+    r"|Cannot open include file: '([\w./+-]{1,200})'"
+)
 # Ansible writes what a program printed as one line of JSON.
 _ESCAPED_END = re.compile(r"(?:\\r)?\\n|\\r(?=\\n)")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
@@ -208,11 +213,15 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
 def _parts(text: str) -> Iterator[str]:
     """Part a line at the ends of lines that are written in it; of what is too long keep its two ends."""
     for part in _ESCAPED_END.split(text):
-        short = part.strip()
+        short = _HEADER.sub(_missing, part.strip())
         if len(short) > _LONGEST:
             yield from (short[: _LONGEST // 2], short[-_LONGEST // 2 :])
         elif short:
             yield short
+
+
+def _missing(header: re.Match[str]) -> str:
+    return f"{header[header.lastindex or 0]}: No such file or directory"
 
 
 def _parted(text: str) -> tuple[str, str]:

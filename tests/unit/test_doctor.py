@@ -400,3 +400,15 @@ def test_two_messages_of_slurm_are_two_lines_though_the_first_is_as_wide_as_a_te
         ids(f"{first}\nsbatch: error: Batch job submission failed: Unspecified error")[0]
         == "slurm-job-submit"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpi_ops.cc:18:10: fatal error: 'mpi.h' file not found",
+        'ops.cu(12): error: cannot open source file "mpi.h"',
+        "ops.c(3): fatal error C1083: Cannot open include file: 'mpi.h': No such file or directory",
+    ],
+)
+def test_a_header_is_missed_in_the_words_of_every_compiler(line):
+    assert ids(line)[0] == "mpi-headers"

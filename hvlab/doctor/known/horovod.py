@@ -164,6 +164,8 @@ CAUSES = (
             r"'Variable' object has no attribute 'ref'",
             r"module 'keras\S*' has no attribute '(?:optimizers\.legacy|_tf_keras)\S*",
             r"'\w+' object has no attribute '_(?:hvd_\w+|aggregate_gradients|compute_gradients)'",
+            r"'super' object has no attribute '_?(?:compute_gradients|get_gradients|get_updates|_create_or_restore_slot_variable)'",
+            r"is not supported in Keras 3|decay is deprecated in the new Keras optimizer|No module named 'keras\.optimizers\.optimizer_v2'",
         ),
         why="TensorFlow 2.16 and later bring Keras 3, whose variables and optimizers are other objects.",
         remedy="TensorFlow 2.15 or earlier; or pip install tf-keras and TF_USE_LEGACY_KERAS=1.",
@@ -310,6 +312,7 @@ CAUSES = (
             r"Set HOROVOD_TIMELINE=DYNAMIC|Both `min_workers` and `num_workers` provided|`max_workers` provided without any positive",
             r"'\w*Callback' object has no attribute '(?:on_|_implements)\w+'",
             r"'TFOptimizer' object has no attribute",
+            r"SyncBatchNorm is only supported within torch\.nn\.parallel\.DistributedDataParallel",
         ),
         why="Some operations, element types and optimizers' options exist for one framework, controller or number of ranks only (Adasum: a power of 2).",
         remedy="Take what the line names instead: op=hvd.Average or hvd.Sum, dense gradients (sparse_as_dense=True), another number of ranks, or a build with what is missing.",
@@ -349,6 +352,15 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="horovod-timeline",
+        title="Horovod cannot write its timeline",
+        signs=(r"Error opening the Horovod Timeline file \S+",),
+        why="HOROVOD_TIMELINE (--timeline-filename) is not a file that rank 0 may write: a folder, or a path that is not on its host.",
+        remedy="A file in a folder that is there on the host of rank 0: HOROVOD_TIMELINE=/tmp/timeline.json, with mpirun also -x HOROVOD_TIMELINE.",
+        source="https://github.com/horovod/horovod/issues/244",
+        weight=SETTING,
+    ),
+    Cause(
         id="horovod-estimator",
         title="an estimator of Horovod on Spark gets data or parameters that do not fit",
         signs=(
@@ -371,6 +383,7 @@ CAUSES = (
         signs=(
             r"(?:Visible|Physical|Virtual|Logical) devices cannot be modified after being initialized|(?:Intra|Inter) op parallelism cannot be modified after",
             r"Collective ops (?:must be configured at program startup|are already configured)",
+            r"is being mapped to multiple (?:CUDA )?devices",
             r"Memory growth cannot differ between GPU devices|Cannot set memory growth on (?:non-GPU )?device when virtual devices configured",
         ),
         why="The first operation, or a list of logical devices, starts all GPUs; what chooses them, their memory or the strategy comes too late then, or for some of them only.",

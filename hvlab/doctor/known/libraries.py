@@ -36,6 +36,20 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="libcuda-stub",
+        title="the stub of libcuda.so is loaded in place of the driver's",
+        signs=(
+            r"failed call to cuInit: (?:UNKNOWN ERROR \(34\)|CUDA_ERROR_STUB_LIBRARY)",
+            r"cudaErrorStubLibrary|CUDA driver is a stub library|CUDA_ERROR_STUB_LIBRARY",
+            r"libcuda reported version is: Invalid argument: expected",
+            r"/stubs/libcuda\.so(?:\.1)? => |=> \S+/stubs/libcuda\.so",
+        ),
+        why="The toolkit's folder lib64/stubs holds a libcuda.so to link with only; it stands in LD_LIBRARY_PATH or in the extension's run path before the driver's.",
+        remedy="Take */stubs out of LD_LIBRARY_PATH and ld.so.conf.d (ldconfig); LD_DEBUG=libs shows which one is taken; build again where it is in the run path.",
+        source="https://github.com/horovod/horovod/issues/3372",
+        weight=FACT,
+    ),
+    Cause(
         id="libcudart-missing",
         title="the CUDA runtime of another release is missing",
         signs=(
@@ -157,7 +171,7 @@ CAUSES = (
         title="Horovod, or another extension, was built for another release or ABI of the framework",
         signs=(
             r"undefined symbol: _ZNK?S?t?\d*(?:10tensorflow|2at|5torch|3c10|6caffe2|7mxnet)\w*",
-            r"undefined symbol: _Z\w*(?:tensorflow|torch|c10|mxnet|caffe2|absl|StatusOr)\w*",
+            r"(?:undefined symbol|Symbol not found): _{1,2}Z\w*(?:tensorflow|torch|c10|mxnet|caffe2|absl|StatusOr)\w*",
             r"(?:mpi_lib\S*|mpi_lib_v2\S*|lib_mpi\S*)\.so: undefined symbol: _Z\w+",
         ),
         why="A C++ symbol of the framework is not there: another release than at build time, or the other C++ ABI.",
@@ -319,7 +333,7 @@ CAUSES = (
         id="python-release",
         title="a Python package is of another release than the program expects",
         signs=(
-            r"AttributeError: '?module'?(?: '[\w.]+'| object) has no attribute",
+            r"\b'?module'?(?: '[\w.]+'| object) has no attribute '",
             r"ImportError: cannot import name",
             r"TypeError: \S+\(\) got an unexpected keyword argument",
             r"TypeError: Descriptors can ?not (?:not )?be created directly",
@@ -331,17 +345,30 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="tf-operation",
+        title="TensorFlow refuses an operation of the program",
+        signs=(
+            r"^(?:\S{0,80}errors(?:_impl)?\.)?(?:InvalidArgumentError|FailedPreconditionError|OutOfRangeError|UnimplementedError)\b:? (?![^\n]{0,200}(?:Horovod has been shut down|Mismatched|MPI))",
+            r"(?:Invalid argument|Failed precondition|INVALID_ARGUMENT|FAILED_PRECONDITION): (?:Incompatible shapes|Matrix size-incompatible|You must feed a value for placeholder|Attempting to use uninitialized value|Error while reading resource variable|Input to reshape)",
+        ),
+        why="A shape, a type or an index is not what the operation takes, a variable was not initialised in this session (tf.keras and keras mixed, another session), or the data ended.",
+        remedy="The line names the operation, the traceback the call; run one rank alone; one of keras and tf.keras throughout, and variables made after hvd.init() in the session that is used.",
+        source="https://www.tensorflow.org/api_docs/python/tf/errors",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="script-exception",
         title="the program itself raised an exception",
         signs=(
-            r"^(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |$)",
+            r"(?:^|[`*]|\b(?:error|an?|E)\x20{1,8})(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |$)",
             r"^\s*(?:IndentationError|SyntaxError|TabError): ",
+            r"RayTaskError\((?!HorovodInternalError|Ray)\w+\): ",
             r"^RuntimeError: (?:mat1 and mat2|The size of tensor|shape '|Error\(s\) in loading state_dict|Sizes of tensors must match|Given groups=|Trying to backward|element \d+ of tensors)",
         ),
         why="A rank ended by an error of its own program or data; what the launcher and the other ranks say comes from that.",
         remedy="The last line of the first traceback names it, the lines above it the place; run one rank alone to see it again.",
         source="https://docs.python.org/3/tutorial/errors.html",
         weight=BREAKDOWN,
-        needs=(r"Traceback \(most recent call last\)",),
+        unless=(r"has no attribute 'is_failed'",),
     ),
 )

@@ -35,6 +35,7 @@ CAUSES = (
             r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
             r"Program received signal SIGFPE: |Caught signal number 8 FPE|forrtl: (?:severe|error) \((?:65|71|72|73|75|164)\): ",
             r"traps: \S+\[\d+\] general protection",
+            r"\bucs_debug_print_backtrace\(\)|\bucs_handle_error\b",
             r"Exit Code: +139\b|exit(?:ed with)? code:? 139\b",
             r"tasks? [\d,-]+: (?:Segmentation fault|Floating point exception)",
             r"ended prematurely and may have crashed\. exit code 0xc0000005|exit(?:ed with)? code:? (?:0x[Cc]0000005|-1073741819|3221225477)\b",
@@ -188,6 +189,15 @@ CAUSES = (
         why="sh of Debian and Ubuntu is dash, which knows no [[, arrays, source or process substitution.",
         remedy='#!/bin/bash in the first line, and bash SCRIPT in place of sh SCRIPT; SHELL ["/bin/bash", "-c"] in a Dockerfile.',
         source="https://wiki.ubuntu.com/DashAsBinSh",
+        weight=FACT,
+    ),
+    Cause(
+        id="shell-assignment",
+        title="a variable is set with blanks around the =",
+        signs=(r"(?:^|: )(?:line \d+: )?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+: (?:command )?not found$",),
+        why="The shell takes NAME = value for a command NAME with two arguments; mpirun -x NAME = value takes = for the program.",
+        remedy="NAME=value without blanks, before the command or with export; mpirun -x NAME=value.",
+        source="https://github.com/horovod/horovod/issues/1134",
         weight=FACT,
     ),
     Cause(

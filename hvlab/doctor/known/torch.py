@@ -224,6 +224,15 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="torch-type-unsupported",
+        title="torch has no such operation for this type on this device",
+        signs=(r"\x22\w+\x22 not implemented for '\w+'",),
+        why="Many operations on the CPU exist for float and double only: half precision (fp16 compression, apex, half()) needs the tensors on a GPU, or a newer torch.",
+        remedy="Half precision on GPUs only: model and data to cuda, Horovod built with HOROVOD_GPU_OPERATIONS=NCCL; on a CPU Compression.none, float32 or bfloat16.",
+        source="https://github.com/horovod/horovod/issues/1328",
+        weight=FACT,
+    ),
+    Cause(
         id="process-group-twice",
         title="torch.distributed is set up twice in one process",
         signs=(r"trying to initialize the default process group twice",),
