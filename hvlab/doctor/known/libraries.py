@@ -181,6 +181,17 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="tf-loaded-twice",
+        title="two copies of TensorFlow's library are loaded",
+        signs=(
+            r"conflicts with previous registration at location tensorflow/|Tried to register \S+ but there is already one registered|Op with name \w+ is already registered|multiple (?:times|OpKernel) for \S{1,60} .{0,40}already registered",
+        ),
+        why="The process loads libtensorflow_framework a second time: of another TensorFlow, of a package that brings its own, or linked in statically.",
+        remedy="pip list | grep -i tensorflow: one of them (tensorflow, tensorflow-gpu, tensorflow-cpu, intel-tensorflow); remove the build folder, and build Horovod and other extensions again.",
+        source="https://github.com/horovod/horovod/issues/2161",
+        weight=FACT,
+    ),
+    Cause(
         id="undefined-symbol",
         title="a library is found in another version than expected",
         signs=(
@@ -349,6 +360,7 @@ CAUSES = (
         title="TensorFlow refuses an operation of the program",
         signs=(
             r"^(?:\S{0,80}errors(?:_impl)?\.)?(?:InvalidArgumentError|FailedPreconditionError|OutOfRangeError|UnimplementedError)\b:? (?![^\n]{0,200}(?:Horovod has been shut down|Mismatched|MPI))",
+            r"NotFoundError: (?:Resou\w*|Local [Vv]ariable|Container) |Resource localhost/\S+ does not exist",
             r"(?:Invalid argument|Failed precondition|INVALID_ARGUMENT|FAILED_PRECONDITION): (?:Incompatible shapes|Matrix size-incompatible|You must feed a value for placeholder|Attempting to use uninitialized value|Error while reading resource variable|Input to reshape)",
         ),
         why="A shape, a type or an index is not what the operation takes, a variable was not initialised in this session (tf.keras and keras mixed, another session), or the data ended.",
@@ -362,6 +374,7 @@ CAUSES = (
         signs=(
             r"(?:^|[`*]|\b(?:error|an?|E)\x20{1,8})(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |$)",
             r"^\s*(?:IndentationError|SyntaxError|TabError): ",
+            r"^(?:Attribute|Index|Key|Name|Type|Value|Runtime|IO|OS)Error\s{5,80}Traceback \(most recent call last\)",
             r"RayTaskError\((?!HorovodInternalError|Ray)\w+\): ",
             r"^RuntimeError: (?:mat1 and mat2|The size of tensor|shape '|Error\(s\) in loading state_dict|Sizes of tensors must match|Given groups=|Trying to backward|element \d+ of tensors)",
         ),

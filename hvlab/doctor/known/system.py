@@ -1,6 +1,6 @@
 """The system of a host: kernel, services, files, hardware."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, FACT, SETTING, SYMPTOM, UNKNOWN, Cause
 from hvlab.doctor.endings import ended_by
 
 CAUSES = (
@@ -382,5 +382,14 @@ CAUSES = (
         remedy="ls /lib/modules against uname -r; reboot after an update; apt install linux-modules-extra-$(uname -r) or dnf install kernel-modules-extra.",
         source="https://man7.org/linux/man-pages/man8/modprobe.8.html",
         weight=SETTING,
+    ),
+    Cause(
+        id="python-exception",
+        title="a Python program ended with an exception that is not known here",
+        signs=(r"^(?:[a-z_]\w*\.)*(?!CalledProcess|HorovodInternal)[A-Z]\w*(?:Error|Exception)(?:: |$)",),
+        why="The line has the exception's name and what it was given; nothing else in this log says more.",
+        remedy="The lines above it lead to the call; search the project's issues for the line without paths and numbers; run one rank alone to see it again.",
+        source="https://docs.python.org/3/tutorial/errors.html",
+        weight=UNKNOWN,
     ),
 )
