@@ -438,10 +438,11 @@ CAUSES = (
     ),
     Cause(
         id="cxx-library-missing",
-        title="the compiler does not find the headers of the C++ library",
+        title="the compiler does not find the C++ library or its headers",
         signs=(
             r"error: (?:array|atomic|chrono|cstdint|functional|initializer_list|iostream|memory|mutex|string|thread|tuple|type_traits|unordered_(?:map|set)|vector): No such file or directory",
             r"include path for (?:stdlibc\+\+|libstdc\+\+) headers not found",
+            r"library not found for -l(?:std)?c\+\+|libstdc\+\+ is deprecated; move to libc\+\+",
         ),
         why="On macOS a build for 10.8 or older (Python's own target) looks for an old libstdc++, which is gone; on Linux g++ or the libstdc++-dev of that compiler is not installed.",
         remedy="macOS: MACOSX_DEPLOYMENT_TARGET=10.9 or later in the environment of pip; Linux: apt install g++, or libstdc++-N-dev of the release that clang takes (clang -v).",

@@ -145,7 +145,11 @@ CAUSES = (
     Cause(
         id="nccl-mixed",
         title="two NCCLs are mixed",
-        signs=(r"undefined symbol: nccl\w+", r"lib(?:torch_cuda|nccl)\S* undefined symbol: nccl"),
+        signs=(
+            r"undefined symbol: nccl\w+",
+            r"Symbol not found: _nccl\w+",
+            r"lib(?:torch_cuda|nccl)\S* undefined symbol: nccl",
+        ),
         why="torch or Horovod expects a newer NCCL than the one that is loaded first: nvidia-nccl-cu12 and -cu13 in one environment, "
         "or a system's NCCL in LD_LIBRARY_PATH.",
         remedy="pip list | grep nccl: keep one; take the other NCCL out of LD_LIBRARY_PATH.",
@@ -184,7 +188,7 @@ CAUSES = (
         id="tf-loaded-twice",
         title="two copies of TensorFlow's library are loaded",
         signs=(
-            r"conflicts with previous registration at location tensorflow/|Tried to register \S+ but there is already one registered|Op with name \w+ is already registered|multiple (?:times|OpKernel) for \S{1,60} .{0,40}already registered",
+            r"conflicts with previous registration at location tensorflow/|Tried to register \S+ but there is already one registered|Op with name \w+ is already registered|Already exists: Op with name \w+|multiple (?:times|OpKernel) for \S{1,60} .{0,40}already registered",
         ),
         why="The process loads libtensorflow_framework a second time: of another TensorFlow, of a package that brings its own, or linked in statically.",
         remedy="pip list | grep -i tensorflow: one of them (tensorflow, tensorflow-gpu, tensorflow-cpu, intel-tensorflow); remove the build folder, and build Horovod and other extensions again.",
@@ -239,6 +243,7 @@ CAUSES = (
         signs=(
             r"python[\d.]*: No module named (?!horovod|packaging|distutils|setuptools)[\w.]+",
             r"import \w+ failed, is it installed\?",
+            r"[Ee]rror:? [Nn]o module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
             r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
         ),

@@ -41,6 +41,8 @@ CAUSES = (
             r"Call to connect (?:to \S+ )?(?:failed|returned|timeout).{0,40}(?:No route to host|Network is unreachable)",
             r"Socket creation failed ?: Address family not supported",
             r"connect to (?:fe80:|\S*%)\S*<\d+> failed",
+            # More than one host, and each tells the others its own loopback.
+            r"^(\S{1,80}):\d+:\d+ \[\d+\] [^\n]{0,40}\bUsing (?:interface |\[\d+\])lo:127\.[\s\S]{0,20000}?^(?!\1:)[\w.-]{1,80}:\d+:\d+ \[\d+\] ",
         ),
         why="NCCL takes the first interface that fits NCCL_SOCKET_IFNAME (or any that is not docker or lo); it is not there, or does not "
         "reach the other hosts.",

@@ -93,8 +93,11 @@ CAUSES = (
     Cause(
         id="old-mpi-const",
         title="this MPI is older than MPI 3",
-        signs=(r"invalid conversion from .const void",),
-        why="Before Open MPI 2 functions took no const buffers, and newer compilers refuse the conversion.",
+        signs=(
+            r"invalid conversion from .const void",
+            r"error: '?MPI_\w+'? was not declared in this scope|'MPI_(?:Comm_create_group|Comm_split_type|COMM_TYPE_SHARED|Win_allocate_shared|Get_library_version)' was not declared",
+        ),
+        why="Before Open MPI 2 functions took no const buffers, and newer compilers refuse the conversion; functions of MPI 3 are not there at all.",
         remedy="Open MPI 3 or later.",
         source="https://horovod.readthedocs.io/en/stable/mpi.html",
         weight=FACT,
@@ -181,6 +184,8 @@ CAUSES = (
             r"CondaEnvException: Pip (?:sub)?(?:command )?failed",
             r'Command "python setup\.py egg_info" failed',
             r"has inconsistent (?:metadata|version|name): ",
+            r"Command .[^\n]{1,4000} failed with error code -?\d+ in /",
+            r"^InstallationError: Command ",
         ),
         why="pip shows the end of it; the first 'error:' or 'CMake Error' above says what is missing.",
         remedy="Again with pip install -v and MAKEFLAGS=-j1, and read from the first error on.",

@@ -30,7 +30,7 @@ CAUSES = (
             r"Segmentation fault(?: \(core dumped\))?$",
             r"segfault at \S+ ip",
             r"(?:free|malloc|realloc)\(\): (?:invalid|corrupted|memory corruption)|double free or corruption|corrupted size vs",
-            r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|buffer overflow detected|sysmalloc: Assertion",
+            r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|malloc: \*\*\* error for object \S+: |malloc\(\): \w+ (?:double linked list|chunk)|buffer overflow detected|sysmalloc: Assertion",
             r"(?:^\[\S{1,80}:\d+\] \[ ?\d+\] /\S+\([^)\n]*\)\[0x[0-9a-f]+\]\s+){3}",
             r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
             r"Program received signal SIGFPE: |Caught signal number 8 FPE|forrtl: (?:severe|error) \((?:65|71|72|73|75|164)\): ",
@@ -198,6 +198,19 @@ CAUSES = (
         why="The shell takes NAME = value for a command NAME with two arguments; mpirun -x NAME = value takes = for the program.",
         remedy="NAME=value without blanks, before the command or with export; mpirun -x NAME=value.",
         source="https://github.com/horovod/horovod/issues/1134",
+        weight=FACT,
+    ),
+    Cause(
+        id="exported-function",
+        title="the shell meets a parenthesis that it does not expect: a function in the environment, or words that are not quoted",
+        signs=(
+            r"(?:^|[\s\"'`/])(?:ba|da|k|z)?sh: (?:-c: )?(?:line \d+: )?syntax error near unexpected token [`'\"]\(",
+            r"error importing function definition for [`']?BASH_FUNC_\w+",
+            r"syntax error near unexpected token[^\n]{0,200}BASH_FUNC_|BASH_FUNC_\w+(?:\(\)|%%)[^\n]{0,80}(?:not a valid identifier|bad variable name)",
+        ),
+        why="bash hands exported functions (module, ml, which) on as variables with () in the name; a launcher that writes the environment into a command line breaks the remote command by it, an option with ( or ) does as well.",
+        remedy="unset -f module ml which before the start, a newer Horovod, or only the variables that are needed (-x NAME); single quotes around words with parentheses.",
+        source="https://github.com/horovod/horovod/pull/949",
         weight=FACT,
     ),
     Cause(
