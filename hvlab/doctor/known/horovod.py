@@ -127,17 +127,26 @@ CAUSES = (
             r"Mismatched (?:data types|MPI operations|\w+ tensor shapes|\w+ (?:root )?ranks?|\w+ CPU/GPU device|"
             r"allreduce|allgather|broadcast|reduction|prescale|postscale)",
             r"One rank (?:sent|had|specified|has) .{1,200}?another rank",
-            r"[Dd]uplicate tensor name|Requested to \w+ a tensor with the same name as another tensor",
             r"Shape mismatch: .{0,100}rank",
             r"Invalid rank in root rank",
             r"Mismatched operations: One rank did",
-            r"a tensor with the same name as another tensor",
             r"All ranks don't have same device type",
         ),
         why="A tensor of one name has another shape, type or operation on another rank: models, batches or branches differ.",
-        remedy="The same model, framework release and order of calls everywhere; names of one's own for each call; drop an uneven last "
+        remedy="The same model, framework release and order of calls everywhere; drop an uneven last "
         "batch; look for code that runs on rank 0 only.",
         source="https://github.com/horovod/horovod/issues/403",
+        weight=FACT,
+    ),
+    Cause(
+        id="horovod-same-name",
+        title="one tensor's name is handed to Horovod twice at a time",
+        signs=(
+            r"[Dd]uplicate tensor name|a tensor with (?:the|a) same name as another tensor|DUPLICATE_NAME_ERROR",
+        ),
+        why="A name is taken until its operation is done: two wrapped optimizers over the same parameters, a second backward() before step(), operations of one name in two graphs or threads.",
+        remedy="One wrapped optimizer for each set of parameters, named_parameters with a prefix of its own for each; optimizer.synchronize() or backward_passes_per_step before a second backward(); name= for each call of one's own.",
+        source="https://github.com/horovod/horovod/issues/2559",
         weight=FACT,
     ),
     Cause(
@@ -367,7 +376,8 @@ CAUSES = (
         id="spark-job",
         title="Spark ended the job: a task of it failed, and here only Java's side says so",
         signs=(
-            r"\bPy4JJavaError\b",
+            r"\bPy4JJavaError\b|\bpy4j\.GatewayConnection\.run\(",
+            r"PythonRDD\S{0,4}\.collectAndServe\(|mpirun exited with code",
             r"org\.apache\.spark\.SparkException: (?:Job (?:aborted|\d+ cancelled)|Could not recover from a failed barrier)",
             r"DAGScheduler\S{0,20}[.$]handleTaskSetFailed|Asked to cancel job group horovod\.spark\.run",
             r"TaskSetManager: (?:Lost task|Task \d+ in stage \S+ failed \d+ times)|BarrierJobSlotsNumberCheckFailed",
@@ -377,6 +387,17 @@ CAUSES = (
         remedy="The executor's stderr in Spark's UI (yarn logs -applicationId ID), and there the first Python traceback; num_proc no greater than the slots, memory of the executors, one Python and one PySpark release on all hosts.",
         source="https://horovod.readthedocs.io/en/stable/spark_include.html",
         weight=END,
+    ),
+    Cause(
+        id="petastorm-closed",
+        title="the reader of petastorm was closed while the loader still read from it",
+        signs=(
+            r"Trying to read a sample after a reader created by make_reader/make_batch_reader has stopped",
+        ),
+        why="The with block of make_reader (or the end of the epoch in Horovod's asynchronous loader) stops the reader before the thread that fills the queue.",
+        remedy="Use the loader inside the with block only and end its iteration before; a newer Horovod; it may stand at the very end of a run that went well.",
+        source="https://github.com/horovod/horovod/issues/3082",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="horovod-xla",
@@ -418,7 +439,7 @@ CAUSES = (
             r"path does not exist in the store|Mismatched HDFS namespace for URL|Timeout while waiting for all files to appear at urls",
             r"Optimizer must be provided either as a parameter or as part of a compiled model|Loss parameter is required for the model to compile",
             r"(?:Parameter `\w+` cannot be specified with a `LightningModule`|Only support pytorch_lightning version >)",
-            r"Could not find _(?:common_)?metadata file|Number of row-groups in the dataset must be greater|petastorm\S*\.errors\.\w+",
+            r"Could not find _(?:common_)?metadata file|Number of row-groups in the dataset must be greater|petastorm\S*\.errors\.\w+|\binfer_or_load_unischema\(",
             r"At most one of parameters \"backend\" and \"num_proc\" may be specified|num_proc=\d+ and partitions_per_process=",
         ),
         why="Columns, shapes or the store's folder are not what the model and the estimator's parameters say, or the store is not the same for all workers.",

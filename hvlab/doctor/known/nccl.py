@@ -261,6 +261,7 @@ CAUSES = (
             r"unhandled system error",
             r"ncclSystemError",
             r"NCCL INFO (?:init|group)\.cc:\d+ -> 2\b",
+            r"nccl[A-Z]\w+ failed: unhandled system",
         ),
         why="A socket, /dev/shm, an RDMA call or a permission failed: the WARN line before names it.",
         remedy="NCCL_DEBUG=INFO and read the first WARN; usual: --shm-size or --ipc=host, NCCL_SOCKET_IFNAME, ulimit -l unlimited.",

@@ -111,6 +111,7 @@ CAUSES = (
             r"xla/client/xla_builder\.h: No such file",
             r"tensorflow/\S+\.h: No such file or directory",
             r"third_party/\S+\.h: No such file or directory",
+            r"no member (?:named )?[\"']tensorflow_\w+",
         ),
         why="TensorFlow 2.17 and 2.19 moved headers and types that Horovod 0.28.1 uses.",
         remedy="TensorFlow 2.15 or 2.16 with Horovod 0.28.1, or the patches of horovod issues 4302 and 4314.",

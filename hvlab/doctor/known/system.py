@@ -193,10 +193,13 @@ CAUSES = (
     ),
     Cause(
         id="shell-assignment",
-        title="a variable is set with blanks around the =",
-        signs=(r"(?:^|: )(?:line \d+: )?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+: (?:command )?not found$",),
-        why="The shell takes NAME = value for a command NAME with two arguments; mpirun -x NAME = value takes = for the program.",
-        remedy="NAME=value without blanks, before the command or with export; mpirun -x NAME=value.",
+        title="the shell takes an assignment for a command",
+        signs=(
+            r"(?:^|: )(?:line \d+: )?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+: (?:command )?not found$",
+            r"(?:^|: )(?:\d+: )?[A-Za-z_]\w*[.-][\w.-]*=\S*: (?:command )?not found\b",
+        ),
+        why="NAME = value with blanks is a command NAME with two arguments (mpirun -x NAME = value takes = for the program), and a name with a dot or dash is no variable's.",
+        remedy="NAME=value without blanks, before the command or with export; mpirun -x NAME=value; env NAME.WITH.DOTS=value command, or leave such variables out of the environment.",
         source="https://github.com/horovod/horovod/issues/1134",
         weight=FACT,
     ),
@@ -399,7 +402,9 @@ CAUSES = (
     Cause(
         id="python-exception",
         title="a Python program ended with an exception that is not known here",
-        signs=(r"^(?:[a-z_]\w*\.)*(?!CalledProcess|HorovodInternal)[A-Z]\w*(?:Error|Exception)(?:: |$)",),
+        signs=(
+            r"(?:^|[`*\"])(?:[a-z_]\w*\.)*(?!CalledProcess|HorovodInternal)[A-Z]\w*(?:Error|Exception)(?:: |$)",
+        ),
         why="The line has the exception's name and what it was given; nothing else in this log says more.",
         remedy="The lines above it lead to the call; search the project's issues for the line without paths and numbers; run one rank alone to see it again.",
         source="https://docs.python.org/3/tutorial/errors.html",
