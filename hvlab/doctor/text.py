@@ -43,6 +43,8 @@ _WRITER = re.compile(
     r"|[a-z0-9][a-z0-9.-]{0,80}-(?:[bcdfghjklmnpqrstvwxz2456789]{5} [a-z0-9-]{1,40}"
     r"|worker-\d{1,4} [a-z0-9-]{0,20}(?:mpi|worker|pytorch|tensorflow|horovod)[a-z0-9-]{0,20}) (?=\S)"
 )
+# Several writes of a rank in one line: mpirun puts its mark before each.
+_AGAIN = re.compile(r"(\[\d+(?:,\d+)?\])<std(?:out|err|diag)>:")
 # pdsh, clush: the host, before every line.
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,60}\d[\w.-]{0,60}): ")
 # When and by what: it says nothing of who writes.
@@ -236,6 +238,8 @@ def _parted(text: str) -> tuple[str, str]:
         if not match or match.end() == len(rest):
             break
         rest = rest[match.end() :].lstrip()
+    if "]<std" in rest:
+        rest = _AGAIN.sub(lambda mark: "" if mark[1] in writer else mark[0], rest)
     return writer, rest
 
 

@@ -82,6 +82,13 @@ def test_ranks_among_one_another_are_read_one_after_another():
     assert [number for number, _ in found[0].lines] == [1, 3, 5]
 
 
+def test_what_a_rank_writes_in_several_goes_is_one_line():
+    assert words("[1,0]<stderr>:Fatal Python error: [1,0]<stderr>:Segmentation fault[1,0]<stderr>:") == [
+        "Fatal Python error: Segmentation fault"
+    ]
+    assert words("[1,0]<stderr>:step 1[1,1]<stderr>:step 2") == ["step 1[1,1]<stderr>:step 2"]
+
+
 def test_hosts_before_every_line_are_taken_away():
     assert words("n1: There are not enough\nn2: epoch\nn1: slots available") == [
         "There are not enough",

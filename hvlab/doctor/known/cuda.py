@@ -88,6 +88,7 @@ CAUSES = (
             r"You requested to find \d+ devices but (?:this machine only has|only \d+ are currently|there are no visible)",
             r"device \S+ is not visible \((?:CUDA|HIP)_VISIBLE_DEVICES",
             r"cuda runtime error \((?:10|101)\)",
+            r"\b(?:gpus|devices)\[\w{0,20}\.?(?:local_)?rank\(?\)?\][^\n]{0,80}\nIndexError: list index out of range",
         ),
         why="More ranks on the host than GPUs, CUDA_VISIBLE_DEVICES hides some, or the global rank is used in place of the local one.",
         remedy="Slots as many as nvidia-smi -L lists; torch.cuda.set_device(hvd.local_rank()); unset CUDA_VISIBLE_DEVICES.",

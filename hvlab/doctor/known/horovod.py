@@ -323,6 +323,7 @@ CAUSES = (
             r"Set HOROVOD_TIMELINE=DYNAMIC|Both `min_workers` and `num_workers` provided|`max_workers` provided without any positive",
             r"'\w*Callback' object has no attribute '(?:on_|_implements)\w+'",
             r"'TFOptimizer' object has no attribute",
+            r"\bDistributed(?:Optimizer|Trainer|GradientTape)\(\) got multiple values for",
             r"SyncBatchNorm is only supported within torch\.nn\.parallel\.DistributedDataParallel",
         ),
         why="Some operations, element types and optimizers' options exist for one framework, controller or number of ranks only (Adasum: a power of 2).",

@@ -246,6 +246,7 @@ CAUSES = (
             r"[Ee]rror:? [Nn]o module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
             r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
+            r"\b(?:get|gets|got|getting|says?|gives?) (?:an? (?:error )?)?['\"*`:]{0,3}No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
         ),
         why="This rank runs another Python than the one the module was installed for, or this host lacks it.",
         remedy="Name Python in full (/path/venv/bin/python), and install the module in that environment on every host.",
@@ -378,7 +379,7 @@ CAUSES = (
         id="script-exception",
         title="the program itself raised an exception",
         signs=(
-            r"(?:^|[`*]|\b(?:error|an?|E)\x20{1,8})(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |$)",
+            r"(?:^|[`*]|\b(?:error|an?|E)\x20{1,8})(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |:?$)",
             r"^\s*(?:IndentationError|SyntaxError|TabError): ",
             r"^(?:Attribute|Index|Key|Name|Type|Value|Runtime|IO|OS)Error\s{5,80}Traceback \(most recent call last\)",
             r"RayTaskError\((?!HorovodInternalError|Ray)\w+\): ",

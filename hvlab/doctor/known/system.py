@@ -35,6 +35,7 @@ CAUSES = (
             r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
             r"Program received signal SIGFPE: |Caught signal number 8 FPE|forrtl: (?:severe|error) \((?:65|71|72|73|75|164)\): ",
             r"traps: \S+\[\d+\] general protection",
+            r"\*\*\* End of error message \*\*\*",
             r"\bucs_debug_print_backtrace\(\)|\bucs_handle_error\b",
             r"Exit Code: +139\b|exit(?:ed with)? code:? 139\b",
             r"tasks? [\d,-]+: (?:Segmentation fault|Floating point exception)",
@@ -403,7 +404,7 @@ CAUSES = (
         id="python-exception",
         title="a Python program ended with an exception that is not known here",
         signs=(
-            r"(?:^|[`*\"])(?:[a-z_]\w*\.)*(?!CalledProcess|HorovodInternal)[A-Z]\w*(?:Error|Exception)(?:: |$)",
+            r"(?:^|[`*\"])(?:[a-z_]\w*\.)*(?!CalledProcess|HorovodInternal)[A-Z]\w*(?:Error|Exception)(?:: |:?$)",
         ),
         why="The line has the exception's name and what it was given; nothing else in this log says more.",
         remedy="The lines above it lead to the call; search the project's issues for the line without paths and numbers; run one rank alone to see it again.",
