@@ -57,7 +57,7 @@ _STAMP = re.compile(
 )
 # What a line that was cut does not go on with: ranks, times, NCCL's own, a program's name.
 _BEGUN = re.compile(
-    rf"\[[\w.@-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
+    rf"\[[\w.@:-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
     r"|(?:sbatch|srun|salloc|sinfo|slurm\w{1,8}): (?:error|fatal|warning): "
 )
 

@@ -401,6 +401,14 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="horovod-output-decode",
+        title="horovodrun cannot read what a rank writes: it is not UTF-8",
+        signs=(r"safe_shell_exec\.py[^\n]{0,80}\n(?:[^\n]{0,300}\n){1,6}?UnicodeDecodeError: ",),
+        why="The thread that hands on the output decodes it as UTF-8 and ended; an older Horovod also where a character (of a progress bar) is cut by its reading in pieces. The training may go on unseen or stop.",
+        remedy="PYTHONIOENCODING=utf-8 and LC_ALL=C.UTF-8 for the ranks, progress bars in ASCII (tqdm(ascii=True)) or on rank 0 only, no binary output; a newer Horovod; or mpirun.",
+        source="https://github.com/horovod/horovod/issues/2367",
+    ),
+    Cause(
         id="horovod-xla",
         title="XLA is to compile Horovod's operations",
         signs=(

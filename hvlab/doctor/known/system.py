@@ -31,7 +31,7 @@ CAUSES = (
             r"segfault at \S+ ip",
             r"(?:free|malloc|realloc)\(\): (?:invalid|corrupted|memory corruption)|double free or corruption|corrupted size vs",
             r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|malloc: \*\*\* error for object \S+: |malloc\(\): \w+ (?:double linked list|chunk)|buffer overflow detected|sysmalloc: Assertion",
-            r"(?:^\[\S{1,80}:\d+\] \[ ?\d+\] /\S+\([^)\n]*\)\[0x[0-9a-f]+\]\s+){3}",
+            r"(?:^\[\S{1,80}:\d+\] \[ ?\d+\] /\S+\([^)\n]*\)\[0x[0-9a-f]+\](?:\s+|$)){2}",
             r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
             r"Program received signal SIGFPE: |Caught signal number 8 FPE|forrtl: (?:severe|error) \((?:65|71|72|73|75|164)\): ",
             r"traps: \S+\[\d+\] general protection",
