@@ -189,6 +189,7 @@ CAUSES = (
             r"NCCL (?:library|headers?) (?:was|were|is|are)? ?not found",
             r"Could not find any (?:nccl\.h|libnccl\S*) matching version",
             r"Please specify correct NCCL location with the HOROVOD_NCCL_HOME",
+            r"^HOROVOD_NCCL_(?:HOME|INCLUDE|LIB) - path ",
         ),
         why="libnccl-dev is not installed, or lies where the build does not look.",
         remedy="Install libnccl2 and libnccl-dev for this CUDA; or HOROVOD_NCCL_HOME=/path (HOROVOD_NCCL_INCLUDE, _LIB).",
