@@ -17,6 +17,7 @@ CRASH = 5  # a process died, and only how is known
 SYMPTOM = 6  # what failed because something broke
 ECHO = 7  # what the others noticed of it
 END = 8  # the last words of a launcher, of a pod, of a build
+UNKNOWN = 9  # that something failed, and no more
 HARMLESS = 0
 # So many characters rule out most texts.
 _LONG = 3

@@ -14,6 +14,7 @@ def ended_by(number: int, name: str, words: str) -> tuple[str, ...]:
         rf"(?:killed by|died (?:from|with)|terminated (?:with|by)) signal:? {number}\b",
         rf"(?:terminated (?:with|by)|received|killed by) signal {name}\b",
         rf"died with <Signals\.{name}: {number}>",
+        rf"^\*\*\* Received signal {number} \*\*\*",
         rf"Signal {number} \({name}\) received|Signal: {words} \({number}\)",
         rf"[Cc]aught signal {number} \({words}",
         rf"Program received signal {name}\b|Caught signal number {number}\b",

@@ -19,6 +19,11 @@ _TERMINAL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x0
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 # Compilers quote as the language of the shell does; some terminals then show three other characters.
 _QUOTES = re.compile("[\u2018\u2019]|\u00e2\u20ac[\u02dc\u2122]")
+# A header that is not there, in the words of clang, nvcc and Microsoft's compiler; patterns know gcc's.
+_HEADER = re.compile(
+    r"'([\w./+-]{1,200})' file not found|cannot open source file \"([\w./+-]{1,200})\""
+    r"|Cannot open include file: '([\w./+-]{1,200})'"
+)
 # Ansible writes what a program printed as one line of JSON.
 _ESCAPED_END = re.compile(r"(?:\\r)?\\n|\\r(?=\\n)")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
@@ -38,6 +43,8 @@ _WRITER = re.compile(
     r"|[a-z0-9][a-z0-9.-]{0,80}-(?:[bcdfghjklmnpqrstvwxz2456789]{5} [a-z0-9-]{1,40}"
     r"|worker-\d{1,4} [a-z0-9-]{0,20}(?:mpi|worker|pytorch|tensorflow|horovod)[a-z0-9-]{0,20}) (?=\S)"
 )
+# Several writes of a rank in one line: mpirun puts its mark before each.
+_AGAIN = re.compile(r"(\[\d+(?:,\d+)?\])<std(?:out|err|diag)>:")
 # pdsh, clush: the host, before every line.
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,60}\d[\w.-]{0,60}): ")
 # When and by what: it says nothing of who writes.
@@ -50,7 +57,7 @@ _STAMP = re.compile(
 )
 # What a line that was cut does not go on with: ranks, times, NCCL's own, a program's name.
 _BEGUN = re.compile(
-    rf"\[[\w.@-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
+    rf"\[[\w.@:-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
     r"|(?:sbatch|srun|salloc|sinfo|slurm\w{1,8}): (?:error|fatal|warning): "
 )
 
@@ -208,11 +215,15 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
 def _parts(text: str) -> Iterator[str]:
     """Part a line at the ends of lines that are written in it; of what is too long keep its two ends."""
     for part in _ESCAPED_END.split(text):
-        short = part.strip()
+        short = _HEADER.sub(_missing, part.strip())
         if len(short) > _LONGEST:
             yield from (short[: _LONGEST // 2], short[-_LONGEST // 2 :])
         elif short:
             yield short
+
+
+def _missing(header: re.Match[str]) -> str:
+    return f"{header[header.lastindex or 0]}: No such file or directory"
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -227,6 +238,8 @@ def _parted(text: str) -> tuple[str, str]:
         if not match or match.end() == len(rest):
             break
         rest = rest[match.end() :].lstrip()
+    if "]<std" in rest:
+        rest = _AGAIN.sub(lambda mark: "" if mark[1] in writer else mark[0], rest)
     return writer, rest
 
 

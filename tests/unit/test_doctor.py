@@ -82,6 +82,13 @@ def test_ranks_among_one_another_are_read_one_after_another():
     assert [number for number, _ in found[0].lines] == [1, 3, 5]
 
 
+def test_what_a_rank_writes_in_several_goes_is_one_line():
+    assert words("[1,0]<stderr>:Fatal Python error: [1,0]<stderr>:Segmentation fault[1,0]<stderr>:") == [
+        "Fatal Python error: Segmentation fault"
+    ]
+    assert words("[1,0]<stderr>:step 1[1,1]<stderr>:step 2") == ["step 1[1,1]<stderr>:step 2"]
+
+
 def test_hosts_before_every_line_are_taken_away():
     assert words("n1: There are not enough\nn2: epoch\nn1: slots available") == [
         "There are not enough",
@@ -400,3 +407,15 @@ def test_two_messages_of_slurm_are_two_lines_though_the_first_is_as_wide_as_a_te
         ids(f"{first}\nsbatch: error: Batch job submission failed: Unspecified error")[0]
         == "slurm-job-submit"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpi_ops.cc:18:10: fatal error: 'mpi.h' file not found",
+        'ops.cu(12): error: cannot open source file "mpi.h"',
+        "ops.c(3): fatal error C1083: Cannot open include file: 'mpi.h': No such file or directory",
+    ],
+)
+def test_a_header_is_missed_in_the_words_of_every_compiler(line):
+    assert ids(line)[0] == "mpi-headers"

@@ -188,6 +188,8 @@ CAUSES = (
             r"cannot find -lnccl",
             r"NCCL (?:library|headers?) (?:was|were|is|are)? ?not found",
             r"Could not find any (?:nccl\.h|libnccl\S*) matching version",
+            r"Please specify correct NCCL location with the HOROVOD_NCCL_HOME",
+            r"^HOROVOD_NCCL_(?:HOME|INCLUDE|LIB) - path ",
         ),
         why="libnccl-dev is not installed, or lies where the build does not look.",
         remedy="Install libnccl2 and libnccl-dev for this CUDA; or HOROVOD_NCCL_HOME=/path (HOROVOD_NCCL_INCLUDE, _LIB).",
@@ -217,6 +219,7 @@ CAUSES = (
             r"CUDA_HOME\W{0,2} is not set",
             r"Could not find any (?:cu\w+\.h|libcu\w+\S*) matching version",
             r"CMAKE_CUDA_COMPILER-NOTFOUND",
+            r"^\s*Specify CUDA_TOOLKIT_ROOT_DIR$",
         ),
         why="nvcc and the headers belong to the toolkit, not to the driver and not to the framework's wheels.",
         remedy="Install the toolkit of the CUDA that the framework was built with; HOROVOD_CUDA_HOME (CUDA_HOME) names it, its bin "
@@ -416,7 +419,7 @@ CAUSES = (
         id="header-missing",
         title="a header that the sources include is not installed",
         signs=(
-            r"fatal error: (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file or directory",
+            r"(?:(?:fatal|catastrophic) error(?: C1083)?|\): error): (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file or directory",
             r"fatal error: '(?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?' file not found",
         ),
         why="A library is there without its headers (a -dev or -devel package), or not at all.",
@@ -424,6 +427,30 @@ CAUSES = (
         source="https://wiki.debian.org/apt-file",
         weight=SETTING,
         unless=(r"HTTPRequest|flatbuffers|boost/|[Ee]igen/|gloo/",),
+    ),
+    Cause(
+        id="x86-sources",
+        title="the sources use instructions of x86 only",
+        signs=(
+            r"error: (?:[exipsnaw]mmintrin|immintrin|x86intrin|cpuid|avx\w*intrin)\.h: No such file or directory",
+        ),
+        why="They include headers for SSE or AVX, and this processor is an ARM, POWER or RISC-V.",
+        remedy="A release of that package that knows this processor (a ready-made package for it, conda, NVIDIA's images), or leave the part out (HOROVOD_WITHOUT_MXNET=1).",
+        source="https://github.com/horovod/horovod/issues/829",
+        weight=FACT,
+    ),
+    Cause(
+        id="cxx-library-missing",
+        title="the compiler does not find the C++ library or its headers",
+        signs=(
+            r"error: (?:array|atomic|chrono|cstdint|functional|initializer_list|iostream|memory|mutex|string|thread|tuple|type_traits|unordered_(?:map|set)|vector): No such file or directory",
+            r"include path for (?:stdlibc\+\+|libstdc\+\+) headers not found",
+            r"library not found for -l(?:std)?c\+\+|libstdc\+\+ is deprecated; move to libc\+\+",
+        ),
+        why="On macOS a build for 10.8 or older (Python's own target) looks for an old libstdc++, which is gone; on Linux g++ or the libstdc++-dev of that compiler is not installed.",
+        remedy="macOS: MACOSX_DEPLOYMENT_TARGET=10.9 or later in the environment of pip; Linux: apt install g++, or libstdc++-N-dev of the release that clang takes (clang -v).",
+        source="https://github.com/horovod/horovod/issues/52",
+        weight=FACT,
     ),
     Cause(
         id="make-failed",

@@ -36,6 +36,20 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="libcuda-stub",
+        title="the stub of libcuda.so is loaded in place of the driver's",
+        signs=(
+            r"failed call to cuInit: (?:UNKNOWN ERROR \(34\)|CUDA_ERROR_STUB_LIBRARY)",
+            r"cudaErrorStubLibrary|CUDA driver is a stub library|CUDA_ERROR_STUB_LIBRARY",
+            r"libcuda reported version is: Invalid argument: expected",
+            r"/stubs/libcuda\.so(?:\.1)? => |=> \S+/stubs/libcuda\.so",
+        ),
+        why="The toolkit's folder lib64/stubs holds a libcuda.so to link with only; it stands in LD_LIBRARY_PATH or in the extension's run path before the driver's.",
+        remedy="Take */stubs out of LD_LIBRARY_PATH and ld.so.conf.d (ldconfig); LD_DEBUG=libs shows which one is taken; build again where it is in the run path.",
+        source="https://github.com/horovod/horovod/issues/3372",
+        weight=FACT,
+    ),
+    Cause(
         id="libcudart-missing",
         title="the CUDA runtime of another release is missing",
         signs=(
@@ -135,6 +149,7 @@ CAUSES = (
             r"undefined symbol: nccl\w+",
             r"lib(?:torch_cuda|nccl)\S* undefined symbol: nccl",
             r"corrupted comm object detected",
+            r"Symbol not found: _nccl\w+",
         ),
         why="torch or Horovod expects a newer NCCL than the one that is loaded first: nvidia-nccl-cu12 and -cu13 in one environment, "
         "or a system's NCCL in LD_LIBRARY_PATH. Two frameworks in one process may bring one each, and neither takes the other's communicators.",
@@ -161,13 +176,24 @@ CAUSES = (
         title="Horovod, or another extension, was built for another release or ABI of the framework",
         signs=(
             r"undefined symbol: _ZNK?S?t?\d*(?:10tensorflow|2at|5torch|3c10|6caffe2|7mxnet)\w*",
-            r"undefined symbol: _Z\w*(?:tensorflow|torch|c10|mxnet|caffe2|absl|StatusOr)\w*",
+            r"(?:undefined symbol|Symbol not found): _{1,2}Z\w*(?:tensorflow|torch|c10|mxnet|caffe2|absl|StatusOr)\w*",
             r"(?:mpi_lib\S*|mpi_lib_v2\S*|lib_mpi\S*)\.so: undefined symbol: _Z\w+",
         ),
         why="A C++ symbol of the framework is not there: another release than at build time, or the other C++ ABI.",
         remedy="c++filt SYMBOL names it; pip install --no-cache-dir --force-reinstall --no-deps horovod with the compiler that the "
         "framework was built with.",
         source="https://github.com/horovod/horovod/issues/656",
+        weight=FACT,
+    ),
+    Cause(
+        id="tf-loaded-twice",
+        title="two copies of TensorFlow's library are loaded",
+        signs=(
+            r"conflicts with previous registration at location tensorflow/|Tried to register \S+ but there is already one registered|Op with name \w+ is already registered|Already exists: Op with name \w+|multiple (?:times|OpKernel) for \S{1,60} .{0,40}already registered",
+        ),
+        why="The process loads libtensorflow_framework a second time: of another TensorFlow, of a package that brings its own, or linked in statically.",
+        remedy="pip list | grep -i tensorflow: one of them (tensorflow, tensorflow-gpu, tensorflow-cpu, intel-tensorflow); remove the build folder, and build Horovod and other extensions again.",
+        source="https://github.com/horovod/horovod/issues/2161",
         weight=FACT,
     ),
     Cause(
@@ -218,8 +244,10 @@ CAUSES = (
         signs=(
             r"python[\d.]*: No module named (?!horovod|packaging|distutils|setuptools)[\w.]+",
             r"import \w+ failed, is it installed\?",
+            r"[Ee]rror:? [Nn]o module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
             r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
+            r"\b(?:get|gets|got|getting|says?|gives?) (?:an? (?:error )?)?['\"*`:]{0,3}No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
         ),
         why="This rank runs another Python than the one the module was installed for, or this host lacks it.",
         remedy="Name Python in full (/path/venv/bin/python), and install the module in that environment on every host.",
@@ -323,7 +351,7 @@ CAUSES = (
         id="python-release",
         title="a Python package is of another release than the program expects",
         signs=(
-            r"AttributeError: '?module'?(?: '[\w.]+'| object) has no attribute",
+            r"\b'?module'?(?: '[\w.]+'| object) has no attribute '",
             r"ImportError: cannot import name",
             r"TypeError: \S+\(\) got an unexpected keyword argument",
             r"TypeError: Descriptors can ?not (?:not )?be created directly",
@@ -335,17 +363,33 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="tf-operation",
+        title="TensorFlow refuses an operation of the program",
+        signs=(
+            r"^(?:\S{0,80}errors(?:_impl)?\.)?(?:InvalidArgumentError|FailedPreconditionError|OutOfRangeError|UnimplementedError)\b:? (?![^\n]{0,200}(?:Horovod has been shut down|Mismatched|MPI))",
+            r"NotFoundError: (?:Resou\w*|Local [Vv]ariable|Container) |Resource localhost/\S+ does not exist",
+            r"(?:Invalid argument|Failed precondition|INVALID_ARGUMENT|FAILED_PRECONDITION): (?:Incompatible shapes|Matrix size-incompatible|You must feed a value for placeholder|Attempting to use uninitialized value|Error while reading resource variable|Input to reshape)",
+            r"You must feed a value for placeholder tensor",
+        ),
+        why="A shape, a type or an index is not what the operation takes, a variable was not initialised in this session (tf.keras and keras mixed, another session), or the data ended.",
+        remedy="The line names the operation, the traceback the call; run one rank alone; one of keras and tf.keras throughout, and variables made after hvd.init() in the session that is used.",
+        source="https://www.tensorflow.org/api_docs/python/tf/errors",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="script-exception",
         title="the program itself raised an exception",
         signs=(
-            r"^(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |$)",
+            r"(?:^|[`*]|\b(?:error|an?|E)\x20{1,8})(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |:?$)",
             r"^\s*(?:IndentationError|SyntaxError|TabError): ",
+            r"^(?:Attribute|Index|Key|Name|Type|Value|Runtime|IO|OS)Error\s{5,80}Traceback \(most recent call last\)",
+            r"RayTaskError\((?!HorovodInternalError|Ray)\w+\): ",
             r"^RuntimeError: (?:mat1 and mat2|The size of tensor|shape '|Error\(s\) in loading state_dict|Sizes of tensors must match|Given groups=|Trying to backward|element \d+ of tensors)",
         ),
         why="A rank ended by an error of its own program or data; what the launcher and the other ranks say comes from that.",
         remedy="The last line of the first traceback names it, the lines above it the place; run one rank alone to see it again.",
         source="https://docs.python.org/3/tutorial/errors.html",
         weight=BREAKDOWN,
-        needs=(r"Traceback \(most recent call last\)",),
+        unless=(r"has no attribute 'is_failed'",),
     ),
 )

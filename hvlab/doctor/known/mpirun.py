@@ -78,6 +78,7 @@ CAUSES = (
             r"requested a conflicting number of processes for the application",
             r"number of processes exceeds the allocated number of slots",
             r"Requested more processes \(\d+\) than there are available slots",
+            r"Process number should not be larger than total available slots|Requested more processes .{0,40}than (?:there are )?slots available",
         ),
         why="-np asks for more ranks than the hosts have slots: a host without a number has one slot (in a host list) "
         "or as many as cores, and on the command line a blank may have cut the list.",

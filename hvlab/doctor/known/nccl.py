@@ -42,6 +42,8 @@ CAUSES = (
             r"Call to connect (?:to \S+ )?(?:failed|returned|timeout).{0,40}(?:No route to host|Network is unreachable)",
             r"Socket creation failed ?: Address family not supported",
             r"connect to (?:fe80:|\S*%)\S*<\d+> failed",
+            # More than one host, and each tells the others its own loopback.
+            r"^(\S{1,80}):\d+:\d+ \[\d+\] [^\n]{0,40}\bUsing (?:interface |\[\d+\])lo:127\.[\s\S]{0,20000}?^(?!\1:)[\w.-]{1,80}:\d+:\d+ \[\d+\] ",
         ),
         why="NCCL takes the first interface that fits NCCL_SOCKET_IFNAME (or any that is not docker or lo); it is not there, or does not "
         "reach the other hosts.",
@@ -264,6 +266,7 @@ CAUSES = (
             r"ncclSystemError",
             r"NCCL INFO (?:init|group)\.cc:\d+ -> 2\b",
             r"Failed to execute operation \w+ from rank \d+, retcode 2\b",
+            r"nccl[A-Z]\w+ failed: unhandled system",
         ),
         why="A socket, /dev/shm, an RDMA call or a permission failed: the WARN line before names it.",
         remedy="NCCL_DEBUG=INFO and read the first WARN; usual: --shm-size or --ipc=host, NCCL_SOCKET_IFNAME, ulimit -l unlimited.",

@@ -1,6 +1,6 @@
 """The system of a host: kernel, services, files, hardware."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, ECHO, FACT, SETTING, SYMPTOM, UNKNOWN, Cause
 from hvlab.doctor.endings import ended_by
 
 CAUSES = (
@@ -30,11 +30,13 @@ CAUSES = (
             r"Segmentation fault(?: \(core dumped\))?$",
             r"segfault at \S+ ip",
             r"(?:free|malloc|realloc)\(\): (?:invalid|corrupted|memory corruption)|double free or corruption|corrupted (?:size vs|double-linked list|unsorted chunks)",
-            r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|buffer overflow detected|sysmalloc: Assertion",
-            r"(?:^\[\S{1,80}:\d+\] \[ ?\d+\] /\S+\([^)\n]*\)\[0x[0-9a-f]+\]\s+){3}",
+            r"munmap_chunk\(\): invalid pointer|malloc\(\): unaligned|stack smashing detected|malloc: \*\*\* error for object \S+: |malloc\(\): \w+ (?:double linked list|chunk)|buffer overflow detected|sysmalloc: Assertion",
+            r"(?:^\[\S{1,80}:\d+\] \[ ?\d+\] /\S+\([^)\n]*\)\[0x[0-9a-f]+\](?:\s+|$)){2}",
             r"Program received signal SIGSEGV: |forrtl: severe \((?:157|174)\): (?:SIGSEGV|Program Exception)|Caught signal number 11 SEGV",
             r"Program received signal SIGFPE: |Caught signal number 8 FPE|forrtl: (?:severe|error) \((?:65|71|72|73|75|164)\): ",
             r"traps: \S+\[\d+\] general protection",
+            r"\*\*\* End of error message \*\*\*",
+            r"\bucs_debug_print_backtrace\(\)|\bucs_handle_error\b",
             r"Exit Code: +139\b|exit(?:ed with)? code:? 139\b",
             r"tasks? [\d,-]+: (?:Segmentation fault|Floating point exception)",
             r"ended prematurely and may have crashed\. exit code 0xc0000005|exit(?:ed with)? code:? (?:0x[Cc]0000005|-1073741819|3221225477)\b",
@@ -190,6 +192,31 @@ CAUSES = (
         why="sh of Debian and Ubuntu is dash, which knows no [[, arrays, source or process substitution.",
         remedy='#!/bin/bash in the first line, and bash SCRIPT in place of sh SCRIPT; SHELL ["/bin/bash", "-c"] in a Dockerfile.',
         source="https://wiki.ubuntu.com/DashAsBinSh",
+        weight=FACT,
+    ),
+    Cause(
+        id="shell-assignment",
+        title="the shell takes an assignment for a command",
+        signs=(
+            r"(?:^|: )(?:line \d+: )?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+: (?:command )?not found$",
+            r"(?:^|: )(?:\d+: )?[A-Za-z_]\w*[.-][\w.-]*=\S*: (?:command )?not found\b",
+        ),
+        why="NAME = value with blanks is a command NAME with two arguments (mpirun -x NAME = value takes = for the program), and a name with a dot or dash is no variable's.",
+        remedy="NAME=value without blanks, before the command or with export; mpirun -x NAME=value; env NAME.WITH.DOTS=value command, or leave such variables out of the environment.",
+        source="https://github.com/horovod/horovod/issues/1134",
+        weight=FACT,
+    ),
+    Cause(
+        id="exported-function",
+        title="the shell meets a parenthesis that it does not expect: a function in the environment, or words that are not quoted",
+        signs=(
+            r"(?:^|[\s\"'`/])(?:ba|da|k|z)?sh: (?:-c: )?(?:line \d+: )?syntax error near unexpected token [`'\"]\(",
+            r"error importing function definition for [`']?BASH_FUNC_\w+",
+            r"syntax error near unexpected token[^\n]{0,200}BASH_FUNC_|BASH_FUNC_\w+(?:\(\)|%%)[^\n]{0,80}(?:not a valid identifier|bad variable name)",
+        ),
+        why="bash hands exported functions (module, ml, which) on as variables with () in the name; a launcher that writes the environment into a command line breaks the remote command by it, an option with ( or ) does as well.",
+        remedy="unset -f module ml which before the start, a newer Horovod, or only the variables that are needed (-x NAME); single quotes around words with parentheses.",
+        source="https://github.com/horovod/horovod/pull/949",
         weight=FACT,
     ),
     Cause(
@@ -375,5 +402,16 @@ CAUSES = (
         remedy="ls /lib/modules against uname -r; reboot after an update; apt install linux-modules-extra-$(uname -r) or dnf install kernel-modules-extra.",
         source="https://man7.org/linux/man-pages/man8/modprobe.8.html",
         weight=SETTING,
+    ),
+    Cause(
+        id="python-exception",
+        title="a Python program ended with an exception that is not known here",
+        signs=(
+            r"(?:^|[`*\"])(?:[a-z_]\w*\.)*(?!CalledProcess|HorovodInternal)[A-Z]\w*(?:Error|Exception)(?:: |:?$)",
+        ),
+        why="The line has the exception's name and what it was given; nothing else in this log says more.",
+        remedy="The lines above it lead to the call; search the project's issues for the line without paths and numbers; run one rank alone to see it again.",
+        source="https://docs.python.org/3/tutorial/errors.html",
+        weight=UNKNOWN,
     ),
 )
