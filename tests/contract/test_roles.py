@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract import tree
+from tests.node.lab import applied_roles
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str, "path": str, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict,
@@ -109,7 +110,7 @@ def test_has_checks(role: str) -> None:
 
 @each_role
 def test_stands_in_a_playbook(role: str) -> None:
-    assert role in tree.applied_roles(), f"no playbook names {role}"
+    assert role in applied_roles(), f"no playbook names {role}"
 
 
 def _template(value: Any) -> bool:

@@ -99,15 +99,3 @@ def tasks() -> Iterator[tuple[str, Task]]:
 def playbooks() -> list[Path]:
     """The playbooks."""
     return [ROOT / "site.yml", *sorted((ROOT / "playbooks").glob("*.yml"))]
-
-
-def applied_roles() -> set[str]:
-    """The roles that playbooks name."""
-    named = set()
-    for path in playbooks():
-        for play in load(path) or []:
-            for role in play.get("roles", []):
-                named.add(role["role"] if isinstance(role, dict) else role)
-            for task in play.get("tasks", []):
-                named.add(task.get("ansible.builtin.import_role", {}).get("name"))
-    return named

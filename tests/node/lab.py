@@ -298,4 +298,7 @@ def applied_roles() -> list[str]:
         for play in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
             for role in play.get("roles", []):
                 names.add(role["role"] if isinstance(role, dict) else role)
+            for task in play.get("tasks", []):
+                if "ansible.builtin.import_role" in task:
+                    names.add(task["ansible.builtin.import_role"]["name"])
     return sorted(names)
