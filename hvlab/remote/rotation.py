@@ -9,9 +9,9 @@ meanwhile.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+from hvlab.files import write_file
 from hvlab.remote.ssh_keys import make_key
 from hvlab.remote.trust import FORMER, NEXT, PREVIOUS, Trust, locked
 
@@ -58,8 +58,9 @@ def replace(trust: Trust) -> None:
     with locked(trust.folder):
         for key in _authorities(trust):
             if _pair(key, NEXT)[0].exists():
-                for path, former in zip(_pair(key), _pair(key, PREVIOUS), strict=True):
-                    shutil.copy2(path, former)
+                # The public half first: a private key is trusted from the moment it is there.
+                for path, former in reversed([*zip(_pair(key), _pair(key, PREVIOUS), strict=True)]):
+                    write_file(former, path.read_bytes(), mode=path.stat().st_mode & 0o777)
             for path, coming in zip(_pair(key), _pair(key, NEXT), strict=True):
                 if coming.exists():
                     coming.replace(path)

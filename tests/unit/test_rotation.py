@@ -83,12 +83,14 @@ def test_a_replacement_that_is_cut_off_anywhere_is_finished(lab, monkeypatch, af
         return call
 
     with monkeypatch.context() as cut:
-        cut.setattr(rotation.shutil, "copy2", counted(rotation.shutil.copy2))
         cut.setattr(rotation.Path, "replace", counted(rotation.Path.replace))
         with pytest.raises(KeyboardInterrupt) if after < 12 else pytest.MonkeyPatch.context():
             rotation.replace(lab)
     assert trust.lab_trust("lab1")
     assert rotation.step(lab) == (rotation.ANNOUNCED if after < 12 else rotation.REPLACED)
+    # What hosts are given before it goes on.
+    trust.ensure_lab_trust("lab1")
+    assert trusted(lab) == announced
     rotation.announce(lab)
     rotation.replace(lab)
     assert rotation.step(lab) == rotation.REPLACED
