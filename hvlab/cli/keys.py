@@ -85,6 +85,8 @@ def rotate(inventory: Path) -> None:
 def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
     """Revoke the host keys of HOSTS, and the lab user's key, which they have; the other hosts get a new one.
 
+    Its former keys, too: where a rotation was interrupted, hosts may have one of those.
+
     For a machine that was lost or taken over, whether it still answers or not.
     """
     lab = load(inventory)
@@ -97,13 +99,13 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
             remedy=f"choose from {some(known)}" if known else "run `hvlab keys issue` first",
         )
     others = [host for host in lab.hosts if host.name not in hosts]
-    revoke(trust, [_key(trust, host).read_text("utf-8") for host in hosts] + [public(trust.identity)])
+    revoke(trust, [_key(trust, host).read_text("utf-8") for host in hosts] + trust.user_keys)
     rotation.replace_identity(trust)
     silent = probe.problems(others) if others else []
     reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
     if reached:
         provision.run_playbook(lab, limit=",".join(reached), playbook=_PLAYBOOK)
-    _say(f"revoked: {', '.join(hosts)}, and the lab user's former key; take the hosts out of the inventory")
+    _say(f"revoked: {', '.join(hosts)}, and the lab user's former keys; take the hosts out of the inventory")
     if silent:
         names = some(problem.host for problem in silent)
         accept = "accepts" if len(silent) == 1 else "accept"

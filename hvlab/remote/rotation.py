@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hvlab.files import write_file
 from hvlab.remote.ssh_keys import make_key
-from hvlab.remote.trust import FORMER, NEXT, PREVIOUS, Trust, locked
+from hvlab.remote.trust import FORMER, NEXT, PREVIOUS, Trust, keep_former, locked
 
 STABLE, ANNOUNCED, REPLACED, RETIRED = "stable", "announced", "replaced", "retired"
 # The step of a rotation shows in which other keys lie beside the authorities.
@@ -44,6 +44,7 @@ def replace_identity(trust: Trust) -> None:
     coming = _pair(trust.identity, NEXT)
     with locked(trust.folder):
         make_key(coming[0], f"hvlab-{trust.lab}-{trust.identity.name}", anew=True)
+        keep_former(trust)
         trust.certificate.unlink(missing_ok=True)
         for path, new in zip(_pair(trust.identity), coming, strict=True):
             new.replace(path)

@@ -74,6 +74,16 @@ class Trust:
         return self.folder / "revoked_keys"
 
     @property
+    def former(self) -> Path:
+        """Return the list of public keys that the lab user had before; some host may have one still."""
+        return self.folder / "former_keys"
+
+    @property
+    def user_keys(self) -> list[str]:
+        """Return every public key that the lab user ever had, the present one last."""
+        return [*_lines(self.former), public(self.identity)]
+
+    @property
     def signed(self) -> Path:
         """Return the folder of the hosts' keys and newest certificates: NAME.pub and NAME-cert.pub."""
         return self.folder / "hosts"
@@ -217,6 +227,8 @@ def ensure_lab_trust(
                 folder.mkdir(mode=0o700, exist_ok=True)
         trust.folder.chmod(0o700)
         with locked(trust.folder):
+            if not key_whole(trust.identity) and public_file(trust.identity).is_file():
+                keep_former(trust)
             for key in (trust.host_ca, trust.user_ca, trust.identity):
                 make_key(key, f"hvlab-{lab}-{key.name}", anew=anew)
         trust.renew_user_certificate(user, life=life)
@@ -243,11 +255,25 @@ def check_keys(trust: Trust) -> None:
 def revoke(trust: Trust, keys: Iterable[str]) -> list[str]:
     """Add public keys to those that no host accepts any more; return those that were not among them."""
     with locked(trust.folder):
-        before = trust.revoked_text.splitlines()
-        new = [key for key in dict.fromkeys(" ".join(key.split()[:2]) for key in keys) if key not in before]
-        if new:
-            write_file(trust.revoked, "".join(key + "\n" for key in [*before, *new]), mode=0o600)
-        return new
+        return _add(trust.revoked, keys)
+
+
+def keep_former(trust: Trust) -> None:
+    """Remember the lab user's public key, which is about to be replaced; the caller holds the lock."""
+    _add(trust.former, [public(trust.identity)])
+
+
+def _add(file: Path, keys: Iterable[str]) -> list[str]:
+    """Add public keys to a list of them, without comments; return those that were not in it."""
+    before = _lines(file)
+    new = [key for key in dict.fromkeys(" ".join(key.split()[:2]) for key in keys) if key not in before]
+    if new:
+        write_file(file, "".join(key + "\n" for key in [*before, *new]), mode=0o600)
+    return new
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text("utf-8").splitlines() if file.is_file() else []
 
 
 def trusted(authority: Path) -> list[Path]:

@@ -186,6 +186,37 @@ def test_revoke_gives_the_other_hosts_a_new_key_of_the_user(command, lab, host_k
     assert not lab.certificate.exists()
 
 
+@pytest.mark.parametrize("cut_off", [1, 2, 3])
+def test_revoke_counts_for_the_key_of_a_host_that_stopped_a_rotation(
+    command, lab, host_key, monkeypatch, cut_off
+):
+    """It has the key of before still, with a certificate that other hosts accept."""
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    held, issues = ssh_keys.public(lab.identity), []
+
+    def until(*_, **__):
+        issues.append(None)
+        if len(issues) == cut_off:
+            raise UnreachableError("n2 does not answer")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(keys.provision, "run_playbook", until)
+        command("rotate")
+    result, _ = command("revoke", "n2")
+    assert result.exit_code == 0, result.output
+    assert " ".join(held.split()[:2]) in lab.revoked_text.splitlines()
+    assert " ".join(ssh_keys.public(lab.identity).split()[:2]) not in lab.revoked_text.splitlines()
+
+
+def test_revoke_counts_for_a_key_that_was_damaged_here_and_is_whole_on_a_host(command, lab, host_key):
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    held = ssh_keys.public(lab.identity)
+    lab.identity.write_text("")
+    command("init")
+    command("revoke", "n2")
+    assert " ".join(held.split()[:2]) in lab.revoked_text.splitlines()
+
+
 def test_revoke_reaches_the_hosts_that_answer_and_names_the_others(command, lab, host_key, monkeypatch):
     lab.sign_host(host_key, name="n9", principals=["n9"])
     down = Problem("n1", "192.0.2.1:22 does not answer within 8 s", "look at its power")
