@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shlex
 import signal
 import sys
 import threading
@@ -108,7 +109,9 @@ class Login:
             "ansible_user": self.user,
             "ansible_become": False,
             "ansible_ssh_private_key_file": str(self.trust.identity),
-            "ansible_ssh_args": " ".join([_SSH, *(f"-o {option}" for option in self.trust.ssh_options)]),
+            "ansible_ssh_args": " ".join(
+                [_SSH, *(f"-o {shlex.quote(option)}" for option in self.trust.ssh_options)]
+            ),
             **({"ansible_port": self.port} if self.port else {}),
         }
 

@@ -25,6 +25,7 @@ from hvlab.remote.ssh_keys import (
     make_key,
     public,
     public_file,
+    quoted,
     read_certificate,
     sign,
 )
@@ -96,8 +97,8 @@ class Trust:
     @property
     def ssh_options(self) -> list[str]:
         """Return ssh's options by which this machine knows the lab's hosts."""
-        revoked = [f"RevokedHostKeys={self.revoked}"] if self.revoked.is_file() else []
-        return [f"UserKnownHostsFile={self.known_hosts}", *revoked]
+        revoked = [f"RevokedHostKeys={quoted(self.revoked)}"] if self.revoked.is_file() else []
+        return [f"UserKnownHostsFile={quoted(self.known_hosts)}", *revoked]
 
     @property
     def user_authorities_text(self) -> str:

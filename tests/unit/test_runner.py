@@ -41,6 +41,23 @@ def test_settings_are_private_and_strict(play, tmp_path):
     assert json.loads((tmp_path / "env/envvars").read_text())["ANSIBLE_HOST_KEY_CHECKING"] == "True"
 
 
+def test_the_keys_may_lie_in_a_folder_with_a_space_in_its_name(tmp_path):
+    trust = Trust("t", tmp_path / "my keys")
+    trust.folder.mkdir()
+    trust.revoked.touch()
+    login = Login(lab(), trust, "hvlab")
+    for options in (
+        shlex.split(login.variables()["ansible_ssh_args"]),
+        Shell(login, lab().hosts[0]).argv(["true"])[1:-3],
+    ):
+        settings = subprocess.run(
+            ["ssh", "-F", "none", "-G", *options, "h"], capture_output=True, text=True, check=True
+        ).stdout
+        assert f"revokedhostkeys {trust.revoked}\n" in settings
+        # ssh shows no quotes: one file of this name, or two.
+        assert any(f'UserKnownHostsFile="{trust.known_hosts}"' in option for option in options)
+
+
 def _ansible_cfg(_):
     config = configparser.ConfigParser(interpolation=None)
     config.read(project_dir() / "ansible.cfg")
