@@ -54,6 +54,8 @@ _RUNNERS = {
 _USERS_CALLBACK = "ORIGINAL_STDOUT_CALLBACK"
 _STOP_S = 10.0
 _TICK_S = 0.2
+# How long a host may take to end what a run left; its program needs 6 s at most.
+_REAP_S = 60
 # Of what a host says of a failure, the end.
 _MESSAGE = 10_000
 # All that Ansible's `command` says of a program that cannot be started; its status is the error's number.
@@ -348,6 +350,7 @@ def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:
         "hvlab_run": run_id,
         "hvlab_hosts": ",".join(hosts),
         "hvlab_reap": [login.lab.python, program],
+        "hvlab_reap_seconds": _REAP_S,
     }
     with Play("reap-cases.yml", login, variables) as play:
         play.finish()
