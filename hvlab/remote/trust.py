@@ -33,6 +33,8 @@ from hvlab.remote.ssh_keys import (
 HOST_LIFE = timedelta(weeks=52)
 USER_LIFE = timedelta(days=7)
 SSH_PORT = 22
+# Of hosts in a line of known_hosts: ssh before 7.8 (RHEL 7, Ubuntu 18.04) skips a line of 8192 bytes.
+_NAMES = 50
 # The endings of an authority that is to come into use, and of one that has been in use.
 NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 
@@ -183,12 +185,16 @@ class Trust:
             return True
 
     def known_hosts_text(self, hosts: Mapping[str, Iterable[str]], *, ports: Iterable[int] = ()) -> str:
-        """Return a line for each host CA that trusts it for these hosts, given as `{name: aliases}`."""
+        """Return lines, by which each host CA is trusted for these hosts, given as `{name: aliases}`."""
         names = sorted({alias for name, aliases in hosts.items() for alias in (name, *aliases)})
         odd = sorted(set(ports) - {SSH_PORT})
         patterns = names + [f"[{name}]:{port}" for port in odd for name in names]
         keys = [" ".join(public(key).split()[:2]) for key in trusted(self.host_ca)]
-        return "".join(f"@cert-authority {','.join(patterns)} {key} hvlab-{self.lab}\n" for key in keys)
+        return "".join(
+            f"@cert-authority {','.join(patterns[start : start + _NAMES])} {key} hvlab-{self.lab}\n"
+            for key in keys
+            for start in range(0, len(patterns), _NAMES)
+        )
 
     def write_known_hosts(self, text: str) -> bool:
         """Write the controller's known_hosts file of the lab; return whether it changed."""

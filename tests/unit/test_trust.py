@@ -114,6 +114,14 @@ def test_known_hosts_is_one_line_of_the_host_ca(lab):
     assert not lab.write_known_hosts(text)
 
 
+def test_an_old_ssh_can_read_the_known_hosts_of_many_hosts(lab):
+    hosts = {f"gpu-node-{number:03}.cluster.example.com": [f"10.1.2.{number}"] for number in range(200)}
+    lines = lab.known_hosts_text(hosts, ports=[2222]).splitlines()
+    assert max(map(len, lines)) < 8192
+    names = [name for line in lines for name in line.split()[1].split(",")]
+    assert len(names) == len(set(names)) == 4 * len(hosts)
+
+
 def test_a_bad_host_key_is_refused_with_what_ssh_keygen_says(lab):
     with pytest.raises(HvlabError, match="ssh-keygen refused"):
         lab.sign_host("ssh-ed25519 nonsense", name="n1", principals=["n1"])
