@@ -33,7 +33,7 @@ from hvlab.temporary import temporary_folder
 _SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
     "-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o IdentitiesOnly=yes "
-    "-o RequestTTY=no -o RemoteCommand=none"
+    "-o RequestTTY=no -o RemoteCommand=none -o PermitLocalCommand=no -o ForwardAgent=no"
 )
 # As in ansible.cfg.
 _FORKS = 32

@@ -82,6 +82,23 @@ def test_the_users_ssh_gives_no_login_a_terminal_or_another_command(tmp_path, op
     assert not [line for line in shown if line.startswith("remotecommand")]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda login: login.variables()["ansible_ssh_args"],
+        lambda login: shlex.join(Shell(login, lab().hosts[0]).argv(["true"])[1:-3]),
+    ],
+    ids=["playbook", "shell"],
+)
+def test_the_users_ssh_gives_the_labs_hosts_no_agent_and_prints_nothing(tmp_path, options):
+    """Root of a host could log in elsewhere by the agent; LocalCommand prints into what is read as JSON."""
+    file = tmp_path / "config"
+    file.write_text("Host *\n  ForwardAgent yes\n  PermitLocalCommand yes\n  LocalCommand echo %n\n")
+    argv = ["ssh", "-F", str(file), "-G", *shlex.split(options(LOGIN)), "n1"]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {"forwardagent no", "permitlocalcommand no"} <= set(shown)
+
+
 def test_nothing_but_names_of_files_stands_in_argv(play, tmp_path):
     command = play._command()
     assert command[-5:] == ["-i", "/nowhere", "-e", f"@{tmp_path}/env/extravars", "playbooks/x.yml"]
