@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.key_files import key_whole
 from hvlab.paths import trust_dir
@@ -294,4 +295,21 @@ def locked(folder: Path) -> Iterator[None]:
     """Let nobody else change a lab's keys meanwhile."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def replacing_keys(trust: Trust) -> Iterator[None]:
+    """Let nobody else replace keys of the lab on its hosts meanwhile. Raises UsageError where somebody does.
+
+    Two at once would give hosts halves of two pairs, until the last of them is through.
+    """
+    with (trust.folder / "replacing").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another command replaces the keys of lab {trust.lab} just now",
+                remedy="wait for it to end, then run this again",
+            ) from None
         yield

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from hvlab.cli import cli, keys
-from hvlab.errors import HvlabError, Problem, UnreachableError
+from hvlab.errors import HvlabError, Problem, UnreachableError, UsageError
 from hvlab.remote import rotation, ssh_keys, trust
 
 HOSTS = """
@@ -159,6 +159,17 @@ def test_a_rotation_that_is_cut_off_before_all_hosts_are_reached_goes_on(command
     assert reached == [*steps[:cut_off], *steps[cut_off - 1 :]]
     assert "none under way" in command("status")[0].output
     assert not set(in_use(lab)) & set(former)
+
+
+@pytest.mark.parametrize("words", [("rotate",), ("revoke", "n2")])
+def test_keys_are_replaced_by_one_command_at_a_time(command, lab, host_key, monkeypatch, words):
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    others = []
+    monkeypatch.setattr(keys.provision, "run_playbook", lambda *_, **__: others.append(command(*words)[0]))
+    assert command("rotate")[0].exit_code == 0
+    assert [type(other.exception) for other in others] == [UsageError] * 3
+    assert "another command replaces the keys of lab lab1" in str(others[0].exception)
+    assert lab.revoked_text == ""
 
 
 def test_a_rotation_goes_on_where_it_was(command, lab):
