@@ -152,7 +152,8 @@ class Trust:
     def _host_certificate(
         self, public_key: str, name: str, principals: Iterable[str], current: str | None, life: timedelta
     ) -> str:
-        names = sorted(set(principals))
+        # As ssh writes a host's name before it looks for it here.
+        names = sorted({principal.lower() for principal in principals})
         if current:
             held = read_certificate(current)
             authority = fingerprint(public(self.host_ca))

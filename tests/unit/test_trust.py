@@ -95,6 +95,13 @@ def test_host_certificate_follows_the_names(lab, host_key, principals):
     assert lab.sign_host(host_key, name="n1", principals=principals, current=first) != first
 
 
+def test_a_host_may_have_capitals_in_its_name(lab, host_key):
+    """ssh looks for n1 in the certificate, and refused a host that had N1 there."""
+    first = lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"])
+    assert ssh_keys.read_certificate(first).principals == {"n1", "fe80::1"}
+    assert lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"], current=first) == first
+
+
 def test_certificate_of_another_key_or_rubbish_is_replaced(lab, host_key):
     other = lab.sign_host(ssh_keys.public(lab.identity), name="n1", principals=["n1"])
     for current in (other, "rubbish", host_key):
