@@ -350,7 +350,7 @@ def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:
         "hvlab_run": run_id,
         "hvlab_hosts": ",".join(hosts),
         "hvlab_reap": [login.lab.python, program],
-        "hvlab_reap_seconds": _REAP_S,
+        "hvlab_seconds": _REAP_S,
     }
     with Play("reap-cases.yml", login, variables) as play:
         play.finish()

@@ -132,7 +132,7 @@ def test_what_a_user_set_for_other_uses_of_ansible_changes_nothing(tmp_path, mon
     monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", callback)
     owner = Owner(replace(lab(1), source=inventory))
     variables = {"hvlab_hosts": "n1", "hvlab_reap": "/nowhere/reap.py", "hvlab_run": "r"}
-    variables["hvlab_reap_seconds"] = 60
+    variables["hvlab_seconds"] = 60
     with Play("reap-cases.yml", owner, variables) as play:
         assert play.wait(60)
     assert play.rc == 2
@@ -143,7 +143,7 @@ def test_a_host_that_does_not_go_on_holds_up_no_end(tmp_path):
     inventory = tmp_path / "hosts"
     inventory.write_text(f"n1 ansible_connection=local ansible_python_interpreter={sys.executable}\n")
     owner = Owner(replace(lab(1), source=inventory))
-    variables = {"hvlab_hosts": "n1", "hvlab_reap": ["sleep"], "hvlab_run": "90", "hvlab_reap_seconds": 1}
+    variables = {"hvlab_hosts": "n1", "hvlab_reap": ["sleep"], "hvlab_run": "90", "hvlab_seconds": 1}
     with Play("reap-cases.yml", owner, variables) as play:
         assert play.wait(60)
     (failure,) = play.failures
