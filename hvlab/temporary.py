@@ -32,11 +32,15 @@ def _locked_folder() -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between its making and its lock, another process may have taken it for abandoned.
-            if os.fstat(lock).st_nlink:
-                return folder, lock
+            gone = not os.fstat(lock).st_nlink
+        except OSError as error:
+            # A file system without locks: nobody can take it for abandoned there.
+            gone = isinstance(error, BlockingIOError)
+        if not gone:
+            return folder, lock
+        # Between its making and its lock, another process has taken it for abandoned.
         os.close(lock)
 
 

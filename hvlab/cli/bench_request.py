@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import click
@@ -142,7 +143,19 @@ def requested(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store
             f"the containers of srun are pyxis's, those of {', '.join(others)} docker's: a run has one kind",
             remedy="compare launchers without --container",
         )
+    _check_text(spec)
     return spec
+
+
+def _check_text(spec: Spec) -> None:
+    """Raise UsageError for bytes that are no UTF-8: the program would run, but no report could name it."""
+    text = json.dumps(asdict(spec), ensure_ascii=False)
+    if odd := re.search('[^"]{0,40}[\ud800-\udfff]', text):
+        shown = odd[0].encode("utf-8", "backslashreplace").decode()
+        raise UsageError(
+            f"this is not UTF-8: {shown}",
+            remedy="give the file another name, or put that value into a script of your own",
+        )
 
 
 def _asked(lab: Lab, values: Mapping[str, Any], given: set[str], store: Store) -> Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,15 @@ from hvlab.errors import CheckError, UnreachableError, UsageError, report, some
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote import probe, rotation
 from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
-from hvlab.remote.trust import Trust, check_keys, damaged, ensure_lab_trust, lab_trust, revoke
+from hvlab.remote.trust import (
+    Trust,
+    check_keys,
+    damaged,
+    ensure_lab_trust,
+    lab_trust,
+    replacing_keys,
+    revoke,
+)
 
 SOON = timedelta(weeks=1)
 _PLAYBOOK = "playbooks/trust.yml"
@@ -64,6 +73,11 @@ def rotate(inventory: Path) -> None:
     """
     lab = load(inventory)
     trust = _trust(lab)
+    with replacing_keys(trust):
+        _rotate(lab, trust)
+
+
+def _rotate(lab: Lab, trust: Trust) -> None:
     if rotation.step(trust) in (rotation.STABLE, rotation.ANNOUNCED):
         rotation.announce(trust)
         _say("1 of 3: hosts get to know the next authorities")
@@ -85,6 +99,8 @@ def rotate(inventory: Path) -> None:
 def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
     """Revoke the host keys of HOSTS, and the lab user's key, which they have; the other hosts get a new one.
 
+    Its former keys, too: where a rotation was interrupted, hosts may have one of those.
+
     For a machine that was lost or taken over, whether it still answers or not.
     """
     lab = load(inventory)
@@ -96,14 +112,19 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
             f"{some(missing)}: no host of lab {lab.name} by that name was signed",
             remedy=f"choose from {some(known)}" if known else "run `hvlab keys issue` first",
         )
+    with replacing_keys(trust):
+        _revoke(lab, trust, hosts)
+
+
+def _revoke(lab: Lab, trust: Trust, hosts: Sequence[str]) -> None:
     others = [host for host in lab.hosts if host.name not in hosts]
-    revoke(trust, [_key(trust, host).read_text("utf-8") for host in hosts] + [public(trust.identity)])
+    revoke(trust, [_key(trust, host).read_text("utf-8") for host in hosts] + trust.user_keys)
     rotation.replace_identity(trust)
     silent = probe.problems(others) if others else []
     reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
     if reached:
         provision.run_playbook(lab, limit=",".join(reached), playbook=_PLAYBOOK)
-    _say(f"revoked: {', '.join(hosts)}, and the lab user's former key; take the hosts out of the inventory")
+    _say(f"revoked: {', '.join(hosts)}, and the lab user's former keys; take the hosts out of the inventory")
     if silent:
         names = some(problem.host for problem in silent)
         accept = "accepts" if len(silent) == 1 else "accept"

@@ -21,8 +21,8 @@ from hvlab.remote import probe
 from hvlab.temporary import temporary_folder
 
 # ansible-playbook's own exit statuses; 4 also stands for a playbook that does not parse.
-# How long Ansible takes to end itself after Ctrl-C, in seconds.
-_ENDS_S = 5.0
+# How long Ansible takes to end itself after Ctrl-C, and after SIGTERM with all workers, in seconds.
+_ENDS_S, _STOPS_S = 5.0, 30.0
 _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 
 
@@ -119,7 +119,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _played(argv: list[str], env: Mapping[str, str]) -> int:
-    with subprocess.Popen(argv, env=env) as ansible:
+    with subprocess.Popen(argv, env=env, text=True) as ansible:
         try:
             return ansible.wait()
         except KeyboardInterrupt:
@@ -128,5 +128,8 @@ def _played(argv: list[str], env: Mapping[str, str]) -> int:
                 ansible.wait(_ENDS_S)
                 return _INTERRUPTED[1]
             ansible.terminate()
-            ansible.wait()
+            with suppress(subprocess.TimeoutExpired):
+                ansible.wait(_STOPS_S)
+                return _INTERRUPTED[1]
+            process.kill(ansible)
             return _INTERRUPTED[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ def import_files(
     for number, (path, content) in enumerate(zip(files, contents, strict=True)):
         text = text_of(content, str(path))
         if reader is None and pods.knows(text):
-            launched += [(path.name, launch) for launch in pods.read(text, str(path))]
+            launched += [(_name(path), launch) for launch in pods.read(text, str(path))]
             continue
         tool = READERS[reader] if reader else detect(text, str(path))
         read[number] = tool.read(text)
@@ -49,7 +50,7 @@ def import_files(
     _once(launched)
     names = _names(files, {*_OWN, *(launch.case.id for _, launch in launched)})
     sources = [
-        LogSource(files[number].name, f"runs/{run_id}/{names[number]}", launches)
+        LogSource(_name(files[number]), f"runs/{run_id}/{names[number]}", launches)
         for number, launches in read.items()
     ]
     folder = store.run_folder(run_id)
@@ -66,7 +67,7 @@ def import_files(
             imported,
             lab=lab,
             spec_key=hashlib.sha256(b"\0".join(contents)).hexdigest()[:16],
-            spec={"imported": [str(path) for path in files]},
+            spec={"imported": list(map(_text, files))},
             cases=list(dict.fromkeys(record.case_id for record in imported)),
         )
     except HvlabError:
@@ -86,6 +87,15 @@ def _keep(files: Mapping[str, bytes], folder: Path) -> None:
             f"the files cannot be kept in {folder}: {error.strerror or error}",
             remedy="choose a folder that can be written with --results",
         ) from error
+
+
+def _text(path: Path) -> str:
+    """Return a path as the store and reports can hold it: bytes that are no UTF-8 as in \\xe9."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _name(path: Path) -> str:
+    return _text(Path(path.name))
 
 
 def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:
@@ -111,8 +121,8 @@ def _names(files: Sequence[Path], taken: set[str]) -> list[str]:
     """Return a name for each file in the run's folder, with a number before it where it is ``taken``."""
     names: list[str] = []
     for number, path in enumerate(files, 1):
-        counted = (f"{count}-{path.name}" for count in itertools.count(number))
-        free = (name for name in itertools.chain([path.name], counted) if name not in taken)
+        counted = (f"{count}-{_name(path)}" for count in itertools.count(number))
+        free = (name for name in itertools.chain([_name(path)], counted) if name not in taken)
         names.append(next(free))
         taken = {*taken, names[-1]}
     return names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shlex
 import signal
 import sys
 import threading
@@ -32,7 +33,7 @@ from hvlab.temporary import temporary_folder
 _SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
     "-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o IdentitiesOnly=yes "
-    "-o RequestTTY=no -o RemoteCommand=none"
+    "-o RequestTTY=no -o RemoteCommand=none -o PermitLocalCommand=no -o ForwardAgent=no"
 )
 # As in ansible.cfg.
 _FORKS = 32
@@ -53,6 +54,8 @@ _RUNNERS = {
 _USERS_CALLBACK = "ORIGINAL_STDOUT_CALLBACK"
 _STOP_S = 10.0
 _TICK_S = 0.2
+# How long a host may take to end what a run left; its program needs 6 s at most.
+_REAP_S = 60
 # Of what a host says of a failure, the end.
 _MESSAGE = 10_000
 # All that Ansible's `command` says of a program that cannot be started; its status is the error's number.
@@ -108,7 +111,9 @@ class Login:
             "ansible_user": self.user,
             "ansible_become": False,
             "ansible_ssh_private_key_file": str(self.trust.identity),
-            "ansible_ssh_args": " ".join([_SSH, *(f"-o {option}" for option in self.trust.ssh_options)]),
+            "ansible_ssh_args": " ".join(
+                [_SSH, *(f"-o {shlex.quote(option)}" for option in self.trust.ssh_options)]
+            ),
             **({"ansible_port": self.port} if self.port else {}),
         }
 
@@ -345,6 +350,7 @@ def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:
         "hvlab_run": run_id,
         "hvlab_hosts": ",".join(hosts),
         "hvlab_reap": [login.lab.python, program],
+        "hvlab_seconds": _REAP_S,
     }
     with Play("reap-cases.yml", login, variables) as play:
         play.finish()

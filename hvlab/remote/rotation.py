@@ -9,11 +9,11 @@ meanwhile.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+from hvlab.files import write_file
 from hvlab.remote.ssh_keys import make_key
-from hvlab.remote.trust import FORMER, NEXT, PREVIOUS, Trust, locked
+from hvlab.remote.trust import FORMER, NEXT, PREVIOUS, Trust, keep_former, locked
 
 STABLE, ANNOUNCED, REPLACED, RETIRED = "stable", "announced", "replaced", "retired"
 # The step of a rotation shows in which other keys lie beside the authorities.
@@ -44,6 +44,7 @@ def replace_identity(trust: Trust) -> None:
     coming = _pair(trust.identity, NEXT)
     with locked(trust.folder):
         make_key(coming[0], f"hvlab-{trust.lab}-{trust.identity.name}", anew=True)
+        keep_former(trust)
         trust.certificate.unlink(missing_ok=True)
         for path, new in zip(_pair(trust.identity), coming, strict=True):
             new.replace(path)
@@ -58,8 +59,9 @@ def replace(trust: Trust) -> None:
     with locked(trust.folder):
         for key in _authorities(trust):
             if _pair(key, NEXT)[0].exists():
-                for path, former in zip(_pair(key), _pair(key, PREVIOUS), strict=True):
-                    shutil.copy2(path, former)
+                # The public half first: a private key is trusted from the moment it is there.
+                for path, former in reversed([*zip(_pair(key), _pair(key, PREVIOUS), strict=True)]):
+                    write_file(former, path.read_bytes(), mode=path.stat().st_mode & 0o777)
             for path, coming in zip(_pair(key), _pair(key, NEXT), strict=True):
                 if coming.exists():
                     coming.replace(path)

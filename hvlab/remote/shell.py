@@ -17,7 +17,7 @@ SSH_FAILED = 255
 _OPTIONS = (
     *("BatchMode=yes", "StrictHostKeyChecking=yes", "PasswordAuthentication=no", "IdentitiesOnly=yes"),
     *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR"),
-    *("RequestTTY=no", "RemoteCommand=none"),
+    *("RequestTTY=no", "RemoteCommand=none", "PermitLocalCommand=no", "ForwardAgent=no"),
 )
 
 

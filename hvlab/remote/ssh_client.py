@@ -18,6 +18,7 @@ from hvlab import process
 from hvlab.errors import HvlabError, Problem, UsageError
 from hvlab.lab.host_patterns import ListedHost
 from hvlab.lab.inventory import Host
+from hvlab.remote.ssh_keys import quoted
 
 # The oldest that ansible-core 2.19 runs on at the far end.
 OLDEST_PYTHON = (3, 8)
@@ -94,7 +95,7 @@ def resolve(
     def one(entry: ListedHost) -> Host:
         settings = _settings(entry, _login(user, entry.port))
         options = [f"-o {shlex.quote(f'{name}={value}')}" for name, value in _jumps(settings).items()]
-        options += [f"-o {shlex.quote(f'UserKnownHostsFile={_quoted(known_hosts)}')}"] if known_hosts else []
+        options += [f"-o {shlex.quote(f'UserKnownHostsFile={quoted(known_hosts)}')}"] if known_hosts else []
         return Host(
             name=entry.name,
             address=settings.get("hostname", entry.target),
@@ -244,10 +245,6 @@ def _refused(host: Host, text: str, key: str | None) -> Problem:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "".join(char for char in (lines[-1] if lines else "") if char.isprintable())[:300]
-
-
-def _quoted(path: str) -> str:
-    return f'"{path}"' if " " in path else path
 
 
 def _numbers(version: str) -> tuple[int, ...]:

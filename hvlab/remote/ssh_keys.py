@@ -83,6 +83,11 @@ def public_file(private: Path) -> Path:
     return private.with_name(private.name + ".pub")
 
 
+def quoted(path: str | Path) -> str:
+    """Return a path as an option of ssh takes it, which else ends at a space."""
+    return f'"{path}"' if " " in str(path) else str(path)
+
+
 @contextmanager
 def _workplace(parent: Path) -> Iterator[Path]:
     """Yield a private folder beside the keys."""

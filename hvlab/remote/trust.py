@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from hvlab.errors import UsageError
 from hvlab.files import write_file
 from hvlab.key_files import key_whole
 from hvlab.paths import trust_dir
@@ -25,6 +26,7 @@ from hvlab.remote.ssh_keys import (
     make_key,
     public,
     public_file,
+    quoted,
     read_certificate,
     sign,
 )
@@ -32,6 +34,8 @@ from hvlab.remote.ssh_keys import (
 HOST_LIFE = timedelta(weeks=52)
 USER_LIFE = timedelta(days=7)
 SSH_PORT = 22
+# Of hosts in a line of known_hosts: ssh before 7.8 (RHEL 7, Ubuntu 18.04) skips a line of 8192 bytes.
+_NAMES = 50
 # The endings of an authority that is to come into use, and of one that has been in use.
 NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 
@@ -74,6 +78,16 @@ class Trust:
         return self.folder / "revoked_keys"
 
     @property
+    def former(self) -> Path:
+        """Return the list of public keys that the lab user had before; some host may have one still."""
+        return self.folder / "former_keys"
+
+    @property
+    def user_keys(self) -> list[str]:
+        """Return every public key that the lab user ever had, the present one last."""
+        return [*_lines(self.former), public(self.identity)]
+
+    @property
     def signed(self) -> Path:
         """Return the folder of the hosts' keys and newest certificates: NAME.pub and NAME-cert.pub."""
         return self.folder / "hosts"
@@ -86,8 +100,8 @@ class Trust:
     @property
     def ssh_options(self) -> list[str]:
         """Return ssh's options by which this machine knows the lab's hosts."""
-        revoked = [f"RevokedHostKeys={self.revoked}"] if self.revoked.is_file() else []
-        return [f"UserKnownHostsFile={self.known_hosts}", *revoked]
+        revoked = [f"RevokedHostKeys={quoted(self.revoked)}"] if self.revoked.is_file() else []
+        return [f"UserKnownHostsFile={quoted(self.known_hosts)}", *revoked]
 
     @property
     def user_authorities_text(self) -> str:
@@ -138,7 +152,8 @@ class Trust:
     def _host_certificate(
         self, public_key: str, name: str, principals: Iterable[str], current: str | None, life: timedelta
     ) -> str:
-        names = sorted(set(principals))
+        # As ssh writes a host's name before it looks for it here.
+        names = sorted({principal.lower() for principal in principals})
         if current:
             held = read_certificate(current)
             authority = fingerprint(public(self.host_ca))
@@ -172,12 +187,16 @@ class Trust:
             return True
 
     def known_hosts_text(self, hosts: Mapping[str, Iterable[str]], *, ports: Iterable[int] = ()) -> str:
-        """Return a line for each host CA that trusts it for these hosts, given as `{name: aliases}`."""
+        """Return lines, by which each host CA is trusted for these hosts, given as `{name: aliases}`."""
         names = sorted({alias for name, aliases in hosts.items() for alias in (name, *aliases)})
         odd = sorted(set(ports) - {SSH_PORT})
         patterns = names + [f"[{name}]:{port}" for port in odd for name in names]
         keys = [" ".join(public(key).split()[:2]) for key in trusted(self.host_ca)]
-        return "".join(f"@cert-authority {','.join(patterns)} {key} hvlab-{self.lab}\n" for key in keys)
+        return "".join(
+            f"@cert-authority {','.join(patterns[start : start + _NAMES])} {key} hvlab-{self.lab}\n"
+            for key in keys
+            for start in range(0, len(patterns), _NAMES)
+        )
 
     def write_known_hosts(self, text: str) -> bool:
         """Write the controller's known_hosts file of the lab; return whether it changed."""
@@ -217,6 +236,8 @@ def ensure_lab_trust(
                 folder.mkdir(mode=0o700, exist_ok=True)
         trust.folder.chmod(0o700)
         with locked(trust.folder):
+            if not key_whole(trust.identity) and public_file(trust.identity).is_file():
+                keep_former(trust)
             for key in (trust.host_ca, trust.user_ca, trust.identity):
                 make_key(key, f"hvlab-{lab}-{key.name}", anew=anew)
         trust.renew_user_certificate(user, life=life)
@@ -243,11 +264,25 @@ def check_keys(trust: Trust) -> None:
 def revoke(trust: Trust, keys: Iterable[str]) -> list[str]:
     """Add public keys to those that no host accepts any more; return those that were not among them."""
     with locked(trust.folder):
-        before = trust.revoked_text.splitlines()
-        new = [key for key in dict.fromkeys(" ".join(key.split()[:2]) for key in keys) if key not in before]
-        if new:
-            write_file(trust.revoked, "".join(key + "\n" for key in [*before, *new]), mode=0o600)
-        return new
+        return _add(trust.revoked, keys)
+
+
+def keep_former(trust: Trust) -> None:
+    """Remember the lab user's public key, which is about to be replaced; the caller holds the lock."""
+    _add(trust.former, [public(trust.identity)])
+
+
+def _add(file: Path, keys: Iterable[str]) -> list[str]:
+    """Add public keys to a list of them, without comments; return those that were not in it."""
+    before = _lines(file)
+    new = [key for key in dict.fromkeys(" ".join(key.split()[:2]) for key in keys) if key not in before]
+    if new:
+        write_file(file, "".join(key + "\n" for key in [*before, *new]), mode=0o600)
+    return new
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text("utf-8").splitlines() if file.is_file() else []
 
 
 def trusted(authority: Path) -> list[Path]:
@@ -261,4 +296,21 @@ def locked(folder: Path) -> Iterator[None]:
     """Let nobody else change a lab's keys meanwhile."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def replacing_keys(trust: Trust) -> Iterator[None]:
+    """Let nobody else replace keys of the lab on its hosts meanwhile. Raises UsageError where somebody does.
+
+    Two at once would give hosts halves of two pairs, until the last of them is through.
+    """
+    with (trust.folder / "replacing").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another command replaces the keys of lab {trust.lab} just now",
+                remedy="wait for it to end, then run this again",
+            ) from None
         yield

@@ -58,9 +58,10 @@ def rebuild(folder: Path) -> Rebuilt:
     try:
         journals, lost = _journals(folder, file)
         if not journals:
+            anew = f"remove {file} to begin anew" if file.is_file() else "name another folder with --results"
             raise UsageError(
                 f"there is nothing in {folder} to make a store from",
-                remedy=f"put the raw files back to {folder / 'runs'}, or name another folder with --results",
+                remedy=f"put the raw files back to {folder / 'runs'}, or {anew}",
             )
         with replacing(file) as part:
             records, refused = _filled(part, journals)

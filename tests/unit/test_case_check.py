@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,20 @@ def test_a_backend_that_was_not_asked_for_is_skipped(tmp_path):
         "heads": {},
     }
     assert "no NVIDIA GPU" in json.loads((tmp_path / "one/case.json").read_text())["skipped"]
+
+
+def test_the_folder_of_a_skipped_case_is_whole_or_not_there(tmp_path, monkeypatch):
+    """`hvlab bench` takes a case in as soon as its folder is there."""
+    begun, write = [], Path.write_bytes
+
+    def watched(file, content):
+        begun.append((tmp_path / "one").exists())
+        return write(file, content)
+
+    monkeypatch.setattr(Path, "write_bytes", watched)
+    check(tmp_path, {**CASE, "asked": False}, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(0)})
+    assert len(begun) > 1
+    assert not any(begun)
 
 
 def test_without_gpu_memory_no_gpu_is_needed(tmp_path):

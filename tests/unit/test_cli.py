@@ -164,6 +164,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--pattern", "[", "--", "true"], ["--pattern [: ", "(?P<value>[0-9.]+)"]),
         (["--pattern", "x", "--", "true"], ["no group named value"]),
         (["--", "python", "nowhere.py"], ["there is no file nowhere.py"]),
+        (["--", "echo", "caf\udce9"], ["this is not UTF-8: echo 'caf\\udce9\n", "another name"]),
         (["--resume", "r9"], ["there are no results"]),
         (["--resume", "r9", "--repeats", "2"], ["takes no --repeats"]),
         (["--resume", "r9", "--set", "dtype=int8", "--restart"], ["takes no --set, --restart"]),

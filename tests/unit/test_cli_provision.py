@@ -1,7 +1,9 @@
 """``hvlab provision``: what Ansible is called with, and what its status means."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,23 @@ def test_a_host_that_does_not_answer(calls, monkeypatch, capsys):
 def test_a_wrong_inventory(calls, tmp_path):
     assert run(["provision", "-i", str(tmp_path / "none")]) == 2
     assert calls == []
+
+
+def test_an_ansible_that_does_not_end_is_killed(monkeypatch):
+    """Further Ctrl-C change nothing by then."""
+    interrupts = iter([KeyboardInterrupt])
+
+    def wait(process, timeout=None):
+        for interrupt in interrupts:
+            time.sleep(0.5)
+            raise interrupt
+        return real(process, 20 if timeout is None else timeout)
+
+    real = subprocess.Popen.wait
+    monkeypatch.setattr(subprocess.Popen, "wait", wait)
+    monkeypatch.setattr(provision, "_ENDS_S", 0.2)
+    monkeypatch.setattr(provision, "_STOPS_S", 0.2)
+    argv = ["sh", "-c", "trap '' TERM INT; sleep 60 & wait; wait; wait"]
+    begun = time.monotonic()
+    assert provision._played(argv, os.environ) == 130
+    assert time.monotonic() - begun < 10

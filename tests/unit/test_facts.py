@@ -24,10 +24,12 @@ USERS = """root:x:0:0:root:/root:/bin/bash
 daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
 hvlab:x:1000:1000::/home/hvlab:/bin/bash
 old:x:1001:1001::/home/old:/bin/bash
++@staff::::::
++::::::
 """
 FILES = {
     "/etc/passwd": USERS,
-    "/etc/group": "root:x:0:\nhvlab:x:1000:\nvideo:x:44:hvlab,old\n",
+    "/etc/group": "root:x:0:\nhvlab:x:1000:\nvideo:x:44:hvlab,old\n+\n",
     "/etc/shadow": "root:*:1::::::\nhvlab:*:1::::::\nold:!:1::::::\n",
 }
 

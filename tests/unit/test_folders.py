@@ -125,3 +125,38 @@ def test_a_build_folder_is_made_for_its_user_alone(room, capsys):
     (room / "hvlab/build").chmod(0o1777)
     done = run(hvlab_build, {"path": str(room / "hvlab/build/other"), "stages": stages}, capsys)
     assert "everybody may make files in" in done["msg"]
+
+
+@as_root
+def test_a_build_folder_that_another_makes_meanwhile_is_refused(room, monkeypatch):
+    """As in /var/tmp, where everybody may make one."""
+    mkdir = os.mkdir
+
+    def late(path, mode=0o777):
+        mkdir(path, 0o755)
+        os.chown(path, NOBODY, NOBODY)
+        mkdir(path, mode)
+
+    (room / "tmp").mkdir()
+    (room / "tmp").chmod(0o1777)
+    monkeypatch.setattr(os, "mkdir", late)
+    with pytest.raises(PermissionError, match=f"belongs to UID {NOBODY}"):
+        hvlab_folders.make_private(str(room / "tmp/build"))
+
+
+@pytest.mark.parametrize("umask", [0o077, 0])
+def test_what_is_installed_can_be_read_by_the_labs_users_and_written_by_root(room, capsys, umask):
+    """Some hosts give root a umask of 077 (UMASK in login.defs)."""
+    before = os.umask(umask)
+    try:
+        small = room / "opt/lab/etc/settings"
+        assert run(hvlab_files, {"files": [{"path": str(small), "content": "x"}]}, capsys)["changed"]
+        os.umask(umask)
+        pack = room / "pack"
+        stages = [{"name": "install", "argv": ["sh", "-c", f"mkdir {pack}; touch {pack}/file"]}]
+        run(hvlab_build, {"path": str(room / "build/pack"), "stages": stages}, capsys)
+    finally:
+        os.umask(before)
+    folders = [room / "opt", room / "opt/lab", small.parent, pack]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o755}
+    assert stat.S_IMODE((pack / "file").stat().st_mode) == 0o644

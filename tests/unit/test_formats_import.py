@@ -118,6 +118,17 @@ def test_no_file_takes_the_name_of_another_or_of_hvlab(store, tmp_path, names):
     assert (found.facts, found.unreadable) == ({}, ())
 
 
+def test_a_file_may_have_a_name_that_is_no_utf8(store, tmp_path):
+    path = tmp_path / "caf\udce9.txt"
+    path.write_bytes(NCCL.read_bytes())
+    assert hvlab(["results", "import", str(path), "--results", str(store.folder)]) == 0
+    run = store.run()
+    assert {record.stack["file"] for record in store.records(run.run_id)} == {"caf\\xe9.txt"}
+    assert (store.run_folder(run.run_id) / "caf\\xe9.txt").is_file()
+    output = ["--output", str(tmp_path / "out.csv"), "--results", str(store.folder)]
+    assert hvlab(["results", "export", "--to", "csv", *output]) == 0
+
+
 def test_alike_launches_are_repeats():
     made = taken(DATA / "nccl-tests/allreduce-2x-5090-tagged.txt")
     found = configurations.gather(made)

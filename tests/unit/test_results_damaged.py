@@ -173,6 +173,28 @@ def test_a_damaged_store_is_told_and_made_anew(store, damage, capsys):
     store.enter("r1", "finished")
 
 
+def test_a_first_run_that_ended_before_the_store_had_it_loses_nothing(tmp_path):
+    """By a full disk or SIGKILL; the bench has written its progress by then."""
+    store = Store(tmp_path)
+    (store.run_folder("r1")).mkdir(parents=True)
+    (store.run_folder("r1") / "progress.json").touch()
+    (tmp_path / "hvlab.db").touch()
+    assert store.runs() == []
+    store.create("r2", lab="t", spec_key="k", spec={}, cases=["c1"])
+    assert store.run().run_id == "r2"
+
+
+def test_an_empty_store_beside_cases_that_no_journal_has_is_begun_anew_by_hand(tmp_path):
+    store = Store(tmp_path)
+    (store.run_folder("r1") / "c1").mkdir(parents=True)
+    (tmp_path / "hvlab.db").touch()
+    with pytest.raises(DamagedStoreError, match="it has 0 bytes"):
+        store.runs()
+    with pytest.raises(UsageError) as caught:
+        rebuild(tmp_path)
+    assert f"remove {tmp_path / 'hvlab.db'} to begin anew" in caught.value.remedy
+
+
 def test_a_store_that_is_gone_is_made_anew(store):
     before = everything(store)
     (store.folder / "hvlab.db").unlink()

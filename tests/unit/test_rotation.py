@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from hvlab.cli import cli, keys
-from hvlab.errors import HvlabError, Problem, UnreachableError
+from hvlab.errors import HvlabError, Problem, UnreachableError, UsageError
 from hvlab.remote import rotation, ssh_keys, trust
 
 HOSTS = """
@@ -83,12 +83,14 @@ def test_a_replacement_that_is_cut_off_anywhere_is_finished(lab, monkeypatch, af
         return call
 
     with monkeypatch.context() as cut:
-        cut.setattr(rotation.shutil, "copy2", counted(rotation.shutil.copy2))
         cut.setattr(rotation.Path, "replace", counted(rotation.Path.replace))
         with pytest.raises(KeyboardInterrupt) if after < 12 else pytest.MonkeyPatch.context():
             rotation.replace(lab)
     assert trust.lab_trust("lab1")
     assert rotation.step(lab) == (rotation.ANNOUNCED if after < 12 else rotation.REPLACED)
+    # What hosts are given before it goes on.
+    trust.ensure_lab_trust("lab1")
+    assert trusted(lab) == announced
     rotation.announce(lab)
     rotation.replace(lab)
     assert rotation.step(lab) == rotation.REPLACED
@@ -159,6 +161,17 @@ def test_a_rotation_that_is_cut_off_before_all_hosts_are_reached_goes_on(command
     assert not set(in_use(lab)) & set(former)
 
 
+@pytest.mark.parametrize("words", [("rotate",), ("revoke", "n2")])
+def test_keys_are_replaced_by_one_command_at_a_time(command, lab, host_key, monkeypatch, words):
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    others = []
+    monkeypatch.setattr(keys.provision, "run_playbook", lambda *_, **__: others.append(command(*words)[0]))
+    assert command("rotate")[0].exit_code == 0
+    assert [type(other.exception) for other in others] == [UsageError] * 3
+    assert "another command replaces the keys of lab lab1" in str(others[0].exception)
+    assert lab.revoked_text == ""
+
+
 def test_a_rotation_goes_on_where_it_was(command, lab):
     rotation.announce(lab)
     rotation.replace(lab)
@@ -182,6 +195,37 @@ def test_revoke_gives_the_other_hosts_a_new_key_of_the_user(command, lab, host_k
     assert revoked == [" ".join(key.split()[:2]) for key in (host_key, identity)]
     assert ssh_keys.public(lab.identity) != identity
     assert not lab.certificate.exists()
+
+
+@pytest.mark.parametrize("cut_off", [1, 2, 3])
+def test_revoke_counts_for_the_key_of_a_host_that_stopped_a_rotation(
+    command, lab, host_key, monkeypatch, cut_off
+):
+    """It has the key of before still, with a certificate that other hosts accept."""
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    held, issues = ssh_keys.public(lab.identity), []
+
+    def until(*_, **__):
+        issues.append(None)
+        if len(issues) == cut_off:
+            raise UnreachableError("n2 does not answer")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(keys.provision, "run_playbook", until)
+        command("rotate")
+    result, _ = command("revoke", "n2")
+    assert result.exit_code == 0, result.output
+    assert " ".join(held.split()[:2]) in lab.revoked_text.splitlines()
+    assert " ".join(ssh_keys.public(lab.identity).split()[:2]) not in lab.revoked_text.splitlines()
+
+
+def test_revoke_counts_for_a_key_that_was_damaged_here_and_is_whole_on_a_host(command, lab, host_key):
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    held = ssh_keys.public(lab.identity)
+    lab.identity.write_text("")
+    command("init")
+    command("revoke", "n2")
+    assert " ".join(held.split()[:2]) in lab.revoked_text.splitlines()
 
 
 def test_revoke_reaches_the_hosts_that_answer_and_names_the_others(command, lab, host_key, monkeypatch):

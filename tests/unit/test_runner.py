@@ -41,6 +41,23 @@ def test_settings_are_private_and_strict(play, tmp_path):
     assert json.loads((tmp_path / "env/envvars").read_text())["ANSIBLE_HOST_KEY_CHECKING"] == "True"
 
 
+def test_the_keys_may_lie_in_a_folder_with_a_space_in_its_name(tmp_path):
+    trust = Trust("t", tmp_path / "my keys")
+    trust.folder.mkdir()
+    trust.revoked.touch()
+    login = Login(lab(), trust, "hvlab")
+    for options in (
+        shlex.split(login.variables()["ansible_ssh_args"]),
+        Shell(login, lab().hosts[0]).argv(["true"])[1:-3],
+    ):
+        settings = subprocess.run(
+            ["ssh", "-F", "none", "-G", *options, "h"], capture_output=True, text=True, check=True
+        ).stdout
+        assert f"revokedhostkeys {trust.revoked}\n" in settings
+        # ssh shows no quotes: one file of this name, or two.
+        assert any(f'UserKnownHostsFile="{trust.known_hosts}"' in option for option in options)
+
+
 def _ansible_cfg(_):
     config = configparser.ConfigParser(interpolation=None)
     config.read(project_dir() / "ansible.cfg")
@@ -63,6 +80,23 @@ def test_the_users_ssh_gives_no_login_a_terminal_or_another_command(tmp_path, op
     shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
     assert "requesttty false" in shown
     assert not [line for line in shown if line.startswith("remotecommand")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda login: login.variables()["ansible_ssh_args"],
+        lambda login: shlex.join(Shell(login, lab().hosts[0]).argv(["true"])[1:-3]),
+    ],
+    ids=["playbook", "shell"],
+)
+def test_the_users_ssh_gives_the_labs_hosts_no_agent_and_prints_nothing(tmp_path, options):
+    """Root of a host could log in elsewhere by the agent; LocalCommand prints into what is read as JSON."""
+    file = tmp_path / "config"
+    file.write_text("Host *\n  ForwardAgent yes\n  PermitLocalCommand yes\n  LocalCommand echo %n\n")
+    argv = ["ssh", "-F", str(file), "-G", *shlex.split(options(LOGIN)), "n1"]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {"forwardagent no", "permitlocalcommand no"} <= set(shown)
 
 
 def test_nothing_but_names_of_files_stands_in_argv(play, tmp_path):
@@ -98,10 +132,22 @@ def test_what_a_user_set_for_other_uses_of_ansible_changes_nothing(tmp_path, mon
     monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", callback)
     owner = Owner(replace(lab(1), source=inventory))
     variables = {"hvlab_hosts": "n1", "hvlab_reap": "/nowhere/reap.py", "hvlab_run": "r"}
+    variables["hvlab_seconds"] = 60
     with Play("reap-cases.yml", owner, variables) as play:
         assert play.wait(60)
     assert play.rc == 2
     assert [failure.host for failure in play.failures] == ["n1"]
+
+
+def test_a_host_that_does_not_go_on_holds_up_no_end(tmp_path):
+    inventory = tmp_path / "hosts"
+    inventory.write_text(f"n1 ansible_connection=local ansible_python_interpreter={sys.executable}\n")
+    owner = Owner(replace(lab(1), source=inventory))
+    variables = {"hvlab_hosts": "n1", "hvlab_reap": ["sleep"], "hvlab_run": "90", "hvlab_seconds": 1}
+    with Play("reap-cases.yml", owner, variables) as play:
+        assert play.wait(60)
+    (failure,) = play.failures
+    assert failure.message.endswith("Timed out after 1 second(s).")
 
 
 def event(kind: str, pid: int = 1, **result: object) -> dict:

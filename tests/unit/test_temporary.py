@@ -1,9 +1,12 @@
 """What a killed process leaves: its folder goes with the next call, what it started goes with it."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,6 +28,19 @@ def test_it_is_private_and_gone_afterwards():
     with temporary_folder() as folder:
         assert folder.stat().st_mode & 0o777 == 0o700
     assert not folder.exists()
+
+
+def test_a_file_system_without_locks_has_one_too(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    signal.alarm(5)
+    with temporary_folder() as folder, temporary_folder() as other:
+        assert sorted(tmp_path.iterdir()) == sorted([folder, other])
+    signal.alarm(0)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_killed_process_leaves_it_until_the_next_call():

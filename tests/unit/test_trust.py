@@ -95,6 +95,13 @@ def test_host_certificate_follows_the_names(lab, host_key, principals):
     assert lab.sign_host(host_key, name="n1", principals=principals, current=first) != first
 
 
+def test_a_host_may_have_capitals_in_its_name(lab, host_key):
+    """ssh looks for n1 in the certificate, and refused a host that had N1 there."""
+    first = lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"])
+    assert ssh_keys.read_certificate(first).principals == {"n1", "fe80::1"}
+    assert lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"], current=first) == first
+
+
 def test_certificate_of_another_key_or_rubbish_is_replaced(lab, host_key):
     other = lab.sign_host(ssh_keys.public(lab.identity), name="n1", principals=["n1"])
     for current in (other, "rubbish", host_key):
@@ -112,6 +119,14 @@ def test_known_hosts_is_one_line_of_the_host_ca(lab):
     assert key[:2] == ssh_keys.public(lab.host_ca).split()[:2]
     assert lab.write_known_hosts(text)
     assert not lab.write_known_hosts(text)
+
+
+def test_an_old_ssh_can_read_the_known_hosts_of_many_hosts(lab):
+    hosts = {f"gpu-node-{number:03}.cluster.example.com": [f"10.1.2.{number}"] for number in range(200)}
+    lines = lab.known_hosts_text(hosts, ports=[2222]).splitlines()
+    assert max(map(len, lines)) < 8192
+    names = [name for line in lines for name in line.split()[1].split(",")]
+    assert len(names) == len(set(names)) == 4 * len(hosts)
 
 
 def test_a_bad_host_key_is_refused_with_what_ssh_keygen_says(lab):

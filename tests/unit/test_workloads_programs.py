@@ -56,6 +56,20 @@ def test_only_what_belongs_to_the_case_or_run_is_ended(mark, ended):
         mine.wait()
 
 
+def test_a_name_that_the_kernel_cut_off_within_a_character_keeps_nothing_alive():
+    name = "train训练模型任务".encode()[:15]
+    mine = sleeper(
+        f"{RUN}/named",
+        f"import time; open('/proc/self/comm', 'wb').write({name!r})\n"
+        "print('up', flush=True); time.sleep(60)",
+    )
+    try:
+        assert [item["pid"] for item in reap(f"{RUN}/named")] == [mine.pid]
+    finally:
+        mine.kill()
+        mine.wait()
+
+
 def test_what_does_not_listen_is_killed():
     mine = sleeper(f"{RUN}/stubborn", STUBBORN)
     assert reap(f"{RUN}/stubborn")[0]["signal"] == "SIGKILL"

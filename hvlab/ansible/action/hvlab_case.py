@@ -83,8 +83,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             elif case["asked"]:
                 refused[case["backend"]] = {"observed": reason.observed, "remedy": reason.remedy}
             else:
-                (folder / name).mkdir(exist_ok=True)
-                _write(folder / name / "case.json", {"skipped": reason.observed, "started_at": time.time()})
+                skipped = {"skipped": reason.observed, "started_at": time.time()}
+                _keep({"case.json": json.dumps(skipped).encode()}, folder / name)
         if refused:
             _write(folder / "refused.json", refused)
             return {"failed": True, "msg": "; ".join(reason["observed"] for reason in refused.values())}

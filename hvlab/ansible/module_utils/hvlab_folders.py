@@ -80,5 +80,7 @@ def make_private(path: str) -> None:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
+        # Perhaps made by another person since the first look.
+        writer(os.path.join(path, "file"), 0)
         if os.stat(path).st_mode & stat.S_IWOTH:
             raise PermissionError("everybody may make files in {}".format(path)) from None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 from ansible.module_utils.hvlab_probe import read
 
@@ -12,17 +12,15 @@ def users() -> dict[str, Any]:
     """Return the users of /etc/passwd that can log in, with their groups and whether they are locked."""
     members: dict[str, list[str]] = {}
     primary = {}
-    for line in (read("/etc/group") or "").splitlines():
-        group, _, gid, listed = line.split(":")[:4]
+    for group, _, gid, listed in entries("/etc/group", 4):
         primary[gid] = group
         for user in filter(None, listed.split(",")):
             members.setdefault(user, []).append(group)
     shadow = dict(line.split(":")[:2] for line in (read("/etc/shadow") or "").splitlines() if ":" in line)
     known = {}
-    for line in (read("/etc/passwd") or "").splitlines():
-        if line.count(":") != 6 or line.endswith(("/nologin", "/false", "/sync")):
+    for name, _, uid, gid, _, home, shell in entries("/etc/passwd", 7):
+        if shell.endswith(("/nologin", "/false", "/sync")):
             continue
-        name, _, uid, gid, _, home, shell = line.split(":")
         known[name] = {
             "uid": int(uid),
             "group": primary.get(gid),
@@ -32,6 +30,14 @@ def users() -> dict[str, Any]:
             "locked": shadow.get(name, "").startswith("!"),
         }
     return known
+
+
+def entries(path: str, fields: int) -> Iterator[list[str]]:
+    """Yield the lines of a file of accounts, without those that stand for what NIS or LDAP has (+, -)."""
+    for line in (read(path) or "").splitlines():
+        parts = line.split(":")
+        if len(parts) == fields and not line.startswith(("+", "-")):
+            yield parts
 
 
 def host_key() -> str | None:

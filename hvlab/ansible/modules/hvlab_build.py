@@ -228,6 +228,8 @@ class Build:
 
 def main() -> None:
     """Build."""
+    # Whatever root's umask, the lab's users can read what is installed.
+    os.umask(0o022)
     text = {"type": "str", "required": True}
     module = AnsibleModule(
         argument_spec={

@@ -302,6 +302,8 @@ def add_to_record(path: str, items: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Run as an Ansible module."""
+    # Whatever root's umask, the lab's users can read what is installed.
+    os.umask(0o022)
     text = {"type": "str"}
     item = {
         "path": {"type": "path", "required": True},

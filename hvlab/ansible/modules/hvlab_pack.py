@@ -311,6 +311,8 @@ def put_in_place(new: str, root: str) -> None:
 
 def main() -> None:
     """Do one step for the action plugin."""
+    # Whatever root's umask, the lab's users can read what is installed.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "step": {

@@ -149,6 +149,8 @@ def apply(module: AnsibleModule) -> dict[str, object]:
 
 def main() -> None:
     """Do one step of the action plugin."""
+    # Whatever root's umask, the lab's users can read what is installed.
+    os.umask(0o022)
     words = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={

@@ -156,6 +156,8 @@ class Toolkit:
 
 def main() -> None:
     """Make it."""
+    # Whatever root's umask, the lab's users can read what is installed.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "src": {"type": "path", "required": True},

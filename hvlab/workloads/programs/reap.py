@@ -70,8 +70,8 @@ def belongs(pid: int, case: str) -> bool:
             environment = file.read().split(b"\0")
     except OSError:
         return False
-    marks = [item[len(b"HVLAB_CASE=") :].decode() for item in environment if item.startswith(b"HVLAB_CASE=")]
-    return any(mark == case or mark.startswith(case.rstrip("/") + "/") for mark in marks) and ours(pid)
+    own = b"HVLAB_CASE=" + os.fsencode(case.rstrip("/"))
+    return any(item == own or item.startswith(own + b"/") for item in environment) and ours(pid)
 
 
 def ours(pid: int) -> bool:
@@ -83,9 +83,12 @@ def ours(pid: int) -> bool:
 
 
 def status(pid: int) -> tuple[str, int]:
-    """Return (state, parent's pid) of a process; ("", 0) where it is gone."""
+    """Return (state, parent's pid) of a process; ("", 0) where it is gone.
+
+    The kernel cuts the name in it off after 15 bytes, which may be within a character.
+    """
     try:
-        with open("/proc/{}/stat".format(pid)) as file:
+        with open("/proc/{}/stat".format(pid), errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return "", 0
@@ -100,7 +103,7 @@ def alive(pid: int) -> bool:
 def name(pid: int) -> str:
     """Return the name of a process's program."""
     try:
-        with open("/proc/{}/comm".format(pid)) as file:
+        with open("/proc/{}/comm".format(pid), errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""
