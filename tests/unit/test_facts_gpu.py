@@ -136,7 +136,11 @@ def test_memory_that_belongs_to_the_host_is_none():
 
 
 @pytest.mark.parametrize(
-    "nothing", ["[N/A]", "[Not Supported]", "N/A", "ERR!", "[Unknown Error]", "[Not Available]"]
+    "nothing",
+    [
+        *("[N/A]", "[Not Supported]", "N/A", "ERR!", "[Unknown Error]", "[Not Available]"),
+        *("[GPU requires reset]", "[GPU is lost]", "[Insufficient Permissions]"),
+    ],
 )
 def test_what_stands_in_place_of_a_value_is_none(nothing):
     line = f"{nothing}, {nothing}, {nothing}, 00000000:01:00.0, {nothing}"

@@ -15,7 +15,10 @@ FIELDS = ("name", "compute_cap", "memory.total", "pci.bus_id", "uuid")
 # What GPUs that can be cut into MIG slices have.
 # Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html
 _MIG_CAPABILITIES = ("8.0", "9.0", "10.0", "10.3", "12.0")
-_NOTHING = ("n/a", "not supported", "not available", "unknown error", "err!", "unknown", "")
+_NOTHING = (
+    *("n/a", "not supported", "not available", "unknown error", "err!", "unknown", ""),
+    *("gpu requires reset", "gpu is lost", "insufficient permissions"),
+)
 _BUS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$")
 _VERSION = re.compile(r"\b\d{3,}(?:\.\d+){1,2}\b|\b\d{2}\.\d+\b")
 _LIBRARY = "libnvidia-ml.so.1"
