@@ -122,7 +122,7 @@ def test_cards_beside_one_another_with_and_without_links():
 
 
 def test_cards_with_a_bridge_that_leaves_links_free():
-    """An H100 PCIe's bridges join 12 of its 18 links, as on a healthy HPE DL380a; six cards have no bridge."""
+    """An H100 PCIe's bridges join 12 of its 18 links, as on a healthy HPE DL380a; six cards have none."""
     free = (4, 5, 10, 11, 16, 17)
     bridged = "".join(
         f"GPU {index}: NVIDIA H100 PCIe (UUID: GPU-6968dfc2-d444-d92c-c36b-6abe53445cb9)\n"
