@@ -63,8 +63,11 @@ def _manager(values: Mapping[str, Any]) -> Finding:
 
 
 def _states(gpus: List[smi.Gpu], manager: Optional[str]) -> List[Finding]:
-    if not any("fabric_state" in gpu for gpu in gpus):
+    models = {gpu.get("model") for gpu in gpus if "fabric_state" in gpu}
+    if not models:
         return [skipped("fabric state", "these GPUs belong to no fabric")]
+    # A card for a display beside them belongs to none.
+    members = [gpu for gpu in gpus if gpu.get("model") in {*models, None}]
 
     def fault(gpu: Mapping[str, Any]) -> Optional[Fault]:
         state, status = gpu.get("fabric_state", "not known"), gpu.get("fabric_status", "Success")
@@ -83,4 +86,4 @@ def _states(gpus: List[smi.Gpu], manager: Optional[str]) -> List[Finding]:
             return Fault("soft", "the fabric's bandwidth is degraded", "look for NVLinks that are down")
         return None
 
-    return judge("fabric state", gpus, fault)
+    return judge("fabric state", members, fault)

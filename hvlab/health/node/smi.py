@@ -165,6 +165,10 @@ def _gpu(index: int, element: ElementTree.Element) -> Gpu:
         value = _first(element, places, read)
         if value is not None:
             gpu[name] = value
+    # Here such a text is a value: what became of the registration that has ended.
+    status = (element.findtext("fabric/status") or "").strip()
+    if _BROKEN.match(status):
+        gpu["fabric_status"] = status
     gpu.update(_uncorrected(element, "volatile"))
     gpu.update(_uncorrected(element, "aggregate"))
     gpu["clock_reasons"] = _active(element)
