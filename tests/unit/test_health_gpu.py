@@ -312,7 +312,13 @@ def test_a_program_without_its_libraries_is_broken():
     assert (finding.severity, "libdl.so.2" in finding.observed) == ("hard", True)
 
 
-@pytest.mark.parametrize("mark", ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("/run/systemd/container", "/.dockerenv", "/run/.containerenv"),
+        "/var/run/secrets/kubernetes.io/serviceaccount/namespace",
+    ],
+)
 def test_a_container_has_none_of_its_hosts_gpus(mark):
     """Docker's mark is empty, and Podman's where the container has no privileges."""
     files = {**devices(A10), mark: ""}
