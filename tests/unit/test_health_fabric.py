@@ -71,6 +71,19 @@ def test_a_card_of_another_model_belongs_to_no_fabric():
     assert faults(judged(fabric, report(HEALTHY, other, *outside, gpu=5))) == {}
 
 
+def test_gpus_that_should_belong_to_a_fabric_and_do_not():
+    """Not Supported, a GB200 says that its rack has lost: leptonai/gpud, pull request 1108."""
+    outside = [("<state>Completed", "<state>Not Supported"), ("<status>Success", "<status>N/A")]
+    text = report("gb200-4-driver-580", *outside, gpu=None)
+    assert faults(judged(fabric, text)) == {}
+    assert faults(judged(fabric, text, {"gpu_fabric_state": "Completed"})) == {"fabric state": "hard"}
+    whole = report("gb200-4-driver-580")
+    assert faults(judged(fabric, whole, {"gpu_fabric_state": "Completed"})) == {}
+    outputs = {"gpu nvidia-smi": whole}
+    values = fabric.readings(answers(fabric.QUESTIONS, outputs=outputs))
+    assert values["gpu_fabric_state"] == "Completed"
+
+
 def test_the_manager_is_named_beside_a_fabric_that_is_not_there():
     text = report("b200-8-driver-580", ("<state>Completed", "<state>In Progress"), gpu=None)
     (fault,) = [
