@@ -87,12 +87,11 @@ def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> Driv
     )
 
 
-def _of_distribution(system: OperatingSystem, branch: str, *, opened: bool) -> Iterable[str]:
+def _of_distribution(system: OperatingSystem, branch: str, *, opened: bool) -> tuple[str, ...]:
     names = system.distro_packages
-    usual = names.get("driver", ())
-    return (names.get("driver_legacy") or {}).get(branch) or (
-        names.get("driver_open", usual) if opened else usual
-    )
+    legacy = (names.get("driver_legacy") or {}).get(branch)
+    usual = (names.get("driver_open") if opened else None) or names.get("driver", ())
+    return tuple(legacy or usual)
 
 
 def _driver_rule(system: OperatingSystem, branch: str, modules: str) -> Mapping[str, Any]:

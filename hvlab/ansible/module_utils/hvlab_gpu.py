@@ -79,7 +79,8 @@ def ask_driver() -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _smi(*options: str) -> tuple[int | None, str]:
-    return said("nvidia-smi", *options, seconds=SMI_SECONDS)
+    answer: tuple[int | None, str] = said("nvidia-smi", *options, seconds=SMI_SECONDS)
+    return answer
 
 
 def parse_query(text: str, fields: tuple[str, ...] = FIELDS) -> tuple[list[dict[str, Any]], str | None]:
