@@ -20,7 +20,7 @@ _KEYS = ("match", "expect", "source")
 _KINDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
     (("_count", "_width", "_generation"), (int,), "a whole number"),
     (("_gib", "_mib", "_gbit", "_gbyte_s", "_w", "_mhz"), (int, float), "a number"),
-    (("_model", "_mode", "_governor"), (str,), "a text"),
+    (("_model", "_mode", "_governor", "_state"), (str,), "a text"),
     (("_interfaces",), (list,), "a list of names"),
 )
 

@@ -16,6 +16,8 @@ Package = dict[str, str | None]
 # From this branch on NVIDIA's installer takes the open kernel modules where the GPU allows both.
 # Source: https://developer.nvidia.com/blog/nvidia-transitions-fully-towards-open-source-gpu-kernel-modules/
 _OPEN_BY_DEFAULT = 560
+# Parts of the names of packages whose versions are not the driver's.
+_OWN_VERSIONS = ("pinning", "persistenced")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> Driv
     names: Iterable[str] = ()
     rule: Mapping[str, Any] = {}
     if method == "distro":
-        names = system.distro_packages.get("driver", ())
+        names = _of_distribution(system, branch, opened=opened)
     elif method == "elrepo":
         legacy = system.elrepo.get("legacy") or {}
         names = legacy.get(branch) or system.elrepo.get("packages", ())
@@ -76,10 +78,20 @@ def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> Driv
     packages = [name.format(branch=branch, version=version) for name in names]
     pinned = f"{version}*" if exact else None
     return DriverPackages(
-        packages=tuple({"name": name, "version": None if "pinning" in name else pinned} for name in packages),
+        packages=tuple(
+            {"name": name, "version": None if any(part in name for part in _OWN_VERSIONS) else pinned}
+            for name in packages
+        ),
         module=rule["module"].format(branch=branch) if "module" in rule else None,
         lock=rule["lock"].format(branch=branch) if "lock" in rule else None,
     )
+
+
+def _of_distribution(system: OperatingSystem, branch: str, *, opened: bool) -> tuple[str, ...]:
+    names = system.distro_packages
+    legacy = (names.get("driver_legacy") or {}).get(branch)
+    usual = (names.get("driver_open") if opened else None) or names.get("driver", ())
+    return tuple(legacy or usual)
 
 
 def _driver_rule(system: OperatingSystem, branch: str, modules: str) -> Mapping[str, Any]:

@@ -62,7 +62,9 @@ def test_the_kernels_that_boot_next_have_a_module(node: Node, fact: dict[str, ob
         return
     newer = [path.partition("vmlinuz-")[2] for path in node["kernels"]]
     newer = [kernel for kernel in newer if numbers(kernel) > numbers(str(fact["kernel"]))]
-    paths = re.findall(r"/lib/modules/([^/]+)/\S*/nvidia(?!fb|-wmi)[^/\s]*[.]ko", node["modules"]["out"])
+    # By its names in NVIDIA's and the distributions' packages; the kernel has others: nvidiafb, nvidia_cspmu.
+    module = r"/lib/modules/([^/]+)/\S*/nvidia(?:-current)?(?:-tesla(?:-\d+)?)?(?:-open)?[.]ko"
+    paths = re.findall(module, node["modules"]["out"])
     bare = sorted(set(newer) - set(paths))
     node.expect(
         not bare,

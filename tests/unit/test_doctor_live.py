@@ -419,9 +419,10 @@ def test_gpus(hosts, question, answer, expected):
     assert shown(hosts) == set()
 
 
-def test_headers_matter_to_dkms_only(hosts):
+@pytest.mark.parametrize("dkms", [{}, {"/var/lib/dkms/nvidia-fs": {"mode": "0755"}}])
+def test_headers_matter_to_dkms_only(hosts, dkms):
     for host in hosts.values():
-        host.update(copy.deepcopy(GPU), dkms={})
+        host.update(copy.deepcopy(GPU), dkms=dkms)
     hosts["p2"]["kernel"] = prints("6.1.0-31-amd64\n")
     assert shown(hosts, GPU_SITE) == set()
 

@@ -397,6 +397,16 @@ def test_fabric_manager_exactly_where_there_is_an_nvswitch(setting, switches, fa
     assert not result.problems
 
 
+@pytest.mark.parametrize(
+    ("active", "setting", "stays"), [(True, "auto", True), (False, "auto", False), (True, "false", False)]
+)
+def test_a_fabric_manager_that_runs_is_not_stopped(active, setting, stays):
+    """As on boards whose GPUs the catalogue does not know, and whose NVSwitches no bus shows."""
+    state = {"there": True, "enabled": True, "active": active}
+    host = make(services={"nvidia-fabricmanager": state})
+    assert plan(host, replace(REQUEST, fabric_manager=setting), repository_ready=True).fabric_manager is stays
+
+
 def test_the_fabric_manager_has_to_be_of_the_drivers_version():
     request = replace(REQUEST, packages=({"name": "cuda-drivers-550", "version": "550.54.14-1"},))
     assert "package nvidia-fabricmanager-550 550.54.14* is not available" in problems(

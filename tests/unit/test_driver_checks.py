@@ -10,6 +10,7 @@ MODULES = """\
 /lib/modules/6.1.0-9-amd64/updates/dkms/nvidia.ko.xz
 /lib/modules/6.1.0-10-amd64/kernel/drivers/video/fbdev/nvidia/nvidiafb.ko
 /lib/modules/6.1.0-10-amd64/kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko
+/lib/modules/6.1.0-10-amd64/kernel/drivers/perf/arm_cspmu/nvidia_cspmu.ko.xz
 """
 
 

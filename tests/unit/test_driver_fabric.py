@@ -104,7 +104,8 @@ def test_imex_asks_for_its_nodes():
 @pytest.mark.parametrize("file", ["Debian.yml", "Ubuntu.yml", "RedHat.yml", "Amazon.yml"])
 @pytest.mark.parametrize(("branch", "package"), [("570", "nvidia-imex-570"), ("580", "nvidia-imex")])
 def test_imex_is_called_by_its_branch_before_580(file, branch, package):
-    assert filled(file, "__nvidia_driver_imex", __nvidia_driver_branch=branch) == package
+    known = {"__nvidia_driver_branch": branch, "nvidia_driver_method": "repo"}
+    assert filled(file, "__nvidia_driver_imex", **known) == package
 
 
 def test_the_modules_are_loaded_at_boot_and_imex_is_told_of_its_nodes():

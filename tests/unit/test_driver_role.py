@@ -80,6 +80,37 @@ def test_until_555_open_modules_are_a_package_beside_the_others(file, name, vers
 
 
 @pytest.mark.parametrize(
+    ("method", "branch", "suffix"),
+    [
+        ("repo", "570", "-570"),
+        ("repo", "580", ""),
+        ("distro", "580", "-580"),
+        ("distro", "570", "-570"),
+        ("repo", "", ""),
+    ],
+)
+def test_ubuntus_own_packages_beside_the_driver_have_the_branch_in_their_names(method, branch, suffix):
+    """As packages.ubuntu.com lists them: nvidia-fabricmanager-580, in multiverse."""
+    known = {
+        "nvidia_driver_method": method,
+        "__nvidia_driver_branch": branch,
+        "nvidia_driver_imex_enabled": False,
+        "nvidia_driver_nvswitch": False,
+        "nvidia_driver_fabric_manager": "auto",
+    }
+    assert filled("Ubuntu.yml", "__nvidia_driver_fabric_manager", **known) == f"nvidia-fabricmanager{suffix}"
+    assert filled("Ubuntu.yml", "__nvidia_driver_imex", **known) == f"nvidia-imex{suffix}"
+    for switches, changes, components in (
+        (4, {}, ["restricted", "multiverse"]),
+        (4, {"nvidia_driver_fabric_manager": False}, ["restricted"]),
+        (0, {"nvidia_driver_imex_enabled": True}, ["restricted", "multiverse"]),
+        (None, {}, ["restricted"]),
+    ):
+        host = {"ansible_facts": {"hvlab": {"nvswitches": switches}}, **known, **changes}
+        assert filled("Ubuntu.yml", "__nvidia_driver_components", **host) == components
+
+
+@pytest.mark.parametrize(
     ("file", "kernel", "packages", "names"),
     [
         ("Debian.yml", "6.1.0-9-amd64", ["linux-image-amd64", "linux-image-6.1.0-9-amd64"], ["amd64"]),

@@ -45,7 +45,9 @@ def test_machines_with_a_fabric_and_without(name, service, process, bus, expecte
         ([("<state>Completed", "<state>In Progress"), ("<status>Success", "<status>N/A")], "hard"),
         ([("<state>Completed", "<state>Not Started"), ("<status>Success", "<status>N/A")], "hard"),
         ([("<status>Success", "<status>Insufficient Resources")], "hard"),
+        ([("<status>Success", "<status>Unknown Error")], "hard"),
         ([("<summary>N/A", "<summary>Unhealthy")], "hard"),
+        ([("<state>Completed", "<state>N/A"), ("<status>Success", "<status>N/A")], "hard"),
         ([("<route_unhealthy>N/A", "<route_unhealthy>True")], "hard"),
         ([("incorrect_configuration>N/A", "incorrect_configuration>Insufficient Nvlinks")], "hard"),
         ([("<bandwidth>N/A", "<bandwidth>Degraded")], "soft"),
@@ -61,6 +63,25 @@ def test_states_of_one_gpu(changes, severity):
     for finding in findings:
         if finding.outcome == "failed":
             assert finding.observed.startswith("GPU 5 (0000:a8:00.0, ")
+
+
+def test_a_card_of_another_model_belongs_to_no_fabric():
+    other = ("<product_name>NVIDIA H100 80GB HBM3", "<product_name>NVIDIA RTX PRO 2000 Blackwell")
+    outside = [("<state>Completed", "<state>N/A"), ("<status>Success", "<status>N/A")]
+    assert faults(judged(fabric, report(HEALTHY, other, *outside, gpu=5))) == {}
+
+
+def test_gpus_that_should_belong_to_a_fabric_and_do_not():
+    """Not Supported, a GB200 says that its rack has lost: leptonai/gpud, pull request 1108."""
+    outside = [("<state>Completed", "<state>Not Supported"), ("<status>Success", "<status>N/A")]
+    text = report("gb200-4-driver-580", *outside, gpu=None)
+    assert faults(judged(fabric, text)) == {}
+    assert faults(judged(fabric, text, {"gpu_fabric_state": "Completed"})) == {"fabric state": "hard"}
+    whole = report("gb200-4-driver-580")
+    assert faults(judged(fabric, whole, {"gpu_fabric_state": "Completed"})) == {}
+    outputs = {"gpu nvidia-smi": whole}
+    values = fabric.readings(answers(fabric.QUESTIONS, outputs=outputs))
+    assert values["gpu_fabric_state"] == "Completed"
 
 
 def test_the_manager_is_named_beside_a_fabric_that_is_not_there():

@@ -312,7 +312,13 @@ def test_a_program_without_its_libraries_is_broken():
     assert (finding.severity, "libdl.so.2" in finding.observed) == ("hard", True)
 
 
-@pytest.mark.parametrize("mark", ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("/run/systemd/container", "/.dockerenv", "/run/.containerenv"),
+        "/var/run/secrets/kubernetes.io/serviceaccount/namespace",
+    ],
+)
 def test_a_container_has_none_of_its_hosts_gpus(mark):
     """Docker's mark is empty, and Podman's where the container has no privileges."""
     files = {**devices(A10), mark: ""}
@@ -330,6 +336,42 @@ def test_a_gpu_on_the_bus_that_the_driver_does_not_show():
         assert faults(judged(gpu, report(), files={**devices(shown), **devices(A10, driver)})) == {}
     link = "/sys/bus/pci/devices/0000:06:00.0/physfn"
     assert faults(judged(gpu, report(), files={**devices(shown), **devices(A10)}, links=(link,))) == {}
+
+
+# NVIDIA/open-gpu-kernel-modules, issues 696 and 393; the last is of a GPU that failed.
+UNSUPPORTED = """[    6.1] NVRM: The NVIDIA GPU 0000:06:00.0 (PCI ID: 10de:1b82)
+               NVRM: installed in this system is not supported by open
+               NVRM: nvidia.ko because it does not include the required GPU
+               NVRM: System Processor (GSP).
+"""
+OLDER = """[    5.2] NVRM: The NVIDIA GPU 0000:06:00.0 (PCI ID: 10de:1050) installed
+[    5.2] NVRM: in this system is not supported by the 280.13 NVIDIA Linux
+[    5.2] NVRM: graphics driver release.  Please see 'Appendix A -
+"""
+FAILED = """[    5.2] NVRM: The NVIDIA GPU 0000:06:00.0
+               NVRM: (PCI ID: 10de:20b5) installed in this system has
+               NVRM: fallen off the bus and is not responding to commands.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "expected", "outcome"),
+    [
+        (UNSUPPORTED, {}, "soft"),
+        (OLDER, {}, "soft"),
+        (UNSUPPORTED, {"gpu_count": 8}, "soft"),
+        (UNSUPPORTED, {"gpu_count": 9}, "hard"),
+        (UNSUPPORTED.replace("06:00", "07:00"), {}, "hard"),
+        (FAILED, {}, "hard"),
+        (FAILED, {"gpu_count": 9}, "hard"),
+        ("", {"gpu_count": 8}, "soft"),
+        ("", {}, "hard"),
+    ],
+)
+def test_a_card_that_the_driver_does_not_support_beside_those_that_work(log, expected, outcome):
+    shown = "\n".join(A10.replace("06:", f"{one['address'][5:7]}:") for one in smi.parse(report()))
+    recorded = {"files": devices(f"{shown}\n{A10}"), "outputs": {"xid dmesg": log}}
+    assert faults(judged(gpu, report(), expected, **recorded)) == {"gpu count": outcome}
 
 
 def test_other_devices_of_nvidia_are_no_gpus():

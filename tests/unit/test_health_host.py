@@ -331,7 +331,37 @@ def test_a_good_host_teaches_its_fastest_links():
     assert {name: values[name] for name in network.LEARNED} == {"nic_rate_gbit": 100.0, "nic_count": 1}
 
 
+def test_virtual_functions_come_and_go_with_the_jobs_that_have_them():
+    """A node whose type was learned with them is fit while containers have them."""
+    port, function = nic("ens1"), nic("ens1v0")
+    everything = {
+        "files": port["files"] | function["files"],
+        "links": (*port["links"], *function["links"], "/sys/class/net/ens1v0/device/physfn"),
+    }
+    values = network.readings(answers(network.QUESTIONS, **everything))
+    assert (values["nic_count"], values["interfaces"]["ens1v0"]["card"]) == (1, False)
+    assert severity(network, {"network_interfaces": ["ens1v0"]}, **everything)["network link ens1v0"] == (
+        "passed"
+    )
+    own = {**function, "links": (*function["links"], "/sys/class/net/ens1v0/device/physfn")}
+    assert network.readings(answers(network.QUESTIONS, **own))["nic_count"] == 1
+
+
 # --- rdma
+
+
+def test_unused_virtual_functions_of_rdma_devices_are_no_fault():
+    """Their ports are down while the card's link is up: Mellanox/k8s-rdma-sriov-dev-plugin, issue 26."""
+    recorded = files("infiniband.json")
+    functions = {
+        path.replace("mlx5_0", "mlx5_9"): "1: DOWN\n" if path.endswith("/state") else text
+        for path, text in recorded.items()
+        if "/mlx5_0/" in path
+    }
+    virtual = ("/sys/class/infiniband/mlx5_9/device/physfn",)
+    judged = severity(rdma, files=recorded | functions, links=virtual)
+    assert judged == severity(rdma, files=recorded)
+    assert severity(rdma, files=functions, links=virtual)["rdma ports"] == "soft"
 
 
 def test_rdma_readings_of_three_cards():

@@ -121,6 +121,25 @@ def test_cards_beside_one_another_with_and_without_links():
     assert faults(judged(nvlink, report(), outputs={STATUS: bridged})) == {"nvlink count": "soft"}
 
 
+def test_cards_with_a_bridge_that_leaves_links_free():
+    """An H100 PCIe's bridges join 12 of its 18 links, as on a healthy HPE DL380a; six cards have none."""
+    free = (4, 5, 10, 11, 16, 17)
+    bridged = "".join(
+        f"GPU {index}: NVIDIA H100 PCIe (UUID: GPU-6968dfc2-d444-d92c-c36b-6abe53445cb9)\n"
+        + "".join(
+            f"         Link {link}: {'<inactive>' if index > 1 or link in free else '26.562 GB/s'}\n"
+            for link in range(18)
+        )
+        for index in range(8)
+    )
+    broken = bridged.replace("Link 0: 26.562 GB/s", "Link 0: <inactive>", 1)
+    severities = [
+        {finding.severity for finding in judged(nvlink, report(), outputs={STATUS: status})}
+        for status in (bridged, broken)
+    ]
+    assert severities == [{"", "soft"}, {"", "soft", "hard"}]
+
+
 def test_what_is_learned():
     outputs = {"gpu nvidia-smi": report(), STATUS: H100}
     assert nvlink.readings(answers(nvlink.QUESTIONS, outputs=outputs))["nvlink_count"] == 18

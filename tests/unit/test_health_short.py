@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.health import node
-from hvlab.health.node import short
+from hvlab.health.node import probe, short, smi
 from hvlab.health.node.finding import hard, passed, soft
 from hvlab.paths import project_dir
 
@@ -143,3 +143,9 @@ def test_any_python_from_3_8_on_runs_it_without_the_rest_of_hvlab():
         ]
         foreign = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
         assert all(name.startswith("hvlab.health.node") for name in foreign), path.name
+
+
+def test_a_node_whose_gpus_are_initialised_first_is_waited_for(program):
+    """Eight A100 without persistence mode take nvidia-smi 25 to 30 s: Azure/AgentBaker, pull request 2829."""
+    whole = int(program.read_text("utf-8").split("--kill-after=2 ")[1].split()[0])
+    assert 35 < smi.TIMEOUT_S < whole - 2 * probe.GRACE_S - 10

@@ -371,6 +371,34 @@ def test_packages_are_called_as_the_system_calls_them():
     assert exact["open_modules"] is True
 
 
+B200 = {"name": "NVIDIA B200", "compute_capability": "10.0"}
+V100 = {"name": "Tesla V100-SXM2-32GB", "compute_capability": "7.0"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "system", "driver", "names"),
+    [
+        # Blackwell runs with the open modules alone.
+        (B200, {}, "580", ["nvidia-headless-580-server-open", "nvidia-utils-580-server"]),
+        (V100, {}, "580", ["nvidia-headless-580-server", "nvidia-utils-580-server"]),
+        (
+            V100,
+            {"distribution": "Debian", "distribution_version": "12", "python": "3.11"},
+            "535.261.03",
+            ["nvidia-kernel-dkms", "libcuda1", "nvidia-persistenced", "nvidia-smi"],
+        ),
+    ],
+)
+def test_a_distributions_own_driver_has_the_modules_that_its_gpus_need(gpu, system, driver, names):
+    host = lab("n1", gpus=[gpu], **system)[0].host
+    resolved = plan([HostRequest(host, (pins.parse(f"driver={driver}"),), methods={"driver": "distro"})])
+    assert isinstance(resolved, Resolution), resolved.message
+    packages = resolved.hosts["n1"]["packages"]["driver"]
+    assert [package["name"] for package in packages] == names
+    # Its versions are not the driver's.
+    assert not [p for p in packages if p["version"] and "persistenced" in p["name"]]
+
+
 @pytest.mark.parametrize(
     ("system", "cudnn", "names"),
     [

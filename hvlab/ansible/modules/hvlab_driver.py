@@ -71,6 +71,8 @@ LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/us
 DKMS = re.compile(
     r"^(?P<name>[^,/]+)[/,]\s*(?P<version>[^,:]+)(?:,\s*(?P<kernel>[^,]+),[^:]*)?:\s*(?P<state>\w+)"
 )
+# GPUDirect Storage: a module of its own, whose versions are not the driver's.
+STORAGE = "nvidia-fs"
 LAST_LINES = 15
 
 
@@ -94,13 +96,18 @@ def read(path: str) -> str:
 
 
 def dkms(module: AnsibleModule) -> list[dict[str, str]]:
-    """Return what DKMS knows of NVIDIA: name, version, kernel (empty: not built for any) and state."""
+    """Return what DKMS knows of NVIDIA's driver: name, version, kernel (empty: not built for any) and state.
+
+    Where the library's version is among them, others are what earlier drivers left: built, they would take
+    its place.
+    """
     entries = []
     for line in run(module, "dkms", "status")[1].splitlines():
         match = DKMS.match(line.strip())
-        if match and match["name"].startswith("nvidia"):
+        if match and match["name"].startswith("nvidia") and match["name"] != STORAGE:
             entries.append({key: value or "" for key, value in match.groupdict().items()})
-    return entries
+    current = library()
+    return [entry for entry in entries if entry["version"] == current] or entries
 
 
 def headers() -> list[str]:
@@ -341,13 +348,14 @@ def unload(module: AnsibleModule) -> list[str]:
 
 
 def load(module: AnsibleModule) -> list[str]:
-    """Load the modules that programs need, after unloading those of another version."""
+    """Load the modules that programs need and those that were loaded, after unloading other versions."""
     done = unload(module)
     if not module.check_mode:
         code, _, error = run(module, "modprobe", "nvidia")
         if code:
             module.fail_json(msg="modprobe nvidia: " + error.strip())
-        run(module, "modprobe", "nvidia_uvm")
+        for name in ("nvidia_uvm", *(name for name in done if name not in ("nvidia", "nvidia_uvm"))):
+            run(module, "modprobe", name)
     return done or ["nvidia"]
 
 

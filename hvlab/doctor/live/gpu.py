@@ -17,6 +17,8 @@ _LOADER = "loader"
 _KERNEL = "kernel"
 _HEADERS = "kernel headers"
 _DKMS = "dkms"
+# GPUDirect Storage, which DKMS builds also where the driver's own modules come built.
+_STORAGE = "/var/lib/dkms/nvidia-fs"
 _RELEASE = re.compile(r"[0-9]{1,3}\.[0-9]{1,4}[\w.+~-]{0,80}")
 
 
@@ -54,7 +56,7 @@ def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
     kernel, headers = replies.output(_KERNEL).strip(), replies.paths(_HEADERS)
     if (
         _RELEASE.fullmatch(kernel)
-        and replies.paths(_DKMS)
+        and {*replies.paths(_DKMS)} - {_STORAGE}
         and f"/lib/modules/{kernel}/build/Makefile" not in headers
     ):
         others = (

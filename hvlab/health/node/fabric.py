@@ -22,7 +22,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     # In a container it runs without the service. The kernel keeps 15 characters of a name.
     _PROCESS: {"run": ["pgrep", "-x", "nv-fabricmanage"], "timeout": 10},
 }
-LEARNED: Tuple[str, ...] = ()
+LEARNED: Tuple[str, ...] = ("gpu_fabric_state",)
 
 _START = (
     "systemctl enable --now nvidia-fabricmanager (of the driver's version; on HGX B200 and B300 it also "
@@ -31,8 +31,12 @@ _START = (
 
 
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``gpus``, the state of the service, and how many NVSwitches stand on the PCI bus."""
-    values: Dict[str, Any] = {"gpus": smi.gpus(answers)}
+    """Return ``gpus``, the state that all share, of the service, and how many NVSwitches the PCI bus has."""
+    gpus = smi.gpus(answers)
+    values: Dict[str, Any] = {"gpus": gpus}
+    states = {gpu.get("fabric_state") for gpu in gpus}
+    if len(states) == 1 and None not in states:
+        values["gpu_fabric_state"] = states.pop()
     service, process = answers.get(_SERVICE), answers.get(_PROCESS)
     if isinstance(process, dict) and process.get("rc") == 0:
         values["fabric_manager"] = "active"
@@ -42,12 +46,13 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     return values
 
 
-def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Finding]:
+def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:
     """Return the outcome of the checks of the fabric; without GPUs there is nothing to say."""
     gpus = values.get("gpus", [])
     if not gpus:
         return []
-    return [_manager(values), *_states(gpus, values.get("fabric_manager"))]
+    belong = bool(expected.get("gpu_fabric_state"))
+    return [_manager(values), *_states(gpus, values.get("fabric_manager"), all_belong=belong)]
 
 
 def _manager(values: Mapping[str, Any]) -> Finding:
@@ -62,9 +67,12 @@ def _manager(values: Mapping[str, Any]) -> Finding:
     return passed(check, f"{switches} NVSwitches")
 
 
-def _states(gpus: List[smi.Gpu], manager: Optional[str]) -> List[Finding]:
-    if not any("fabric_state" in gpu for gpu in gpus):
+def _states(gpus: List[smi.Gpu], manager: Optional[str], *, all_belong: bool) -> List[Finding]:
+    models = {gpu.get("model") for gpu in gpus if all_belong or "fabric_state" in gpu}
+    if not models:
         return [skipped("fabric state", "these GPUs belong to no fabric")]
+    # A card for a display beside them belongs to none.
+    members = [gpu for gpu in gpus if gpu.get("model") in {*models, None}]
 
     def fault(gpu: Mapping[str, Any]) -> Optional[Fault]:
         state, status = gpu.get("fabric_state", "not known"), gpu.get("fabric_status", "Success")
@@ -83,4 +91,4 @@ def _states(gpus: List[smi.Gpu], manager: Optional[str]) -> List[Finding]:
             return Fault("soft", "the fabric's bandwidth is degraded", "look for NVLinks that are down")
         return None
 
-    return judge("fabric state", gpus, fault)
+    return judge("fabric state", members, fault)

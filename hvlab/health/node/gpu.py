@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvlab.health.node import gpu_memory, gpu_running, pci, smi
+from hvlab.health.node import gpu_memory, gpu_running, pci, smi, xid
 from hvlab.health.node.answers import not_installed, too_long
 from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.health.node.per_gpu import Fault, judge
 
-QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION}
+QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION, **xid.LOG}
 LEARNED: Tuple[str, ...] = (
     "gpu_count",
     "gpu_model",
@@ -62,7 +62,8 @@ def _driver_error(answers: Mapping[str, Any]) -> Optional[str]:
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, ``gpu_bus``, what went wrong, and values that all GPUs share.
 
-    ``gpu_bus_free`` are those on the bus that no other driver than NVIDIA's has.
+    ``gpu_bus_free`` are those on the bus that no other driver than NVIDIA's has, ``gpu_unsupported`` those
+    that NVIDIA's does not support.
     """
     answer = answers.get(smi.NAME)
     gpus = smi.gpus(answers)
@@ -71,6 +72,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
         "gpus": gpus,
         "gpu_bus": pci.addresses(answers, pci.GPU),
         "gpu_bus_free": pci.addresses(answers, pci.GPU, drivers=("", "nvidia")),
+        "gpu_unsupported": xid.unsupported(answers),
         "gpu_container": pci.in_container(answers),
         "gpu_no_handle": sorted(map(smi.address, _HANDLE.findall(text))),
         "gpu_inforom_corrupted": sorted(map(smi.address, _INFOROM.findall(text))),
@@ -143,10 +145,15 @@ def _count(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     check, gpus = "gpu count", values["gpus"]
     addresses = [gpu["address"] for gpu in gpus]
     hidden = [address for address in values.get("gpu_bus_free", []) if address not in addresses]
+    target = expected.get("gpu_count", len(gpus))
+    # A card for a display, say, that this driver is too new for.
+    unfit = set(hidden) <= set(values.get("gpu_unsupported", []))
+    if hidden and len(gpus) >= target and (unfit or "gpu_count" in expected):
+        observed = f"{len(gpus)} GPUs; on the PCI bus, and not driven: {', '.join(hidden)}"
+        return soft(check, observed, "install a driver that supports it too, or take it out")
     if hidden:
         observed = f"{len(gpus)} GPUs; on the PCI bus, but not shown by the driver: {', '.join(hidden)}"
         return hard(check, observed, f"{_REBOOT}; if the GPU stays away, reseat or replace it")
-    target = expected.get("gpu_count", len(gpus))
     if len(gpus) < target:
         observed = f"{len(gpus)} GPUs instead of {target}: {', '.join(addresses)}"
         return hard(check, observed, "power the node off and on; if the GPU stays away, reseat or replace it")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Set
 
 from hvlab.health.node.answers import files, number, whole
 from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
@@ -12,6 +11,8 @@ _NET = "/sys/class/net/*/"
 _COUNTERS = ("rx_errors", "tx_errors", "rx_packets", "tx_packets")
 QUESTIONS: Dict[str, Dict[str, Any]] = {
     "network devices": {"stat": _NET + "device"},
+    # Virtual functions of a card of this host: they come and go with virtual machines and containers.
+    "network virtual functions": {"stat": _NET + "device/physfn"},
     **{
         f"network {name}": {"read": _NET + name}
         for name in ("carrier", "speed", "duplex", "carrier_down_count")
@@ -32,19 +33,16 @@ _ERROR_SHARE = 0.01
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``interfaces`` by name: ``link``, ``rate_gbit``, ``duplex``, ``falls``, ``errors``, ``packets``.
 
-    ``card`` is set for those of a device; the loopback, bridges and other virtual ones have none.
+    ``card`` is set for those of a device; the loopback, bridges, virtual functions and the like have none.
     """
     parts = {
         name: _by_interface(files(answers, f"network {name}")) for name in ("carrier", "speed", "duplex")
     }
     falls = _by_interface(files(answers, "network carrier_down_count"))
     counts = {name: _by_interface(files(answers, f"network {name}")) for name in _COUNTERS}
-    devices = answers.get("network devices")
-    cards = (
-        {PurePath(path).parent.name for path in devices if PurePath(path).match(_NET + "device")}
-        if isinstance(devices, dict)
-        else set()
-    )
+    devices = _linked(answers, "devices")
+    # A container may have nothing else.
+    cards = devices - _linked(answers, "virtual functions") or devices
     interfaces: Dict[str, Dict[str, Any]] = {}
     # An interface that is switched off gives no carrier, but counts.
     for name in sorted({*counts["rx_packets"], *parts["carrier"]}):
@@ -66,6 +64,13 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _by_interface(texts: Mapping[str, str]) -> Dict[str, str]:
     return {path.split("/")[4]: value for path, value in texts.items() if path.startswith("/sys/class/net/")}
+
+
+def _linked(answers: Mapping[str, Any], question: str) -> Set[str]:
+    """Return the interfaces that have this link in sysfs."""
+    links = answers.get(f"network {question}")
+    paths = links if isinstance(links, dict) else {}
+    return {path.split("/")[4] for path in paths if path.startswith("/sys/class/net/")}
 
 
 def _fastest(interfaces: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:

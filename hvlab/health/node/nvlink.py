@@ -84,7 +84,8 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
         for gpu in whole
         if count or str(gpu["index"]) in links
     ]
-    alike = len({gpu["links"]["up"] for gpu in given}) == 1
+    # A card without a bridge, beside those that have one, says nothing of these.
+    alike = len({gpu["links"]["up"] for gpu in given if gpu["links"]["up"]}) == 1
     fastest = max((speed for gpu in given for speed in gpu["links"]["speeds"]), default=0.0)
     return [
         *judge("nvlink count", given, lambda gpu: _count(gpu["links"], count, alike)),

@@ -8,11 +8,13 @@ from hvlab.health.node import smi
 from hvlab.health.node.answers import files
 
 _NAME, _VIRTUAL = "gpu pci devices", "gpu virtual functions"
-# A container sees the devices of its host, which are none of its own: systemd's, Docker's and Podman's.
+# A container sees the devices of its host, which are none of its own: systemd's, Docker's, Podman's, a pod's.
 _CONTAINERS: Dict[str, Dict[str, Any]] = {
     "gpu container systemd": {"read": "/run/systemd/container"},
     "gpu container docker": {"read": "/.dockerenv"},
     "gpu container podman": {"read": "/run/.containerenv"},
+    # containerd leaves no mark of its own.
+    "gpu container kubernetes": {"read": "/var/run/secrets/kubernetes.io/serviceaccount/namespace"},
 }
 QUESTION: Dict[str, Dict[str, Any]] = {
     _NAME: {"read": "/sys/bus/pci/devices/*/uevent"},

@@ -10,7 +10,10 @@ from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 
 _PORTS = "/sys/class/infiniband/*/ports/*/"
 _COUNTERS = {"falls": "link_downed", "symbol_errors": "symbol_error"}
+_VIRTUAL = "rdma virtual functions"
 QUESTIONS: Dict[str, Dict[str, Any]] = {
+    # Those of a card of this host come and go with virtual machines and containers.
+    _VIRTUAL: {"stat": "/sys/class/infiniband/*/device/physfn"},
     **{f"rdma {name}": {"read": _PORTS + name} for name in ("state", "phys_state", "rate", "link_layer")},
     **{f"rdma {name}": {"read": f"{_PORTS}counters/{name}"} for name in _COUNTERS.values()},
 }
@@ -25,10 +28,16 @@ _CABLE = "look at cable and switch port (`mlxlink -d DEVICE`), clean or replace 
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``rdma_ports`` by ``device/port``: ``state``, ``physical``, ``rate_gbit``, ``layer``, ..."""
     texts = {name: files(answers, f"rdma {name}") for name in ("state", "phys_state", "rate", "link_layer")}
+    links = answers.get(_VIRTUAL)
+    virtual = set(map(_device, links)) if isinstance(links, dict) else set()
+    # A container may have nothing else.
+    virtual = virtual if set(map(_device, texts["state"])) - virtual else set()
     ports: Dict[str, Dict[str, Any]] = {}
     for path, state in texts["state"].items():
         folder = path.rpartition("/")[0]
-        device, _, number = folder.partition("/infiniband/")[2].partition("/ports/")
+        device, number = _device(path), folder.rpartition("/ports/")[2]
+        if device in virtual:
+            continue
         # As in "4: ACTIVE" and "5: LinkUp".
         port: Dict[str, Any] = {"state": state.rpartition(":")[2].strip()}
         if f"{folder}/phys_state" in texts["phys_state"]:
@@ -44,6 +53,10 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
                 port[name] = count
         ports[f"{device}/{number}"] = port
     return {"rdma_ports": ports, **_fastest(ports)} if ports else {}
+
+
+def _device(path: str) -> str:
+    return path.partition("/infiniband/")[2].partition("/")[0]
 
 
 def _fastest(ports: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:

@@ -14,10 +14,8 @@ from hvlab.health.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.health.node.xids import ACTIONS, RECOVERY, UNKNOWN, XIDS, Xid
 
 _JOURNAL, _RING = "xid journal", "xid dmesg"
-_GREP = r"NVRM: (Xid|GPU|loading)|: SXid \("
-QUESTIONS: Dict[str, Dict[str, Any]] = {
-    **smi.QUESTION,
-    **pci.QUESTION,
+_GREP = r"NVRM: (Xid|GPU|loading|The NVIDIA GPU)|: SXid \("
+LOG: Dict[str, Dict[str, Any]] = {
     _JOURNAL: {
         "run": [
             "journalctl",
@@ -32,6 +30,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     # Where the journal cannot search. The driver writes at the default level, which is warn.
     _RING: {"run": ["dmesg", "--level=emerg,alert,crit,err,warn"]},
 }
+QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION, **LOG}
 LEARNED: Tuple[str, ...] = ()
 
 _ADDRESS = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})"
@@ -39,6 +38,11 @@ _XID = re.compile(rf"NVRM: Xid \({_ADDRESS}[^)]*\): (\d{{1,4}})(?:, *|$)(.*)")
 _LOST = re.compile(rf"NVRM: GPU (?:at )?{_ADDRESS}\.\d:? ((?:GPU )?has fallen off the bus)")
 _UUID = re.compile(rf"NVRM: GPU at {_ADDRESS}: (GPU-[0-9a-fA-F-]+)")
 _SXID = re.compile(rf"SXid \({_ADDRESS}[^)]*\): (\d{{1,6}}), (Fatal|Non-fatal), (.*)")
+# Its line breaks have moved: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/696 and 393.
+_UNSUPPORTED = re.compile(
+    rf"The NVIDIA GPU {_ADDRESS}\.\d \(PCI ID: [^)]*\) installed in this system is not supported"
+)
+_BREAK = re.compile(r"\n[^\n]{0,120}?NVRM: *")
 _LOADED = re.compile(r"NVRM: loading NVIDIA")
 _ACTION = re.compile(r"to 0x[0-9a-fA-F]+ \(([^)]*)\)")
 _FATAL = re.compile(r"\bFatal\b")
@@ -95,11 +99,7 @@ def _of(address: str, kind: str, code: int, text: str, fatal: bool) -> Dict[str,
 
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, ``gpu_bus``, ``xids`` and the UUIDs that the log names; no ``xids`` without a log."""
-    texts = [
-        text
-        for text in (_text(answers.get(_JOURNAL), (0, 1)), _text(answers.get(_RING), (0,)))
-        if text is not None
-    ]
+    texts = logs(answers)
     values: Dict[str, Any] = {"gpus": smi.gpus(answers), "gpu_bus": pci.addresses(answers, pci.GPU)}
     if texts:
         # One of the two may hold less: a journal without the kernel's messages, a ring that has turned over.
@@ -107,6 +107,18 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
         values["xids"] = list(parse(text).values())
         values["xid_uuids"] = {f"{smi.address(address)}.0": uuid for address, uuid in _UUID.findall(text)}
     return values
+
+
+def logs(answers: Mapping[str, Any]) -> List[str]:
+    """Return the driver's lines of the journal, and the kernel's ring, each where it can be read."""
+    texts = (_text(answers.get(_JOURNAL), (0, 1)), _text(answers.get(_RING), (0,)))
+    return [text for text in texts if text is not None]
+
+
+def unsupported(answers: Mapping[str, Any]) -> List[str]:
+    """Return the addresses of the GPUs that the driver's release says it does not support."""
+    texts = [_BREAK.sub(" ", text) for text in logs(answers)]
+    return sorted({f"{smi.address(one)}.0" for text in texts for one in _UNSUPPORTED.findall(text)})
 
 
 def _text(answer: Any, fine: Tuple[int, ...]) -> Optional[str]:

@@ -20,9 +20,14 @@ MODULES = ("ib_umad", "mlx5_ib")
 
 
 def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the fabric manager belongs on a host: by default where there is an NVSwitch."""
+    """Return whether the fabric manager belongs on a host: by default where there is an NVSwitch.
+
+    One that runs has found some: without any it ends. To stop it would stop CUDA on models not known here.
+    """
     if request.fabric_manager == "auto":
-        return request.method != "none" and (request.fabric or int(host.own("nvswitches", 0)) > 0)
+        runs = host.state.get("services", {}).get("nvidia-fabricmanager", {}).get("active", False)
+        switches = request.fabric or int(host.own("nvswitches", 0)) > 0
+        return request.method != "none" and (switches or runs)
     return request.fabric_manager == "true"
 
 

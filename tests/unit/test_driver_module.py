@@ -1,0 +1,65 @@
+"""The part of hvlab_driver that runs on a host, with recorded output of DKMS."""
+
+from typing import Any
+
+import pytest
+
+from hvlab.ansible.modules import hvlab_driver
+
+KERNEL = "5.15.0-113-generic"
+
+
+class Module:
+    """The module's options."""
+
+    def __init__(self, **params: Any) -> None:
+        self.params = {"kernel": KERNEL, "also": [], **params}
+        self.check_mode = False
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the commands that a host was given; each succeeds."""
+    given: list[list[str]] = []
+
+    def run(_module: Module, *argv: str) -> tuple[int, str, str]:
+        given.append(list(argv))
+        return 0, STATUS if argv == ("dkms", "status") else "", ""
+
+    monkeypatch.setattr(hvlab_driver, "run", run)
+    return given
+
+
+# What an earlier driver left, the driver, and GPUDirect Storage, in the form of DKMS 2.8 and later.
+STATUS = f"""nvidia-fs/2.17.5: added
+nvidia/535.183.01: added
+nvidia/570.133.20, {KERNEL}, x86_64: installed
+"""
+
+
+def test_what_an_earlier_driver_left_is_not_built_over_the_driver(monkeypatch, commands):
+    monkeypatch.setattr(hvlab_driver, "library", lambda: "570.133.20")
+    done = hvlab_driver.build(Module(also=["5.15.0-118-generic"]))
+    assert done == ["nvidia/570.133.20 for 5.15.0-118-generic"]
+    assert [argv for argv in commands if "install" in argv] == [
+        ["dkms", "install", "--force", "nvidia/570.133.20", "-k", "5.15.0-118-generic"]
+    ]
+
+
+def test_without_a_library_the_driver_is_whatever_dkms_knows_of_it(monkeypatch, commands):
+    monkeypatch.setattr(hvlab_driver, "library", lambda: None)
+    assert [entry["version"] for entry in hvlab_driver.dkms(Module())] == ["535.183.01", "570.133.20"]
+    assert commands == [["dkms", "status"]]
+
+
+def test_a_reload_brings_back_every_module_that_was_loaded(monkeypatch, commands):
+    """Without nvidia_peermem, RDMA goes through the host's memory from then on, and nothing says so."""
+    present = ["/sys/module/nvidia", "/sys/module/nvidia_uvm", "/sys/module/nvidia_peermem"]
+    monkeypatch.setattr(hvlab_driver.os.path, "isdir", lambda path: path in present)
+    hvlab_driver.load(Module())
+    assert commands == [
+        ["modprobe", "-r", "nvidia_uvm", "nvidia_peermem", "nvidia"],
+        ["modprobe", "nvidia"],
+        ["modprobe", "nvidia_uvm"],
+        ["modprobe", "nvidia_peermem"],
+    ]
