@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.doctor import known, text
-from hvlab.doctor.cause import SYMPTOM, Cause
+from hvlab.doctor.cause import SYMPTOM, UNKNOWN, Cause
 from hvlab.doctor.text import LogText, WrittenLine
 
 # So many lines of an entry are kept, each cut to so many characters.
@@ -45,6 +45,8 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Dia
     harmless = [(entry, lines) for entry in entries if entry.harmless and (lines := _lines(entry, log))]
     rest = log.without({line for _, lines in harmless for line in lines})
     causes = [(entry, lines) for entry in entries if not entry.harmless and (lines := _lines(entry, rest))]
+    # That something failed is worth a line only where nothing says more.
+    causes = [pair for pair in causes if pair[0].weight < UNKNOWN] or causes
     causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
     return Diagnosis(*(tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless)))
 

@@ -124,6 +124,12 @@ def test_a_line_that_only_has_a_terminals_width_stays_as_it_is():
     assert [each.cause.id for each in found.harmless] == ["component-ignored"]
 
 
+def test_an_exception_that_is_not_known_is_named_only_where_nothing_else_is():
+    unknown = "mylib.FooError: bar went wrong"
+    assert ids(unknown) == ["python-exception"]
+    assert ids(f"Host key verification failed.\n{unknown}") == ["host-key"]
+
+
 def test_noise_that_was_cut_is_no_cause():
     whole = (
         "[n1:1] mca_base_component_repository_open: unable to open mca_btl_usnic: libfabric.so.1: "

@@ -270,6 +270,17 @@ CAUSES = (
         "https://www.tensorflow.org/install/pip",
     ),
     _noise(
+        "exception-ignored",
+        "an exception that Python ignores, as an object is taken apart",
+        (
+            r"^Exception ignored (?:in|on)[^\n]{0,300}\nTraceback \(most recent call last\):(?:\n[^\n]*){1,40}?\n[\w.]+(?:Error|Exception|Interrupt|Exit)\b[^\n]{0,300}",
+            r"AssertionError: can only (?:test|join) a child process",
+        ),
+        "It comes from a __del__ or at the end of the program, mostly from workers that load data. Nothing waits for what it was doing.",
+        _NONE,
+        "https://docs.python.org/3/library/sys.html#sys.unraisablehook",
+    ),
+    _noise(
         "torch-ipv6",
         "torch tries IPv6 first",
         (
