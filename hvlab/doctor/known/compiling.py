@@ -47,7 +47,7 @@ CAUSES = (
             r"include could not find (?:load|requested) file: Check\w+",
             r"CMake \d\S* or higher is required\. You are running version",
             r"CMake Error.{0,80}cmake_minimum_required.{0,200}You are running",
-            r"Unknown CMake command ",
+            r"Unknown CMake command \"(?!(?:cuda|hip)_)",
         ),
         why="The sources need a newer CMake than this host's.",
         remedy="pip install 'cmake>=3.18,<4' in the build's environment, or name a newer one in HOROVOD_CMAKE.",
@@ -346,6 +346,7 @@ CAUSES = (
         title="CMake or pkg-config does not find a package that the build wants",
         signs=(
             r"oneCCL is not installed, try changing HOROVOD_CPU_OPERATIONS",
+            r"Unknown CMake command \"(?:cuda|hip)_",
             r"links to target \x22\S+\x22 but the target was not found|cannot find -l\w+::\w+",
             r'By not providing "Find\w+\.cmake" in CMAKE_MODULE_PATH',
             r'Could not find a package configuration file provided by "\w+"',

@@ -273,6 +273,7 @@ CAUSES = (
             r"CUDA error: (?:context is destroyed|operation not permitted when stream is capturing|operation failed due to a previous error during capture)",
             r"cuda runtime error \((?:1|7|9|12|13|14|16|17|33|400|701|801)\)",
             r"cuda runtime error \(71\)",
+            r"failed to alloc \d+ bytes on host: CUDA_ERROR_(?!OUT_OF_MEMORY)\w+",
         ),
         why="The program asked CUDA for something that this GPU, driver or state does not allow; calls are asynchronous, so the traceback may show another place.",
         remedy="CUDA_LAUNCH_BLOCKING=1 shows the true place; the same with one rank; compute-sanitizer python ...",
@@ -297,9 +298,12 @@ CAUSES = (
     Cause(
         id="cuda-fork",
         title="CUDA is used in a process that was forked after its start",
-        signs=(r"Cannot re-initialize CUDA in forked subprocess",),
+        signs=(
+            r"Cannot re-initialize CUDA in forked subprocess",
+            r"Check failed: e == cudaSuccess[^\n]{0,60}: CUDA: initialization error",
+        ),
         why="A process that has used the GPU cannot be forked: data loaders or multiprocessing began after the first call of CUDA.",
-        remedy="multiprocessing.set_start_method('spawn'), or no call of torch.cuda before the processes begin.",
+        remedy="multiprocessing.set_start_method('spawn'), or no call of torch.cuda (no import of mxnet) before the processes begin.",
         source="https://docs.pytorch.org/docs/stable/notes/multiprocessing.html",
         weight=FACT,
     ),

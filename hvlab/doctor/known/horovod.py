@@ -15,6 +15,7 @@ CAUSES = (
             r"cannot import name '?mpi_lib",
             r"[Nn]o module named '?horovod\.\w+(?!\w|[^\n]{0,20}'horovod' is not a package)",
             r"set HOROVOD_WITH_\w+=1 to debug the build error",
+            r"due to lack of horovod module",
         ),
         why="The framework was not there (or not found) when pip built Horovod, or Python takes the source folder it stands in "
         "for the package.",
@@ -113,8 +114,9 @@ CAUSES = (
             r"(?:hvd\.)?size\(?\)?[:= ]+1\b.{0,200}?(?:hvd\.)?rank\(?\)?[:= ]+0\b[\s\S]{0,400}?(?:hvd\.)?size\(?\)?[:= ]+1\b",
             r"(This test requires (?:exactly|at least) \w+ process(?:es)?)[\s\S]{0,400}?\1",
             r"\b(?:rank|process|task|I am|proc)\W{1,3}0 (?:out )?of 1\b[\s\S]{0,400}?\b0 (?:out )?of 1\b",
+            r"\brank 0 / size 1\b[\s\S]{0,400}?\brank 0 / size 1\b",
         ),
-        needs=(r"mpirun|horovodrun|-np [2-9]",),
+        needs=(r"mpirun|horovodrun|-np [2-9]|Horovod initialized\.[^\n]{0,200}, rank 0 / size 1\b",),
         why="mpirun and the MPI that Horovod is linked with are two, or Horovod has Gloo only and was started by mpirun.",
         remedy="ldd on horovod's mpi_lib against which mpirun; remove the duplicate MPI and build Horovod again.",
         source="https://github.com/horovod/horovod/issues/515",
@@ -171,7 +173,7 @@ CAUSES = (
         id="keras3-ref",
         title="Keras is newer than Horovod's code for it",
         signs=(
-            r"'Variable' object has no attribute 'ref'",
+            r"'\w*(?:Variable|Handler|Lookup)' object has no attribute 'ref'",
             r"module 'keras\S*' has no attribute '(?:optimizers\.legacy|_tf_keras)\S*",
             r"'\w+' object has no attribute '_(?:hvd_\w+|aggregate_gradients|compute_gradients)'",
             r"'super' object has no attribute '_?(?:compute_gradients|get_gradients|get_updates|_create_or_restore_slot_variable)'",

@@ -370,6 +370,7 @@ CAUSES = (
             r"NotFoundError: (?:Resou\w*|Local [Vv]ariable|Container) |Resource localhost/\S+ does not exist",
             r"(?:Invalid argument|Failed precondition|INVALID_ARGUMENT|FAILED_PRECONDITION): (?:Incompatible shapes|Matrix size-incompatible|You must feed a value for placeholder|Attempting to use uninitialized value|Error while reading resource variable|Input to reshape)",
             r"You must feed a value for placeholder tensor",
+            r"Can not convert an? \S{1,80} into a Tensor or Operation",
         ),
         why="A shape, a type or an index is not what the operation takes, a variable was not initialised in this session (tf.keras and keras mixed, another session), or the data ended.",
         remedy="The line names the operation, the traceback the call; run one rank alone; one of keras and tf.keras throughout, and variables made after hvd.init() in the session that is used.",

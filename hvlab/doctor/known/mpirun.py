@@ -137,7 +137,7 @@ CAUSES = (
         id="session-dir-full",
         title="there is no room in a host's folder for temporary files, and Open MPI needs it",
         signs=(
-            r"PMIX ERROR: (?:PMIX_ERR_)?OUT.OF.RESOURCE in file (?:\S*/)?(?:dstore_(?:segment|base)|gds_shmem2?)\.c",
+            r"PMIX ERROR: (?:PMIX_ERR_)?OUT.OF.RESOURCE in file (?:\S*/)?(?:dstore_(?:segment|base)|pmix_esh|gds_shmem2?)\.c",
             r"PMIx was unable to create a shared memory backing file due to inadequate",
         ),
         why="Open MPI's daemon keeps what ranks ask it for in files below /tmp (TMPDIR) of each host, some MB of "

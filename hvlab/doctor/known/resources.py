@@ -243,7 +243,7 @@ CAUSES = (
             r"terminated with exit code \(137\)",
         ),
         why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
-        remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory or fewer ranks.",
+        remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory (spark.executor.memoryOverhead on YARN) or fewer ranks.",
         source="https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer",
         weight=CRASH,
     ),

@@ -120,6 +120,17 @@ CAUSES = (
         weight=ECHO,
     ),
     Cause(
+        id="hdf5-lock",
+        title="HDF5 cannot lock a file: another process has it open, or the file system has no locks",
+        signs=(
+            r"[Uu]nable to (?:synchronously )?(?:open|create) file \([Uu]nable to lock file, errno = \d+",
+        ),
+        why="Since 1.10 HDF5 locks each file it opens: a rank that writes keeps the others out (errno 11), and NFS or Lustre without locks refuses each (37, 38, 95, 5).",
+        remedy="Let rank 0 alone write, and the others open with h5py.File(path, 'r') after a barrier; HDF5_USE_FILE_LOCKING=FALSE on every rank where all only read.",
+        source="https://github.com/idaholab/raven/issues/1492",
+        weight=FACT,
+    ),
+    Cause(
         id="file-missing",
         title="a file that the program wants is not on this host",
         signs=(

@@ -474,6 +474,7 @@ CAUSES = (
         title="Open MPI's TCP transport reached something that is not its peer",
         signs=(
             r"accepted a TCP connection (?:but did not receive|from what appears to be)",
+            r"cannot find a corresponding process entry for that peer",
             r"failed to handshake with a connecting peer MPI process",
         ),
         why="Several hosts have the same address on one interface (docker0, virbr0, a VPN), a scanner knocks at the port, or ranks have different Open MPIs.",
