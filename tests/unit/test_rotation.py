@@ -67,7 +67,15 @@ def test_at_each_step_hosts_trust_who_signs_before_and_after(lab):
     assert trusted(lab) == ({in_use(lab)[0]}, {in_use(lab)[1]})
 
 
-@pytest.mark.parametrize("after", range(1, 13))
+# So many files a replacement puts in place.
+FILES = 13
+
+
+class CutOffError(Exception):
+    """Stands for whatever ends a replacement."""
+
+
+@pytest.mark.parametrize("after", range(1, FILES + 1))
 def test_a_replacement_that_is_cut_off_anywhere_is_finished(lab, monkeypatch, after):
     rotation.announce(lab)
     announced, count = trusted(lab), 0
@@ -77,17 +85,17 @@ def test_a_replacement_that_is_cut_off_anywhere_is_finished(lab, monkeypatch, af
             nonlocal count
             count += 1
             if count > after:
-                raise KeyboardInterrupt
+                raise CutOffError
             return real(*words, **named)
 
         return call
 
     with monkeypatch.context() as cut:
         cut.setattr(rotation.Path, "replace", counted(rotation.Path.replace))
-        with pytest.raises(KeyboardInterrupt) if after < 12 else pytest.MonkeyPatch.context():
+        with pytest.raises(CutOffError) if after < FILES else pytest.MonkeyPatch.context():
             rotation.replace(lab)
     assert trust.lab_trust("lab1")
-    assert rotation.step(lab) == (rotation.ANNOUNCED if after < 12 else rotation.REPLACED)
+    assert rotation.step(lab) == (rotation.ANNOUNCED if after < FILES else rotation.REPLACED)
     # What hosts are given before it goes on.
     trust.ensure_lab_trust("lab1")
     assert trusted(lab) == announced
