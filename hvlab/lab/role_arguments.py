@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from hvlab.errors import Problem
 from hvlab.masking import masked
@@ -37,6 +36,9 @@ def _mapping(file: Path) -> dict[str, Any]:
 
 def argument_problems(host: str, variables: Mapping[str, Any], options: Options) -> Iterator[Problem]:
     """Yield the values of a host's variables that a role would refuse; templates only the role can judge."""
+    # Completion, which checks nothing, is not to wait until it is loaded.
+    from ansible.module_utils.common.arg_spec import ArgumentSpecValidator  # noqa: PLC0415
+
     for name in sorted(variables.keys() & options.keys()):
         if _templated(variables[name]):
             continue
