@@ -163,7 +163,7 @@ CAUSES = (
         id="mpi-headers",
         title="the build finds no MPI",
         signs=(
-            r"mpi\.h(?:: No such file or directory|' file not found)",
+            r"mpi\.h: No such file or directory",
             r"(?<!--\s)Could NOT find MPI",
             r"mpicxx -show failed|mpi(?:cxx|cc|c\+\+|fort|f90): (?:[Cc]ommand )?not found",
             r"MPI support requested, but no MPI compiler found",
@@ -182,7 +182,7 @@ CAUSES = (
         id="nccl-headers",
         title="the build finds no NCCL",
         signs=(
-            r"nccl\.h(?:: No such file or directory|' file not found)",
+            r"nccl\.h: No such file or directory",
             r"(?<!--\s)Could NOT find NCCL",
             r"NCCL 2\.0 library or its later version was not found",
             r"cannot find -lnccl",
@@ -421,7 +421,6 @@ CAUSES = (
         title="a header that the sources include is not installed",
         signs=(
             r"(?:(?:fatal|catastrophic) error(?: C1083)?|\): error): (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file or directory",
-            r"fatal error: '(?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?' file not found",
         ),
         why="A library is there without its headers (a -dev or -devel package), or not at all.",
         remedy="apt-file search NAME.h (dnf provides '*/NAME.h') tells the package: libibverbs-dev for infiniband/verbs.h, libnuma-dev for numa.h, libffi-dev for ffi.h; torch/extension.h comes with torch itself.",

@@ -9,7 +9,7 @@ CAUSES = (
         id="python-headers",
         title="Python's headers are missing",
         signs=(
-            r"(?:Python|pyconfig)\.h(?:: No such file or directory|' file not found)",
+            r"(?:Python|pyconfig)\.h: No such file or directory",
             r"(?<!--\s)Could NOT find Python\S* .{0,60}(?:Development|INCLUDE|LIBRARIES)",
         ),
         why="Extensions are compiled against Python.h, which the package of Python itself does not bring.",
