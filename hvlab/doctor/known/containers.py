@@ -421,6 +421,8 @@ CAUSES = (
             r"unknown (?:shorthand )?flag: \S+",
             r'"docker [\w -]+" (?:requires|accepts) (?:exactly|at least|at most|between|one|no) ',
             r"'[\w-]+' is not a docker command|unknown docker command: ",
+            r"^\S+: error: (?:unrecognized arguments: |the following arguments are required: |argument \S+: (?:invalid|expected|not allowed)|ambiguous option: |one of the arguments |too few arguments)",
+            r"Flags parsing error:|Unknown command line flag '",
         ),
         why="The program is of another release than the manifest, script or manual that starts it.",
         remedy="Manifest and image (or script and program) of one release; PROGRAM --help lists what this one knows.",

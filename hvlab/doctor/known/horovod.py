@@ -260,6 +260,8 @@ CAUSES = (
         signs=(
             r"module 'tensorflow' has no attribute '(?:Session|ConfigProto|placeholder|global_variables_initializer|get_default_graph|app|flags|logging|contrib|log|train|GPUOptions)'",
             r"No module named 'tensorflow\.contrib'",
+            r"(?:tf\.placeholder\(\)|`loss` passed to Optimizer\.compute_gradients[^\n]{0,40}|get_session) is not (?:compatible|available)[^\n]{0,30}eager|The Session graph is empty",
+            r"(?:eval|get_session|Tensor\.graph|Tensor\.op|Tensor\.name) (?:is not supported|is undefined|is meaningless) when eager execution is enabled",
         ),
         why="TensorFlow 2 moved or dropped what it calls.",
         remedy="import tensorflow.compat.v1 as tf with tf.disable_v2_behavior(), the example for TensorFlow 2, or TensorFlow 1.15.",
@@ -482,7 +484,7 @@ CAUSES = (
             r"unexpectedly tried to connect (?:with a different incarnation|while it is already in error)|Unexpected task registered with task_name=",
             r"CoordinationService/(?:RegisterTask|Barrier|Heartbeat|WaitForAllTasks)[^\n]{0,40}:\n[^\n]*(?:Deadline|Unavailable|failed to connect|Barrier timed out)",
             r"(?:BaseCollectiveExecutor::StartAbort|Aborting Ring\w+ with) (?:Unavailable|UNAVAILABLE|DEADLINE_EXCEEDED|Deadline)",
-            r"reporting incarnation mismatch|remote device incarnation mismatch|Collective ops is aborted by: [^\n]{0,120}(?:heartbeat|Connection reset|Socket closed|failed to connect)",
+            r"reporting incarnation mismatch|remote device incarnation mismatch|Collective ops is aborted by: [^\n]{0,160}(?:incarnation|heartbeat|Connection reset|Socket closed|failed to connect)",
             r"Additional GRPC error information from remote target /job:",
             r"CreateSession still waiting for response from worker: ",
             r"\bUnavailableError: (?:\([^)\n]{0,80}\) )?(?:Socket closed|OS Error|Connection reset|failed to connect|Endpoint read failed)",

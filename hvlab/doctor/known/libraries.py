@@ -356,6 +356,7 @@ CAUSES = (
             r"TypeError: \S+\(\) got an unexpected keyword argument",
             r"TypeError: Descriptors can ?not (?:not )?be created directly",
             r"MXNetError: Cannot find argument",
+            r"Cannot convert a symbolic (?:tf\.)?Tensor \([^)\n]{1,200}\) to a numpy array",
         ),
         why="The name is not there in the installed release (or the program imports the plain package where a part of it is meant, as horovod for horovod.torch, or a file of the same name lies in the working folder).",
         remedy="pip show NAME on that host, and the release that the program asks for; import horovod.torch or horovod.tensorflow as hvd.",
@@ -369,7 +370,8 @@ CAUSES = (
             r"^(?:\S{0,80}errors(?:_impl)?\.)?(?:InvalidArgumentError|FailedPreconditionError|OutOfRangeError|UnimplementedError)\b:? (?![^\n]{0,200}(?:Horovod has been shut down|Mismatched|MPI))",
             r"NotFoundError: (?:Resou\w*|Local [Vv]ariable|Container) |Resource localhost/\S+ does not exist",
             r"(?:Invalid argument|Failed precondition|INVALID_ARGUMENT|FAILED_PRECONDITION): (?:Incompatible shapes|Matrix size-incompatible|You must feed a value for placeholder|Attempting to use uninitialized value|Error while reading resource variable|Input to reshape)",
-            r"You must feed a value for placeholder tensor",
+            r"You must feed a value for placeholder tensor|InternalError: [^\n]{0,60}Missing \d+-th output from node",
+            r"^RuntimeError: (?:Graph is finalized and cannot be modified|Attempting to capture an EagerTensor)",
             r"Can not convert an? \S{1,80} into a Tensor or Operation",
         ),
         why="A shape, a type or an index is not what the operation takes, a variable was not initialised in this session (tf.keras and keras mixed, another session), or the data ended.",
@@ -385,7 +387,12 @@ CAUSES = (
             r"^\s*(?:IndentationError|SyntaxError|TabError): ",
             r"^(?:Attribute|Index|Key|Name|Type|Value|Runtime|IO|OS)Error\s{5,80}Traceback \(most recent call last\)",
             r"RayTaskError\((?!HorovodInternalError|Ray)\w+\): ",
-            r"^RuntimeError: (?:mat1 and mat2|The size of tensor|shape '|Error\(s\) in loading state_dict|Sizes of tensors must match|Given groups=|Trying to backward|element \d+ of tensors)",
+            r"^RuntimeError: (?:mat1 (?:and mat2|dim)|size mismatch, |[Tt]he (?:expanded )?size of tensor|The expanded size of the tensor|expand\(|shape '|Error\(s\) in loading state_dict|Sizes of tensors must match"
+            r"|invalid argument \d+: |Given (?:groups=|transposed=|input size)|Calculated (?:padded|output)|Kernel size can't|Trying to (?:backward|resize storage|create tensor)|element \d+ of tensors|stack expects|each element in list)",
+            r"^RuntimeError: (?:one of the variables needed for gradient|grad can be implicitly|a (?:leaf|view of a leaf) Variable|[Ff]unction '\w+' returned nan|Legacy autograd function|Only Tensors (?:of floating|created explicitly)|Can't call numpy\(\)|unscale_\(\) |step\(\) has already been called"
+            r"|probability tensor contains|[Bb]ool value of Tensor|Boolean value of Tensor|a Tensor with \d+ elements cannot)",
+            r"^RuntimeError: (?:view size is not compatible|cannot reshape tensor|output with shape|result type \w+ can't|(?:multi-|[01]D (?:or \dD )?)target|Found dtype|[Ee]xpected (?:scalar type|\d|tensor|target|input|hidden|floating|a non-empty)|Input type|input\.size|index \d* ?(?:is )?out of"
+            r"|[Dd]imension out of range|[Ii]nconsistent tensor size|[Tt]ensors (?:must have same number|used as indices)|The shape of the mask|zero-dimensional tensor|start \(\d+\) \+|selected index k|einsum\(\)|torch\.cat\(\))",
         ),
         why="A rank ended by an error of its own program or data; what the launcher and the other ranks say comes from that.",
         remedy="The last line of the first traceback names it, the lines above it the place; run one rank alone to see it again.",

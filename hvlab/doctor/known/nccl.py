@@ -17,6 +17,7 @@ CAUSES = (
             r"(?:DataLoader worker .{0,80}Bus error|might be caused by insufficient shared memory)",
             r"unable to (?:write to|allocate|mmap) (?:file|shared memory).{0,40}(?:/torch_|shm)",
             r"insufficient shared memory \(shm\)",
+            r"unable to open shared memory object </torch_",
             r"Bus error .{0,80}(?:shm|nccl)",
             r"_multiprocessing\.SemLock\([\s\S]{0,300}?\[Errno 28\] No space left",
             r"Error: failed to (?:create shared memory file|extend) [^\n]{0,120}No space left on device",

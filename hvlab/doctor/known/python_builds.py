@@ -22,7 +22,8 @@ CAUSES = (
         title="the installed torch has no CUDA",
         signs=(
             r"(?:PyTorch|MXNet|TensorFlow) installation does not support (?:CUDA|ROCm)",
-            r"Torch not compiled with CUDA enabled",
+            r"Torch not compiled with CUDA enabled|PyTorch was compiled without CUDA support|torch\.cuda\.\w+ requires CUDA support",
+            r"NVTX functions not installed\. Are you sure you have a CUDA build",
             r"HOROVOD_GPU_OPERATIONS .{0,100}but .{0,40}(?:PyTorch|TensorFlow|torch) .{0,40}without",
             r"PyTorch \S+\+cpu\b.{0,80}CUDA",
         ),

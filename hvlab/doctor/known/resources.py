@@ -226,7 +226,7 @@ CAUSES = (
         id="killed-137",
         title="a process was killed from outside: as a rule for memory",
         signs=(
-            r"(?:exit(?:ed)?|terminated|ended|returned) (?:with )?(?:non-zero )?(?:exit )?(?:code|status):? ?137\b",
+            r"(?:exit(?:ed)?|terminated|ended|returned) (?:with )?(?:non-zero )?(?:exit )?(?:code|status(?: code)?):? ?137\b",
             r"exitCode: 137|Exit Code: +137",
             r"^Killed$|: line \d+: +\d+ Killed",
             r"KILLED BY SIGNAL: 9\b",

@@ -136,6 +136,7 @@ CAUSES = (
         signs=(
             r"FileNotFoundError: \[Errno 2\] No such file or directory: .(?!cmake|mpirun|ssh|gcc|g\+\+|nvcc|make|\S*/mpirun)",
             r"(?:cannot|can't|could not|failed to|unable to) (?:access|open|stat|read|find|run command|execute|load|cd)\b[^\n]{0,200}: No such file or directory",
+            r"Failed to find any matching files for |SavedModel file does not exist at:? ",
             r"forrtl: severe \((?:29|43)\): file (?:not found|name specification error)",
         ),
         why="Paths of data and settings have to exist on every host, not only on the one that starts.",
