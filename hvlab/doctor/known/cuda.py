@@ -80,7 +80,7 @@ CAUSES = (
         id="invalid-ordinal",
         title="a rank asks for a GPU that is not there",
         signs=(
-            r"invalid device ordinal",
+            r"invalid device ordinal|'visible_device_list' listed an invalid|Could not parse entry in 'visible_device_list'",
             r"Invalid device id|cudaErrorInvalidDevice\b",
             r"CUDA_ERROR_INVALID_DEVICE",
             r"Invalid number of GPUs: \d+ requested",

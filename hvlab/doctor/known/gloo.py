@@ -56,7 +56,7 @@ CAUSES = (
         id="gloo-rendezvous",
         title="Gloo's rendezvous does not answer",
         signs=(
-            r"HTTP request failed, too many retries|\[GLOO\] HTTP request failed",
+            r"HTTP request failed, too many retries|what\(\): +HTTP request failed|\[GLOO\] HTTP request failed",
             r"gloo/http_store\.cc:\d+.{0,80}(?:EnforceNotMet|fail|timeout)",
             r"[Tt]imed out (?:after \S+ )?waiting for (?:key|clients|response from \S+ store)",
             r"Wait timeout after \d+ ?ms",

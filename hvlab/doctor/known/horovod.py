@@ -326,7 +326,7 @@ CAUSES = (
             r"Could not find an active SparkContext|In-place broadcasts are only supported with TensorFlow|SyncBatchNormalization does not support fused",
             r"Set HOROVOD_TIMELINE=DYNAMIC|Both `min_workers` and `num_workers` provided|`max_workers` provided without any positive",
             r"'\w*Callback' object has no attribute '(?:on_|_implements)\w+'",
-            r"'TFOptimizer' object has no attribute",
+            r"'TFOptimizer' object has no attribute|\bHandle \d+ was not created or has been cleared",
             r"\bDistributed(?:Optimizer|Trainer|GradientTape)\(\) got multiple values for",
             r"SyncBatchNorm is only supported within torch\.nn\.parallel\.DistributedDataParallel",
         ),

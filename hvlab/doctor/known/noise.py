@@ -443,6 +443,7 @@ CAUSES = (
         (
             r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}not compatible with the current PyTorch)(?!.{0,120}nvcc was not found)[^\n]{0,300}",
             r"WARNING:tensorflow:From \S+[^\n]{0,300}",
+            r"(?:AutoGraph|Entity) [^\n]{0,300}could not[^\n]{0,400}|^Cause: (?:module '\w+' has no attribute|could not get source|mangled names)[^\n]{0,200}",
             r"Plan failed with a (?:\w*[Ee]xception|OutOfMemoryError|CuDNNError): [^\n]{0,300}",
             r"Could not initialize NNPACK[^\n]{0,80}",
             r"\[W[ \d][^\n]{0,120}(?:Profiler is not initialized|lazily initialize|hostname of the client socket cannot be retrieved)[^\n]{0,80}",
