@@ -39,7 +39,7 @@ CAUSES = (
             r"failed to recv, got 0 bytes|recvValue failed",
             r"The IPv[46] network addresses of \(\S+, \d+\) cannot be retrieved",
             r"^(?:\w+ )?(?:store|tcp_store) = TCPStore\($",
-            r"TCP client failed to connect/validate to host|While waitForInput, poll\w* failed with",
+            r"TCP client failed to connect/validate to host|While waitForInput, po\w+ failed with",
             r"Ping failed, (?:invalid value returned from server|no data)",
             r"The server could not be initialized on any address for port",
             r"Timeout waiting for key: ",
