@@ -20,5 +20,5 @@ def ended_by(number: int, name: str, words: str) -> tuple[str, ...]:
         rf"Program received signal {name}\b|Caught signal number {number}\b",
         rf"^{words}(?:: {number})?(?: \(core dumped\))?$|: line \d+: +\d+ {words}\b",
         rf"(?:Fatal Python error|Caught error): {words}",
-        rf"[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status):? {status}\b",
+        rf"[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status(?: code)?):? {status}\b",
     )

@@ -382,7 +382,7 @@ CAUSES = (
         title="Spark ended the job: a task of it failed, and here only Java's side says so",
         signs=(
             r"\bPy4JJavaError\b|\bpy4j\.GatewayConnection\.run\(",
-            r"PythonRDD\S{0,4}\.collectAndServe\(|mpirun exited with code",
+            r"PythonRDD\S{0,4}\.collectAndServe\(|mpirun exited with code|ExecutorLostFailure|Lost executor \S+ on \S+:",
             r"org\.apache\.spark\.SparkException: (?:Job (?:aborted|\d+ cancelled)|Could not recover from a failed barrier)",
             r"DAGScheduler\S{0,20}[.$]handleTaskSetFailed|Asked to cancel job group horovod\.spark\.run",
             r"TaskSetManager: (?:Lost task|Task \d+ in stage \S+ failed \d+ times)|BarrierJobSlotsNumberCheckFailed",

@@ -243,7 +243,7 @@ CAUSES = (
         title="a Python module is missing on the host where it is imported",
         signs=(
             r"python[\d.]*: No module named (?!horovod|packaging|distutils|setuptools)[\w.]+",
-            r"import \w+ failed, is it installed\?",
+            r"import \w+ failed, is it installed\?|System error: No module named '",
             r"[Ee]rror:? [Nn]o module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
             r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",

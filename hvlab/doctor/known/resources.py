@@ -77,7 +77,7 @@ CAUSES = (
         id="disk-full",
         title="a disk is full",
         signs=(
-            r"No space left on device(?! \(28\))",
+            r"No space left on device(?! \(28\))|OutOfDiskError",
             r"ENOSPC",
             r"You don't have enough free space in",
             r"[Dd]isk (?:is )?full\b",

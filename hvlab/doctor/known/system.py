@@ -270,7 +270,7 @@ CAUSES = (
         signs=(
             *ended_by(6, "SIGABRT", "Aborted"),
             r"terminate called (?:after throwing an instance of '(?:c10::\w+|std::\w+)'|without an active exception)",
-            r"Assertion [`'][^\n]{1,200}?' failed",
+            r"Assertion [`'][^\n]{1,200}?' failed|(?:^|[\]:] ?)Check failed: \S|\*\*\* Check failure stack trace: \*\*\*",
             r"Program received signal SIGABRT: |forrtl: error \(76\): Abort trap|Caught signal number 6\b",
             r"Assertion failed in file (?!\S*(?:socksm|tcp_send|tcp_utility)\.c)\S+ at line \d+: ",
             r"tasks? [\d,-]+: Aborted",

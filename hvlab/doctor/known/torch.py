@@ -471,11 +471,12 @@ CAUSES = (
     ),
     Cause(
         id="function-pickle",
-        title="what is sent to the workers cannot be pickled",
+        title="what is sent to the workers cannot be pickled, or is too large",
         signs=(
             r"(?<!Un)[Pp]icklingError: |Can't pickle local object|Cowardly refusing to serialize non-leaf tensor|(?:cannot|can't|can not) (?:pickle|serialize) '?\S+'? objects?",
             r"Could not serialize (?:object|the (?:object|function))|Can't pickle (?:<|\S+: )|pickled_func_str = cloudpickle\.dumps",
             r"It appears that you are attempting to reference SparkContext from a broadcast variable",
+            r"is too large \(\d+ MiB > FUNCTION_SIZE_ERROR_THRESHOLD|which exceeds max allowed: spark\.rpc\.message\.maxSize",
         ),
         why="Spark, Ray, HorovodRunner and worker processes that are spawned get the function with all that it refers to: a lambda or local function, lock, open file, summary writer, session, model or SparkContext among it cannot be sent.",
         remedy="Make such objects inside the function that the workers run, and hand over names, paths and plain data; functions at the top of a module.",
