@@ -87,4 +87,29 @@ CAUSES = (
         source="https://docs.ray.io/en/latest/cluster/vms/user-guides/launching-clusters/on-premises.html",
         weight=BREAKDOWN,
     ),
+    Cause(
+        id="ray-node-dead",
+        title="Ray lost a node of its cluster",
+        signs=(
+            r"marked dead because the \w+ has missed too many heartbeats|mistakenly been marked dead|This node has bee[mn] marked as dead",
+            r"because its (?:owner's )?node (?:has )?died|Owner's node has crashed|NodeDiedError|LocalRayletDiedError",
+            r"Raylet is terminated|The node running the \w+ (?:was|has) (?:terminated|died|failed)",
+        ),
+        why="The node was ended or preempted, has no memory or processor time left to answer, or the network to the head broke.",
+        remedy="dmesg and /tmp/ray/session_latest/logs/raylet.out on that node; fewer actors or threads (num_cpus) on it; the state of its job or instance; RAY_health_check_timeout_ms where it is only slow.",
+        source="https://docs.ray.io/en/latest/ray-core/fault_tolerance/nodes.html",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="ray-runtime-env",
+        title="Ray cannot set up the environment of the workers",
+        signs=(
+            r"RuntimeEnvSetupError|Failed to (?:set up|create) runtime[ _]env(?:ironment)?",
+            r"The runtime_env failed to be set up",
+        ),
+        why="working_dir, pip or conda of runtime_env is fetched and installed on each node before a worker starts: no network, a package that does not build, a folder that is too large.",
+        remedy="/tmp/ray/session_latest/logs/runtime_env_setup-*.log on the node; install the packages on the nodes (or in the image) instead; excludes for large folders.",
+        source="https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
+        weight=BREAKDOWN,
+    ),
 )

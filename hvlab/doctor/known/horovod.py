@@ -382,7 +382,7 @@ CAUSES = (
         title="Spark ended the job: a task of it failed, and here only Java's side says so",
         signs=(
             r"\bPy4JJavaError\b|\bpy4j\.GatewayConnection\.run\(",
-            r"PythonRDD\S{0,4}\.collectAndServe\(|mpirun exited with code|ExecutorLostFailure|Lost executor \S+ on \S+:",
+            r"PythonRDD\S{0,4}\.collectAndServe\(|mpirun exited with code|handlePythonException\(|ExecutorLostFailure|Lost executor \S+ on \S+:",
             r"org\.apache\.spark\.SparkException: (?:Job (?:aborted|\d+ cancelled)|Could not recover from a failed barrier)",
             r"DAGScheduler\S{0,20}[.$]handleTaskSetFailed|Asked to cancel job group horovod\.spark\.run",
             r"TaskSetManager: (?:Lost task|Task \d+ in stage \S+ failed \d+ times)|BarrierJobSlotsNumberCheckFailed",
@@ -487,6 +487,7 @@ CAUSES = (
             r"reporting incarnation mismatch|remote device incarnation mismatch|Collective ops is aborted by: [^\n]{0,160}(?:incarnation|heartbeat|Connection reset|Socket closed|failed to connect)",
             r"Additional GRPC error information from remote target /job:",
             r"CreateSession still waiting for response from worker: ",
+            r"A new session will be created\.[^\n]{0,300} Error: (?:OS Error|Socket closed|Endpoint read failed|Connection reset|failed to connect)",
             r"\bUnavailableError: (?:\([^)\n]{0,80}\) )?(?:Socket closed|OS Error|Connection reset|failed to connect|Endpoint read failed)",
         ),
         why="The leader waits for every task and hears its heartbeats: one ended first (its own log says why), was started again, was never started, or cannot reach the leader's port.",
