@@ -54,7 +54,7 @@ CAUSES = (
             r"no kernel image is available for execution on the device",
             r"is not compatible with the current PyTorch installation",
             r"cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU",
-            r"device kernel image is invalid|invalid device function",
+            r"device kernel image is invalid|invalid device function|nvrtc: error: invalid value for --gpu-architecture",
             r"hipErrorNoBinaryForGpu|rocBLAS error: Cannot read \S+TensileLibrary",
             r"cuda runtime error \((?:8|48|98|209)\)",
             r"cuda runtime error \((?:47|200)\)",
@@ -195,7 +195,7 @@ CAUSES = (
             r"(?:GET|FIND) was unable to find an engine to execute this computation",
             r"Loaded runtime CuDNN library: \S+ but source was compiled with",
             r"cuDNN version (?:incompatibility|mismatch)",
-            r"UnimplementedError: DNN library is not found",
+            r"DNN library (?:is not found|initialization failed)|No algorithm worked!|could not create cudnn handle",
         ),
         why="Another cuDNN comes first in LD_LIBRARY_PATH than the framework was built with, or the GPU's memory is full; NOT_SUPPORTED and "
         "BAD_PARAM: this release has no way to do the operation with these shapes, types or strides.",

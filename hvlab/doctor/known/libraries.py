@@ -244,6 +244,7 @@ CAUSES = (
         signs=(
             r"python[\d.]*: No module named (?!horovod|packaging|distutils|setuptools)[\w.]+",
             r"import \w+ failed, is it installed\?|System error: No module named '",
+            r"ModuleNotFoundError: Requirement '[^'\n]{1,80}' not met|the package \S+ seems to be not installed",
             r"[Ee]rror:? [Nn]o module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
             r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
@@ -356,6 +357,7 @@ CAUSES = (
             r"TypeError: \S+\(\) got an unexpected keyword argument",
             r"TypeError: Descriptors can ?not (?:not )?be created directly",
             r"MXNetError: Cannot find argument",
+            r"ImportError: [^\n]{0,120}\brequires [^\n]{0,80}(?:>=|or (?:higher|later|newer|above))",
             r"Cannot convert a symbolic (?:tf\.)?Tensor \([^)\n]{1,200}\) to a numpy array",
         ),
         why="The name is not there in the installed release (or the program imports the plain package where a part of it is meant, as horovod for horovod.torch, or a file of the same name lies in the working folder).",

@@ -414,6 +414,7 @@ CAUSES = (
             r"The hostfile given is not a regular file",
             r"More than one hostfile was passed for a single application",
             r"Invalid host input, (?:please make sure|slot count)",
+            r"Hostfile (?:contains multiple entries|is not formatted correctly|is empty)",
             r"No slot '?\d+'? specifi\w+ on host|Hostname '?\S+'? not found in hostfile",
         ),
         why="A host stands in it more than once with slots, or two names are one for Open MPI, which leaves out what follows the first dot.",

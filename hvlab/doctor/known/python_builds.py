@@ -178,6 +178,7 @@ CAUSES = (
             r"Command errored out with exit status \d+",
             r"Failed (?:to build|building wheel for) \S+",
             r"error: subprocess-exited-with-error",
+            r"Error building extension '\w+'|Command '\['ninja', '-v'\]' returned non-zero exit status",
             r"Command '\['cmake', .{0,400}returned non-zero exit status",
             r"CMake Error: .{0,100}|Configuring incomplete, errors occurred!",
             r"Failed to build installable wheels",

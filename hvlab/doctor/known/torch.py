@@ -9,7 +9,7 @@ CAUSES = (
         id="port-in-use",
         title="a port is taken, often by a run that was left over",
         signs=(
-            r"EADDRINUSE",
+            r"EADDRINUSE|Tried to launch distributed communication on port",
             r"[Aa]ddress already in use",
             r"The server socket has failed to (?:bind|listen)",
             r"Unable to find a port to bind to",
@@ -243,9 +243,9 @@ CAUSES = (
         title="torch has no such operation for this type on this device",
         signs=(
             r"\x22\w+\x22 not implemented for '\w+'",
-            r"CUDA Device does not support bfloat16|[Yy]our (?:setup|GPU) doesn't support bf16|bf16[^\n]{0,40}not supported (?:on|by) (?:this|your)",
+            r"FlashAttention only supports Ampere GPUs or newer|CUDA Device does not support bfloat16|[Yy]our (?:setup|GPU) doesn't support bf16|bf16[^\n]{0,40}not supported (?:on|by) (?:this|your)",
         ),
-        why="Many operations on the CPU exist for float and double only: half precision (fp16 compression, apex, half()) needs the tensors on a GPU, or a newer torch; bfloat16 needs a GPU of the Ampere generation or later.",
+        why="Many operations on the CPU exist for float and double only: half precision (fp16 compression, apex, half()) needs the tensors on a GPU, or a newer torch; bfloat16 and FlashAttention need a GPU of the Ampere generation or later.",
         remedy="Half precision on GPUs only: model and data to cuda, Horovod built with HOROVOD_GPU_OPERATIONS=NCCL; on a CPU Compression.none, float32 or bfloat16.",
         source="https://github.com/horovod/horovod/issues/1328",
         weight=FACT,
@@ -486,6 +486,18 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="torch-compile",
+        title="torch.compile (or Triton) cannot compile the model here",
+        signs=(
+            r"BackendCompilerFailed: |torch\._dynamo\.exc\.\w+|torch\._inductor\.exc\.\w+|LoweringException: ",
+            r"Cannot find a working triton installation|triton\.compiler\.errors\.\w+|Triton Error \[CUDA\]: (?!out of memory)",
+        ),
+        why="It needs a C compiler, Triton and a GPU that it knows, and code that it can trace; several ranks may compile into one cache.",
+        remedy="The error under it names what is missing (gcc, Python's headers, triton); TORCHDYNAMO_DISABLE=1 (or without torch.compile) shows whether it is this; TORCHINDUCTOR_CACHE_DIR of its own for each host.",
+        source="https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="checkpoint-format",
         title="this torch does not read a checkpoint of that kind",
         signs=(
@@ -506,6 +518,7 @@ CAUSES = (
         signs=(
             r"Key \S+ not found in checkpoint|Assign requires shapes of both tensors to match",
             r"Error\(s\) in loading state_dict|(?:Missing|Unexpected) key\(s\) in state_dict|size mismatch for \S+: copying a param",
+            r"The checkpoint being loaded used a DP world size of \d+ but",
             r"load a weight file containing \d+ layers into a model with \d+|loaded state dict (?:contains a parameter group|has a different number of parameter groups)",
         ),
         why="Layers, names (module., v0/) or shapes of the model are not those that were saved; often a folder with an older run's checkpoint is taken up by itself.",
