@@ -244,6 +244,7 @@ CAUSES = (
         signs=(
             r"python[\d.]*: No module named (?!horovod|packaging|distutils|setuptools)[\w.]+",
             r"import \w+ failed, is it installed\?|System error: No module named '",
+            r"is not (?:installed|available) => (?:run|install it)|ImportError: `?\w+`? was not found on your system",
             r"ModuleNotFoundError: Requirement '[^'\n]{1,80}' not met|the package \S+ seems to be not installed",
             r"[Ee]rror:? [Nn]o module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
             r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
