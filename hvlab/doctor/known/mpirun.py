@@ -68,7 +68,7 @@ CAUSES = (
             r"specification asked for more slots on a node",
             r"requested more processes than the ppr for this topology",
             r"not enough slots available in the system",
-            r"[Nn]ot enough (?:available )?slots(?! .{0,80}(?:min|elastic))",
+            r"There are not enough slots|[Nn]ot enough available slots",
             r"All nodes which are allocated for this job are already filled",
             r"more processes than (?:cpus|ppr) (?:for this|than available)",
             r"Requested more processes \(\d+\) than there are available slots",
