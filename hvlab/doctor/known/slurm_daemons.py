@@ -197,7 +197,7 @@ CAUSES = (
             r"(?:srun|salloc): error: (?:Nodes \S+ are still not ready|Something is wrong with the boot of the nodes)",
             r"\bState=DOWN\S* [^\n]{0,200}Reason=|Reason=(?:Not responding|Node unexpectedly rebooted|Kill task failed|batch job complete failure|Duplicate jobid)",
             r"(?:Setting|setting) node \S+ state to DOWN|Node \S+ unexpectedly rebooted|node not responding for \d+ sec",
-            r"update_node: node \S+ (?:reason set to: (?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp)[^\n]*(?:[Ff]ail|[Ee]rror|[Uu]nhealthy|[Tt]ime[d ]|not |[Hh]ung|[Dd]ead|XID|Xid|ECC)|state set to (?:DOWN|FAIL))",
+            r"update_node: node \S+ (?:reason set to: (?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp)[^\n]*(?:[Ff]ail|[Ee]rror|[Uu]nhealthy|[Tt]ime[d ]|not |[Hh]ung|[Dd]ead|XID|Xid|ECC)|state set to (?:DOWN|FAIL)(?![\s\S]{0,2000}(?:Unable to resolve|can't find address)))",
             r"^[ \x22]{0,12}REASON +USER +TIMESTAMP +NODELIST[ ,\x22]*\n[ \x22]{0,12}(?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp|\(null\)|None\b)\w[^\n]*\d{4}-\d\d-\d\dT",
             r"^\S+ +up +\S+ +\d+ +(?:drain|drng|fail|failg|down)[~#!%$@+^-]? +\S+",
         ),
@@ -243,11 +243,14 @@ CAUSES = (
     ),
     Cause(
         id="slurm-resume",
-        title="a cloud node that Slurm started did not come up",
+        title="a cloud node did not come up",
         signs=(
             r"not resumed by ResumeTimeout\(\d+\)|\bResumeTimeout reached",
             r"Failed to launch (?:the )?following nodes, setting nodes to down",
             r"Setting following failed nodes into DOWN state",
+            r"MinSuccessfulInstancesPercent requirement|Failed to receive \d+ resource signal\(s\)",
+            r"no corresponding instance in EC2 for node|EC2 instance availability for node \S+ has timed out",
+            r"\b(?:Insufficient(?:Instance|Host|ReservedInstance)Capacity|VcpuLimitExceeded|MaxSpotInstanceCountExceeded|ZONE_RESOURCE_POOL_EXHAUSTED\w*|SkuNotAvailable)\b",
         ),
         why="ResumeProgram could not start the machine (quota, capacity, image, rights), or its slurmd did not register within ResumeTimeout: network or security "
         "group, name, munge, a start script that takes long or failed.",

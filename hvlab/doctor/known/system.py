@@ -318,6 +318,7 @@ CAUSES = (
             r"rcu\w*: INFO: rcu\w* (?:self-)?detected stall",
             r"Watchdog detected hard LOCKUP|rcu\w*: INFO: rcu\w* detected (?:expedited )?stalls|rcu\w* kthread starved",
             r"rcu\w*:? [^\n]{0,40}(?:self-)?detected (?:expedited )?stalls? on CPU",
+            r"echo 0 > /proc/sys/kernel/hung_task_timeout_secs",
         ),
         why="It waits for a disk, a file server or a driver that does not answer; ranks on that host stall with it.",
         remedy="The call trace below names the part: nfs or lustre, nvidia, mlx5; state of that server or device; cat /proc/PID/stack.",
