@@ -163,8 +163,7 @@ CAUSES = (
         signs=(
             r"horovod does not find the jsrun command",
             r"No such command: \S+ Please use \S*(?:dnf|yum)",
-            r"\b(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+ ?: (?:command not found|commande introuvable|Kommando nicht gefunden"
-            r"|Befehl nicht gefunden|orden no encontrada|comando non trovato|未找到命令)",
+            r"\b(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+ ?: command not found",
             r"\bsh: \d+: [\w./+-]+: not found",
             r"^\S+: line \d+: [\w./+-]+: command not found",
             r"launcher '\w+' not installed",
