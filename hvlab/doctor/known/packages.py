@@ -384,6 +384,7 @@ CAUSES = (
         remedy="Remove the file and the cache (conda clean --all, pip cache purge) and fetch it again; file NAME shows what it is; df -h.",
         source="https://github.com/conda/conda/issues/8319",
         weight=FACT,
+        unless=(r"fatal: not a git repository [^\n]{0,120}\s{1,3}tar: This does not look like",),
     ),
     Cause(
         id="git-fetch",
@@ -497,6 +498,7 @@ CAUSES = (
         signs=(
             r"fatal: (?:detected dubious ownership in repository|unsafe repository \()",
             r"fatal: No url found for submodule path",
+            r"fatal: not a git repository [^\n]{0,120}\s{1,3}tar: This does not look like a tar archive",
         ),
         why="It belongs to another user (a container, sudo, a shared file system), or it is an archive of the sources without .git, from which submodules and versions cannot be told.",
         remedy="git config --global --add safe.directory PATH; or git clone --recursive in place of the archive.",

@@ -171,6 +171,7 @@ CAUSES = (
             r"Timeout, server \S+ not responding",
             r"Unable to connect to port \d+ on ",
             r"'msg': 'FAILED: timed out'|Vagrant was unable to communicate with the guest machine",
+            r"connect to host \S+ port \d+: Host is (?:unreachable|down)",
         ),
         why="No packet comes back: the host is off, the address is wrong, or a firewall drops port 22.",
         remedy="ping HOST and nc -vz HOST 22 from the host that starts; then the host's power, address, routes and "
