@@ -319,7 +319,7 @@ CAUSES = (
         signs=(
             r"Additional properties are not allowed \('\w+' was unexpected\)",
             r"Version in \x22\S+\x22 is unsupported|Unsupported config option for services",
-            r"^services\.\S+ (?:value|Additional|contains)[^\n]{0,120}(?:does not match|were unexpected|unsupported)",
+            r"(?:^|because: ?)services\.\S+ (?:value|Additional|contains)[^\n]{0,120}(?:does not match|were unexpected|unsupported)",
             r"__init__\(\) got an unexpected keyword argument 'gpus'",
         ),
         why="The file is for a newer Compose (GPUs under deploy.resources need 1.28 or docker compose), or a key is misspelt.",
