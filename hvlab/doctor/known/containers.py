@@ -431,6 +431,7 @@ CAUSES = (
             r": line \d+: \w+: -\S{0,40}: invalid option",
             r"^[\w./+-]+: (?:unrecognized option '|invalid option -- |option '[^'\n]{1,80}' (?:requires an argument|is ambiguous|doesn't allow))",
             r"(?<!horovodrun): error: (?:unrecognized arguments: (?!--local)|the following arguments are required: |argument \S[^\n]{0,60}: (?:invalid|expected|not allowed) |ambiguous option: )",
+            r"option [\x22']?-{1,2}[\w-]+[\x22']? requires an argument",
         ),
         why="The program is of another release than the manifest, script or manual that starts it.",
         remedy="Manifest and image (or script and program) of one release; PROGRAM --help lists what this one knows.",

@@ -15,6 +15,7 @@ CAUSES = (
             r"(?:Rewound|Expired) credential",
             r"unmunge: [Ee]rror: Replayed credential|^STATUS: +(?:Invalid|Replayed|Unauthorized|Expired|Rewound) credential",
             r"Munge decode failed: (?:Replayed|Rewound|Expired) credential",
+            r"MUNGE authentication failed: (?:Invalid|Expired|Rewound|Unauthorized|Replayed) credential",
         ),
         why="Each message carries a credential that the other host decodes with its own /etc/munge/munge.key and clock; the key "
         "differs, munged still has an old one, or the clocks are minutes apart.",

@@ -338,6 +338,7 @@ CAUSES = (
             r"pmixp_\w+\.c:\d+",
             r"mpi/pmix\S*: [^\n]{0,60}(?:can ?not|can't|failed to) load PMIx",
             r"mpi/pmi2: (?:failed to send|no value for key)",
+            r"mpi/pmi2: (?:value not properly terminated|request not begin with|wrong number of key-val pairs|'\w+' expected)",
         ),
         why="The daemons of the step exchange the ranks' addresses; PMIx releases differ between Slurm and ranks, a node is not reached, or a rank ended before.",
         remedy="srun --mpi=list and the libpmix of Slurm and of Open MPI on each node; PMIxDirectConn=false in mpi.conf where direct connections fail.",
