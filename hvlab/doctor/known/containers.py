@@ -542,7 +542,7 @@ CAUSES = (
             r"^ABORT: +[^\n]{0,200}Retval|^ERROR +: +(?:Failed|Unable|Could not|Unknown image format|Home directory|Base home)[^\n]{0,160}",
             r"fuse: device not found, try 'modprobe fuse'|fusermount3?: [^\n]{0,80}(?:denied|not permitted|No such)",
             r"^FATAL: +(?:Couldn't|Can't|[A-Z][a-z]+ (?:must|requires|is not|does not|not) )[^\n]*",
-            r"^FATAL:\x20{3}\S[^\n]*|FATAL +\[U=\d+,P=\d+\]",
+            r"\bFATAL:\x20{3}\S[^\n]*|\[31mFATAL:|FATAL +\[U=\d+,P=\d+\]",
         ),
         why="The image is not there or cannot be fetched, a path that is to be mounted does not exist in it, or the program is not in it.",
         remedy="apptainer exec IMAGE ls of that path; --bind with a target that is there; apptainer -d shows each step.",

@@ -7,7 +7,7 @@ CAUSES = (
         id="driver-library-mismatch",
         title="the loaded driver and its libraries are of different releases",
         signs=(
-            r"Driver/library version mismatch",
+            r"Driver ?/ ?library version mismatch",
             r"NVRM: API mismatch: ",
             r"kernel version \S+ does not match DSO version",
             r"[Vv]ersion mismatch: nvidia\.ko",
