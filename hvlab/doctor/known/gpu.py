@@ -139,7 +139,7 @@ CAUSES = (
     ),
     Cause(
         id="dkms-failed",
-        title="DKMS could not build the module for this kernel",
+        title="DKMS or akmods could not build the module for this kernel",
         signs=(
             r"The CC version check failed|Failed to verify gcc version",
             r"modpost: (?:GPL-incompatible module \S*nvidia|\x22\w+\x22 \[\S*nvidia\S*\] undefined)",
@@ -167,12 +167,17 @@ CAUSES = (
             r"/dkms: line \d+: [^\n]{1,200}: (?:No such file|Permission denied|command not found)",
             r"\*\*\* \[(?:\S+: )?cc_version_check\] Error|\*\*\* \[(?:\S+: )?(?:_module_)?/usr/src/nvidia-[^\]\n]+\] Error \d",
             r"Compiler version check failed",
+            r"Building rpms failed; see \S*/akmods/|Building and installing \S+-kmod +\[FAILED\]|Some kmods were ignored or failed to build or install",
+            r"akmods(?:build)?: (?:error: |[^\n]{0,80}[Ee]rror \d|Building rpms failed|Could not install newly built RPMs)|Package has no %description: kmod-",
         ),
         why="The driver's release does not know this (newer) kernel, or the compiler is not the one that built the kernel.",
-        remedy="/var/lib/dkms/nvidia/*/build/make.log has the error; a newer driver, or an older kernel; the gcc of /proc/version.",
+        remedy="/var/lib/dkms/nvidia/*/build/make.log or /var/cache/akmods/nvidia has the error; a newer driver, or an older kernel; the gcc of /proc/version.",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
         weight=SETTING,
-        unless=(r"Installation of the [^\n]{0,160} is now complete",),
+        unless=(
+            r"Installation of the [^\n]{0,160} is now complete",
+            r"akmods: line \d+: \S+: command not found",
+        ),
     ),
     Cause(
         id="container-without-gpu",
