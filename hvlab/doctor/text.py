@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from hvlab.doctor.wording import to_english
+
 # So many lines count that differ in numbers only, or in nothing; of a line, so many characters.
 _ALIKE = 12
 _SAME = 100
@@ -126,7 +128,7 @@ class LogText:
 
 def read(raw: Iterable[str]) -> LogText:
     """Return what a log says; ``raw`` are its lines, as a file gives them."""
-    return LogText(_distinct(_unwrapped(_by_host(_plain(raw)))))
+    return LogText(_distinct(_in_english(_unwrapped(_by_host(_plain(raw))))))
 
 
 def _plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
@@ -184,6 +186,13 @@ def _unwrapped(every: list[WrittenLine]) -> Iterator[WrittenLine]:
         if len(pieces) > 1:
             together.append(whole._replace(last=pieces[-1].number))
     yield from together
+
+
+def _in_english(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
+    every = list(lines)
+    english = to_english("\n".join({line.text for line in every}))
+    for line in every:
+        yield line._replace(text=english(line.text))
 
 
 def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:

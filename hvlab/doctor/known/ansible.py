@@ -152,7 +152,7 @@ CAUSES = (
         remedy="ansible-inventory -i INVENTORY --graph; correct path, name or --limit.",
         source="https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html",
         weight=BREAKDOWN,
-        unless=(r"\bok=[1-9]",),
+        unless=(r"\bok=[1-9]", r"\b(?:unreachable|failed)=[1-9]"),
     ),
     Cause(
         id="ansible-module-missing",

@@ -388,6 +388,7 @@ CAUSES = (
             r"error adding symbols: (?:DSO missing from command line|file (?:format not recognized|in wrong format)|archive has no index)",
             r"DSO missing from command line",
             r"/ld: ?cannot find -l\w+",
+            r"(?:^|[\s/])ld(?:\.\w+)?: cannot find (?!-l)\S+\.(?:o|a|so)\b",
         ),
         why="A library is missing, of another release, or was built without -fPIC (static); File truncated: an object file that a stopped build left (make clean).",
         remedy="Install the package with lib*.so (-dev, -devel), name its folder (LDFLAGS=-L), or build that library shared.",
@@ -455,7 +456,10 @@ CAUSES = (
     Cause(
         id="make-failed",
         title="make stopped at a command that failed",
-        signs=(r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+",),
+        signs=(
+            r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+",
+            r"^==> ERROR: A failure occurred in \S+\(\)",
+        ),
         why="make names the file it was to make; the command's own message stands above, with several jobs some way above.",
         remedy="make -j1 VERBOSE=1 (V=1) once more: the first error: is the one.",
         source="https://www.gnu.org/software/make/manual/html_node/Error-Messages.html",

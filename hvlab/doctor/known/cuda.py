@@ -215,6 +215,7 @@ CAUSES = (
             r"CUDA initialization: Unexpected error from cudaGetDeviceCount",
             r"Test CUDA failure \S+ 'unknown error'",
             r"cuda runtime error \((?:30|999)\)",
+            r"cuda driver library failed to (?:get device context|init)|cuda driver library init failure: \d+",
         ),
         why="nvidia_uvm is not loaded or broken (often after suspend or an update), the environment was changed after the start, or the "
         "device files are not accessible.",

@@ -217,7 +217,7 @@ CAUSES = (
             r"ran for \d+ milliseconds before timing out",
             r"Some NCCL operations have failed or timed out",
             r"Timeout at NCCL work: \d+",
-            r"watchdog (?:thread )?.{0,60}(?:timeout|timed out|hang)",
+            r"(?<!discovery\s)(?<!driver\s)watchdog (?:thread )?.{0,60}(?:timeout|timed out|hang)",
             r"NCCL operation timed out|Timed out waiting for .{0,40}NCCL",
             r"Rank \d+ failed to pass monitoredBarrier",
             r"ProcessGroupNCCL's watchdog got stuck for \d+",

@@ -19,12 +19,14 @@ CAUSES = (
             r"Another app is currently holding the yum lock|Existing lock /var/run/yum\.pid|[Ww]aiting for process with pid \d+ to finish",
             r"Failed to obtain (?:the )?transaction lock|rpmdb.{0,40}lock",
             r"(?:yum|dnf) lockfile is held by another process|transaction lock on /\S*rpm|System management is locked by the application",
+            r"^E: [^\n]{0,60}/var/lib/(?:dpkg|apt)/\S*lock\S* [^\n]{0,60}\(11: ",
         ),
         why="unattended-upgrades, cloud-init or another apt works at the same time. As an ordinary user one may not lock at all.",
         remedy="Wait until fuser /var/lib/dpkg/lock-frontend shows nothing (cloud-init status --wait; systemctl stop unattended-upgrades), then "
         "again; as root (become). Never remove the lock file while a process holds it.",
         source="https://github.com/ansible/ansible/issues/51663",
         weight=FACT,
+        unless=(r"lock (?:file )?\S+ - open \(13: Permission denied\)",),
     ),
     Cause(
         id="dpkg-interrupted",
@@ -121,6 +123,7 @@ CAUSES = (
             r"no available installation candidate for|No package\(s\) matching '\S+' available|No group \S+ available|PackageNotFoundError|Package '?\S+'? (?:is not available|not found)(?: in|\.|$)",
             r"All matches were filtered out by exclude filtering|is filtered out by exclude filtering|There are no enabled repositories",
             r"No packages available to install matching|nothing matches argument|No packages? found matching|Package \S+ has no available version",
+            r"^E: (?:Paket \S+ kann nicht gefunden werden|Impossible de trouver le paquet|No se ha podido localizar el paquete|Impossibile trovare il pacchetto|Imposs[ií]vel encontrar o pacote|Não foi possível encontrar o pacote|无法定位软件包|找不到套件|\w+ удалось найти пакет|Nie udało się odnaleźć pakietu)",
         ),
         why="The repository that has it (NVIDIA's, EPEL, non-free, universe) is not set up, the lists are not fetched, or the name or version "
         "is another on this system.",
@@ -157,6 +160,7 @@ CAUSES = (
             r"pkgProblemResolver::Resolve generated breaks",
             r"operation would result in removing the following protected packages|cannot install (?:both \S+ and|the best update candidate)|Transaction check error:",
             r"dependency problems prevent configuration of|^ ?\S+ depends on \S+[^\n]{0,60}; however:|^\s*(?:- )?package \S+ conflicts with \S+",
+            r"unerfüllte Abhängigkeiten|dépendances non satisfaites|dependencias incumplidas|dipendenze non soddisfatte|dependências (?:desencontradas|não satisfeitas|por satisfazer)|未满足的依赖关系|未滿足的相依關係|満たせない依存関係|неудовлетвор[её]нные зависимости|niespełnione zależności",
         ),
         why="What is asked for needs versions that are held, pinned, installed from another source, or conflict.",
         remedy="apt-mark showhold; apt-get install -s NAME tells the chain; choose versions from one repository, or remove the other driver.",
@@ -194,6 +198,8 @@ CAUSES = (
             r"scriptlet failed, exit status",
             r"dependency problems prevent configuration of",
             r"update-initramfs: failed for ",
+            r"^dpkg: [^\n]{1,160}\(--(?:configure|install|unpack|remove|purge|auto-deconfigure)\)",
+            r"^E: [^\n]{0,60}/usr/bin/dpkg [^\n]{0,60}\(\d+\)",
         ),
         why="The lines before say what it did: a module that does not build, a file that two packages have, a full disk.",
         remedy="Read the first error above; mend it, then dpkg --configure -a.",
@@ -306,6 +312,7 @@ CAUSES = (
             r"requested operation requires superuser privilege|No write access to DKMS tree",
             r"Unable to (?:set|reset|enable|disable) [^\n]{0,80}: Insufficient Permissions|Setting [^\n]{0,60}not permitted",
             r"(?:useradd|usermod|groupadd|groupmod|userdel|groupdel): Permission denied",
+            r"Could not (?:open|get) lock (?:file )?\S+ - open \(13: Permission denied\)",
         ),
         why="Packages, drivers and services are root's.",
         remedy="sudo before it, or --become for Ansible.",
@@ -377,6 +384,7 @@ CAUSES = (
         remedy="Remove the file and the cache (conda clean --all, pip cache purge) and fetch it again; file NAME shows what it is; df -h.",
         source="https://github.com/conda/conda/issues/8319",
         weight=FACT,
+        unless=(r"fatal: not a git repository [^\n]{0,120}\s{1,3}tar: This does not look like",),
     ),
     Cause(
         id="git-fetch",
@@ -490,6 +498,7 @@ CAUSES = (
         signs=(
             r"fatal: (?:detected dubious ownership in repository|unsafe repository \()",
             r"fatal: No url found for submodule path",
+            r"fatal: not a git repository [^\n]{0,120}\s{1,3}tar: This does not look like a tar archive",
         ),
         why="It belongs to another user (a container, sudo, a shared file system), or it is an archive of the sources without .git, from which submodules and versions cannot be told.",
         remedy="git config --global --add safe.directory PATH; or git clone --recursive in place of the archive.",

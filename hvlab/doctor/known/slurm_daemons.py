@@ -15,6 +15,7 @@ CAUSES = (
             r"(?:Rewound|Expired) credential",
             r"unmunge: [Ee]rror: Replayed credential|^STATUS: +(?:Invalid|Replayed|Unauthorized|Expired|Rewound) credential",
             r"Munge decode failed: (?:Replayed|Rewound|Expired) credential",
+            r"MUNGE authentication failed: (?:Invalid|Expired|Rewound|Unauthorized|Replayed) credential",
         ),
         why="Each message carries a credential that the other host decodes with its own /etc/munge/munge.key and clock; the key "
         "differs, munged still has an old one, or the clocks are minutes apart.",
@@ -32,7 +33,7 @@ CAUSES = (
             r"If munged is up, restart with --num-threads",
             r"munge\.service: (?:Failed with result|Control process exited|Main process exited)",
             r"munged: Error: ",
-            r"Failed to (?:start|check) (?:MUNGE|keyfile)",
+            r"[Ff]ailed to (?:start|check|open|access) (?:MUNGE|keyfile)",
             r"auth_munge: auth_p_create: [^\n]{0,40}Munge encode failed",
         ),
         why="Every message of Slurm is signed by the local munged, and there is none: it did not start, often because its key or "
@@ -175,6 +176,7 @@ CAUSES = (
             r"always specify a type when requesting gpu|Creating null GRES GPU record",
             r"A line in gres\.conf for GRES \S+ has \d+ more configured than expected",
             r"gres/\w+: count reported lower than configured",
+            r"invalid GRES core specification|has CPUs configured for only some of the records on node",
         ),
         why="GresTypes, Gres= of the node and gres.conf have to name the GPUs alike, and the device files have to exist. "
         "Or the request has --gres= without a value, or another type of GPU than the cluster or the job has.",
@@ -197,7 +199,7 @@ CAUSES = (
             r"(?:srun|salloc): error: (?:Nodes \S+ are still not ready|Something is wrong with the boot of the nodes)",
             r"\bState=DOWN\S* [^\n]{0,200}Reason=|Reason=(?:Not responding|Node unexpectedly rebooted|Kill task failed|batch job complete failure|Duplicate jobid)",
             r"(?:Setting|setting) node \S+ state to DOWN|Node \S+ unexpectedly rebooted|node not responding for \d+ sec",
-            r"update_node: node \S+ (?:reason set to: (?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp)[^\n]*(?:[Ff]ail|[Ee]rror|[Uu]nhealthy|[Tt]ime[d ]|not |[Hh]ung|[Dd]ead|XID|Xid|ECC)|state set to (?:DOWN|FAIL))",
+            r"update_node: node \S+ (?:reason set to: (?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp)[^\n]*(?:[Ff]ail|[Ee]rror|[Uu]nhealthy|[Tt]ime[d ]|not |[Hh]ung|[Dd]ead|XID|Xid|ECC)|state set to (?:DOWN|FAIL)(?![\s\S]{0,2000}(?:Unable to resolve|can't find address)))",
             r"^[ \x22]{0,12}REASON +USER +TIMESTAMP +NODELIST[ ,\x22]*\n[ \x22]{0,12}(?!Kill task|gres|Low |Prolog|Epilog|Not resp|Node unexp|\(null\)|None\b)\w[^\n]*\d{4}-\d\d-\d\dT",
             r"^\S+ +up +\S+ +\d+ +(?:drain|drng|fail|failg|down)[~#!%$@+^-]? +\S+",
         ),
@@ -243,11 +245,14 @@ CAUSES = (
     ),
     Cause(
         id="slurm-resume",
-        title="a cloud node that Slurm started did not come up",
+        title="a cloud node did not come up",
         signs=(
             r"not resumed by ResumeTimeout\(\d+\)|\bResumeTimeout reached",
             r"Failed to launch (?:the )?following nodes, setting nodes to down",
             r"Setting following failed nodes into DOWN state",
+            r"MinSuccessfulInstancesPercent requirement|Failed to receive \d+ resource signal\(s\)",
+            r"no corresponding instance in EC2 for node|EC2 instance availability for node \S+ has timed out",
+            r"\b(?:Insufficient(?:Instance|Host|ReservedInstance)Capacity|VcpuLimitExceeded|MaxSpotInstanceCountExceeded|ZONE_RESOURCE_POOL_EXHAUSTED\w*|SkuNotAvailable)\b",
         ),
         why="ResumeProgram could not start the machine (quota, capacity, image, rights), or its slurmd did not register within ResumeTimeout: network or security "
         "group, name, munge, a start script that takes long or failed.",
@@ -295,6 +300,7 @@ CAUSES = (
             r"Slurmctld\(\w+\) at \S+ is DOWN",
             r"(?:srun|salloc|sbatch|squeue|sinfo|scontrol|sacct|slurmd): [^\n]{0,80}Connection timed out (?:establishing|writing|reading)",
             r"(?:submission failed|allocate resources|slurm_load_\w+(?: error)?): Unexpected message received",
+            r"slurmctld is not available\. +Sleeping(?![\s\S]{0,9000}slurmctld is now active)",
         ),
         why="The daemon on the head is not running, its port 6817 is closed, or the name in SlurmctldHost leads elsewhere.",
         remedy="systemctl status slurmctld and its log on the head; scontrol ping; ports 6817 to 6819 and SrunPortRange open.",
@@ -357,6 +363,7 @@ CAUSES = (
             r"slurmdbd\.service: (?:Failed|Main process exited)",
             r"Sending PersistInit msg: ",
             r"Database is busy or waiting for lock",
+            r"slurmdbd is not available\. +Sleeping(?![\s\S]{0,9000}slurmdbd is now active)",
         ),
         why="slurmdbd does not run, runs under another name than DbdHost, or cannot log in to its MySQL or MariaDB.",
         remedy="systemctl status slurmdbd mariadb; DbdHost is hostname -s of its host, StorageUser and StoragePass are those of the database; start slurmdbd before slurmctld.",

@@ -34,6 +34,8 @@ CAUSES = (
             r"PMK_KVS_Barrier duplicate request",
             r"\bPMI2?_Init failed",
             r'direct launched using "aprun", but OMPI was not built',
+            r"PMI2?_\w+ failed(?: failed)? --> Returned value [^\n]{0,40} instead of (?:ORTE|OPAL)_SUCCESS",
+            r"\bsrun [^\n]{1,300}\n((?=[^\n]*(?:[Hh]ello|[Rr]ank|proc|[Ss]ize|world|task))(?![^\n]*error)[^\n]{0,80}\b0\b[^\n]{0,30}\b1\b[^\n]{0,60})\n\1$",
         ),
         why="srun offers one way for ranks to meet (--mpi), and this Open MPI was built for another, or the Slurm was "
         "built without PMIx.",
@@ -336,6 +338,7 @@ CAUSES = (
             r"pmixp_\w+\.c:\d+",
             r"mpi/pmix\S*: [^\n]{0,60}(?:can ?not|can't|failed to) load PMIx",
             r"mpi/pmi2: (?:failed to send|no value for key)",
+            r"mpi/pmi2: (?:value not properly terminated|request not begin with|wrong number of key-val pairs|'\w+' expected)",
         ),
         why="The daemons of the step exchange the ranks' addresses; PMIx releases differ between Slurm and ranks, a node is not reached, or a rank ended before.",
         remedy="srun --mpi=list and the libpmix of Slurm and of Open MPI on each node; PMIxDirectConn=false in mpi.conf where direct connections fail.",

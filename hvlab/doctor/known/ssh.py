@@ -46,7 +46,7 @@ CAUSES = (
         signs=(
             r"Host key verification failed",
             r"No \S+ host key is known for \S+ and you have requested strict checking",
-            r"authenticity of host .{1,200}? can't be established",
+            r"authenticity of host .{1,200}? can't be established(?![\s\S]{0,600}(?:Permanently added|Permission denied|'s password:))",
             r"Using a SSH password instead of a key is not possible because Host Key checking",
         ),
         why="A launcher has no terminal to ask on, so a host whose key is not in known_hosts is refused.",
@@ -169,8 +169,9 @@ CAUSES = (
             r"Connection timed out during banner exchange",
             r"connect to host \S+ port \d+: (?:Connection timed out|No route to host)",
             r"Timeout, server \S+ not responding",
-            r"Error reading SSH protocol banner",
             r"Unable to connect to port \d+ on ",
+            r"'msg': 'FAILED: timed out'|Vagrant was unable to communicate with the guest machine",
+            r"connect to host \S+ port \d+: Host is (?:unreachable|down)",
         ),
         why="No packet comes back: the host is off, the address is wrong, or a firewall drops port 22.",
         remedy="ping HOST and nc -vz HOST 22 from the host that starts; then the host's power, address, routes and "
@@ -200,6 +201,7 @@ CAUSES = (
             r"Session open refused by peer|Too many open sessions",
             r"Connection closed by UNKNOWN port 65535",
             r"JSchException: (?:connection is closed by foreign host|Session is down)",
+            r"Error reading SSH protocol banner",
         ),
         why="sshd takes only so many logins at once (MaxStartups 10), or a wrapper such as fail2ban or hosts.deny "
         "refuses the address.",

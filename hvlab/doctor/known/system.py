@@ -113,6 +113,7 @@ CAUSES = (
             r"Failed to start \S[^\n]{0,80}\.$",
             r"\S+\.service: Main process exited, code=(?:exited|killed|dumped), status=[1-9]|\S+\.service: main process exited, code=(?:exited|killed|dumped), status=[1-9]",
             r"^\s*Active: failed \(Result: ",
+            r"^\S+: ERROR \((?:spawn error|abnormal termination)\)|gave up: \S+ entered FATAL state|exited: \S+ \(exit status [1-9]\d*; not expected\)",
         ),
         why="systemd only tells that it ended; its own log says why.",
         remedy="systemctl status NAME and journalctl -u NAME -b on that host.",
@@ -164,8 +165,7 @@ CAUSES = (
         signs=(
             r"horovod does not find the jsrun command",
             r"No such command: \S+ Please use \S*(?:dnf|yum)",
-            r"\b(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+ ?: (?:command not found|commande introuvable|Kommando nicht gefunden"
-            r"|Befehl nicht gefunden|orden no encontrada|comando non trovato|未找到命令)",
+            r"\b(?:bash|zsh|sh): (?:line \d+: )?[\w./+-]+ ?: command not found",
             r"\bsh: \d+: [\w./+-]+: not found",
             r"^\S+: line \d+: [\w./+-]+: command not found",
             r"launcher '\w+' not installed",
@@ -175,6 +175,7 @@ CAUSES = (
             r"^(?:pip\d?|module|conda|docker|kubectl|srun|sbatch|squeue|git|sudo|deepspeed|torchrun|accelerate|singularity|apptainer): command not found",
             r"unable to get path to the \w+ executable",
             r"(?:environment|bash|sh|zsh): (?:line \d+: )?/\S*/(?:lmod|modulecmd\S*): No such file or directory",
+            r"^\S+: \d+: (?:\S+: )?[\w./+-]+: not found$",
         ),
         why="It is not installed on that host, its module is not loaded, or the shell of a job or of ssh has a shorter PATH.",
         remedy="type -a COMMAND on that host, in the same kind of shell; module load, install it, or give its full path.",
@@ -238,7 +239,7 @@ CAUSES = (
         signs=(
             r"(?:[Cc]onnect\w*|[Cc]onnection|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection refused|ECONNREFUSED)",
             r"Timeout when waiting for (?:search string )?\S+",
-            r"(?:[Cc]onnect\w*|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection timed out|i/o timeout|No route to host|Network is unreachable)",
+            r"(?:[Cc]onnect\w*|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection timed out|i/o timeout|[Nn]o route to host|[Nn]etwork is unreachable)",
             r"\[Errno 111\] Connection refused|\[Errno 11[03]\] (?:Connection timed out|No route to host)",
         ),
         why="Refused: no program listens on that port there (not started, ended, another port or interface). Timed out or no route: the host is off, or a firewall or route is in the way.",
@@ -318,6 +319,7 @@ CAUSES = (
             r"rcu\w*: INFO: rcu\w* (?:self-)?detected stall",
             r"Watchdog detected hard LOCKUP|rcu\w*: INFO: rcu\w* detected (?:expedited )?stalls|rcu\w* kthread starved",
             r"rcu\w*:? [^\n]{0,40}(?:self-)?detected (?:expedited )?stalls? on CPU",
+            r"echo 0 > /proc/sys/kernel/hung_task_timeout_secs",
         ),
         why="It waits for a disk, a file server or a driver that does not answer; ranks on that host stall with it.",
         remedy="The call trace below names the part: nfs or lustre, nvidia, mlx5; state of that server or device; cat /proc/PID/stack.",
