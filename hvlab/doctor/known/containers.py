@@ -47,6 +47,7 @@ CAUSES = (
             r"Could not (?:register|start) device plugin: |Could not contact Kubelet, retrying",
             r"Allocate failed due to [^\n]{0,120}(?:\n[^\n]{0,120})?\bGPU\b",
             r"ListAndWatch ended unexpectedly for device plugin[^\n]{0,200}(?:nvidia|amd|gpu)",
+            r"Allocate failed due to (?!not enough cpus|\[memorymanager)[^\n]{1,200}which is unexpected",
         ),
         why="The nodes have no free GPUs of that kind, or their device plugin does not run and they show none.",
         remedy="kubectl describe nodes | grep nvidia.com/gpu; the device plugin (or GPU operator) on the nodes; fewer GPUs a pod, or more nodes.",

@@ -204,6 +204,7 @@ CAUSES = (
             r"daemon: [^\n]{0,40}CDI spec not found|\bCDI spec not found",
             r"RuntimeHandler \W{0,6}nvidia\W{0,6} not supported|failed to find runtime handler nvidia|[Rr]untime[Cc]lass\S* \W{0,6}nvidia\W{0,6} not found|runtime \W{0,6}nvidia\W{0,6} (?:is )?not (?:found|registered)",
             r"/\.singularity\.d/\S+: (?:line )?\d+: (?:exec: )?nvidia-smi: not found|Could not find any NVIDIA (?:binaries|libraries) on this host",
+            r"[Ii]nvoking the NVIDIA Container Runtime Hook directly",
         ),
         why="Docker or containerd hands over GPUs only with NVIDIA's container toolkit, and only when asked.",
         remedy="Install nvidia-container-toolkit, nvidia-ctk runtime configure --runtime=docker, restart docker; then docker run --gpus all.",
