@@ -1,4 +1,4 @@
-"""What glibc, bash, make, gcc and ld say in other languages, in English, which the patterns know. Pure."""
+"""Messages of glibc, bash, make, gcc and ld in other languages, put into English, which the patterns know. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-# By what it is in English; # stands for a number or a name.
-_SAID = {
+# By the English message; # stands for a number or a name.
+_TRANSLATIONS = {
     "No such file or directory": (
         "Datei oder Verzeichnis nicht gefunden|Aucun fichier ou dossier de ce type|"
         "No existe el fichero o el directorio|File o directory non esistente|"
@@ -252,7 +252,7 @@ _SAID = {
         "Nicht definierter Verweis auf »#«|Warnung: undefinierter Verweis auf „#“"
     ),
 }
-_FOREIGN = {foreign: english for english, those in _SAID.items() for foreign in those.split("|")}
+_ENGLISH = {foreign: english for english, those in _TRANSLATIONS.items() for foreign in those.split("|")}
 # What French and Chinese have in place of a colon.
 _COLON = r"(?P<colon>[ \u00a0]?[:\uff1a] ?)?"
 _NAME = r"(?P<name>[^\s\x22'\u00bb]{1,200})"
@@ -262,10 +262,10 @@ def to_english(log: str) -> Callable[[str], str]:
     """Return what puts a line of this log into English, as far as these tools wrote it."""
     log = log.replace("\u00a0", " ")
     wide = "\n".join(line for line in log.splitlines() if not line.isascii())
-    spoken = [each for each in _FOREIGN if _key(each) in (log if each.isascii() else wide)]
+    present = [each for each in _ENGLISH if _key(each) in (log if each.isascii() else wide)]
     # What ends with a colon goes first: it may be the colon of what follows.
-    spoken.sort(key=lambda foreign: (not _FOREIGN[foreign].endswith(": "), -len(foreign)))
-    pairs = [(re.compile(_pattern(foreign)), _FOREIGN[foreign]) for foreign in spoken]
+    present.sort(key=lambda foreign: (not _ENGLISH[foreign].endswith(": "), -len(foreign)))
+    pairs = [(re.compile(_pattern(foreign)), _ENGLISH[foreign]) for foreign in present]
 
     def translated(line: str) -> str:
         for pattern, english in pairs:

@@ -12,6 +12,9 @@ from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure, Play
 from hvlab.temporary import temporary_folder
 
+# A host whose GPUs answer slowly takes a minute.
+_SECONDS = 180
+
 
 def facts(lab: Lab) -> dict[str, dict[str, Any]]:
     """Return host -> Ansible's facts of every host of the lab. Changes nothing on the hosts.
@@ -23,7 +26,7 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
     def check(play: Play) -> None:
         play.check("the facts could not be gathered", remedy=recorded, lost=recorded)
 
-    return collect(lab, "facts.yml", {}, check=check, shape=Facts)[0]
+    return collect(lab, "facts.yml", {"hvlab_seconds": _SECONDS}, check=check, shape=Facts)[0]
 
 
 def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
@@ -44,4 +47,9 @@ def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[
     with temporary_folder() as folder:
         source = folder / "hosts.json"
         source.write_text(json.dumps({"all": {"hosts": listing}}), "utf-8")
-        return collect(Lab("init", source, "", "", tuple(hosts), {}), "facts.yml", {}, shape=Facts)
+        return collect(
+            Lab("init", source, "", "", tuple(hosts), {}),
+            "facts.yml",
+            {"hvlab_seconds": _SECONDS},
+            shape=Facts,
+        )

@@ -14,6 +14,7 @@ import pytest
 
 from hvlab.errors import CheckError, HvlabError, UnreachableError
 from hvlab.paths import project_dir
+from hvlab.remote import facts
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.shell import Shell
 from hvlab.remote.trust import Trust
@@ -148,6 +149,19 @@ def test_a_host_that_does_not_go_on_holds_up_no_end(tmp_path):
         assert play.wait(60)
     (failure,) = play.failures
     assert failure.message.endswith("Timed out after 1 second(s).")
+
+
+def test_a_host_that_gives_no_facts_holds_up_no_plan(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 90\n")
+    python.chmod(0o755)
+    inventory = tmp_path / "hosts"
+    inventory.write_text(
+        f"n1 ansible_connection=local ansible_become=false ansible_python_interpreter={python}\n"
+    )
+    monkeypatch.setattr(facts, "_SECONDS", 2)
+    with pytest.raises(CheckError, match=r"n1: [\s\S]*Timed out after 2 second"):
+        facts.facts(replace(lab(1), source=inventory))
 
 
 def event(kind: str, pid: int = 1, **result: object) -> dict:
