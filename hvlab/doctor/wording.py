@@ -1,4 +1,4 @@
-"""Messages of glibc, bash, make, gcc and ld in other languages, put into English, which the patterns know. Pure."""
+"""Put what glibc, bash, make, gcc and ld print in other languages into English, which the patterns know."""
 
 from __future__ import annotations
 
