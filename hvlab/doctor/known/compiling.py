@@ -265,6 +265,8 @@ CAUSES = (
         signs=(
             r"configure: error: .{0,200}Fortran",
             r"Fortran compiler .{0,60}(?:cannot|not found|No such)",
+            r"configure: WARNING: (?:Could not determine (?:KIND value of|(?:size|alignment) of Fortran|size of (?:CHARACTER|INTEGER|REAL|LOGICAL|DOUBLE|COMPLEX))|No Fortran compiler found)"
+            r"(?=[\s\S]{0,200}?configure: error: Cannot continue)",
         ),
         why="Open MPI is to be built with Fortran bindings, and there is no working gfortran.",
         remedy="--disable-mpi-fortran, or install gfortran of the same release as gcc.",
@@ -420,7 +422,7 @@ CAUSES = (
         id="header-missing",
         title="a header that the sources include is not installed",
         signs=(
-            r"(?:(?:fatal|catastrophic) error(?: C1083)?|\): error): (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file or directory",
+            r"(?:(?:fatal|catastrophic) error(?: C1083)?|\): error): (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file",
         ),
         why="A library is there without its headers (a -dev or -devel package), or not at all.",
         remedy="apt-file search NAME.h (dnf provides '*/NAME.h') tells the package: libibverbs-dev for infiniband/verbs.h, libnuma-dev for numa.h, libffi-dev for ffi.h; torch/extension.h comes with torch itself.",
@@ -496,6 +498,7 @@ CAUSES = (
         title="the folder has nothing to build: configure or CMake did not end well there, or it is another folder",
         signs=(
             r"No targets specified and no makefile found|No rule to make target [`'](?:install|all|clean|check|distclean)'",
+            r"m4: ?\S*configure\.(?:ac|in):\d+: cannot open|autoconf: error: no input file|configure\.(?:ac|in)' (?:or '\S+' )?is required",
             r"does not appear to contain CMakeLists\.txt|loading 'build\.ninja': No such file|could not find CMAKE_PROJECT_NAME in Cache|is not a directory containing CMake",
         ),
         why="make works on what configure or cmake wrote, in the folder where it is called.",

@@ -119,7 +119,7 @@ CAUSES = (
         id="ompi-symbol",
         title="Horovod was built with another MPI than it finds",
         signs=(
-            r"^(?![^\n]*mca: base: component)[^\n]*undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
+            r"^(?![^\n]*(?:mca: base: component|unable to open \S*mca_))[^\n]*undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
             r"undefined symbol: \S*(?:PMIx|pmix)\w*",
         ),
         why="The symbol belongs to one MPI, and the loader finds the library of another or older one.",
@@ -202,6 +202,7 @@ CAUSES = (
         signs=(
             r"undefined symbol: (?!ompi_|MPI_|opal_|nccl|__cuda|__nv|cu)\S+",
             r"dlopen\([^\n]{1,300}Symbol not found: \S+",
+            r"ccall: could not find function \w+|could not load symbol \"?\w+",
         ),
         why="The program was linked with another release of the library than the loader finds.",
         remedy="LD_DEBUG=libs shows which file is taken; put the right one first, or build again.",

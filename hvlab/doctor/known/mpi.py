@@ -175,7 +175,8 @@ CAUSES = (
             r"(?:opal_shmem|orte_ess|orte_plm|opal_pmix)\w*_base_(?:select|open) failed",
             r"unable to open \S*mca_\w+: [^\n]{0,200}undefined symbol: (?:opal|orte|ompi|mca)_\w+[\s\S]{0,2000}?(?:opal|orte|ompi)_init failed",
             r"We were unable to find any usable plugins for the \w+ framework",
-            r"unable to open \S*mca_(?:shmem|paffinity|carto|ess|plm|pmix|hwloc|timer|event)_\w+: perhaps a missing symbol",
+            r"unable to open \S*mca_(?:shmem|paffinity|carto|timer|hwloc)_\w+: (?:perhaps a missing symbol|dynamic loader not available|\S+ undefined symbol)",
+            r"unable to open \S*mca_(?:ess|plm|pmix|event)_\w+: perhaps a missing symbol",
         ),
         why="They are of another Open MPI than the library that was loaded (a second installation in LD_LIBRARY_PATH or OPAL_PREFIX, one left over by "
         "an update), or the library was loaded for one module only, so that its components do not see it (old mpi4py, ctypes).",
@@ -198,7 +199,7 @@ CAUSES = (
         id="openfoam-pstream",
         title="OpenFOAM is started with several ranks, and its MPI part sees one",
         signs=(
-            r"The dummy Pstream library cannot be used in parallel mode",
+            r"[Dd]ummy (?:Pstream )?library cannot be used in parallel mode",
             r"attempt to run parallel on 1 processor",
         ),
         why="Its library for MPI is the dummy one (no WM_MPLIB when it was started), or mpirun is of another MPI than the one that it was built with.",

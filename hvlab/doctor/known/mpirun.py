@@ -1,6 +1,6 @@
 """mpirun, horovodrun and their daemons: options, hosts, mapping, connections."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, ECHO, END, FACT, SETTING, SYMPTOM, Cause
 from hvlab.doctor.endings import ended_by
 
 _LAUNCHING = "https://docs.open-mpi.org/en/v5.0.x/launching-apps/"
@@ -248,7 +248,7 @@ CAUSES = (
         id="rank-ended",
         title="a rank ended, and mpirun ended the others",
         signs=(
-            r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+            r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES|APPLICATION TERMINATED WITH THE (?:EXIT|exit) STRING",
             r"(?:mpirun|prterun|mpiexec)\S{0,60} (?:noticed|detected) that (?:process rank|one or more processes)",
             r"Primary job terminated normally, but",
             r"exited on signal \d+",
@@ -306,6 +306,7 @@ CAUSES = (
             r"Some of the requested hosts are not included",
             r"contains at least one node not present in the allocation",
             r"hostfile contained a node \(\S+\) that is not in your allocation",
+            r"A daemon has no recorded node|a node was detected to be missing a daemon",
         ),
         why="Inside a job of Slurm or another scheduler, mpirun may only use that job's hosts, by the names that the scheduler has.",
         remedy="Ask for the hosts in the job, or leave -H and --hostfile out; -mca ras ^slurm outside of its reach.",
@@ -335,6 +336,9 @@ CAUSES = (
             r"When resolving deprecated command line options, the result generated",
             r"MPT ERROR: invalid option|mpiexec_mpt error: \S+ option not supported",
             r"was given an option that expected a string argument",
+            r"parameter given to a command line option does not match the expected format",
+            r"requested stdin target is out of range|Both static and dynamic port ranges were specified|specified network is not parseable",
+            r"mpiexec_get_parameters \([^)\n]*\): ",
             r"was unable to (?:open the specified file provided as an option|read the necessary info from the provided file)",
             r"command does not accept arguments other than those specifically",
             r"can be named in only one way\. The following options",
@@ -412,6 +416,7 @@ CAUSES = (
             r"A hostfile was provided that contains multiple definitions of the slot count",
             r"detected a (?:parse error|bad parameter) in the hostfile",
             r"The hostfile given is not a regular file",
+            r"hostlist_fn \([^)\n]*\): [^\n]{3,80}",
             r"More than one hostfile was passed for a single application",
             r"Invalid host input, (?:please make sure|slot count)",
             r"No slot '?\d+'? specifi\w+ on host|Hostname '?\S+'? not found in hostfile",
@@ -448,6 +453,24 @@ CAUSES = (
         "MPIEXEC_PORT_RANGE=10000:10100.",
         source="https://github.com/pmodels/mpich/issues/1146",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hydra-lost",
+        title="mpiexec and its helper on a host lost one another (MPICH's Hydra)",
+        signs=(
+            r"\[(?:mpiexec|proxy)\b[^\n]{0,120}\] \w+ ?\([^)\n]*\.c:\d+\): assert \([^\n]{1,120}\) failed",
+            r"HYDU_create_process \([^)\n]*\): (?:dup2|fork|pipe) error|error in the UI defined callback",
+            r"process manager error waiting for completion|demux engine error waiting for event",
+        ),
+        why="hydra_pmi_proxy broke off without a word: it is of another MPICH than mpiexec, something on its host ended it, or a stranger (a scan of "
+        "ports) knocked at mpiexec's; or mpiexec's own input or output was closed (a pipe, a rank that calls mpiexec again).",
+        remedy="The same MPICH on all hosts (which -a mpiexec hydra_pmi_proxy); mpiexec -verbose shows the last exchange; mpiexec ... < /dev/null > FILE; "
+        "env -u the PMI_ variables where a rank means to call mpiexec.",
+        source="https://github.com/pmodels/mpich/issues/3520",
+        weight=ECHO,
+        unless=(
+            r"BAD TERMINATION|EXIT STRING|terminated badly|[Ss]egmentation fault|exit status|signal \d+|error parsing",
+        ),
     ),
     Cause(
         id="bind-failed",

@@ -70,7 +70,7 @@ CAUSES = (
         source="https://docs.kernel.org/mm/overcommit-accounting.html",
         weight=BREAKDOWN,
         unless=(
-            r"ibv_\w+|virtual memory exhausted|UCX(?! +ERROR +(?:[Ff]ailed|[Uu]nable) to alloc)|memlock",
+            r"ibv_\w+|rdma_create_\w+|create (?:qp|QP|cq|CQ|srq|SRQ)\b|virtual memory exhausted|UCX(?! +ERROR +(?:[Ff]ailed|[Uu]nable) to alloc)|memlock",
         ),
     ),
     Cause(

@@ -294,7 +294,7 @@ CAUSES = (
             r"User \S+ not found|failed to (?:resolve|find) (?:user|uid)",
             r"Slurmd could not set UID or GID|Missing UNIX (?:group|user) in the system|Unable to resolve (?:user|group) ID to",
             r"Failed to look up username for uid|no user information for user|Could not look up user home directory|Couldn't find uid for user",
-            r"user: unknown userid \d+|[Nn]o user exists for uid \d+|cannot find name for user ID|getpwuid\(\): uid not found|I have no name!@",
+            r"user: unknown userid \d+|[Nn]o user exists for uid \d+|The user \(\d+\) is unknown to the system|cannot find name for user ID|getpwuid\(\): uid not found|I have no name!@",
             r"Invalid user for SlurmUser \S+",
         ),
         why="Slurm works with user numbers: the same user has another number on that node, or none.",

@@ -237,6 +237,7 @@ CAUSES = (
             r"(?:[Cc]onnect\w*|[Cc]onnection|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection refused|ECONNREFUSED)",
             r"Timeout when waiting for (?:search string )?\S+",
             r"(?:[Cc]onnect\w*|dial tcp|curl)\b[^\n]{0,160}(?:[Cc]onnection timed out|i/o timeout|No route to host|Network is unreachable)",
+            r"^ *Couldn't connect to \S+:\d+$",
             r"\[Errno 111\] Connection refused|\[Errno 11[03]\] (?:Connection timed out|No route to host)",
         ),
         why="Refused: no program listens on that port there (not started, ended, another port or interface). Timed out or no route: the host is off, or a firewall or route is in the way.",
