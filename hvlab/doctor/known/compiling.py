@@ -397,6 +397,22 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="fortran-module",
+        title="the Fortran module of MPI, or of another library, is missing or of another compiler",
+        signs=(
+            r"Cannot read module file .{1,80} opened at \(1\)|is not a GNU Fortran module file",
+            r"Cannot open module file .{1,80} for\s+reading at \(1\)",
+            r"error #(?:7013|7002|7005): (?:This module file was not generated|Error in (?:opening|reading) the compiled module file)",
+            r"NVFORTRAN-F-0004-(?:Unable to open|Corrupt or Old) M(?:ODULE|odule) file",
+        ),
+        why="A .mod file fits one Fortran compiler, often one release of it: this MPI (netCDF, HDF5) was built with another one or without Fortran, or its folder is "
+        "not searched.",
+        remedy="Compile with the mpifort of an MPI built by this very compiler (mpifort -show; OMPI_FC only with the same family); build MPI with FC= set; -I or -J to the folder of "
+        "the .mod files; make clean and make -j1 for the program's own.",
+        source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/compilers-and-flags.html",
+        weight=FACT,
+    ),
+    Cause(
         id="compile-error",
         title="the sources do not compile",
         signs=(

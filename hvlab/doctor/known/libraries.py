@@ -103,6 +103,17 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="openssl-mixed",
+        title="ssh (or git, curl) gets another OpenSSL than its own",
+        signs=(r"OpenSSL version mismatch\. Built against \w+, you have \w+",),
+        why="LD_LIBRARY_PATH, an activated conda environment or a module puts another libcrypto before the system's, and ssh refuses it: "
+        "mpirun and ansible then reach no host.",
+        remedy="env -u LD_LIBRARY_PATH ssh HOST works; take the folder with that libcrypto out of LD_LIBRARY_PATH, or conda install openssh; "
+        "mpirun --mca plm_rsh_agent with a script that unsets it.",
+        source="https://github.com/modin-project/unidist/issues/314",
+        weight=FACT,
+    ),
+    Cause(
         id="glibc",
         title="the system's glibc is older than the one it was built for",
         signs=(

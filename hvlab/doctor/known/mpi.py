@@ -302,6 +302,7 @@ CAUSES = (
             r"exceed the number of available OFI contexts|does not have enough free bits in its tag",
             r"OFI (?!poll)[\w ]{3,40} failed \((?:ofi_\w+\.\w:|default nic=)",
             r"oneCCL: atl_ofi\w*\.\w+:\d+ \w+: EXCEPTION",
+            r"fi_\w+\(\): \S+\.c:\d+, ret=-\d+ \(",
             r"tmi fabric is not available|\w+ fabric is not available and fallback fabric is not enabled",
         ),
         why="libfabric offers nothing here that this MPI can use: the adapter named is not there (container, virtual machine), or the interface "

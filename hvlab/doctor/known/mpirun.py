@@ -286,7 +286,7 @@ CAUSES = (
         title="mpirun cannot read the list of hosts",
         signs=(
             r"unable to open host file: \S+|Hostfile contains a bad entry|Hostfile is (?:empty or )?not formatted correctly",
-            r"unable to open the hostfile",
+            r"unable to open the hostfile|[Cc]ould not open (?:the )?(?:node|host|machine)file",
             r"hostfile\S* .{0,80}(?:not found|does not exist|No such file)",
             r"No such file or directory: \S*host_?file",
             r"Open RTE (?:detected|was unable).{0,60}hostfile",

@@ -94,6 +94,7 @@ CAUSES = (
         id="nccl-ofi-mismatch",
         title="NCCL's OFI plugin and libfabric do not fit",
         signs=(
+            r"version .FABRIC_[\d.]+. not found",
             r"NET/OFI Couldn't open (?:AV|CQ|EP|a fabric access domain)\b",
             r"NET/OFI [^\n]{0,60}failed: (?:Protocol not available|Invalid argument|Function not implemented)",
             r"NET/OFI [^\n]{0,60}(?:requires at least libfabric version|Couldn't (?:create|bind|enable|get|allocate|open)|Could not set \S+|option failed after succeeding|EFA features failed)",

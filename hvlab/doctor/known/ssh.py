@@ -135,7 +135,7 @@ CAUSES = (
             r"slurm_auth_get_host: Lookup failed",
             r"[Uu]nable to (?:get host entry for|resolve host address) \S+",
             r"(?:RPC:\w+ ?|[Tt]ask launch for [^\n]{1,80}): Can't find an address, check slurm\.conf",
-            r"\[ch3:soc?k?\] (?:hostname lookup failed|invalid host description)|gethostbyname failed",
+            r"\[ch3:soc?k?\] (?:hostname lookup failed|invalid host description)|gethostbyname(?:_ex)? (?:failed|error on)",
             r"MPL_get_sockaddr failed",
         ),
         why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "

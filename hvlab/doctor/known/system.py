@@ -368,11 +368,12 @@ CAUSES = (
     ),
     Cause(
         id="network-card",
-        title="a network card hangs",
+        title="a network card hangs or does not start",
         signs=(
             r"NETDEV WATCHDOG: \S+ |transmit queue \d+ timed out|Detected Hardware Unit Hang|\bMC assert!",
             r"mlx[45]_core \S+ [^\n]{0,80}(?:Fatal error|health compromised|device's health|wait_func:\d+:[^\n]{0,60}timeout|poll_health|FW internal error|assert_var\[0\])",
             r"(?:i40e|ice|ixgbe|bnxt_en|ena|igb)\b[^\n]{0,80}(?:Reset adapter|tx_timeout|TX timeout|Malicious Driver|firmware (?:error|recovery))",
+            r"mlx[45]_core:? [^\n]{0,40}(?:probe of \S+ failed|mlx[45]_load_one failed|probe_one[^\n]{0,40}failed)",
             r"transmit timed out, resetting|TX driver issue detected, PF reset",
             r"ibv_(?:create_(?:cq|qp|srq)|alloc_pd|reg_mr)\([^)\n]*\) failed: Connection timed out",
         ),

@@ -33,6 +33,7 @@ CAUSES = (
         weight=FACT,
         unless=(
             r"misc/ibvwrap\S+ NCCL WARN Call to ibv_modify_qp failed with error (?:Connection timed out|110)",
+            r"Couldn't allocate MR with error=(?!12\b)|GPU buffer [^\n]{1,120}\s{1,40}Couldn't allocate MR",
         ),
     ),
     Cause(
@@ -429,6 +430,46 @@ CAUSES = (
         needs=(r"Segmentation fault",),
     ),
     Cause(
+        id="ucc",
+        title="UCC (the collectives beside UCX) finds no transport that it can use",
+        signs=(
+            r"\b(?:UCC|TL_\w+|CL_\w+) +ERROR (?!context create failed|[^\n]{0,60}(?:ipc|cuda|\bcu[A-Z]))",
+            r"failed to create ucc (?:team|context)",
+        ),
+        why="A transport layer (UCC_TLS) was not built, its libucc_tl_*.so or what that needs is not found, or the ranks do not share what they seem to: memory "
+        "of one machine in two containers, one GPU.",
+        remedy="ucc_info -s and UCC_LOG_LEVEL=info tell which layers load; UCC_TLS=^NAME leaves one out (^shm, ^nccl, ^sharp); -mca coll_ucc_enable 0 goes without.",
+        source="https://github.com/openucx/ucc/issues/566",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="sharp",
+        title="SHARP (reductions within the InfiniBand switches) cannot be used",
+        signs=(
+            r"\bsharp_(?:get_(?:local_data|job_data_len)|init_session|coll_\w+|plugin\.c:\d+ NCCL WARN)|Failed to lock SAT tree|SHARP group create: ",
+            r"ERROR (?:collect_ports_data: |Job error in sharp)|FabricProvider must bind to port with master SM",
+        ),
+        needs=(r"ERROR|WARN|[Ff]ail|error",),
+        why="It needs switches that have it, the manager sharp_am on the host of the active subnet manager, another port than that one, and free trees: one job may "
+        "hold them all. Without it NCCL and MPI reduce on the hosts.",
+        remedy="NCCL_COLLNET_ENABLE=0, HCOLL_ENABLE_SHARP=0, UCC_TLS=^sharp go without; for it systemctl status sharp_am, sminfo, and sharp_hello on each host.",
+        source="https://docs.nvidia.com/networking/display/sharpv300",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="gdrcopy",
+        title="GDRCopy does not reach its driver",
+        signs=(
+            r"^ *gdr_open error: |unable to open GDR driver|Is gdrdrv driver installed and loaded",
+            r"Error getting the gdrdrv driver version|could not (?:load|insert) module \S*gdrdrv",
+            r"Assertion .\(?\(?gdr_\w+\(",
+        ),
+        why="/dev/gdrdrv is not there, not in the container, or of another release than the library; GeForce GPUs do not serve it.",
+        remedy="modprobe gdrdrv (gdrdrv-dkms, as new as libgdrapi), ls -l /dev/gdrdrv, docker --device=/dev/gdrdrv. It only speeds small copies: UCX_TLS=^gdr_copy, FI_HMEM_CUDA_USE_GDRCOPY=0.",
+        source="https://github.com/NVIDIA/gdrcopy",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="mpi-cuda-call",
         title="the GPU part of Open MPI, UCX or UCC failed",
         signs=(
@@ -495,9 +536,13 @@ CAUSES = (
             r"rdma_\w+\(\d+\)\.*: (?:Attributes failed sanity check|[Cc]annot open hca|No (?:IB|active HCA)|Failed to open HCA)",
             r"IB device \S+ not found|Unable to find the Infiniband/RoCE device|^ *Failed to open device$|Couldn't get context for the device",
             r"Failed to query GID \d+ on \S+|RdmaTransport: (?:No available RNIC|cannot initialize RDMA)",
+            r"(?<!DIAG\s\s)(?<!DEBUG\s)\brdma_(?:create_event_channel|create_id|getaddrinfo)\b(?:[^\n]{0,200}: No such device|\W{0,3}(?:fail|error))",
+            r"missing RDMA device spec for device|RDMA device \\?.?\w+\\?.? not found",
+            r"mad_rpc_open_port: |can't open U?MAD port|umad_open_port|iberror: failed: Failed to open",
         ),
-        why="The device files under /dev/infiniband are not in the container, or not open to this user.",
-        remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
+        why="The device files under /dev/infiniband are not in the container or not open to this user, or the adapter's modules are not loaded "
+        "(ib_umad, rdma_ucm); ibnetdiscover and perfquery know InfiniBand alone, not RoCE.",
+        remedy="ibv_devinfo shows what there is; docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=FACT,
     ),
