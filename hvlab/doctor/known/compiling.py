@@ -368,7 +368,10 @@ CAUSES = (
     Cause(
         id="configure-failed",
         title="configure stopped",
-        signs=(r"configure: error: (?!.{0,200}Fortran)",),
+        signs=(
+            r"configure(?::\d+)?: error: (?!.{0,200}Fortran)",
+            r"UNABLE to CONFIGURE with GIVEN OPTIONS",
+        ),
         why="A library or program that was asked for is not there, or does not work; the line says which.",
         remedy="Install what the line names (with headers), or leave the option out; config.log has the failed test.",
         source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/",
@@ -395,6 +398,18 @@ CAUSES = (
         remedy="Install the package with lib*.so (-dev, -devel), name its folder (LDFLAGS=-L), or build that library shared.",
         source="https://gcc.gnu.org/onlinedocs/gcc/Link-Options.html",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="fortran-mismatch",
+        title="gfortran 10 and later refuse calls that older releases let pass",
+        signs=(
+            r"Error: (?:Type|Rank) mismatch (?:between actual argument at|in argument)",
+            r"call the same routine with\s+arguments of different types|without the option -fallow-argument-mismatch",
+        ),
+        why="The program hands MPI (or its own routine) arrays of several kinds under the old interface, without a module that declares them; since gcc 10 that is an error.",
+        remedy="FFLAGS=-fallow-argument-mismatch (with cmake CMAKE_Fortran_FLAGS; -std=legacy does the same), a newer release of the program, or gfortran 9.",
+        source="https://gcc.gnu.org/gcc-10/porting_to.html",
+        weight=FACT,
     ),
     Cause(
         id="fortran-module",
@@ -428,6 +443,7 @@ CAUSES = (
             r"fatal error: (?:when writing output to|error writing to|can't (?:create|open)) ?\S*",
             r"errors? detected in the compilation of \S+",
             r"CMake Error at \S+\.cu\.o\.\S*cmake:\d+",
+            r"^Error: [^\n]{1,200} at \(1\)|\.[fF]\d*\(\d+\): error #\d+|NVFORTRAN-[FS]-\d+-",
         ),
         why="The compiler stopped in a source file: as a rule a library or framework is of a release that these sources were not written for.",
         remedy="The first line with error: names what is missing or different; take the release of the sources that goes with the library, or the other way round.",
@@ -577,6 +593,7 @@ CAUSES = (
             r"\*\*\* \[(?:\S+ )?(?:test-suite\.log|check-TESTS|check-am|check-recursive)\] Error",
             r"^The following tests FAILED:|^\d+% tests passed, [1-9]\d* tests? failed out of",
             r"^# (?:FAIL|ERROR): +[1-9]",
+            r"\*\*\* (?:Parallel|PHDF5) ERROR \*\*\*",
         ),
         why="make check or ctest ran programs of the build: they need more than the compiler (a network, several cores, a GPU, no sandbox), or the build is wrong on this machine.",
         remedy="test-suite.log (Testing/Temporary/LastTest.log) in the folder of the tests names each test and its output; make install works without make check.",

@@ -303,6 +303,7 @@ CAUSES = (
             r"OFI (?!poll)[\w ]{3,40} failed \((?:ofi_\w+\.\w:|default nic=)",
             r"oneCCL: atl_ofi\w*\.\w+:\d+ \w+: EXCEPTION",
             r"fi_\w+\(\): \S+\.c:\d+, ret=-\d+ \(",
+            r"OFI::LrtsInit::\w+ error|\bgasnetc_ofi_\w+\(\) at \S+: fi_\w+ [^\n]{0,40}failed",
             r"tmi fabric is not available|\w+ fabric is not available and fallback fabric is not enabled",
         ),
         why="libfabric offers nothing here that this MPI can use: the adapter named is not there (container, virtual machine), or the interface "

@@ -26,7 +26,7 @@ CAUSES = (
             r"No PMIx server was reachable, but a PMI1/2 was detected",
             r"appears to have been direct launched using \"srun\"",
             r"OMPI (?:was )?not buil[td] with SLURM's PMI support",
-            r"PMI2_Init failed to intialize",
+            r"PMI2_Init failed to intialize|PMI2 (?:initialized but returned bad values|failed to initialize)|No supported spawner was able to initialize the job",
             r"PMI_Get_(?:clique|universe)_size \[\S+\]: Operation failed",
             r"Error obtaining unique transport key from (?:ORTE|PMIX)",
             r"PMI server not found\. Please set I_MPI_PMI_LIBRARY",

@@ -234,7 +234,7 @@ CAUSES = (
             r"ssh not successful for host",
             r"could not connect to some hosts via ssh",
             r"SSH was not successful",
-            r"pdsh@\S+: \S+: ssh exited with exit code 255",
+            r"pdsh@\S+: \S+: ssh exited with exit code 255|Charmrun> Error 255 returned from remote shell",
         ),
         why="Before anything else it runs a command on each host by ssh, and that failed.",
         remedy="ssh -o BatchMode=yes -p PORT HOST true has to work without a question from the host that starts; "

@@ -180,6 +180,7 @@ CAUSES = (
             r"failed to create (?:RC|DC|UD) QP",
             r"ibv_open_device\S* failed: Cannot allocate memory",
             r"mlx5_cmd_check\S* .{0,120}status limits exceeded",
+            r"[Ff]ailed to register memory 0x\w+: (?:Input/output error|Numerical result out of range)",
             r"A process failed to create a queue pair",
             r"\brdma_create_(?:qp|srq)\w*\b[^\n]{0,40}(?:Cannot allocate memory|No space left)",
             r"(?:[Ff]ailed|Unable) to create (?:the )?(?:qp|QP|srq|SRQ)\b(?!, unsupported)|Requested QP size might be too big",
@@ -297,7 +298,7 @@ CAUSES = (
             r"mca_btl_tcp_frag_recv: readv failed: Connection reset by peer",
             r"mca_btl_tcp_endpoint_recv_\w+ .{0,100}(?:reset|closed)",
             r"An MPI communication peer process has unexpectedly disconnected",
-            r"peer process (?:has )?(?:unexpectedly )?disconnected",
+            r"peer process (?:has )?(?:unexpectedly )?disconnected|Charmrun: error on request socket",
             r"ethernet_read_\w+: Couldn't read|Failed to exchange data between server and clients",
             r"tcp_peer_\w+: .{0,100}(?:reset by peer|peer closed)",
             r"Communication error with rank \d+",
@@ -430,6 +431,19 @@ CAUSES = (
         needs=(r"Segmentation fault",),
     ),
     Cause(
+        id="nixl",
+        title="NIXL (moves caches between inference servers) cannot use UCX",
+        signs=(
+            r"\bNIXL_ERR_(?:BACKEND|REMOTE_DISCONNECT|NOT_FOUND)\b|nixlBackendError",
+            r"createBackend: (?:unsupported backend|backend '\w+' encountered)|getPluginParams: backend '\w+' not found",
+        ),
+        why="The plugin or its libucp is not found, this UCX was built without threads or is another than NIXL's, or a transfer over it failed: a line of UCX above says which.",
+        remedy="UCX_LOG_LEVEL=info with the same command; pip's nixl brings its own UCX, so no other in LD_LIBRARY_PATH (ldd libplugin_UCX.so); UCX built with --enable-mt --with-verbs "
+        "--with-cuda; UCX_NET_DEVICES and UCX_TLS by name (spelling).",
+        source="https://github.com/ai-dynamo/nixl",
+        weight=SYMPTOM,
+    ),
+    Cause(
         id="ucc",
         title="UCC (the collectives beside UCX) finds no transport that it can use",
         signs=(
@@ -504,6 +518,7 @@ CAUSES = (
             r"mlx\d_\d+: dump_cqe|dump error cqe|Error cqe on cqn",
             r"RDMA CM returned (?:an event error|that the device Open MPI was trying to use has)",
             r"\"receiver not ready\" retry count on",
+            r"completion(?:\[\d+\])? with error on \S+: [\w ]{1,60}, vendor_err",
             r"NET/OFI [^\n]{0,160}completed with error|NET/OFI (?:Unable to retrieve completion queue|Error posting|Error in call to fi_send|Fatal: rx buffer)",
             r"mlx[45]: \S+: got completion with error",
             r"OFI poll failed \([^)\n]*(?:Invalid argument|Message too long|Permission denied|Operation not permitted)",
