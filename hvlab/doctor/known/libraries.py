@@ -10,7 +10,7 @@ CAUSES = (
         signs=(
             r"lib(?:mpi|open-pal|open-rte|mpi_cxx|mpi_mpifh|prrte|pmix)\S*\.so\S*: cannot open shared object file",
             r"libmpi\S*\.so\S* => not found",
-            r"cannot load MPI library",
+            r"cannot load MPI library|\blibmpi could not be found|MPI library could not be found",
         ),
         why="The libraries are not in a folder the loader looks in, on this host or in this non-login shell, or another release "
         "(another .so number) is installed than the program was linked with.",

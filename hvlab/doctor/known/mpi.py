@@ -382,7 +382,8 @@ CAUSES = (
         title="MPI does not offer a function under this launcher",
         signs=(
             r"Your application has invoked an MPI function that is not supported in this environment",
-            r"Underlying runtime environment does not support \w+ functionality",
+            r"Underlying runtime environment does not support \w+ functionality|You cannot use MPI_Comm_spawn API",
+            r"MPI_Comm_spawn(?:_multiple)?\([^\n]{1,600}\) failed\s+Function not implemented|Function MPID_\w+ not implemented",
             r"call was made to launch additional processes, but this process has no active|an operation involving MPI_Connect and/or MPI_Accept, but this environment lacks",
         ),
         why="Starting further processes (MPI_Comm_spawn) and publishing names need the launcher: srun, or a program that was started alone, does not serve them.",

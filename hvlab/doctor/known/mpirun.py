@@ -553,7 +553,7 @@ CAUSES = (
         id="mpd",
         title="the daemons of MPICH before 1.3 (mpd) are not there",
         signs=(
-            r"mpiexec: failed to obtain sock from manager|cannot connect to local mpd \(|no mpd is running on this host",
+            r"no msg recvd from mpd when expecting|mpiexec: failed to obtain sock from manager|cannot connect to local mpd \(|no mpd is running on this host",
             r"\((?:mpd_sockpair|connect_\w+) \d+\): connect (?:error with )?-\d+",
             r"mpdroot: (?:open failed|cannot connect|perror)[^\n]{0,80}|configuration file \S*mpd\.conf (?:not found|is accessible)",
             r"mpdboot_\S+ \([\w ]+\d+\): (?!WARNING)[^\n]{0,160}(?:failed|error|invalid|problem)",

@@ -283,6 +283,23 @@ CAUSES = (
         weight=SYMPTOM,
     ),
     Cause(
+        id="program-error",
+        title="the program stopped with an error of its own: its case, its input, its number of ranks",
+        signs=(
+            r"--> FOAM FATAL (?:IO )?ERROR",
+            r"^ *Error in routine +\w+ \(-?\d+\)",
+            r"FATAL CALLED FROM FILE",
+            r"^ERROR(?: on proc \d+)?: [^\n]{1,300} \([\w./]+\.cpp:\d+\)",
+            r"forrtl: severe \((?!29\b|43\b|65\b|7[1-5]\b|157\b|164\b|168\b|174\b)\d+\): ",
+            r"^Fortran runtime error: |^Program: +gmx \w+, version",
+        ),
+        why="OpenFOAM, Quantum ESPRESSO, WRF, LAMMPS, GROMACS and other Fortran programs end so where they cannot go on; MPI then only ends the other ranks.",
+        remedy="The line under it names the file, the setting or the limit; run the same case with one rank, and compare the number of ranks with that of the case "
+        "(numberOfSubdomains, -npool, domains).",
+        source="https://www.openfoam.com/documentation/user-guide",
+        weight=SYMPTOM,
+    ),
+    Cause(
         id="pcie-error",
         title="PCIe reports errors that cannot be corrected",
         signs=(

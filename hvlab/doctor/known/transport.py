@@ -41,7 +41,7 @@ CAUSES = (
         title="RDMA packets do not arrive: GID index, VLAN or routes of RoCE",
         signs=(
             r"ibv_modify_qp failed \(errno \d+\)",
-            r"[Ff]ailed to modify QP (?:\S+ )?to (?:INIT|RTR|RTS)",
+            r"[Ff]ailed to modify QP (?:(?:\S+ )?to (?:INIT|RTR|RTS)|\(libibverbs\))",
             r"ibv_modify_qp failed(?: with error)?:? (?:Connection timed out|No such device|No data available|Invalid argument|Network is"
             r" unreachable|61|110|22|19|101)",
             r"ibv_modify_qp failed with \d+ (?:Connection timed out|No data available|Invalid argument|Network is"
