@@ -252,7 +252,7 @@ CAUSES = (
             r"(?:mpirun|prterun|mpiexec)\S{0,60} (?:noticed|detected) that (?:process rank|one or more processes)",
             r"Primary job terminated normally, but",
             r"exited on signal \d+",
-            r"MPI_ABORT was invoked on rank",
+            r"MPI_ABORT was invoked on rank|A process refused to die despite all the efforts",
             r"application called MPI_Abort\(",
             r"one of the processes terminated badly; aborting",
             r"[Rr]ank \d+ in job \d+ [^\n]{1,80} caused collective abort of all ranks",
@@ -367,7 +367,9 @@ CAUSES = (
     Cause(
         id="daemon-lost",
         title="mpirun lost the connection to its daemon on a host",
-        signs=(r"(?:ORTE|PRR?TE) has lost communication with a remote daemon",),
+        signs=(
+            r"(?:ORTE|PRR?TE) has lost communication with (?:a remote daemon|its daemon located on node)",
+        ),
         why="The daemon or its host died (memory, time limit, a pod that was deleted), or the network between them broke; mpirun cannot tell which.",
         remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
         source="https://github.com/kubeflow/mpi-operator/issues/152",

@@ -480,7 +480,7 @@ CAUSES = (
         "Open MPI goes on without the collectives of HCOLL or UCC",
         (
             r"mca_coll_hcoll_comm_query\(\) Hcol library init failed",
-            r"\[LOG_CAT_\w+\] [^\n]{0,200}",
+            r"\[LOG_CAT_\w+\] (?!UCP worker does not support)[^\n]{0,200}",
             r"mca_coll_ucc_init_ctx\(\) UCC context create failed|UCC +ERROR context create failed",
         ),
         "HCOLL or UCC finds no adapter or topology that it knows and is left out.",

@@ -33,6 +33,7 @@ CAUSES = (
             r"PMII_singinit: execv failed|This singleton init program attempted to access some feature",
             r"PMK_KVS_Barrier duplicate request",
             r"\bPMI2?_Init failed",
+            r"OPAL ERROR ?[:\uff1a] *Not initialized in +file (?:ext\w+|pmix[23]x)_client\.c",
             r'direct launched using "aprun", but OMPI was not built',
         ),
         why="srun offers one way for ranks to meet (--mpi), and this Open MPI was built for another, or the Slurm was "

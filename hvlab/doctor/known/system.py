@@ -26,6 +26,7 @@ CAUSES = (
         signs=(
             *ended_by(11, "SIGSEGV", "Segmentation fault"),
             *ended_by(8, "SIGFPE", "Floating point exception"),
+            r"^\d+: ?Segmentation Violation error, status=: ?11|ARMCI DASSERT fail\. \S*signaltrap\.c:SigSegvHandler",
             r"^\*\*\* SIGSEGV received at time=",
             r"Segmentation fault(?: \(core dumped\))?$",
             r"segfault at \S+ ip",
@@ -283,11 +284,24 @@ CAUSES = (
         weight=SYMPTOM,
     ),
     Cause(
+        id="global-arrays",
+        title="Global Arrays (ARMCI, ComEx) ended the program: memory between the ranks, or another rank",
+        signs=(
+            r"ARMCI (?:assert|DASSERT) fail(?!\. \S*signaltrap)",
+            r"Received an Error in Communication: \(-?\d+\)",
+            r"_malloc_semaphore: sem_open|_shm_create: (?:shm_open|ftruncate|mmap)",
+        ),
+        why="NWChem, Molpro and OpenMolcas share memory through it; how it goes from host to host was fixed by ARMCI_NETWORK when it was built, and inside a host it takes /dev/shm.",
+        remedy="df -h /dev/shm on every host; the same program on all of them; the same number of ranks on each; build with ARMCI_NETWORK=MPI-PR (one rank of each host then only serves the others) or MPI-TS.",
+        source="https://nwchemgit.github.io/ARMCI.html",
+        weight=SYMPTOM,
+    ),
+    Cause(
         id="program-error",
         title="the program stopped with an error of its own: its case, its input, its number of ranks",
         signs=(
             r"--> FOAM FATAL (?:IO )?ERROR",
-            r"^ *Error in routine +\w+ \(-?\d+\)",
+            r"^ *Error in routine +\w+ \(-?\d+\)|ELPA[12]: \w+ returned an error",
             r"FATAL CALLED FROM FILE",
             r"^ERROR(?: on proc \d+)?: [^\n]{1,300} \([\w./]+\.cpp:\d+\)",
             r"forrtl: severe \((?!29\b|43\b|65\b|7[1-5]\b|157\b|164\b|168\b|174\b)\d+\): ",

@@ -12,7 +12,7 @@ CAUSES = (
             r"[Mm]ax locked memory .{0,60}? (?:too low|is limited)",
             r"Call to ibv_(?:reg_mr|create_qp|create_cq|reg_dmabuf_mr)\S* failed(?! with error (?!Cannot allocate memory|12\b))",
             r"ibv_(?:exp_)?(?:reg_mr|create_\w+)\S{0,40} failed: Cannot allocate memory",
-            r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)",
+            r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)|ibv_reg_mr\(.{0,80}?\) failed, errno[:=] ?12\b",
             r"Your (?:MPI job|system) .{0,80}?registered memory|can register (?:only )?\S* ?of physical memory",
             r"libibverbs: Warning: RLIMIT_MEMLOCK is \d+ bytes",
             r"failed to (?:pin|register) memory.{0,80}(?:memlock|ulimit)",
@@ -148,12 +148,13 @@ CAUSES = (
         remedy="ucx_info -d lists what there is; unset UCX_NET_DEVICES and UCX_TLS, or name devices that every host has.",
         source="https://openucx.readthedocs.io/en/master/faq.html",
         weight=SETTING,
+        unless=(r"mlx5dv_devx_obj_create\(\w+\) failed",),
     ),
     Cause(
         id="ucx-threads",
         title="UCX, or a part of Open MPI, does not serve several threads",
         signs=(
-            r"UCP worker does not support MPI_THREAD_MULTIPLE|UCX is not built with multi-threading|thread mode not supported by UCX",
+            r"(?:UCP worker|UCC library) does(?: not|n't) support MPI_THREAD_MULTIPLE|UCX is not built with multi-threading|thread mode not supported by UCX",
             r"OSC pt2pt component does not support MPI_THREAD_MULTIPLE|support for MPI_THREAD_MULTIPLE is not available",
         ),
         why="The program (Horovod with its background thread, a solver with OpenMP) asks MPI for MPI_THREAD_MULTIPLE, and this UCX was configured without --enable-mt.",
