@@ -489,7 +489,10 @@ CAUSES = (
     Cause(
         id="make-failed",
         title="make stopped at a command that failed",
-        signs=(r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+",),
+        signs=(
+            r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+",
+            r"^b?make(?:\[\d+\])?: stopped in ",
+        ),
         why="make names the file it was to make; the command's own message stands above, with several jobs some way above.",
         remedy="make -j1 VERBOSE=1 (V=1) once more: the first error: is the one.",
         source="https://www.gnu.org/software/make/manual/html_node/Error-Messages.html",

@@ -167,6 +167,7 @@ CAUSES = (
             r"|Befehl nicht gefunden|orden no encontrada|comando non trovato|未找到命令)",
             r"\bsh: \d+: [\w./+-]+: not found",
             r"^\S+: line \d+: [\w./+-]+: command not found",
+            r"^g?make(?:\[\d+\])?: [\w./+-]+ ?[:\uff1a] ?(?:Command not found|No such file or directory|\u547d\u4ee4\u672a\u627e\u5230)$|^[\w./+-]+: Command not found\.$",
             r"launcher '\w+' not installed",
             r"^(?:zsh|fish): (?:command not found|Unknown command):? \S+|^(?:zsh:\d+: )?command not found: \S+",
             r"^(?:[\w./+-]+: )?[\w.+-]+: command not found$|^(?:autoreconf|automake|aclocal|libtoolize|flex|m4|perl|cmake3|ninja): not found$",

@@ -407,6 +407,18 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="hdf5",
+        title="HDF5 could not do what the program asked of a file",
+        signs=(
+            r"HDF5-DIAG: Error detected in HDF5 \(",
+            r"Can't perform independent write when MPI_File_sync is required by ROMIO driver",
+        ),
+        why="HDF5 prints the whole stack of its calls: the entry with the highest number has the reason (no such file, a lock, a full disk, MPI-IO).",
+        remedy="Where it names MPI_File_sync and ROMIO: HDF5_DO_MPI_FILE_SYNC=0; Intel MPI: I_MPI_EXTRA_FILESYSTEM=0; a lock: HDF5_USE_FILE_LOCKING=FALSE; else the path, its space and its rights on every host.",
+        source="https://github.com/h5py/h5py/issues/2330",
+        weight=SYMPTOM,
+    ),
+    Cause(
         id="rdma-cm",
         title="RDMA's connection manager does not reach the other side",
         signs=(
@@ -541,7 +553,7 @@ CAUSES = (
             r"NET/IB ?: Unable to open device",
             r"ibv_open_device\S* (?!.{0,60}Cannot allocate memory).{0,60}(?:fail|Permission denied)",
             r"(?:/dev/infiniband/\S+)\S* .{0,40}(?:Permission denied|No such file|Operation not permitted)",
-            r"libibverbs: Fatal: ",
+            r"libibverbs: Fatal: |libibverbs: Warning: Driver \w+ does not support the kernel ABI of \d+",
             r"NET/IB ?: Unable to query (?:device|port)",
             r"^\s*(?:0 HCAs found|No IB devices found)",
             r"Open MPI failed to (?:open|query) an OpenFabrics device",
@@ -557,7 +569,7 @@ CAUSES = (
             r"mad_rpc_open_port: |can't open U?MAD port|umad_open_port|iberror: failed: Failed to open",
         ),
         why="The device files under /dev/infiniband are not in the container or not open to this user, or the adapter's modules are not loaded "
-        "(ib_umad, rdma_ucm); ibnetdiscover and perfquery know InfiniBand alone, not RoCE.",
+        "(ib_umad, rdma_ucm), or newer than this libibverbs (kernel ABI); ibnetdiscover and perfquery know InfiniBand alone, not RoCE.",
         remedy="ibv_devinfo shows what there is; docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=FACT,
