@@ -15,7 +15,7 @@ def ended_by(number: int, name: str, words: str) -> tuple[str, ...]:
         rf"(?:terminated (?:with|by)|received|killed by) signal {name}\b",
         rf"died with <Signals\.{name}: {number}>",
         rf"^\*\*\* Received signal {number} \*\*\*",
-        rf"Signal {number} \({name}\) received|Signal: {words} \({number}\)",
+        rf"Signal {number} \({name}\) received|Signal: {words}(?:: {number})? \({number}\)",
         rf"[Cc]aught signal {number} \({words}",
         rf"Program received signal {name}\b|Caught signal number {number}\b",
         rf"^{words}(?:: {number})?(?: \(core dumped\))?$|: line \d+: +\d+ {words}\b",

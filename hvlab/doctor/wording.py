@@ -180,7 +180,7 @@ _TRANSLATIONS = {
     ),
     "command not found": (
         "Kommando nicht gefunden|Befehl nicht gefunden|commande introuvable|orden no encontrada|"
-        "comando non trovato|comando não encontrado|未找到命令|找不到命令|指令找不到|"
+        "comando non trovato|comando não encontrado|未找到命令|命令未找到|找不到命令|指令找不到|"
         "команда не найдена|コマンドが見つかりません|명령어를 찾을 수 없음|nie znaleziono polecenia"
     ),
     "bad interpreter": (

@@ -265,6 +265,8 @@ CAUSES = (
         signs=(
             r"configure: error: .{0,200}Fortran",
             r"Fortran compiler .{0,60}(?:cannot|not found|No such)",
+            r"configure: WARNING: (?:Could not determine (?:KIND value of|(?:size|alignment) of Fortran|size of (?:CHARACTER|INTEGER|REAL|LOGICAL|DOUBLE|COMPLEX))|No Fortran compiler found)"
+            r"(?=[\s\S]{0,200}?configure: error: Cannot continue)",
         ),
         why="Open MPI is to be built with Fortran bindings, and there is no working gfortran.",
         remedy="--disable-mpi-fortran, or install gfortran of the same release as gcc.",
@@ -366,7 +368,10 @@ CAUSES = (
     Cause(
         id="configure-failed",
         title="configure stopped",
-        signs=(r"configure: error: (?!.{0,200}Fortran)",),
+        signs=(
+            r"configure(?::\d+)?: error: (?!.{0,200}Fortran)",
+            r"UNABLE to CONFIGURE with GIVEN OPTIONS",
+        ),
         why="A library or program that was asked for is not there, or does not work; the line says which.",
         remedy="Install what the line names (with headers), or leave the option out; config.log has the failed test.",
         source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/",
@@ -396,6 +401,34 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="fortran-mismatch",
+        title="gfortran 10 and later refuse calls that older releases let pass",
+        signs=(
+            r"Error: (?:Type|Rank) mismatch (?:between actual argument at|in argument)",
+            r"call the same routine with\s+arguments of different types|without the option -fallow-argument-mismatch",
+        ),
+        why="The program hands MPI (or its own routine) arrays of several kinds under the old interface, without a module that declares them; since gcc 10 that is an error.",
+        remedy="FFLAGS=-fallow-argument-mismatch (with cmake CMAKE_Fortran_FLAGS; -std=legacy does the same), a newer release of the program, or gfortran 9.",
+        source="https://gcc.gnu.org/gcc-10/porting_to.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="fortran-module",
+        title="the Fortran module of MPI, or of another library, is missing or of another compiler",
+        signs=(
+            r"Cannot read module file .{1,80} opened at \(1\)|is not a GNU Fortran module file",
+            r"Cannot open module file .{1,80} for\s+reading at \(1\)",
+            r"error #(?:7013|7002|7005): (?:This module file was not generated|Error in (?:opening|reading) the compiled module file)",
+            r"NVFORTRAN-F-0004-(?:Unable to open|Corrupt or Old) M(?:ODULE|odule) file",
+        ),
+        why="A .mod file fits one Fortran compiler, often one release of it: this MPI (netCDF, HDF5) was built with another one or without Fortran, or its folder is "
+        "not searched.",
+        remedy="Compile with the mpifort of an MPI built by this very compiler (mpifort -show; OMPI_FC only with the same family); build MPI with FC= set; -I or -J to the folder of "
+        "the .mod files; make clean and make -j1 for the program's own.",
+        source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/compilers-and-flags.html",
+        weight=FACT,
+    ),
+    Cause(
         id="compile-error",
         title="the sources do not compile",
         signs=(
@@ -411,6 +444,7 @@ CAUSES = (
             r"fatal error: (?:when writing output to|error writing to|can't (?:create|open)) ?\S*",
             r"errors? detected in the compilation of \S+",
             r"CMake Error at \S+\.cu\.o\.\S*cmake:\d+",
+            r"^Error: [^\n]{1,200} at \(1\)|\.[fF]\d*\(\d+\): error #\d+|NVFORTRAN-[FS]-\d+-",
         ),
         why="The compiler stopped in a source file: as a rule a library or framework is of a release that these sources were not written for.",
         remedy="The first line with error: names what is missing or different; take the release of the sources that goes with the library, or the other way round.",
@@ -421,7 +455,7 @@ CAUSES = (
         id="header-missing",
         title="a header that the sources include is not installed",
         signs=(
-            r"(?:(?:fatal|catastrophic) error(?: C1083)?|\): error): (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file or directory",
+            r"(?:(?:fatal|catastrophic) error(?: C1083)?|\): error): (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file",
         ),
         why="A library is there without its headers (a -dev or -devel package), or not at all.",
         remedy="apt-file search NAME.h (dnf provides '*/NAME.h') tells the package: libibverbs-dev for infiniband/verbs.h, libnuma-dev for numa.h, libffi-dev for ffi.h; torch/extension.h comes with torch itself.",
@@ -459,6 +493,7 @@ CAUSES = (
         signs=(
             r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+",
             r"^==> ERROR: A failure occurred in \S+\(\)",
+            r"^b?make(?:\[\d+\])?: stopped in ",
         ),
         why="make names the file it was to make; the command's own message stands above, with several jobs some way above.",
         remedy="make -j1 VERBOSE=1 (V=1) once more: the first error: is the one.",
@@ -500,6 +535,7 @@ CAUSES = (
         title="the folder has nothing to build: configure or CMake did not end well there, or it is another folder",
         signs=(
             r"No targets specified and no makefile found|No rule to make target [`'](?:install|all|clean|check|distclean)'",
+            r"m4: ?\S*configure\.(?:ac|in):\d+: cannot open|autoconf: error: no input file|configure\.(?:ac|in)' (?:or '\S+' )?is required",
             r"does not appear to contain CMakeLists\.txt|loading 'build\.ninja': No such file|could not find CMAKE_PROJECT_NAME in Cache|is not a directory containing CMake",
         ),
         why="make works on what configure or cmake wrote, in the folder where it is called.",
@@ -562,6 +598,7 @@ CAUSES = (
             r"\*\*\* \[(?:\S+ )?(?:test-suite\.log|check-TESTS|check-am|check-recursive)\] Error",
             r"^The following tests FAILED:|^\d+% tests passed, [1-9]\d* tests? failed out of",
             r"^# (?:FAIL|ERROR): +[1-9]",
+            r"\*\*\* (?:Parallel|PHDF5) ERROR \*\*\*",
         ),
         why="make check or ctest ran programs of the build: they need more than the compiler (a network, several cores, a GPU, no sandbox), or the build is wrong on this machine.",
         remedy="test-suite.log (Testing/Temporary/LastTest.log) in the folder of the tests names each test and its output; make install works without make check.",

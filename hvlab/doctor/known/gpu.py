@@ -298,10 +298,11 @@ CAUSES = (
             r"nvidia[-_]peermem .{0,80}(?:not|fail|Invalid argument)",
             r"could not insert 'nvidia_peermem'",
             r"nv_peer_mem\S* .{0,60}(?:not|fail)",
-            r"ibv_reg_mr\S* failed.{0,20}(?:Bad address|error Bad address|Invalid argument)",
+            r"ibv_reg_mr\S* failed.{0,40}(?:Bad address|error Bad address|Invalid argument)",
             r"GPU Direct RDMA Disabled for HCA",
             r"ibv_(?:exp_)?reg_mr\([^)\n]*\) failed: (?:Bad address|Invalid argument)|failed to register address 0x\w+ \((?:cuda|rocm)[\w-]*\)",
-            r"nv_peer_mem: Unknown symbol|could not insert 'nv_peer_mem'|(?:nvidia_peermem|nv_peer_mem): disagrees about version",
+            r"nv_peer_mem: Unknown symbol|could not insert (?:module )?'?nv_peer_mem|(?:nvidia_peermem|nv_peer_mem): disagrees about version",
+            r"Couldn't allocate MR with error=14\b|GPU buffer [^\n]{1,120}\s{1,40}Couldn't allocate MR",
         ),
         why="The adapter may reach GPU memory only through nvidia-peermem (or dma-buf), and the module is not loaded or does not match "
         "the RDMA stack.",
@@ -509,6 +510,21 @@ CAUSES = (
         why="Only machines with NVSwitch (HGX, DGX with SXM GPUs) need nvidia-fabricmanager; with PCIe cards or NVLink bridges it ends at once, and nothing is missing. If the machine does have NVSwitch, it does not see it (lspci | grep -i bridge, virtualisation).",
         remedy="systemctl disable --now nvidia-fabricmanager, and leave the package out.",
         source="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",
+        weight=FACT,
+    ),
+    Cause(
+        id="ofed-install",
+        title="MLNX_OFED has no driver for this kernel or system",
+        signs=(
+            r"Failed to build MLNX_OFED\w*|Failed executing \"MLNX_OFED_SRC",
+            r"Failed loading kernel module mlx\d_|Loading HCA driver and Access Layer: *\[ ?FAILED|Module (?:mlx\d|ib|rdma)_\w+ (?:does not exist, skipping|belongs? to a kernel)",
+            r"MLNX_OFED_LINUX does not have drivers available for this kernel|current MLNX_OFED_LINUX is intended for",
+            r"^Current operation system is not supported!",
+        ),
+        why="NVIDIA builds its RDMA drivers for the kernels that a distribution ships, and a release of them compiles up to some kernel only.",
+        remedy="A newer MLNX_OFED or DOCA-OFED (ConnectX-3: 4.9 only, with an older kernel), mlnxofedinstall --add-kernel-support with the kernel's headers; or the "
+        "distribution's own rdma-core, which suffices for MPI and NCCL.",
+        source="https://docs.nvidia.com/networking/software/adapter-software/index.html",
         weight=FACT,
     ),
     Cause(

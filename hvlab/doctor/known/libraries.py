@@ -10,7 +10,7 @@ CAUSES = (
         signs=(
             r"lib(?:mpi|open-pal|open-rte|mpi_cxx|mpi_mpifh|prrte|pmix)\S*\.so\S*: cannot open shared object file",
             r"libmpi\S*\.so\S* => not found",
-            r"cannot load MPI library",
+            r"cannot load MPI library|\blibmpi could not be found|MPI library could not be found",
         ),
         why="The libraries are not in a folder the loader looks in, on this host or in this non-login shell, or another release "
         "(another .so number) is installed than the program was linked with.",
@@ -103,6 +103,17 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="openssl-mixed",
+        title="ssh (or git, curl) gets another OpenSSL than its own",
+        signs=(r"OpenSSL version mismatch\. Built against \w+, you have \w+",),
+        why="LD_LIBRARY_PATH, an activated conda environment or a module puts another libcrypto before the system's, and ssh refuses it: "
+        "mpirun and ansible then reach no host.",
+        remedy="env -u LD_LIBRARY_PATH ssh HOST works; take the folder with that libcrypto out of LD_LIBRARY_PATH, or conda install openssh; "
+        "mpirun --mca plm_rsh_agent with a script that unsets it.",
+        source="https://github.com/modin-project/unidist/issues/314",
+        weight=FACT,
+    ),
+    Cause(
         id="glibc",
         title="the system's glibc is older than the one it was built for",
         signs=(
@@ -119,7 +130,7 @@ CAUSES = (
         id="ompi-symbol",
         title="Horovod was built with another MPI than it finds",
         signs=(
-            r"^(?![^\n]*mca: base: component)[^\n]*undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
+            r"^(?![^\n]*(?:mca: base: component|unable to open \S*mca_))[^\n]*undefined symbol: (?:ompi_|MPI_|opal_|orte_|_ZN3MPI|mca_)\w*",
             r"undefined symbol: \S*(?:PMIx|pmix)\w*",
         ),
         why="The symbol belongs to one MPI, and the loader finds the library of another or older one.",
@@ -202,6 +213,7 @@ CAUSES = (
         signs=(
             r"undefined symbol: (?!ompi_|MPI_|opal_|nccl|__cuda|__nv|cu)\S+",
             r"dlopen\([^\n]{1,300}Symbol not found: \S+",
+            r"ccall: could not find function \w+|could not load symbol \"?\w+",
         ),
         why="The program was linked with another release of the library than the loader finds.",
         remedy="LD_DEBUG=libs shows which file is taken; put the right one first, or build again.",

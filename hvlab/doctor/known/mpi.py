@@ -175,7 +175,8 @@ CAUSES = (
             r"(?:opal_shmem|orte_ess|orte_plm|opal_pmix)\w*_base_(?:select|open) failed",
             r"unable to open \S*mca_\w+: [^\n]{0,200}undefined symbol: (?:opal|orte|ompi|mca)_\w+[\s\S]{0,2000}?(?:opal|orte|ompi)_init failed",
             r"We were unable to find any usable plugins for the \w+ framework",
-            r"unable to open \S*mca_(?:shmem|paffinity|carto|ess|plm|pmix|hwloc|timer|event)_\w+: perhaps a missing symbol",
+            r"unable to open \S*mca_(?:shmem|paffinity|carto|timer|hwloc)_\w+: (?:perhaps a missing symbol|dynamic loader not available|\S+ undefined symbol)",
+            r"unable to open \S*mca_(?:ess|plm|pmix|event)_\w+: perhaps a missing symbol",
         ),
         why="They are of another Open MPI than the library that was loaded (a second installation in LD_LIBRARY_PATH or OPAL_PREFIX, one left over by "
         "an update), or the library was loaded for one module only, so that its components do not see it (old mpi4py, ctypes).",
@@ -198,7 +199,7 @@ CAUSES = (
         id="openfoam-pstream",
         title="OpenFOAM is started with several ranks, and its MPI part sees one",
         signs=(
-            r"The dummy Pstream library cannot be used in parallel mode",
+            r"[Dd]ummy (?:Pstream )?library cannot be used in parallel mode",
             r"attempt to run parallel on 1 processor",
         ),
         why="Its library for MPI is the dummy one (no WM_MPLIB when it was started), or mpirun is of another MPI than the one that it was built with.",
@@ -301,6 +302,8 @@ CAUSES = (
             r"exceed the number of available OFI contexts|does not have enough free bits in its tag",
             r"OFI (?!poll)[\w ]{3,40} failed \((?:ofi_\w+\.\w:|default nic=)",
             r"oneCCL: atl_ofi\w*\.\w+:\d+ \w+: EXCEPTION",
+            r"fi_\w+\(\): \S+\.c:\d+, ret=-\d+ \(",
+            r"OFI::LrtsInit::\w+ error|\bgasnetc_ofi_\w+\(\) at \S+: fi_\w+ [^\n]{0,40}failed",
             r"tmi fabric is not available|\w+ fabric is not available and fallback fabric is not enabled",
         ),
         why="libfabric offers nothing here that this MPI can use: the adapter named is not there (container, virtual machine), or the interface "
@@ -379,7 +382,8 @@ CAUSES = (
         title="MPI does not offer a function under this launcher",
         signs=(
             r"Your application has invoked an MPI function that is not supported in this environment",
-            r"Underlying runtime environment does not support \w+ functionality",
+            r"Underlying runtime environment does not support \w+ functionality|You cannot use MPI_Comm_spawn API",
+            r"MPI_Comm_spawn(?:_multiple)?\([^\n]{1,600}\) failed\s+Function not implemented|Function MPID_\w+ not implemented",
             r"call was made to launch additional processes, but this process has no active|an operation involving MPI_Connect and/or MPI_Accept, but this environment lacks",
         ),
         why="Starting further processes (MPI_Comm_spawn) and publishing names need the launcher: srun, or a program that was started alone, does not serve them.",

@@ -1,6 +1,6 @@
 """mpirun, horovodrun and their daemons: options, hosts, mapping, connections."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, ECHO, END, FACT, SETTING, SYMPTOM, Cause
 from hvlab.doctor.endings import ended_by
 
 _LAUNCHING = "https://docs.open-mpi.org/en/v5.0.x/launching-apps/"
@@ -247,11 +247,11 @@ CAUSES = (
         id="rank-ended",
         title="a rank ended, and mpirun ended the others",
         signs=(
-            r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+            r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES|APPLICATION TERMINATED WITH THE (?:EXIT|exit) STRING",
             r"(?:mpirun|prterun|mpiexec)\S{0,60} (?:noticed|detected) that (?:process rank|one or more processes)",
             r"Primary job terminated normally, but",
             r"exited on signal \d+",
-            r"MPI_ABORT was invoked on rank",
+            r"MPI_ABORT was invoked on rank|A process refused to die despite all the efforts",
             r"application called MPI_Abort\(",
             r"one of the processes terminated badly; aborting",
             r"[Rr]ank \d+ in job \d+ [^\n]{1,80} caused collective abort of all ranks",
@@ -285,7 +285,7 @@ CAUSES = (
         title="mpirun cannot read the list of hosts",
         signs=(
             r"unable to open host file: \S+|Hostfile contains a bad entry|Hostfile is (?:empty or )?not formatted correctly",
-            r"unable to open the hostfile",
+            r"unable to open the hostfile|[Cc]ould not open (?:the )?(?:node|host|machine)file",
             r"hostfile\S* .{0,80}(?:not found|does not exist|No such file)",
             r"No such file or directory: \S*host_?file",
             r"Open RTE (?:detected|was unable).{0,60}hostfile",
@@ -305,6 +305,7 @@ CAUSES = (
             r"Some of the requested hosts are not included",
             r"contains at least one node not present in the allocation",
             r"hostfile contained a node \(\S+\) that is not in your allocation",
+            r"A daemon has no recorded node|a node was detected to be missing a daemon",
         ),
         why="Inside a job of Slurm or another scheduler, mpirun may only use that job's hosts, by the names that the scheduler has.",
         remedy="Ask for the hosts in the job, or leave -H and --hostfile out; -mca ras ^slurm outside of its reach.",
@@ -334,6 +335,9 @@ CAUSES = (
             r"When resolving deprecated command line options, the result generated",
             r"MPT ERROR: invalid option|mpiexec_mpt error: \S+ option not supported",
             r"was given an option that expected a string argument",
+            r"parameter given to a command line option does not match the expected format",
+            r"requested stdin target is out of range|Both static and dynamic port ranges were specified|specified network is not parseable",
+            r"mpiexec_get_parameters \([^)\n]*\): ",
             r"was unable to (?:open the specified file provided as an option|read the necessary info from the provided file)",
             r"command does not accept arguments other than those specifically",
             r"can be named in only one way\. The following options",
@@ -362,7 +366,9 @@ CAUSES = (
     Cause(
         id="daemon-lost",
         title="mpirun lost the connection to its daemon on a host",
-        signs=(r"(?:ORTE|PRR?TE) has lost communication with a remote daemon",),
+        signs=(
+            r"(?:ORTE|PRR?TE) has lost communication with (?:a remote daemon|its daemon located on node)",
+        ),
         why="The daemon or its host died (memory, time limit, a pod that was deleted), or the network between them broke; mpirun cannot tell which.",
         remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
         source="https://github.com/kubeflow/mpi-operator/issues/152",
@@ -411,6 +417,7 @@ CAUSES = (
             r"A hostfile was provided that contains multiple definitions of the slot count",
             r"detected a (?:parse error|bad parameter) in the hostfile",
             r"The hostfile given is not a regular file",
+            r"hostlist_fn \([^)\n]*\): [^\n]{3,80}",
             r"More than one hostfile was passed for a single application",
             r"Invalid host input, (?:please make sure|slot count)",
             r"Hostfile (?:contains multiple entries|is not formatted correctly|is empty)",
@@ -448,6 +455,24 @@ CAUSES = (
         "MPIEXEC_PORT_RANGE=10000:10100.",
         source="https://github.com/pmodels/mpich/issues/1146",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hydra-lost",
+        title="mpiexec and its helper on a host lost one another (MPICH's Hydra)",
+        signs=(
+            r"\[(?:mpiexec|proxy)\b[^\n]{0,120}\] \w+ ?\([^)\n]*\.c:\d+\): assert \([^\n]{1,120}\) failed",
+            r"HYDU_create_process \([^)\n]*\): (?:dup2|fork|pipe) error|error in the UI defined callback",
+            r"process manager error waiting for completion|demux engine error waiting for event",
+        ),
+        why="hydra_pmi_proxy broke off without a word: it is of another MPICH than mpiexec, something on its host ended it, or a stranger (a scan of "
+        "ports) knocked at mpiexec's; or mpiexec's own input or output was closed (a pipe, a rank that calls mpiexec again).",
+        remedy="The same MPICH on all hosts (which -a mpiexec hydra_pmi_proxy); mpiexec -verbose shows the last exchange; mpiexec ... < /dev/null > FILE; "
+        "env -u the PMI_ variables where a rank means to call mpiexec.",
+        source="https://github.com/pmodels/mpich/issues/3520",
+        weight=ECHO,
+        unless=(
+            r"BAD TERMINATION|EXIT STRING|terminated badly|[Ss]egmentation fault|exit status|signal \d+|error parsing",
+        ),
     ),
     Cause(
         id="bind-failed",
@@ -530,7 +555,7 @@ CAUSES = (
         id="mpd",
         title="the daemons of MPICH before 1.3 (mpd) are not there",
         signs=(
-            r"mpiexec: failed to obtain sock from manager|cannot connect to local mpd \(|no mpd is running on this host",
+            r"no msg recvd from mpd when expecting|mpiexec: failed to obtain sock from manager|cannot connect to local mpd \(|no mpd is running on this host",
             r"\((?:mpd_sockpair|connect_\w+) \d+\): connect (?:error with )?-\d+",
             r"mpdroot: (?:open failed|cannot connect|perror)[^\n]{0,80}|configuration file \S*mpd\.conf (?:not found|is accessible)",
             r"mpdboot_\S+ \([\w ]+\d+\): (?!WARNING)[^\n]{0,160}(?:failed|error|invalid|problem)",

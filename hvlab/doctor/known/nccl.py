@@ -42,7 +42,7 @@ CAUSES = (
             r"(?:connect to|[Cc]onnect\S*) (?:172\.17\.0\.\d+|172\.(?:1[89]|2\d)\.0\.1|192\.168\.122\.\d+|127\.0\.\d\.\d|169\.254\.\d+\.\d+)<\d+> (?:failed|returned|timeout)",
             r"Call to connect (?:to \S+ )?(?:failed|returned|timeout).{0,40}(?:No route to host|Network is unreachable)",
             r"Socket creation failed ?: Address family not supported",
-            r"connect to (?:fe80:|\S*%)\S*<\d+> failed",
+            r"[Cc]onnect to (?:fe80:|\S*%)\S*<\d+> failed",
             # More than one host, and each tells the others its own loopback.
             r"^(\S{1,80}):\d+:\d+ \[\d+\] [^\n]{0,40}\bUsing (?:interface |\[\d+\])lo:127\.[\s\S]{0,20000}?^(?!\1:)[\w.-]{1,80}:\d+:\d+ \[\d+\] ",
         ),
@@ -95,6 +95,7 @@ CAUSES = (
         id="nccl-ofi-mismatch",
         title="NCCL's OFI plugin and libfabric do not fit",
         signs=(
+            r"version .FABRIC_[\d.]+. not found",
             r"NET/OFI Couldn't open (?:AV|CQ|EP|a fabric access domain)\b",
             r"NET/OFI [^\n]{0,60}failed: (?:Protocol not available|Invalid argument|Function not implemented)",
             r"NET/OFI [^\n]{0,60}(?:requires at least libfabric version|Couldn't (?:create|bind|enable|get|allocate|open)|Could not set \S+|option failed after succeeding|EFA features failed)",
@@ -423,6 +424,22 @@ CAUSES = (
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=SYMPTOM,
         needs=(r"\b(?:init|group|enqueue)\.cc:\d+ -> [1-6]\b",),
+    ),
+    Cause(
+        id="nvshmem",
+        title="NVSHMEM cannot start, or cannot reach other ranks",
+        signs=(
+            r"nvshmem\S*/\S+\.(?:cpp|cu|h):(?:\w+:)?\d+: (?:non-zero status: -?\d+|NULL value|\S* ?init failed|[Uu]nable to)",
+            r"init failed for transport: \w+|[Uu]nable to initialize any transports\. returning error",
+            r"nvshmem (?:initialization|setup \w+|detect topo|\w+ init) failed|aborting due to error in nvshmem\w*",
+            r"NVSHMEM API called before NVSHMEM initialization has completed|nvshmem API called before nvshmem_init",
+        ),
+        why="Its transports (IBRC, IBGDA) open the adapters themselves: /dev/infiniband is not in the container, the driver is not set up for IBGDA, GDRCopy or nvidia-peermem "
+        "is missing, the GID of RoCE is wrong, or the ranks looked for one another on the wrong interface.",
+        remedy="NVSHMEM_DEBUG=INFO, and the first line that it prints; docker --privileged (or --device=/dev/infiniband) --ulimit memlock=-1; NVSHMEM_HCA_LIST, NVSHMEM_IB_GID_INDEX=3 "
+        "on RoCE, NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME; IBGDA: NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1 for the driver, else NVSHMEM_IB_ENABLE_IBGDA=0.",
+        source="https://github.com/deepseek-ai/DeepEP/issues/38",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="nccl-one-sided-ib",

@@ -79,9 +79,9 @@ CAUSES = (
         "component-ignored",
         "Open MPI leaves out a component whose library is not there",
         (
-            r"mca_base_component_repository_open: unable to open .{0,300}\(ignored\)",
-            r"mca(?:_base_component\S*|: base: component\S*)(?![^\n]{0,300}undefined symbol: (?:opal|orte)_)[^\n]{0,300}ignored",
-            r"mca_base_component_repository_open: unable to open mca_\w+: (?![^\n]{0,300}undefined symbol)[^\n]{0,300}",
+            # Without any of these frameworks nothing runs.
+            r"mca(?:_base_component\S*|: base: component\S*)(?![^\n]{0,300}(?:undefined symbol: (?:opal|orte)_|mca_(?:shmem|paffinity|carto|timer|hwloc)_))[^\n]{0,300}ignored",
+            r"mca_base_component_repository_open: unable to open mca_(?!shmem_)\w+: (?![^\n]{0,300}undefined symbol)[^\n]{0,300}",
             r"A component was unable to be opened.{0,100}ignor",
         ),
         "It was built for hardware or a library that this host has not, and is not needed.",
@@ -481,7 +481,7 @@ CAUSES = (
         "Open MPI goes on without the collectives of HCOLL or UCC",
         (
             r"mca_coll_hcoll_comm_query\(\) Hcol library init failed",
-            r"\[LOG_CAT_\w+\] [^\n]{0,200}",
+            r"\[LOG_CAT_\w+\] (?!UCP worker does not support)[^\n]{0,200}",
             r"mca_coll_ucc_init_ctx\(\) UCC context create failed|UCC +ERROR context create failed",
         ),
         "HCOLL or UCC finds no adapter or topology that it knows and is left out.",

@@ -120,7 +120,7 @@ CAUSES = (
             r"Version '\S+' for '\S+' was not found",
             r"no available (?:modular )?metadata|nothing provides (?!__)\S+",
             r"is not available, but is referred to by another package",
-            r"no available installation candidate for|No package\(s\) matching '\S+' available|No group \S+ available|PackageNotFoundError|Package '?\S+'? (?:is not available|not found)(?: in|\.|$)",
+            r"no available installation candidate for|No package\(s\) matching '\S+' available|No group \S+ available|PackageNotFoundError|(?<!--\s\s\s)Package '?\S+'? (?:is not available|not found)(?: in|\.|$)",
             r"All matches were filtered out by exclude filtering|is filtered out by exclude filtering|There are no enabled repositories",
             r"No packages available to install matching|nothing matches argument|No packages? found matching|Package \S+ has no available version",
             r"^E: (?:Paket \S+ kann nicht gefunden werden|Impossible de trouver le paquet|No se ha podido localizar el paquete|Impossibile trovare il pacchetto|Imposs[ií]vel encontrar o pacote|Não foi possível encontrar o pacote|无法定位软件包|找不到套件|\w+ удалось найти пакет|Nie udało się odnaleźć pakietu)",
@@ -344,11 +344,27 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="module-conflict",
+        title="an environment module does not go with one that is loaded",
+        signs=(
+            r"conflicts with the currently loaded module\(s\)|cannot be loaded due to a conflict|Module cannot be loaded due to a conflict",
+            r"ERROR: Conflicting '\S+' is load(?:ing|ed)|Tcl command execution failed: conflict ",
+            r"Cannot load module \S+ because these module\(s\) are loaded|You can only have one \S+ module loaded at a time",
+        ),
+        why="Another MPI or compiler was loaded before, by the login files, the job's script or a collection, and the new one was left out: what "
+        "runs then is the old one, or a mixture.",
+        remedy="module purge at the start of the job, then the one wanted (or module swap OLD NEW); no module load in .bashrc; module list shows "
+        "what counts.",
+        source="https://modules.readthedocs.io/en/latest/modulefile.html",
+        weight=FACT,
+    ),
+    Cause(
         id="module-unknown",
         title="there is no such environment module",
         signs=(
             r"The following module\(s\) are unknown",
             r"Unable to locate a modulefile for",
+            r"These module\(s\) (?:or extension\(s\) )?exist but cannot be loaded as requested|cannot be loaded due to missing prereq",
         ),
         why="The name or release is not on this cluster, or becomes visible only after another module (the compiler) is loaded.",
         remedy="module spider NAME tells what to load before; module avail on the compute node, too.",

@@ -176,7 +176,7 @@ CAUSES = (
             r"Could not build wheels for",
             r"error: command \S+ failed with exit (?:status|code) \d+",
             r"Command errored out with exit status \d+",
-            r"Failed (?:to build|building wheel for) \S+",
+            r"Failed (?:to build|building wheel for) (?!MLNX_OFED)\S+",
             r"error: subprocess-exited-with-error",
             r"Error building extension '\w+'|Command '\['ninja', '-v'\]' returned non-zero exit status",
             r"Command '\['cmake', .{0,400}returned non-zero exit status",

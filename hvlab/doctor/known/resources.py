@@ -70,7 +70,7 @@ CAUSES = (
         source="https://docs.kernel.org/mm/overcommit-accounting.html",
         weight=BREAKDOWN,
         unless=(
-            r"ibv_\w+|virtual memory exhausted|UCX(?! +ERROR +(?:[Ff]ailed|[Uu]nable) to alloc)|memlock",
+            r"ibv_\w+|rdma_create_\w+|create (?:qp|QP|cq|CQ|srq|SRQ)\b|virtual memory exhausted|UCX(?! +ERROR +(?:[Ff]ailed|[Uu]nable) to alloc)|memlock",
         ),
     ),
     Cause(
@@ -101,7 +101,7 @@ CAUSES = (
         id="sysv-shared-memory",
         title="the kernel gives no further shared memory of System V",
         signs=(
-            r"shmget\(.{0,160}(?:No space left on device|Cannot allocate memory)",
+            r"shmget(?:\(.{0,160}| failed: )(?:No space left on device|Cannot allocate memory)",
             r"check shared memory limits by 'ipcs -l'",
         ),
         why="The number of its segments (kernel.shmmni) or their pages (kernel.shmall) are used up, often by what killed ranks left; "

@@ -135,7 +135,7 @@ CAUSES = (
             r"slurm_auth_get_host: Lookup failed",
             r"[Uu]nable to (?:get host entry for|resolve host address) \S+",
             r"(?:RPC:\w+ ?|[Tt]ask launch for [^\n]{1,80}): Can't find an address, check slurm\.conf",
-            r"\[ch3:soc?k?\] (?:hostname lookup failed|invalid host description)|gethostbyname failed",
+            r"\[ch3:soc?k?\] (?:hostname lookup failed|invalid host description)|gethostbyname(?:_ex)? (?:failed|error on)",
             r"MPL_get_sockaddr failed",
         ),
         why="Neither /etc/hosts nor DNS knows the name, on the host that starts or on one that joins. "
@@ -236,7 +236,7 @@ CAUSES = (
             r"ssh not successful for host",
             r"could not connect to some hosts via ssh",
             r"SSH was not successful",
-            r"pdsh@\S+: \S+: ssh exited with exit code 255",
+            r"pdsh@\S+: \S+: ssh exited with exit code 255|Charmrun> Error 255 returned from remote shell",
         ),
         why="Before anything else it runs a command on each host by ssh, and that failed.",
         remedy="ssh -o BatchMode=yes -p PORT HOST true has to work without a question from the host that starts; "

@@ -12,7 +12,7 @@ CAUSES = (
             r"[Mm]ax locked memory .{0,60}? (?:too low|is limited)",
             r"Call to ibv_(?:reg_mr|create_qp|create_cq|reg_dmabuf_mr)\S* failed(?! with error (?!Cannot allocate memory|12\b))",
             r"ibv_(?:exp_)?(?:reg_mr|create_\w+)\S{0,40} failed: Cannot allocate memory",
-            r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)",
+            r"ibv_reg_mr\(.{0,80}?\) failed: (?:Cannot allocate memory|Resource temporarily unavailable)|ibv_reg_mr\(.{0,80}?\) failed, errno[:=] ?12\b",
             r"Your (?:MPI job|system) .{0,80}?registered memory|can register (?:only )?\S* ?of physical memory",
             r"libibverbs: Warning: RLIMIT_MEMLOCK is \d+ bytes",
             r"failed to (?:pin|register) memory.{0,80}(?:memlock|ulimit)",
@@ -22,6 +22,8 @@ CAUSES = (
             r"Unable to (?:create|register|allocate) [^\n]{0,60}: Cannot allocate memory\s[\s\S]{0,200}?Unable to initialize verbs",
             r"OpenFabrics (?:vendor|subsystem)[\s\S]{0,60}? regist",
             r"memlock in limits\.conf must be",
+            # perftest (ib_write_bw and others) does not say why.
+            r"^ *Couldn't (?:allocate MR|create (?:CQ|a receiver CQ))$|^ *[Ff]ailed to create (?:mr|MR|CQs)$",
         ),
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
@@ -31,6 +33,7 @@ CAUSES = (
         weight=FACT,
         unless=(
             r"misc/ibvwrap\S+ NCCL WARN Call to ibv_modify_qp failed with error (?:Connection timed out|110)",
+            r"Couldn't allocate MR with error=(?!12\b)|GPU buffer [^\n]{1,120}\s{1,40}Couldn't allocate MR",
         ),
     ),
     Cause(
@@ -38,7 +41,7 @@ CAUSES = (
         title="RDMA packets do not arrive: GID index, VLAN or routes of RoCE",
         signs=(
             r"ibv_modify_qp failed \(errno \d+\)",
-            r"[Ff]ailed to modify QP (?:\S+ )?to (?:INIT|RTR|RTS)",
+            r"[Ff]ailed to modify QP (?:(?:\S+ )?to (?:INIT|RTR|RTS)|\(libibverbs\))",
             r"ibv_modify_qp failed(?: with error)?:? (?:Connection timed out|No such device|No data available|Invalid argument|Network is"
             r" unreachable|61|110|22|19|101)",
             r"ibv_modify_qp failed with \d+ (?:Connection timed out|No data available|Invalid argument|Network is"
@@ -112,6 +115,7 @@ CAUSES = (
             r"ib\d+: .{0,40}link becomes (?:not ready|down)",
             r"ib\d+: transmit timeout: latency",
             r"link status definitely down for interface",
+            r"Port number \d+ state is (?!Active)\w+",
         ),
         why="The cable, the switch port or the subnet manager is missing, so the adapter carries nothing.",
         remedy="ibstat on the host: State Active and Physical state LinkUp; reseat the cable, start opensm; until then "
@@ -144,12 +148,13 @@ CAUSES = (
         remedy="ucx_info -d lists what there is; unset UCX_NET_DEVICES and UCX_TLS, or name devices that every host has.",
         source="https://openucx.readthedocs.io/en/master/faq.html",
         weight=SETTING,
+        unless=(r"mlx5dv_devx_obj_create\(\w+\) failed",),
     ),
     Cause(
         id="ucx-threads",
         title="UCX, or a part of Open MPI, does not serve several threads",
         signs=(
-            r"UCP worker does not support MPI_THREAD_MULTIPLE|UCX is not built with multi-threading|thread mode not supported by UCX",
+            r"(?:UCP worker|UCC library) does(?: not|n't) support MPI_THREAD_MULTIPLE|UCX is not built with multi-threading|thread mode not supported by UCX",
             r"OSC pt2pt component does not support MPI_THREAD_MULTIPLE|support for MPI_THREAD_MULTIPLE is not available",
         ),
         why="The program (Horovod with its background thread, a solver with OpenMP) asks MPI for MPI_THREAD_MULTIPLE, and this UCX was configured without --enable-mt.",
@@ -176,11 +181,15 @@ CAUSES = (
             r"failed to create (?:RC|DC|UD) QP",
             r"ibv_open_device\S* failed: Cannot allocate memory",
             r"mlx5_cmd_check\S* .{0,120}status limits exceeded",
+            r"[Ff]ailed to register memory 0x\w+: (?:Input/output error|Numerical result out of range)",
             r"A process failed to create a queue pair",
+            r"\brdma_create_(?:qp|srq)\w*\b[^\n]{0,40}(?:Cannot allocate memory|No space left)",
+            r"(?:[Ff]ailed|Unable) to create (?:the )?(?:qp|QP|srq|SRQ)\b(?!, unsupported)|Requested QP size might be too big",
         ),
         why="Each connection takes queues of the adapter, and their number (or its memory for them) is used up: many ranks on many hosts "
-        "with full meshes, several paths, or tag matching in hardware.",
-        remedy="UCX_TLS=dc_x,self,sm or UCX_IB_NUM_PATHS=1 and UCX_RC_MLX5_TM_ENABLE=n; fewer ranks a host; dmesg names the limit.",
+        "with full meshes, several paths, tag matching in hardware, queues longer than it has; or too little memory may be locked.",
+        remedy="UCX_TLS=dc_x,self,sm or UCX_IB_NUM_PATHS=1 and UCX_RC_MLX5_TM_ENABLE=n; fewer ranks a host, shorter queues (FI_VERBS_TX_SIZE, max_send_wr); ulimit -l; "
+        "dmesg names the limit.",
         source="https://github.com/openucx/ucx/issues/5351",
         unless=(r"ulimit -l|max locked memory",),
         weight=BREAKDOWN,
@@ -290,7 +299,8 @@ CAUSES = (
             r"mca_btl_tcp_frag_recv: readv failed: Connection reset by peer",
             r"mca_btl_tcp_endpoint_recv_\w+ .{0,100}(?:reset|closed)",
             r"An MPI communication peer process has unexpectedly disconnected",
-            r"peer process (?:has )?(?:unexpectedly )?disconnected",
+            r"peer process (?:has )?(?:unexpectedly )?disconnected|Charmrun: error on request socket",
+            r"ethernet_read_\w+: Couldn't read|Failed to exchange data between server and clients",
             r"tcp_peer_\w+: .{0,100}(?:reset by peer|peer closed)",
             r"Communication error with rank \d+",
             r"OFI poll failed",
@@ -310,6 +320,7 @@ CAUSES = (
             r"Fatal error in (?:P?MPI_|internal_)\w+",
             r"\*\*\* An error occurred in MPI_(?!Init)\w+",
             r"MPI_\w+ failed, see MPI output for details",
+            r"MPT ERROR: (?!Rank |invalid option)",
         ),
         why="MPI ends the program at the first error; the kind of error and the call are named.",
         remedy="Look at the arguments of that call, and at the rank named; a lost peer shows as MPI_ERR_OTHER or MPI_ERR_INTERN.",
@@ -379,6 +390,50 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="mpi-io",
+        title="MPI-IO cannot open, read or write a file",
+        signs=(
+            r"\bADIOI?_\w+\(\d+\)\.*: ",
+            r"(?:Other I/O error|File does not exist|Invalid (?:file name|or missing amode)|Permission denied|No space left on device|Read-only file) ?, error stack",
+            r"\*\*\* MPI_ERR_(?:IO|NO_SUCH_FILE|ACCESS|AMODE|FILE|BAD_FILE|NO_SPACE|QUOTA|READ_ONLY|FILE_IN_USE|FILE_EXISTS): ",
+            r"An error occurred in MPI_File_\w+|Fatal error in P?MPI_File_\w+",
+            r"\bmca_(?:fs|fbtl|fcoll|io)_\w+: ?[^\n]{0,40}[Ee]rror",
+        ),
+        why="The file is not there for all ranks, not open to this user, on a full or slow file system, or on one that this MPI-IO was built without or handles "
+        "wrongly (Lustre, GPFS, NFS); the last line of the stack has the call and the system's reason.",
+        remedy="df -h and touch at that path on every host; ROMIO: ufs: before the name of the file, or ROMIO_FSTYPE_FORCE=ufs: for all; Open MPI has two (-mca io ompio, "
+        "or romio341): try the other.",
+        source="https://github.com/pmodels/mpich/issues/5772",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="hdf5",
+        title="HDF5 could not do what the program asked of a file",
+        signs=(
+            r"HDF5-DIAG: Error detected in HDF5 \(",
+            r"Can't perform independent write when MPI_File_sync is required by ROMIO driver",
+        ),
+        why="HDF5 prints the whole stack of its calls: the entry with the highest number has the reason (no such file, a lock, a full disk, MPI-IO).",
+        remedy="Where it names MPI_File_sync and ROMIO: HDF5_DO_MPI_FILE_SYNC=0; Intel MPI: I_MPI_EXTRA_FILESYSTEM=0; a lock: HDF5_USE_FILE_LOCKING=FALSE; else the path, its space and its rights on every host.",
+        source="https://github.com/h5py/h5py/issues/2330",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="rdma-cm",
+        title="RDMA's connection manager does not reach the other side",
+        signs=(
+            r"RDMA_CM_EVENT_(?:ADDR_ERROR|ROUTE_ERROR|CONNECT_ERROR|UNREACHABLE|REJECTED)",
+            r"Received \d+ times ADDR_ERROR|[Uu]nexpected CM event \d+|bad event waiting for connect request",
+            r"\brdma_(?:resolve_addr|resolve_route|connect|bind_addr|getaddrinfo)\b[^\n]{0,60}(?:failed|error:)|\brdma_(?:accept|reject|connect|establish): [A-Z]",
+            r"Failed to (?:resolve|connect|accept|create|initialize|establish)[^\n]{0,40} RDMA[ _]CM",
+            r"Unable to perform rdma_(?:client|server) function",
+        ),
+        why="It goes by the IP address of the adapter's own interface: that address is of another card or has none, nothing listens there, or ARP or a route does not lead to it.",
+        remedy="ip -br address and ibdev2netdev on both hosts; rping -s -a ADDRESS -v there and rping -c -a ADDRESS -v here; modprobe rdma_ucm; the address of the RDMA interface, not of the host's name.",
+        source="https://github.com/linux-rdma/perftest/issues/132",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="not-cuda-aware",
         title="GPU memory was handed to an MPI that cannot read it",
         signs=(r"Signal code: Invalid permissions \(2\)", r"Read -1, expected \d+, errno = 14"),
@@ -389,6 +444,59 @@ CAUSES = (
         needs=(r"Segmentation fault",),
     ),
     Cause(
+        id="nixl",
+        title="NIXL (moves caches between inference servers) cannot use UCX",
+        signs=(
+            r"\bNIXL_ERR_(?:BACKEND|REMOTE_DISCONNECT|NOT_FOUND)\b|nixlBackendError",
+            r"createBackend: (?:unsupported backend|backend '\w+' encountered)|getPluginParams: backend '\w+' not found",
+        ),
+        why="The plugin or its libucp is not found, this UCX was built without threads or is another than NIXL's, or a transfer over it failed: a line of UCX above says which.",
+        remedy="UCX_LOG_LEVEL=info with the same command; pip's nixl brings its own UCX, so no other in LD_LIBRARY_PATH (ldd libplugin_UCX.so); UCX built with --enable-mt --with-verbs "
+        "--with-cuda; UCX_NET_DEVICES and UCX_TLS by name (spelling).",
+        source="https://github.com/ai-dynamo/nixl",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="ucc",
+        title="UCC (the collectives beside UCX) finds no transport that it can use",
+        signs=(
+            r"\b(?:UCC|TL_\w+|CL_\w+) +ERROR (?!context create failed|[^\n]{0,60}(?:ipc|cuda|\bcu[A-Z]))",
+            r"failed to create ucc (?:team|context)",
+        ),
+        why="A transport layer (UCC_TLS) was not built, its libucc_tl_*.so or what that needs is not found, or the ranks do not share what they seem to: memory "
+        "of one machine in two containers, one GPU.",
+        remedy="ucc_info -s and UCC_LOG_LEVEL=info tell which layers load; UCC_TLS=^NAME leaves one out (^shm, ^nccl, ^sharp); -mca coll_ucc_enable 0 goes without.",
+        source="https://github.com/openucx/ucc/issues/566",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="sharp",
+        title="SHARP (reductions within the InfiniBand switches) cannot be used",
+        signs=(
+            r"\bsharp_(?:get_(?:local_data|job_data_len)|init_session|coll_\w+|plugin\.c:\d+ NCCL WARN)|Failed to lock SAT tree|SHARP group create: ",
+            r"ERROR (?:collect_ports_data: |Job error in sharp)|FabricProvider must bind to port with master SM",
+        ),
+        needs=(r"ERROR|WARN|[Ff]ail|error",),
+        why="It needs switches that have it, the manager sharp_am on the host of the active subnet manager, another port than that one, and free trees: one job may "
+        "hold them all. Without it NCCL and MPI reduce on the hosts.",
+        remedy="NCCL_COLLNET_ENABLE=0, HCOLL_ENABLE_SHARP=0, UCC_TLS=^sharp go without; for it systemctl status sharp_am, sminfo, and sharp_hello on each host.",
+        source="https://docs.nvidia.com/networking/display/sharpv300",
+        weight=BREAKDOWN,
+    ),
+    Cause(
+        id="gdrcopy",
+        title="GDRCopy does not reach its driver",
+        signs=(
+            r"^ *gdr_open error: |unable to open GDR driver|Is gdrdrv driver installed and loaded",
+            r"Error getting the gdrdrv driver version|could not (?:load|insert) module \S*gdrdrv",
+            r"Assertion .\(?\(?gdr_\w+\(",
+        ),
+        why="/dev/gdrdrv is not there, not in the container, or of another release than the library; GeForce GPUs do not serve it.",
+        remedy="modprobe gdrdrv (gdrdrv-dkms, as new as libgdrapi), ls -l /dev/gdrdrv, docker --device=/dev/gdrdrv. It only speeds small copies: UCX_TLS=^gdr_copy, FI_HMEM_CUDA_USE_GDRCOPY=0.",
+        source="https://github.com/NVIDIA/gdrcopy",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="mpi-cuda-call",
         title="the GPU part of Open MPI, UCX or UCC failed",
         signs=(
@@ -396,6 +504,7 @@ CAUSES = (
             r"cuIpcGetMemHandle\S* .{0,60}return value",
             r"\b(?:cuda|gdr_copy|rocm)\w*\.[ch]:\d+ +UC[XC] +ERROR",
             r"UC[XC] +(?:ERROR|FATAL) [^\n]{0,60}\b(?:cu[A-Z]\w+|cuda[A-Z]\w+|hip[A-Z]\w+|hsa_\w+|ze[A-Z]\w+)\(?[^\n]{0,200}failed",
+            r"GTL_DEBUG: \[\d+\] \w+: |\bhsa_\w+: HSA_STATUS_ERROR",
             r"failed to open ipc mem handle|Failed to (?:create|attach) ipc (?:for|handle)",
             r"CUDA GPU Direct RDMA support but (?:the Open MPI library was not built|this OFED)",
             r"requested CUDA support with the --mca mpi_cuda_support 1 flag",
@@ -413,6 +522,7 @@ CAUSES = (
             r"Got completion .{0,80}with (?:error|status=) ?\d+",
             r"ib_mlx5_log\.c\S* .{0,200}(?:Remote (?:access|operation)|Local (?:protection|length|QP operation))",
             r"NET/IB ?: .{0,120}(?:Local|Remote) (?:protection|access|operation|invalid)",
+            r"MPT ERROR: ibdev\w*\.c",
             r"async (?:fatal )?event.{0,80}(?:local (?:QP )?|QP |device |port )?(?:error|fatal)",
             r"IB Async event",
             r"Transport retry count exceeded on \S+/IB\b",
@@ -421,9 +531,14 @@ CAUSES = (
             r"mlx\d_\d+: dump_cqe|dump error cqe|Error cqe on cqn",
             r"RDMA CM returned (?:an event error|that the device Open MPI was trying to use has)",
             r"\"receiver not ready\" retry count on",
+            r"completion(?:\[\d+\])? with error on \S+: [\w ]{1,60}, vendor_err",
             r"NET/OFI [^\n]{0,160}completed with error|NET/OFI (?:Unable to retrieve completion queue|Error posting|Error in call to fi_send|Fatal: rx buffer)",
             r"mlx[45]: \S+: got completion with error",
             r"OFI poll failed \([^)\n]*(?:Invalid argument|Message too long|Permission denied|Operation not permitted)",
+            r"Completion with error at (?:client|server)|Failed status \d+: wr_id|Poll send CQ error status=\d+|Bad wc status",
+            # What libibverbs says of a work completion's status.
+            r"\b[Ll]ocal (?:length|QP operation|EE context operation|protection|access) error|\b[Rr]emote (?:invalid request|access|operation) error",
+            r"transport retry counter exceeded|RNR retry counter exceeded|memory (?:management|bind) operation error",
             r"attempting to make network progress \(psm2|Unable to post application receive buffer \(psm2",
         ),
         why="The adapter reports an error of the transfer: the peer went away (12, 13), memory was not registered as used (4, 10), or the link failed.",
@@ -438,7 +553,7 @@ CAUSES = (
             r"NET/IB ?: Unable to open device",
             r"ibv_open_device\S* (?!.{0,60}Cannot allocate memory).{0,60}(?:fail|Permission denied)",
             r"(?:/dev/infiniband/\S+)\S* .{0,40}(?:Permission denied|No such file|Operation not permitted)",
-            r"libibverbs: Fatal: ",
+            r"libibverbs: Fatal: |libibverbs: Warning: Driver \w+ does not support the kernel ABI of \d+",
             r"NET/IB ?: Unable to query (?:device|port)",
             r"^\s*(?:0 HCAs found|No IB devices found)",
             r"Open MPI failed to (?:open|query) an OpenFabrics device",
@@ -447,10 +562,15 @@ CAUSES = (
             r"open_hca: (?:failed to init|rdma_bind ERR|getaddr_netdev|device \S+ not found|ibv_\w+ )",
             r"MPI startup\(\): cannot open dynamic library libdat",
             r"rdma_\w+\(\d+\)\.*: (?:Attributes failed sanity check|[Cc]annot open hca|No (?:IB|active HCA)|Failed to open HCA)",
+            r"IB device \S+ not found|Unable to find the Infiniband/RoCE device|^ *Failed to open device$|Couldn't get context for the device",
             r"Failed to query GID \d+ on \S+|RdmaTransport: (?:No available RNIC|cannot initialize RDMA)",
+            r"(?<!DIAG\s\s)(?<!DEBUG\s)\brdma_(?:create_event_channel|create_id|getaddrinfo)\b(?:[^\n]{0,200}: No such device|\W{0,3}(?:fail|error))",
+            r"missing RDMA device spec for device|RDMA device \\?.?\w+\\?.? not found",
+            r"mad_rpc_open_port: |can't open U?MAD port|umad_open_port|iberror: failed: Failed to open",
         ),
-        why="The device files under /dev/infiniband are not in the container, or not open to this user.",
-        remedy="docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
+        why="The device files under /dev/infiniband are not in the container or not open to this user, or the adapter's modules are not loaded "
+        "(ib_umad, rdma_ucm), or newer than this libibverbs (kernel ABI); ibnetdiscover and perfquery know InfiniBand alone, not RoCE.",
+        remedy="ibv_devinfo shows what there is; docker --device=/dev/infiniband (or --privileged), rdma devices in the pod; mode 0666 on uverbs*; NCCL_IB_DISABLE=1 goes without.",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=FACT,
     ),
