@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ _LOOK_PART, _LOOK_MOST_S = 0.1, 30.0
 _ASKED = 3
 # slurmctld may be started anew, or moved to another host, while a run goes on.
 _AWAY_S = 90.0
+# salloc does not always notice that its job ended before the hosts were ready, as where a prolog fails.
+_ABSENT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ class _Request:
     started: float = field(default_factory=time.monotonic)
     reason: str = ""
     refused: bool = False
+    absent: float | None = None
 
     def wait(self, argv: Sequence[str]) -> Allocation:
         """Return the allocation when it is granted."""
@@ -209,11 +213,13 @@ class _Request:
 
     def _look(self) -> None:
         """Show why the request waits. Raises HvlabError where it would wait for ever, or has for too long."""
-        job = slurm_queue.waiting(_answer(self.shell, slurm.queue(self.run_id)))
+        done = _asked(self.shell, slurm.queue(self.run_id))
+        job = slurm_queue.waiting(done.stdout) if done else None
         seconds = time.monotonic() - self.started
+        self._note_absence(absent=job is None and done is not None and done.returncode == 0)
         if job is None:
-            self.show.step(f"Slurm has not taken the request for {seconds:.0f} s")
-            error = None
+            self.show.step(f"Slurm has no job for the request, {seconds:.0f} s after it")
+            error = self._vanished()
         elif job.state != "PENDING":
             return
         else:
@@ -227,6 +233,17 @@ class _Request:
         if error:
             raise error
 
+    def _note_absence(self, *, absent: bool) -> None:
+        """Remember since when the queue, which answers, does not have the job."""
+        self.absent = (self.absent or time.monotonic()) if absent else None
+
+    def _vanished(self) -> HvlabError | None:
+        """Return the error of a job that is not in the queue, though salloc goes on waiting for it."""
+        if self.absent is None or time.monotonic() - self.absent < _ABSENT_S:
+            return None
+        unfit = self._unfit()
+        return slurm_queue.unusable(unfit) if unfit else slurm.vanished(self.shell.host.name)
+
     def _unfit(self) -> dict[str, slurm_queue.Unfit]:
         """Return those of its hosts that take no jobs now."""
         return slurm_queue.unfit(_answer(self.shell, slurm_queue.nodes(self.hosts)))
@@ -234,8 +251,13 @@ class _Request:
 
 def _answer(shell: Shell, words: Sequence[str]) -> str:
     """Return what a command prints; empty where the host does not answer."""
+    done = _asked(shell, words)
+    return done.stdout + done.stderr if done else ""
+
+
+def _asked(shell: Shell, words: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+    """Return how a command ended; None where the host does not answer."""
     try:
-        done = shell.run(words, seconds=ANSWER_S)
+        return shell.run(words, seconds=ANSWER_S)
     except HvlabError:
-        return ""
-    return done.stdout + done.stderr
+        return None

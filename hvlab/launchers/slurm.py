@@ -221,6 +221,12 @@ def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> 
     return CheckError(f"{host}: Slurm grants no hosts: {'; '.join(lines[-_SHOWN:])}", remedy=SEE)
 
 
+def vanished(host: str) -> HvlabError:
+    """Return the error of a job that ended before its hosts were ready, while salloc waits on ``host``."""
+    problem = f"{host}: salloc waits for a job that is no longer in Slurm's queue"
+    return CheckError(problem, remedy=f"see slurmctld's log for the reason; {RESUMES}")
+
+
 def state(text: str) -> str:
     """Return the state of an allocation, from `scontrol show job`; GONE where Slurm has forgotten it."""
     if "Invalid job id" in text:

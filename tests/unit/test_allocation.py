@@ -97,6 +97,42 @@ def test_the_nodes_are_asked_for_only_where_the_job_waits_for_them(slurm, tmp_pa
     assert shown == []
 
 
+@pytest.mark.parametrize(
+    ("sinfo", "error"),
+    [
+        ("n2|drained|hvlab health: no ib0\n", "n2: Slurm has it as drained"),
+        ("", "no longer in Slurm's queue"),
+    ],
+)
+def test_a_job_that_ended_before_its_hosts_were_ready_is_not_waited_for(
+    slurm, tmp_path, monkeypatch, sinfo, error
+):
+    """Seen with Slurm 22.05: a prolog failed, the job was cancelled, and salloc went on waiting."""
+    monkeypatch.setattr(allocation, "_ABSENT_S", 0.5)
+    slurm.salloc = "echo 'salloc: Granted job allocation 7' >&2; exec sleep 20"
+    slurm.answers = {"squeue": ["7|RUNNING|None\n", ""], "sinfo": ["", sinfo]}
+    with pytest.raises(CheckError, match=error):
+        granting(plan(), tmp_path).__enter__()
+    assert "scancel" in commands(slurm)
+
+
+def test_a_slurmctld_that_is_away_has_no_say_about_the_queue(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr(allocation, "_ABSENT_S", 0.2)
+    slurm.salloc = "sleep 1; echo 'salloc: Granted job allocation 7' >&2"
+    answers_of = slurm.run
+
+    def run(self, words, *, seconds):
+        done = answers_of(self, words, seconds=seconds)
+        away = words[0] == "squeue" and "scancel" not in commands(slurm)
+        return (
+            subprocess.CompletedProcess(words, 1, "", "Unable to contact slurm controller") if away else done
+        )
+
+    monkeypatch.setattr(slurm, "run", run)
+    with granting(plan(), tmp_path) as granted:
+        assert granted.job == "7"
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CheckError("x")])
 def test_they_are_given_back_whatever_happens(slurm, tmp_path, error):
     with pytest.raises((KeyboardInterrupt, CheckError)), granting(plan(), tmp_path):
