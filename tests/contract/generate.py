@@ -151,8 +151,8 @@ It reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, p
 daemons, pods and kernels as they come: colours, times and prefixes such as `[1,0]<stderr>:` are taken
 away, the lines of each rank are read one after another, and what a terminal wrapped is put together
 again, at whatever width. What the C library, bash, make, gcc and ld print in ten other languages is read,
-and shown, as their English messages. A log may be packed with gzip, bzip2 or xz. For each cause it shows the lines
-it rests on, why it breaks, what to do, and where that is from. The cause nearest to the root comes
+and shown, as their English messages. A log may be packed with gzip, bzip2 or xz. For each cause it shows the
+lines it rests on, why it breaks, what to do, and where that is from. The cause nearest to the root comes
 first: a line that names the very thing that is wrong, then what has to be set differently, then what
 broke, then what others noticed of it. Noise is listed as harmless.
 What it does not know it does not mention: it then says `nothing known`. Of a very large log, lines that
