@@ -181,8 +181,8 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
     directory = plan.runtime / "ssh"
     key = directory / keys.LOGIN_KEY
     running = host in reality.supervisors(plan.runtime / "nodes")
-    # A machine that runs may be slow to answer where much else runs.
-    if not directory.exists() or not running or not ready.listens(node, seconds=30):
+    # A machine that runs may be slow to answer where much else runs, and its sshd may just begin anew.
+    if not directory.exists() or not running or not ready.listens(node, seconds=30, patience=5):
         raise UnreachableError(f"{host} ({node.address}) is not up", remedy="run `hvlab lab up`")
     if not os.access(key, os.R_OK):
         raise HvlabError(
@@ -191,6 +191,7 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
         )
     options = [f"UserKnownHostsFile={directory / known_hosts.FILE}", "GlobalKnownHostsFile=none"]
     options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]
+    options += ["ConnectionAttempts=5"]
     argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]
     argv += [word for option in options for word in ("-o", option)]
     # ssh joins its words with spaces, and the shell there splits them anew. One word alone is a line for it.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import paramiko
@@ -13,14 +15,26 @@ from hvlab.vlab.node import Node
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
+_PAUSE_S = 0.2
 
-def listens(node: Node, *, seconds: float = 1.0) -> bool:
-    """Return whether something answers on the node's SSH port within ``seconds``."""
-    try:
-        with socket.create_connection((node.address, node.port), timeout=seconds) as connection:
-            return connection.recv(4) == b"SSH-"
-    except OSError:
-        return False
+
+def listens(node: Node, *, seconds: float = 1.0, patience: float = 0.0) -> bool:
+    """Return whether an SSH server answers on the node's port, each time within ``seconds``.
+
+    Where none does, it is tried again for ``patience`` seconds: a server that reads its keys anew is away for
+    an instant.
+    """
+    begun = time.monotonic()
+    while True:
+        with (
+            suppress(OSError),
+            socket.create_connection((node.address, node.port), timeout=seconds) as connection,
+        ):
+            if connection.recv(4) == b"SSH-":
+                return True
+        if time.monotonic() - begun >= patience:
+            return False
+        time.sleep(_PAUSE_S)
 
 
 def log_in(node: Node, key: Path, *, seconds: float = 10.0) -> bool:

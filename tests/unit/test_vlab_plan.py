@@ -1,7 +1,9 @@
 """What a call wants of the lab, and what is refused before anything is changed."""
 
 import os
+import socket
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
 from hvlab.vlab import lab as virtual
 from hvlab.vlab.controller import ImageConfig
+from hvlab.vlab.node import Node
 from hvlab.vlab.plan import check_machine, check_names, make_plan
 
 
@@ -133,7 +136,7 @@ def test_a_command_reaches_the_host_as_typed(tmp_path, monkeypatch, command, pri
     (tmp_path / "ssh/id_ed25519").touch()
     monkeypatch.setattr(virtual.reality, "supervisors", lambda nodes: {"n1": [7]})
     # A busy machine: it answers, but not within a second.
-    monkeypatch.setattr(virtual.ready, "listens", lambda node, seconds=1.0: seconds > 10)
+    monkeypatch.setattr(virtual.ready, "listens", lambda node, seconds, patience: seconds > 10)
     argv = virtual.ssh_argv(replace(make_plan(lab(*THREE)), runtime=tmp_path), "n1", command)
     words = argv[argv.index("root@198.18.0.11") + 1 :]
     # What ssh and the host's sshd do with the words.
@@ -174,3 +177,24 @@ def test_pairs_are_limited_by_address(tmp_path):
 def test_an_amount_that_is_none_is_refused(option):
     with pytest.raises(UsageError, match=r"'(two|much|0|²)'"):
         make_plan(lab(*THREE), **option)
+
+
+def test_a_server_that_begins_anew_just_then_is_waited_for(tmp_path):
+    """sshd that reads new keys refused a login for an instant, and the host was said to be down."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        node = Node("t", "n1", "127.0.0.1", server.getsockname()[1], tmp_path)
+        assert not virtual.ready.listens(node)
+
+        def begin():
+            server.listen()
+            connection, _ = server.accept()
+            connection.sendall(b"SSH-2.0-x\r\n")
+            connection.close()
+
+        beginning = threading.Timer(0.6, begin)
+        beginning.start()
+        try:
+            assert virtual.ready.listens(node, seconds=30, patience=20)
+        finally:
+            beginning.join()
