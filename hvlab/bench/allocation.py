@@ -166,7 +166,7 @@ class _Request:
     started: float = field(default_factory=time.monotonic)
     reason: str = ""
     refused: bool = False
-    absent: float | None = None
+    absent_since: float | None = None
 
     def wait(self, argv: Sequence[str]) -> Allocation:
         """Return the allocation when it is granted."""
@@ -216,7 +216,8 @@ class _Request:
         done = _asked(self.shell, slurm.queue(self.run_id))
         job = slurm_queue.waiting(done.stdout) if done else None
         seconds = time.monotonic() - self.started
-        self._note_absence(absent=job is None and done is not None and done.returncode == 0)
+        absent = job is None and done is not None and done.returncode == 0
+        self.absent_since = (self.absent_since or time.monotonic()) if absent else None
         if job is None:
             self.show.step(f"Slurm has no job for the request, {seconds:.0f} s after it")
             error = self._vanished()
@@ -233,13 +234,9 @@ class _Request:
         if error:
             raise error
 
-    def _note_absence(self, *, absent: bool) -> None:
-        """Remember since when the queue, which answers, does not have the job."""
-        self.absent = (self.absent or time.monotonic()) if absent else None
-
     def _vanished(self) -> HvlabError | None:
         """Return the error of a job that is not in the queue, though salloc goes on waiting for it."""
-        if self.absent is None or time.monotonic() - self.absent < _ABSENT_S:
+        if self.absent_since is None or time.monotonic() - self.absent_since < _ABSENT_S:
             return None
         unfit = self._unfit()
         return slurm_queue.unusable(unfit) if unfit else slurm.vanished(self.shell.host.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvlab.lab.facts_shape import Facts
@@ -26,7 +26,7 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
     def check(play: Play) -> None:
         play.check("the facts could not be gathered", remedy=recorded, lost=recorded)
 
-    return collect(lab, "facts.yml", {"hvlab_seconds": _SECONDS}, check=check, shape=Facts)[0]
+    return _gathered(lab, check)[0]
 
 
 def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
@@ -47,9 +47,10 @@ def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[
     with temporary_folder() as folder:
         source = folder / "hosts.json"
         source.write_text(json.dumps({"all": {"hosts": listing}}), "utf-8")
-        return collect(
-            Lab("init", source, "", "", tuple(hosts), {}),
-            "facts.yml",
-            {"hvlab_seconds": _SECONDS},
-            shape=Facts,
-        )
+        return _gathered(Lab("init", source, "", "", tuple(hosts), {}))
+
+
+def _gathered(
+    lab: Lab, check: Callable[[Play], None] | None = None
+) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
+    return collect(lab, "facts.yml", {"hvlab_seconds": _SECONDS}, check=check, shape=Facts)
