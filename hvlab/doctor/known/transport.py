@@ -390,35 +390,6 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
-        id="mpi-io",
-        title="MPI-IO cannot open, read or write a file",
-        signs=(
-            r"\bADIOI?_\w+\(\d+\)\.*: ",
-            r"(?:Other I/O error|File does not exist|Invalid (?:file name|or missing amode)|Permission denied|No space left on device|Read-only file) ?, error stack",
-            r"\*\*\* MPI_ERR_(?:IO|NO_SUCH_FILE|ACCESS|AMODE|FILE|BAD_FILE|NO_SPACE|QUOTA|READ_ONLY|FILE_IN_USE|FILE_EXISTS): ",
-            r"An error occurred in MPI_File_\w+|Fatal error in P?MPI_File_\w+",
-            r"\bmca_(?:fs|fbtl|fcoll|io)_\w+: ?[^\n]{0,40}[Ee]rror",
-        ),
-        why="The file is not there for all ranks, not open to this user, on a full or slow file system, or on one that this MPI-IO was built without or handles "
-        "wrongly (Lustre, GPFS, NFS); the last line of the stack has the call and the system's reason.",
-        remedy="df -h and touch at that path on every host; ROMIO: ufs: before the name of the file, or ROMIO_FSTYPE_FORCE=ufs: for all; Open MPI has two (-mca io ompio, "
-        "or romio341): try the other.",
-        source="https://github.com/pmodels/mpich/issues/5772",
-        weight=BREAKDOWN,
-    ),
-    Cause(
-        id="hdf5",
-        title="HDF5 could not do what the program asked of a file",
-        signs=(
-            r"HDF5-DIAG: Error detected in HDF5 \(",
-            r"Can't perform independent write when MPI_File_sync is required by ROMIO driver",
-        ),
-        why="HDF5 prints the whole stack of its calls: the entry with the highest number has the reason (no such file, a lock, a full disk, MPI-IO).",
-        remedy="Where it names MPI_File_sync and ROMIO: HDF5_DO_MPI_FILE_SYNC=0; Intel MPI: I_MPI_EXTRA_FILESYSTEM=0; a lock: HDF5_USE_FILE_LOCKING=FALSE; else the path, its space and its rights on every host.",
-        source="https://github.com/h5py/h5py/issues/2330",
-        weight=SYMPTOM,
-    ),
-    Cause(
         id="rdma-cm",
         title="RDMA's connection manager does not reach the other side",
         signs=(
