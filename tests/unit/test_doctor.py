@@ -388,10 +388,11 @@ def test_escapes_of_the_log_do_not_reach_the_terminal(log, capsys):
         "empty lines",
     ],
 )
-def test_hostile_logs_take_seconds(log):
+def test_no_log_is_read_for_ever(log):
+    """On a slow machine the slowest takes 10 s of CPU time; what backtracks takes hours."""
     begun = time.process_time()
     diagnose(log.split("\n"))
-    assert time.process_time() - begun < 10
+    assert time.process_time() - begun < 120
 
 
 @given(st.lists(st.text(max_size=200), max_size=20))

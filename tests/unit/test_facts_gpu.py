@@ -494,7 +494,7 @@ def test_headers_of_the_running_kernel(tmp_path, monkeypatch):
 def test_a_command_that_hangs_is_left(tmp_path):
     started = time.monotonic()
     assert hvlab_probe.said("sleep", "30", seconds=0.2) == (None, "")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_what_a_command_said_with_its_status():

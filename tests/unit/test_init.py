@@ -352,14 +352,14 @@ def test_an_inventory_that_is_there_is_not_touched(hosts, capsys):
 
 
 def test_hosts_are_asked_at_once(hosts, tmp_path):
-    """One after the other, forty would take ten seconds."""
+    """One after the other, forty would take forty seconds."""
     script = tmp_path / "bin/ssh-keyscan"
-    script.write_text(script.read_text().replace("for address", "sleep 0.25; for address", 1))
+    script.write_text(script.read_text().replace("for address", "sleep 1; for address", 1))
     for number in range(40):
         hosts.answer(f"10.0.0.{number}.keys", f"{ONE}\n")
     begun = time.monotonic()
     shown = host_keys.ask([replace(lab(1).hosts[0], address=f"10.0.0.{number}") for number in range(40)])
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert [len(one.new) for one in shown] == [1] * 40
 
 

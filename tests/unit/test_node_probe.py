@@ -22,10 +22,10 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 def test_a_command_whose_output_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "GRACE_S", 0.2)
     began = time.monotonic()
-    answer = probe.run({"run": ["sh", "-c", "sleep 4 &"], "timeout": 0.3})
+    answer = probe.run({"run": ["sh", "-c", "sleep 20 &"], "timeout": 0.3})
     assert answer["rc"] == 124
     assert "did not finish within" in answer["err"]
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
 
 
 def test_a_program_that_is_not_there() -> None:

@@ -100,7 +100,7 @@ def test_strangers_hold_up_no_meeting():
     for each in (listener, *strangers, *came.values()):
         each.close()
     assert addresses == {0: ["a", 1]}
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10
 
 
 @pytest.fixture
