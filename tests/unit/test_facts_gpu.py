@@ -404,6 +404,39 @@ def test_gpudirect_of_a_host(tmp_path, monkeypatch):
     assert (found["peer_memory"], found["way"], found["gdr_reason"]) == ("available", "peer_memory", None)
 
 
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [("1021", "the IOMMU translates addresses (DMA-FQ): boot with iommu.passthrough=1"), ("2100", None)],
+)
+def test_gpudirect_through_data_direct(tmp_path, monkeypatch, device, reason):
+    """GPU and adapter share a group of translated addresses there, and bridges redirect on purpose."""
+    monkeypatch.setattr(hvlab_rdma.platform, "release", lambda: "6.14.0-1015-nvidia-64k")
+    monkeypatch.setattr(hvlab_rdma.platform, "machine", lambda: "aarch64")
+    put(tmp_path, card("0009:03:00.0", "15b3", device, "020700"))
+    put(
+        tmp_path,
+        {
+            "sys/class/infiniband/ibp3s0/ports/1/state": "4: ACTIVE\n",
+            "proc/driver/nvidia/version": text("driver-open-arm.txt"),
+            "sys/bus/pci/devices/0009:06:00.0/iommu_group/type": "DMA-FQ\n",
+        },
+    )
+    assert hvlab_rdma.rdma([{"pci": "0009:06:00.0"}], str(tmp_path))["gdr_reason"] == reason
+
+
+def test_adapters_that_manage_nvswitches_carry_no_data(tmp_path):
+    put(
+        tmp_path,
+        {
+            "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+            "sys/class/infiniband/mlx5_0/device/vpd": b"\x82\x08\x00ConnectX V3\x10mlx0",
+            "sys/class/infiniband/mlx5_8/ports/1/state": "4: ACTIVE\n",
+            "sys/class/infiniband/mlx5_8/device/vpd": b"\x90\x20\x00VA\x0eSMDL=SW_MNG",
+        },
+    )
+    assert [device["name"] for device in hvlab_rdma.devices(str(tmp_path))] == ["mlx5_0"]
+
+
 def test_a_host_without_rdma(tmp_path):
     found = hvlab_rdma.rdma([], str(tmp_path))
     assert found == {

@@ -18,6 +18,11 @@ from ansible.module_utils.hvlab_probe import read
 MODULES = ("nvidia_peermem", "nv_peer_mem")
 # What peer modules register with: the ib_core of the card maker's drivers has it, the kernel's own does not.
 _PEER_API = "ib_register_peer_memory_client"
+# What a ConnectX-8 beside a GPU of Grace Blackwell reads its memory through: by translated addresses, with
+# ACS as `rdma_topo check` has it (NVIDIA's "Grace Blackwell with CX8 GPUDirect RDMA Guide").
+_DATA_DIRECT = ("15b3", "2100")
+# In the vital product data of the ConnectX-7 that manage the NVSwitches of HGX B200 and B300.
+_SWITCH_MANAGEMENT = b"SW_MNG"
 
 
 def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
@@ -27,10 +32,11 @@ def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
     if not cards or not gpus:
         return dict(present, way=None, gdr_reason=reason(gpus, cards, None, present))
     addresses = [gpu["pci"] for gpu in gpus] + [card["pci"] for card in cards]
+    direct = data_direct(root)
     paths = {
         "peer_api": any(_PEER_API in line for line in _symbols(root)),
-        "iommu": iommu([gpu["pci"] for gpu in gpus], root),
-        "acs": hvlab_pci.redirecting(addresses, root),
+        "iommu": None if direct else iommu([gpu["pci"] for gpu in gpus], root),
+        "acs": [] if direct else hvlab_pci.redirecting(addresses, root),
     }
     present = dict(present, **paths)
     why = reason(gpus, cards, hvlab_gpu.driver(root), present)
@@ -60,16 +66,18 @@ def reason(
         (all(card["state"] != "ACTIVE" for card in cards), "no port of an RDMA NIC is active"),
         (driver is None, "the NVIDIA driver is not loaded"),
         (not way(rdma_facts), lacks_api if rdma_facts["peer_memory"] else lacks_module),
-        (iommu_kind, "the IOMMU translates addresses ({}): boot with iommu=pt".format(iommu_kind)),
+        (iommu_kind, "the IOMMU translates addresses ({}): boot with {}".format(iommu_kind, passthrough())),
         (bridges, "ACS redirects peer traffic at {}: switch it off there".format(", ".join(bridges))),
     )
     return next((text for applies, text in faults if applies), None)
 
 
 def devices(root: str = "") -> list[dict[str, Any]]:
-    """Return the RDMA devices with the state of their first port."""
+    """Return the RDMA devices that carry data, with the state of their first port."""
     rows = []
     for path in sorted(glob.glob(root + "/sys/class/infiniband/*")):
+        if manages_switches(path):
+            continue
         port = path + "/ports/1/"
         interfaces = sorted(os.listdir(path + "/device/net")) if os.path.isdir(path + "/device/net") else []
         rows.append(
@@ -83,6 +91,25 @@ def devices(root: str = "") -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def manages_switches(path: str) -> bool:
+    """Return whether an RDMA device manages NVSwitches: NCCL and MPI send nothing through it."""
+    try:
+        with open(path + "/device/vpd", "rb") as file:
+            return _SWITCH_MANAGEMENT in file.read(32768)
+    except OSError:
+        return False
+
+
+def data_direct(root: str = "") -> bool:
+    """Return whether adapters reach the GPUs through functions of their own (Data Direct)."""
+    return any((each["vendor"], each["device"]) == _DATA_DIRECT for each in hvlab_pci.devices(root))
+
+
+def passthrough() -> str:
+    """Return the kernel's parameter by which devices use physical addresses."""
+    return "iommu.passthrough=1" if platform.machine() == "aarch64" else "iommu=pt"
 
 
 def peer_memory(root: str = "") -> str | None:
