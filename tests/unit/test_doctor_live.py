@@ -25,7 +25,8 @@ SMI = "GPU 0: NVIDIA A100 (UUID: GPU-1)\nGPU 1: NVIDIA A100 (UUID: GPU-2)\n"
 # What a healthy host with two GPUs answers.
 GPU = {
     "gpus": {"rc": 0, "out": SMI, "err": ""},
-    "gpu modes": {"rc": 0, "out": "0, Default\n1, Default\n", "err": ""},
+    "gpu modes": {"rc": 0, "out": "00000000:07:00.0, 0, Exclusive_Process\n", "err": ""},
+    "gpu processes": {"rc": 0, "out": "00000000:0B:00.0, 4711\n", "err": ""},
     "loader": {
         "rc": 0,
         "out": "\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1\n",
@@ -403,7 +404,10 @@ def test_two_nccls_in_one_environment(hosts):
         ("gpus", prints(rc=127, err="No such file or directory"), set()),
         ("gpus", prints("GPU 0: NVIDIA A100 (UUID: GPU-1)\n"), {"invalid-ordinal"}),
         ("gpus", prints("GPU 0: NVIDIA A100 (UUID: GPU-1)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n"), set()),
-        ("gpu modes", prints("0, Default\n1, Exclusive_Process\n"), {"gpu-busy"}),
+        ("gpu modes", prints("00000000:0B:00.0, 1, Exclusive_Process\n"), {"gpu-busy"}),
+        ("gpu modes", prints("00000000:07:00.0, 0, Prohibited\n"), {"gpu-busy"}),
+        ("gpu modes", prints("00000000:0B:00.0, 1, Default\n"), set()),
+        ("gpu processes", prints("00000000:07:00.0, 4711\n"), {"gpu-busy"}),
         ("loader", prints("\tlibcuda.so.10 => /x\n"), {"libcuda-missing"}),
         ("loader", prints(rc=1), set()),
         ("kernel", prints("6.1.0-31-amd64\n"), {"kernel-headers"}),

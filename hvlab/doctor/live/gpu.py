@@ -13,6 +13,7 @@ from hvlab.doctor.live.site import Site
 
 _GPUS = "gpus"
 _MODES = "gpu modes"
+_PROCESSES = "gpu processes"
 _LOADER = "loader"
 _KERNEL = "kernel"
 _HEADERS = "kernel headers"
@@ -29,7 +30,12 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
     asked: dict[str, dict[str, Any]] = {
         _GPUS: {"run": ["nvidia-smi", "-L"], "timeout": 30, "queue": "nvidia"},
         _MODES: {
-            "run": ["nvidia-smi", "--query-gpu=index,compute_mode", "--format=csv,noheader"],
+            "run": ["nvidia-smi", "--query-gpu=pci.bus_id,index,compute_mode", "--format=csv,noheader"],
+            "timeout": 30,
+            "queue": "nvidia",
+        },
+        _PROCESSES: {
+            "run": ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader"],
             "timeout": 30,
             "queue": "nvidia",
         },
@@ -71,6 +77,16 @@ def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
         yield HostFault("invalid-ordinal", name, f"{len(gpus)} GPUs for {slots} slots (lab_slots)")
     if replies.output(_LOADER) and "libcuda.so.1 " not in replies.output(_LOADER):
         yield HostFault("libcuda-missing", name, "nvidia-smi works, but ldconfig -p has no libcuda.so.1")
-    exclusive = [row for row in replies.output(_MODES).splitlines() if re.search("Exclusive|Prohibited", row)]
-    if exclusive:
-        yield HostFault("gpu-busy", name, f"compute mode of GPU {'; '.join(exclusive)}")
+    taken = list(_taken(replies))
+    if taken:
+        yield HostFault("gpu-busy", name, "; ".join(taken))
+
+
+def _taken(replies: HostReplies) -> Iterator[str]:
+    """Yield the GPUs that take no further process. An exclusive one without a process takes its rank."""
+    processes = dict(re.findall(r"^(\S+), (\d+)$", replies.output(_PROCESSES), re.M))
+    for bus, gpu, mode in re.findall(r"^(\S+), (\d+), (\w+)$", replies.output(_MODES), re.M):
+        if mode == "Prohibited":
+            yield f"GPU {gpu} is in compute mode Prohibited"
+        elif mode.startswith("Exclusive") and bus in processes:
+            yield f"GPU {gpu} is in compute mode {mode}, and process {processes[bus]} has it"
