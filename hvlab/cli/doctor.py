@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.cli import candidates, doctor_live, doctor_log, doctor_prove, options
+from hvlab.cli import candidates, doctor_log, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 from hvlab.errors import UsageError
@@ -62,6 +62,8 @@ def command(
     if prove and (fix or output_format == "json"):
         raise UsageError("--prove shows what it does as text", remedy="leave out --fix and --format json")
     if path is None:
+        from hvlab.cli import doctor_live  # noqa: PLC0415 - it takes long, and a log needs no ssh and no Ansible
+
         doctor_live.examine(inventory, limit, output_format=output_format, fix=fix, yes=yes, prove=prove)
         return
     if fix or limit:
@@ -75,6 +77,8 @@ def command(
     else:
         click.echo(_table(diagnosis))
     if prove:
+        from hvlab.cli import doctor_prove  # noqa: PLC0415 - see above
+
         doctor_prove.prove([each.cause.id for each in diagnosis.causes])
         return
     context.exit(1 if diagnosis.causes else 0)

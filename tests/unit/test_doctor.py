@@ -346,6 +346,12 @@ def test_the_end_of_a_large_file_is_read(log, capsys):
     assert "in its middle are left out" in capsys.readouterr().err
 
 
+def test_a_log_needs_no_ansible(log):
+    code = "import sys; from hvlab.cli import run; run(['doctor', '--log', sys.argv[1]]); "
+    code += "assert not {'ansible', 'paramiko'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code, log(b"killed\n")], check=True, stdout=subprocess.DEVNULL)
+
+
 def test_closed_standard_input_and_folders_are_refused(tmp_path):
     hvlab = [sys.executable, "-m", "hvlab", "doctor", "--log"]
     for argument, said in {"-": "standard input is closed", str(tmp_path): "Is a directory"}.items():
