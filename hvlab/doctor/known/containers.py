@@ -26,6 +26,7 @@ CAUSES = (
             r"FailedToRetrieveImagePullSecret",
             r"failed to (?:authorize|fetch (?:anonymous|oauth) token)",
             r"failed to (?:get sandbox|pull) image ",
+            r"unexpected status (?:code )?from \w+ request to https?://\S+/v2/\S+ \d{3}",
         ),
         why="The name or tag does not exist, the registry asks for a login that the pod does not give, has a limit, or is not reached from "
         "the node.",
@@ -189,6 +190,7 @@ CAUSES = (
             r"permission denied while trying to connect to the Docker daemon socket",
             r"dial unix /var/run/docker\.sock: ",
             r"trying to connect to the [Dd]ocker API at|docker: unknown server OS",
+            r"Couldn't connect to Docker [Dd]aemon|Error while fetching server API version(?!: Not supported URL)",
             r"skipping pod synchronization - \[container runtime is down\]\n[^\n]{0,160}\[container runtime is down\]",
             r"error during connect: ",
         ),
@@ -643,7 +645,7 @@ CAUSES = (
         id="rootless",
         title="a container without root, or within another, may not do that: make device files, cgroups or mounts",
         signs=(
-            r"OCI permission denied|error creating device nodes|(?:mknod|pivot_root|sethostname)\S*[^\n]{0,100}(?:[Oo]peration not permitted|[Pp]ermission denied)",
+            r"OCI (?:runtime )?permission denied|error creating device nodes|(?:mknod|pivot_root|sethostname)\S*[^\n]{0,100}(?:[Oo]peration not permitted|[Pp]ermission denied)",
             r"rootless[^\n]{0,100}(?:not supported|not permitted|cannot|requires|failed)|cannot set up namespace using|crun: [^\n]{0,100}(?:Permission denied|Operation not permitted)",
             r"unable to apply caps: operation not permitted|open sysctl \S+ file: [^\n]{0,60}permission denied",
         ),

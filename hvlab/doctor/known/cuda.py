@@ -194,6 +194,7 @@ CAUSES = (
             r"CUDNN_STATUS_(?!SUCCESS\b)[A-Z]{2}\w*",
             r"(?:GET|FIND) was unable to find an engine to execute this computation",
             r"Loaded runtime CuDNN library: \S+ but source was compiled with",
+            r"source was compiled with: \d\S+ CuDNN library",
             r"cuDNN version (?:incompatibility|mismatch)",
             r"DNN library (?:is not found|initialization failed)|No algorithm worked!|could not create cudnn handle",
         ),

@@ -55,6 +55,10 @@ CAUSES = (
         signs=(
             r"Unable to load any of \{libcu\w+",
             r"libcu\w+\.so\S* not found in the system path|Could not locate cu\w+\.dll",
+            r"Couldn't open CUDA library lib\S+|Unable to load cu[A-Z]\w+(?: DSO|\. Is it installed)",
+            r"libcudnn \(R\d\) not found in library path|Cannot load cu\w+ shared library",
+            r"(?:lib)?cu(?!da\.)\S+\) that Paddle depends on is not configured|CuPy failed to load \S*nvrtc",
+            r"Library (?:lib)?cu\S+ is not found or cannot be loaded",
             r"lib(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|nvrtc|cupti|nvJitLink|npp\w*)\S*\.so\S*: cannot open shared object file",
             r"libcudnn\S*\.so\S*: cannot open shared object file",
             r"Could not load library libcudnn\S*",

@@ -39,10 +39,11 @@ CAUSES = (
             r"NET/(?:Socket|IB) ?: [Nn]o (?:usable )?(?:listening |socket |IP )?interface found",
             r"no device found (?:matching|after excluding) [^\n]{0,80}verify NCCL_\w+",
             r"Bootstrap : No usable listening interface",
-            r"(?:connect to|[Cc]onnect\S*) (?:172\.17\.0\.\d+|172\.(?:1[89]|2\d)\.0\.1|192\.168\.122\.\d+|127\.0\.\d\.\d|169\.254\.\d+\.\d+)<\d+> (?:failed|returned|timeout)",
+            r"(?:[Cc]onnect to|[Cc]onnect\S*) (?:172\.17\.0\.\d+|172\.(?:1[89]|2\d)\.0\.1|192\.168\.122\.\d+|127\.0\.\d\.\d|169\.254\.\d+\.\d+)<\d+> (?:failed|returned|timeout)",
             r"Call to connect (?:to \S+ )?(?:failed|returned|timeout).{0,40}(?:No route to host|Network is unreachable)",
             r"Socket creation failed ?: Address family not supported",
             r"[Cc]onnect to (?:fe80:|\S*%)\S*<\d+> failed",
+            r"NCCL_SOCKET_IFNAME set (?:by environment )?to (?=[\s\S]{0,20000}?with family \d+ is neither AF_INET)",
             # More than one host, and each tells the others its own loopback.
             r"^(\S{1,80}):\d+:\d+ \[\d+\] [^\n]{0,40}\bUsing (?:interface |\[\d+\])lo:127\.[\s\S]{0,20000}?^(?!\1:)[\w.-]{1,80}:\d+:\d+ \[\d+\] ",
         ),
@@ -331,6 +332,9 @@ CAUSES = (
         title="NCCL does not find the machine's GPUs or adapters in its topology",
         signs=(
             r"Could not find (?:a path for pattern|NET with id|GPU|real path of)",
+            r"Attribute \w+ of node \w+ not found|XML Parse (?:error )?: ?(?:[Uu]?n?expect\w+|unterminated)|XML (?:Mismatch : |(?:Topology|Graph) has wrong version|Export Channel : rank|parser is limited to \d)",
+            r"No path computed to go from|Could not find (?:rev link for|gpu rank \d|net id \w|NIC for rank|node of type \d|intermediate GPU)|TOPO/NET : (?:Couldn|Can)'t",
+            r"Add (?:NVLink|PCI Link|C2c) error : could not find|Error : (?:too many|tried to create too many) (?:XML|Topo|nodes)",
             r"NCCL WARN (?:Could not|Failed to) (?:find|parse|open|read).{0,60}(?:topo|xml|path|NET|sys)",
             r"graph/(?:search|topo|xml|paths)\.\w+:\d+ NCCL WARN (?!Cuda failure|nvml|Call to |Failed to (?:open|find) (?:lib|\w+\.so)|Duplicate|Failed to CUDA)",
             r"Detected mixed local (?:Net|CollNet) device counts across ranks",

@@ -500,6 +500,14 @@ CAUSES = (
         "https://github.com/open-mpi/ompi/issues/2568",
     ),
     _noise(
+        "peermem-invalid-context",
+        "nvidia-peermem finds memory that was freed already",
+        (r"nv_get_p2p_free_callback:\d+ ERROR detected invalid context, skipping",),
+        "A check against a race as GPU memory is released; nothing was lost.",
+        "Nothing to do; driver 560 and later do not write it.",
+        "https://github.com/Mellanox/nv_peer_memory/issues/120",
+    ),
+    _noise(
         "ansible-ignored",
         "a task of Ansible failed, and the playbook ignores that",
         (

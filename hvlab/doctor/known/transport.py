@@ -460,6 +460,7 @@ CAUSES = (
         signs=(
             r"^ *gdr_open error: |unable to open GDR driver|Is gdrdrv driver installed and loaded",
             r"Error getting the gdrdrv driver version|could not (?:load|insert) module \S*gdrdrv",
+            r"\bgdrdrv: ?\w+\([^)\n]{0,160}\) failed",
             r"Assertion .\(?\(?gdr_\w+\(",
         ),
         why="/dev/gdrdrv is not there, not in the container, or of another release than the library; GeForce GPUs do not serve it.",
