@@ -203,7 +203,7 @@ CAUSES = (
             r"Cannot find `?nvcc`?\. `?nvcc`? is required",
             r"cublas_v2\.h: No such file or directory",
             r"(?<!--\s)Could NOT find (?:CUDA|CUDAToolkit)\b",
-            r"cuda_runtime(?:_api)?\.h: No such file or directory|cuda\.h: No such file or directory",
+            r"\bcuda(?:_\w+)?\.h: No such file or directory",
             r"CUDA_HOME environment variable is not set",
             r"[Cc]annot find -l(?:cuda|cudart)\b",
             r"CUDA (?:nvcc|toolkit|compiler) .{0,40}not (?:be )?found|Failed to find nvcc",
@@ -220,6 +220,8 @@ CAUSES = (
             r"Could not find any (?:cu\w+\.h|libcu\w+\S*) matching version",
             r"CMAKE_CUDA_COMPILER-NOTFOUND",
             r"^\s*Specify CUDA_TOOLKIT_ROOT_DIR$",
+            r"MissingCUDAException|CUDA_HOME does not exist, unable to compile",
+            r"check_output\(\[\w+ \+ ['\x22]/bin/nvcc['\x22]",
         ),
         why="nvcc and the headers belong to the toolkit, not to the driver and not to the framework's wheels.",
         remedy="Install the toolkit of the CUDA that the framework was built with; HOROVOD_CUDA_HOME (CUDA_HOME) names it, its bin "

@@ -171,7 +171,7 @@ CAUSES = (
             r"The node was low on resource: ",
             r"reason: MPIJobEvicted|\d+/\d+ workers are evicted",
             r"Pod (?:was )?[Ee]victed|reason: Evicted|Status: +Failed\s+Reason: +Evicted",
-            r"[Pp]reempted|TaintManagerEviction|NodeNotReady(?! event message)",
+            r"(?<!got\s)[Pp]reempted|TaintManagerEviction|NodeNotReady(?! event message)",
             r"^\S+ +\d+/\d+ +(?:Evicted|OutOf(?:memory|cpu|pods|ephemeral-storage)) +\d",
             r"Node didn't have enough resource: (?:memory|cpu|pods|ephemeral-storage)",
             r"The node had condition: \[|Job was active longer than specified deadline|Reason: +(?:DeadlineExceeded|NodeLost)",

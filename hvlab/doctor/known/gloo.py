@@ -4,6 +4,15 @@ from hvlab.doctor.cause import BREAKDOWN, ECHO, FACT, Cause
 
 CAUSES = (
     Cause(
+        id="gloo-address-family",
+        title="Gloo has an IPv4 address on one host and an IPv6 address on another",
+        signs=(r"ss1\.ss_family == ss2\.ss_family", r"gloo/transport/tcp/\S+ address family mismatch"),
+        why="Each rank takes the first address that its host's name resolves to; where some names have IPv6 only, or first, the kinds differ.",
+        remedy="GLOO_SOCKET_IFNAME=NIC on all hosts (HOROVOD_GLOO_IFACE), or each host's name with its IPv4 address in /etc/hosts; a newer torch.",
+        source="https://github.com/pytorch/gloo/issues/399",
+        weight=FACT,
+    ),
+    Cause(
         id="gloo-interface",
         title="an interface that Gloo is told to use is not on this host",
         signs=(
@@ -12,7 +21,7 @@ CAUSES = (
             r"[Uu]nable to resolve hostname to a \(local\) address",
             r"makeDeviceForInterface\S* .{0,80}(?:unsupported|not found|fail)",
             r"gloo .{0,80}(?:No such device|interface not found)",
-            r"enforce fail at \S*gloo/transport/(?:tcp|uv)/device\.cc",
+            r"enforce fail at \S*gloo/transport/(?:tcp|uv)/device\.cc(?!\S* ss1\.)",
             r"Unable to find (?:interface for|address for) ?:? ",
         ),
         why="HOROVOD_GLOO_IFACE, GLOO_SOCKET_IFNAME or --network-interfaces names an interface that has no address here, or the host's "

@@ -489,6 +489,18 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="tf-workers-differ",
+        title="TensorFlow's workers do not have the same devices",
+        signs=(
+            r"but that group (?:has (?:size|type)|doesn't contain that device)",
+            r"is joining a group (?:with (?:size ?\d|incompatible device type)|that is already full)",
+        ),
+        why="Each worker counts its own GPUs for the size of the group: another number of them, or none, on one host, or TF_CONFIG names more or fewer workers there.",
+        remedy="The same CUDA_VISIBLE_DEVICES (number of GPUs) for every worker, TensorFlow with GPU on all hosts, and one cluster in every TF_CONFIG with an index of its own.",
+        source="https://github.com/tensorflow/tensorflow/issues/33979",
+        weight=FACT,
+    ),
+    Cause(
         id="coordination-lost",
         title="TensorFlow's or JAX's coordination service misses a worker",
         signs=(

@@ -150,7 +150,8 @@ CAUSES = (
             r"being compiled with a version of Cuda that does not match the version used to compile",
             r"undefined symbol: __cuda(?:RegisterFatBinaryEnd|PopCallConfiguration|PushCallConfiguration)\w*",
             r"undefined symbol: cuda(?:SetupArgument|Launch|ConfigureCall)\b",
-            r"Installed CUDA version \S+ does not match the version torch was compiled with",
+            r"Installed CUDA version \S+ does not match the version torch was compiled with(?! \S+ but since the APIs are compatible)",
+            r"CUDAMismatchException|raise RuntimeError\(CUDA_MISMATCH_MESSAGE",
         ),
         why="nvcc of CUDA 10 or later writes calls that an older libcudart has not; what CUDA 9 and older wrote (an old NCCL), newer ones have not.",
         remedy="HOROVOD_CUDA_HOME to the CUDA of torch.version.cuda, and build again.",
@@ -239,7 +240,10 @@ CAUSES = (
         remedy="apt-file search or dnf provides the name; install it on every host, or add its folder to ld.so.conf.d and run ldconfig.",
         source="https://man7.org/linux/man-pages/man8/ld.so.8.html",
         weight=SETTING,
-        unless=(r"lib(?:mpi|open-pal|open-rte|cudart|cudnn|cublas|nccl|torch)\S*\.so\S*: cannot open",),
+        unless=(
+            r"lib(?:mpi|open-pal|open-rte|cudart|cudnn|cublas|nccl|torch)\S*\.so\S*: cannot open",
+            r"torch_ext\w+/\S+\.so: cannot open",
+        ),
     ),
     Cause(
         id="module-shadowed",

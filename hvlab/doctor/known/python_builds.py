@@ -1,6 +1,6 @@
 """Builds of Python packages: Horovod, torch, what pip builds."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SETTING, Cause
 
 _HOROVOD = "https://horovod.readthedocs.io/en/stable/install_include.html"
 
@@ -44,6 +44,7 @@ CAUSES = (
             r"(?:PyTorch|TensorFlow|MXNet) (?:is )?not (?:found|installed|detected).{0,80}HOROVOD",
             r"No module named '?(?:torch|tensorflow|mxnet)\b[\s\S]{0,20000}?(?:None of TensorFlow, PyTorch, or MXNet|Neither TensorFlow nor PyTorch) plugins were built",
             r"ModuleNotFoundError: No module named '(?:torch|tensorflow|mxnet|numpy|Cython|pybind11)'(?=[\s\S]{0,3000}(?:[Gg]etting requirements to build|setup\.py|build_wheel|egg_info))",
+            r"Unable to pre-compile ops wit",
             r"pip-build-env-[^\n]{1,200}(?:\n[^\n]{0,200}){1,8}\n[^\n]{0,80}No module named '(?:torch|tensorflow|mxnet|numpy|mpi4py)'",
         ),
         why="With build isolation, the build sees only what pyproject.toml or setup_requires name: no torch, no TensorFlow.",
@@ -294,6 +295,27 @@ CAUSES = (
         remedy="Linux: in WSL 2 (for GPUs NVIDIA's driver for Windows with WSL), in a container or on another host.",
         source="https://github.com/horovod/horovod/issues/2599",
         weight=FACT,
+    ),
+    Cause(
+        id="deepspeed-operators",
+        title="DeepSpeed's operators cannot be built here",
+        signs=(
+            r"Unable to pre-compile (?!ops wit)\w+|Unable to JIT load the \w+ op",
+            r"LNK1181: [^\n]{0,80}\baio\.lib",
+        ),
+        why="DS_BUILD_OPS=1 (the default on Windows) asks for all of them, and one wants a library, GPU or system that is not here: async_io needs libaio, which Windows has not.",
+        remedy="DS_BUILD_OPS=0 pip install deepspeed, or without that one (DS_BUILD_AIO=0); libaio-dev (libaio-devel); ds_report lists what is compatible; on Windows a ready-made wheel or WSL 2.",
+        source="https://github.com/deepspeedai/DeepSpeed/issues/2099",
+        weight=SETTING,
+    ),
+    Cause(
+        id="torch-extension",
+        title="an extension that torch compiles at its first use was not built",
+        signs=(r"torch_ext\w+/\S+\.so: cannot open shared object file",),
+        why="The compiler's error stands earlier, or in the rank that built it; later starts, and the other ranks, find the folder without a library.",
+        remedy="Remove the folder under ~/.cache/torch_extensions (TORCH_EXTENSIONS_DIR), start again and read the first error; nvcc of torch.version.cuda, gcc and ninja in PATH; a folder of its own for each host.",
+        source="https://github.com/QwenLM/Qwen3/issues/350",
+        weight=CRASH,
     ),
     Cause(
         id="cython-3",
