@@ -55,7 +55,7 @@ _STAMP = re.compile(
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?"
     r"(?: \S{1,80} [\w./-]{1,60}(?:\[\d+\])?:)? *"
     r"|\[ *\d{1,10}\.\d{4,6}\] *|[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ \S{1,80}\] *|std(?:out|err) [FP] "
-    r"|#\d+ \d+\.\d+ |> |\| (?=\S)"
+    r"|#\d+ \d+\.\d+ |>> \d{1,7} +(?=\S)|> |\| (?=\S)"
 )
 # What a line that was cut does not go on with: ranks, times, NCCL's own, a program's name.
 _BEGUN = re.compile(

@@ -255,6 +255,7 @@ CAUSES = (
             r"The source directory .{1,200}?third_party/\S+ does not contain",
             r"(?:HTTPRequest|boost|flatbuffers|gloo|Eigen|eigen)/\S*: No such file or directory",
             r"submodule\S* .{0,80}not (?:been )?(?:initiali[sz]ed|checked out|updated)",
+            r"The submodule \"\S+\" is missing",
         ),
         why="A clone or archive of the repository holds the folders of other projects empty.",
         remedy="git submodule update --init --recursive, or git clone --recursive, or the released archive.",
@@ -321,11 +322,13 @@ CAUSES = (
         id="compiler-option",
         title="the compiler does not know an option that the build gives it",
         signs=(
-            r"\bnv(?:c|c\+\+|fortran)-Error-Unknown switch: \S+",
+            r"\b(?:nv(?:c|c\+\+|fortran)|pg(?:cc|CC|c\+\+|f77|f90|f95|fortran))-Error-Unknown switch: \S+",
             r"\b(?:gcc|g\+\+|cc|c\+\+|cc1|cc1plus|gfortran|f951)(?:-\d+)?: error: unrecognized command[- ]line option (?!'?-(?:V|qversion|version|std=))",
             r"\b(?:clang|clang\+\+|icx|icpx)\S*: error: (?:unknown argument|unsupported option)",
             r"nvcc fatal +: Unknown option '?-",
             r"nvcc fatal +: (?:Value '|A single input file|redefinition of argument|Option '|Don't know what to do with|'[^'\n]+': expected a number)",
+            r"\b(?:flang(?:-new)?|ifx|armclang|armflang|amdflang)\S*: error: (?:unknown argument|unsupported option)",
+            r"\bld(?:\.\w+)?: (?:error: )?(?:unrecognized option '|unknown options?: |unknown argument ')",
         ),
         why="The options are those of another compiler or release: of the one that Python, MPI or nvcc was built with.",
         remedy="CC and CXX to a compiler of the same kind (for mpicc OMPI_CC, MPICH_CC), or one that is new enough; unset CFLAGS and NVCC_APPEND_FLAGS.",
@@ -385,7 +388,7 @@ CAUSES = (
         signs=(
             r"nvlink error +: ",
             r"undefined reference to ",
-            r"(?:^|[\s/])ld(?:\.\w+)?: (?:cannot find -l(?!cuda|cudart|nccl|\w+::)\S+|library not found for -l\S+|symbol\(s\) not found)",
+            r"(?:^|[\s/])ld(?:\.\w+)?: (?:error: )?(?:cannot find -l(?!cuda|cudart|nccl|\w+::)\S+|[Ll]ibrary not found for -l\S+|library '[^'\n]+' not found|framework not found \S+|symbol\(s\) not found)",
             r"bin/ld: cannot find |ld\.\w+: error: (?:unable to find library|undefined symbol)",
             r"clang\S*: error: linker command failed",
             r"relocation R_X86_64_\w+ against .{0,120}recompile with -fPIC",
@@ -396,6 +399,8 @@ CAUSES = (
             r"DSO missing from command line",
             r"/ld: ?cannot find -l\w+",
             r"(?:^|[\s/])ld(?:\.\w+)?: cannot find (?!-l)\S+\.(?:o|a|so)\b",
+            r"^Undefined symbols(?: for architecture \w+)?:$",
+            r"\bmold: (?:fatal|error): (?:library not found|undefined symbol)|error LNK(?:2001|2019|1104|1120|1181):|relocation truncated to fit: |hidden symbol [`'][^\n]{1,120} (?:is referenced by DSO|isn't defined)",
         ),
         why="A library is missing, of another release, or was built without -fPIC (static); File truncated: an object file that a stopped build left (make clean).",
         remedy="Install the package with lib*.so (-dev, -devel), name its folder (LDFLAGS=-L), or build that library shared.",
@@ -458,6 +463,7 @@ CAUSES = (
         title="a header that the sources include is not installed",
         signs=(
             r"(?:(?:fatal|catastrophic) error(?: C1083)?|\): error): (?!mpi\.h|nccl\.h|cu\w+\.h|thrust/|Python\.h|pyconfig\.h|tensorflow/|third_party/|THC/|xla/)[\w./+-]+\.h(?:pp)?: No such file",
+            r"configure: error: [^\n]{0,60}?(?!\S*(?:mpi|nccl|cuda\w*|Python)\.h)[\w/.+-]+\.h\b>?['\"]? (?:(?:or \S+ library|header|file) )?(?:was |is )?(?:not found|missing)|configure: error: Unable to find the \S+ header files",
         ),
         why="A library is there without its headers (a -dev or -devel package), or not at all.",
         remedy="apt-file search NAME.h (dnf provides '*/NAME.h') tells the package: libibverbs-dev for infiniband/verbs.h, libnuma-dev for numa.h, libffi-dev for ffi.h; torch/extension.h comes with torch itself.",
@@ -546,6 +552,22 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="autogen-tree",
+        title="the source tree is not that of one release: folders are missing, or left over from another branch",
+        signs=(
+            r"Missing \S+/Makefile\.am at \S*autogen\.(?:pl|sh) line \d+",
+            r"Not at the root directory of an \w+ source tree|You must run this script from the top-level directory of the Open MPI tree",
+            r"autogen\.pl has been invoked in the source tree of an? [^\n]{1,40} distribution tarball",
+            r"file '\S*autogen_found_items\.m4' does not exist",
+        ),
+        why="Sources from git get their configure from autogen.pl (autogen.sh), which looks through all folders: after a change of branch those of the other one stay, "
+        "and an archive or a clone without submodules lacks some. autoreconf alone does not do.",
+        remedy="git clean -xfd; git submodule foreach --recursive git clean -xfd; git submodule update --init --recursive; ./autogen.pl. A release's archive has configure in it: "
+        "no autogen.",
+        source="https://github.com/open-mpi/ompi/issues/12483",
+        weight=FACT,
+    ),
+    Cause(
         id="build-tool-missing",
         title="a tool that the build calls is not installed, or too old",
         signs=(
@@ -554,6 +576,9 @@ CAUSES = (
             r'Ninja is required to load C\+\+ extensions|Could not create named generator Ninja|build program corresponding to "Ninja"',
             r"[Cc]an(?:'t| ?not) find Rust compiler|requires Rust|pg_config executable not found|(?:bzip2|xz|gzip|zstd|lbzip2): Cannot exec: No such file",
             r"Can't locate \w+(?:/\w+)*\.pm in @INC",
+            r"configure: line \d+: ?[`'](?:A[CMXS]|PKG|LT|IT|GL)_\w+\(|configure: (?:line )?\d+: (?:A[CMXS]|PKG|LT|IT|GL)_\w+: (?:command )?not found",
+            r"(?:aclocal|autom4te|autoheader|automake|autoconf|autoreconf|libtoolize): (?:error: )?\S+ failed with exit status|AC_PROG_\w+ cannot be called after|macro [`']\w+' not found in library|cannot find install-sh, install\.sh,? or shtool",
+            r"(?:configure\.(?:ac|in)|Makefile\.am|aclocal\.m4):\d+: error: |(?:automake|aclocal|autoconf): error: (?!no input|\S+ failed)",
         ),
         why="Sources from git have to be prepared with autoconf, automake, libtool and flex, which a release's archive does not need; other packages want ninja, pkg-config or Rust.",
         remedy="apt install autoconf automake libtool m4 flex bison pkg-config patch bzip2 xz-utils ninja-build (dnf: the same, ninja-build from EPEL or CRB); or take the release's archive.",
@@ -625,6 +650,7 @@ CAUSES = (
         signs=(
             r"^RPM build errors:|Bad exit status from /\S+rpm-tmp\.\S+ \(%\w+\)",
             r"error: Installed \(but unpackaged\) file\(s\) found|error: (?:File|Directory) not found: \S+BUILDROOT",
+            r"^error: Bad (?:source|file): \S+: No such file|^error: (?:line \d+: Unknown tag|Name field must be present in package)",
         ),
         why="A step of the spec file (%prep, %build, %install) ended with an error, or a file that it lists was not made (an optional part was left out for want of its -devel package).",
         remedy="The lines above name the command; rpmbuild --define options of the spec (slurm.spec: --with pmix, --with mysql), and the BuildRequires of what is missing.",

@@ -11,6 +11,7 @@ CAUSES = (
             r"lib(?:mpi|open-pal|open-rte|mpi_cxx|mpi_mpifh|prrte|pmix)\S*\.so\S*: cannot open shared object file",
             r"libmpi\S*\.so\S* => not found",
             r"cannot load MPI library|\blibmpi could not be found|MPI library could not be found",
+            r"Library not loaded: \S*lib(?:mpi|open-)\S*",
         ),
         why="The libraries are not in a folder the loader looks in, on this host or in this non-login shell, or another release "
         "(another .so number) is installed than the program was linked with.",
@@ -219,6 +220,7 @@ CAUSES = (
             r"undefined symbol: (?!ompi_|MPI_|opal_|nccl|__cuda|__nv|cu)\S+",
             r"dlopen\([^\n]{1,300}Symbol not found: \S+",
             r"ccall: could not find function \w+|could not load symbol \"?\w+",
+            r"dyld(?:\[\d+\])?: (?:lazy symbol binding failed: )?Symbol not found: \S+",
         ),
         why="The program was linked with another release of the library than the loader finds.",
         remedy="LD_DEBUG=libs shows which file is taken; put the right one first, or build again.",
@@ -235,6 +237,7 @@ CAUSES = (
             r"cannot open shared object file",
             r"ImportError: lib\w[\w.+-]*\.so[\d.]*: cannot open shared object file",
             r"(?<![\w.+-])(?!lib(?:mpi|open-|cuda|cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nccl|nvidia-ml|torch|c10|nvinfer))[\w.+-]+\.so[\d.]*: cannot open shared object file",
+            r"Library not loaded: (?!\S*lib(?:mpi|open-|nccl|torch|c10))\S+",
         ),
         why="The package that holds it is not installed on this host, or its folder is not searched.",
         remedy="apt-file search or dnf provides the name; install it on every host, or add its folder to ld.so.conf.d and run ldconfig.",

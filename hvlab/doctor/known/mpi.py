@@ -420,4 +420,18 @@ CAUSES = (
         source="https://github.com/h5py/h5py/issues/2330",
         weight=SYMPTOM,
     ),
+    Cause(
+        id="built-without-mpi",
+        title="a library that is to work with MPI was built without it",
+        signs=(
+            r"parallel mode requires MPI enabled netcdf-c|h5py was built without MPI support|has no attribute '(?:set|get)_fapl_mpio'",
+            r"\b(?!Horovod|horovod)[\w.-]+ (?:was|is|has been|were) (?:built|compiled|configured|installed) without (?:MPI|PMI|parallel HDF5)\b",
+            r"NetCDF: (?:Parallel operation on file opened for non-parallel access|Attempt to use feature that was not turned on when netCDF was built)",
+        ),
+        why="The ready-made package (pip's wheel, conda's nompi, the distribution's serial one) has no MPI; parallel files need HDF5, netCDF and their Python modules all "
+        "built with one MPI.",
+        remedy="HDF5_MPI=ON CC=mpicc pip install --no-binary=h5py h5py; conda install 'h5py=*=mpi*'; nc-config --has-parallel and h5cc -showconfig tell how they were built.",
+        source="https://docs.h5py.org/en/stable/mpi.html",
+        weight=FACT,
+    ),
 )

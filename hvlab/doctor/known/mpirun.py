@@ -476,6 +476,7 @@ CAUSES = (
             r"\[(?:mpiexec|proxy)\b[^\n]{0,120}\] \w+ ?\([^)\n]*\.c:\d+\): assert \([^\n]{1,120}\) failed",
             r"HYDU_create_process \([^)\n]*\): (?:dup2|fork|pipe) error|error in the UI defined callback",
             r"process manager error waiting for completion|demux engine error waiting for event",
+            r"tm_(?!init)\w+\([^)\n]{0,20}\) failed with TM error \d+",
         ),
         why="hydra_pmi_proxy broke off without a word: it is of another MPICH than mpiexec, something on its host ended it, or a stranger (a scan of "
         "ports) knocked at mpiexec's; or mpiexec's own input or output was closed (a pipe, a rank that calls mpiexec again).",

@@ -462,9 +462,10 @@ CAUSES = (
         signs=(
             r"error: Failed dependencies:",
             r"^\s*\S+ is needed by (?:\(installed\) )?\S+-\d\S*",
+            r"error: Failed build dependencies:",
         ),
         why="rpm -i takes the named files only; what they need has to be installed, or to stand in the same command.",
-        remedy="dnf install ./FILE.rpm (or yum, zypper) fetches what is missing; the named lines say what that is.",
+        remedy="dnf install ./FILE.rpm (or yum, zypper) fetches what is missing, for rpmbuild dnf builddep FILE.spec; the named lines say what that is.",
         source="https://man7.org/linux/man-pages/man8/rpm.8.html",
         weight=FACT,
     ),

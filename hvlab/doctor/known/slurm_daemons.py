@@ -54,6 +54,7 @@ CAUSES = (
             r"Malformed RPC of type",
             r"Failed to unpack SLURM_PERSIST_INIT",
             r"Can not recover \w+[^\n]{0,40}, incompatible version",
+            r"Failed to unpack persistent connection init",
         ),
         why="slurmctld talks to daemons and commands of its own release and the two (from 24.11: three) before, never to newer ones.",
         remedy="Upgrade slurmdbd, then slurmctld, then slurmd and the commands, to one release.",
@@ -401,6 +402,7 @@ CAUSES = (
             r"Dlopen of plugin file failed|Plugin init\(\) callback failed|Plugin missing required symbol or function|Incompatible plugin version|Plugin has invalid format",
             r"Can't find plugin for \w+/\w+",
             r"error: Unable to find plugin: \S+",
+            r"plugin not compiled with \w+ support",
         ),
         why="Slurm was built where the library was missing (libmunge-dev for munge, http-parser, json-c, MariaDB), its package of plugins is not "
         "installed, or PluginDir names those of another release.",

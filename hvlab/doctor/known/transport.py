@@ -56,6 +56,7 @@ CAUSES = (
             r"ibv_create_ah\([^)\n]*\) on \S+ failed",
             r"Open MPI tried to use a GID index that was too large",
             r"read failed in ncclIbRoceGetVersionNum",
+            r"^\W*GID: (?:00:){15}00$",
         ),
         why="The connection of two adapters is set up but nothing comes through: they use a GID (RoCE version, VLAN) that "
         "the other end has not, the subnets are not routed, PFC or MTU differ, or the link is down.",
@@ -596,5 +597,19 @@ CAUSES = (
         "names adapters with timeouts, whose nodes --exclude leaves out.",
         source="https://github.com/quokka-astro/quokka/issues/353",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="cxi-vni",
+        title="a Slingshot adapter admits no job without a number of its own (VNI)",
+        signs=(
+            r"cxip_gen_auth_key failed: -?\d+",
+            r"OFI Libfabric library call \(fi_domain\)[\s\S]{0,400}?Error: Function not implemented",
+            r"for single node use try --network=single_node_vni",
+        ),
+        why="Slurm's switch plugin gives a VNI to jobs of several nodes; one on a single node gets none unless it asks, and ranks that mpirun or ssh starts need one of the "
+        "whole job.",
+        remedy="srun (salloc, sbatch) --network=single_node_vni,job_vni, or SLURM_NETWORK=single_node_vni,job_vni before the start; with PBS mpiexec --single-node-vni.",
+        source="https://github.com/uiuc-hpc/lci/issues/110",
+        weight=FACT,
     ),
 )
