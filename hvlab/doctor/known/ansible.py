@@ -158,6 +158,7 @@ CAUSES = (
         id="ansible-module-missing",
         title="Ansible does not know a module, role or handler",
         signs=(
+            r"module (?:\(\S+\) )?is missing interpreter line",
             r"couldn't resolve module/action",
             r"the role '\S+' was not found",
             r"this task '\S+' has extra params",
@@ -345,5 +346,30 @@ CAUSES = (
         remedy="A fresh venv with pip install ansible-core alone; export LC_ALL=C.UTF-8; a dead worker: free -m and dmesg on the control machine (on macOS export OBJC_DISABLE_INITIALIZE_FORK_SAFETY=YES).",
         source="https://docs.ansible.com/ansible/latest/installation_guide/intro_installation.html",
         weight=SETTING,
+    ),
+    Cause(
+        id="ansible-package-api",
+        title="this Ansible is of another age than the host's dnf",
+        signs=(
+            r"Failure talking to (?:dnf|yum): '\w+' object has no attribute",
+            r"(?:modules/|ansible_module_)(?:dnf5?|yum)\.py[^\n]{0,300}(?:\n[^\n]{0,300}){1,4}?AttributeError[^\n]{0,80}has no attribute",
+        ),
+        why="Ansible's module calls dnf's own Python library on the host, whose functions change between dnf 1, 2, 4 and 5.",
+        remedy="A newer ansible-core (2.18 for Fedora 42's dnf5); until then ansible.builtin.command: dnf -y install NAME.",
+        source="https://github.com/ansible/ansible/issues/85209",
+        weight=FACT,
+    ),
+    Cause(
+        id="ansible-strict",
+        title="ansible-core 2.19 refuses conditions and templates that older releases let pass",
+        signs=(
+            r"Conditionals must have a boolean result",
+            r"Conditional result [^\n]{1,120}derived from value of type",
+            r"Template delimiters are not supported in expressions",
+        ),
+        why="A condition (when, assert, until) gives a text, a list or nothing, where only true or false counts from 2.19 on; -e key=value always gives a text.",
+        remedy="In the role: `| bool`, `| length > 0`, `is search(...)`, no {{ }} in when; a newer release of the role; until then allow_broken_conditionals = true in ansible.cfg, or ansible-core 2.18.",
+        source="https://docs.ansible.com/ansible/latest/porting_guides/porting_guide_core_2.19.html",
+        weight=FACT,
     ),
 )

@@ -44,6 +44,7 @@ CAUSES = (
         id="cmake-too-old",
         title="CMake is too old",
         signs=(
+            r"By not providing \"Find(?:CUDAToolkit|Python3?)\.cmake\"",
             r"include could not find (?:load|requested) file: Check\w+",
             r"CMake \d\S* or higher is required\. You are running version",
             r"CMake Error.{0,80}cmake_minimum_required.{0,200}You are running",
@@ -111,6 +112,8 @@ CAUSES = (
         id="gcc-too-new-for-cuda",
         title="this CUDA does not take so new a compiler",
         signs=(
+            r"is greater than the maximum required version by CUDA",
+            r"identifier \"__builtin_ia32_\w+\" is undefined|parameter packs not expanded with '\.\.\.'",
             r"unsupported GNU version! gcc versions later than",
             r"#error -- unsupported (?:GNU|clang|Microsoft)",
             r"host compiler targets unsupported OS|unsupported compiler version",
@@ -200,10 +203,12 @@ CAUSES = (
         id="cuda-toolkit-missing",
         title="the build finds no CUDA toolkit",
         signs=(
+            r"CUDA was not found on the system, please set the CUDA_HOME",
+            r"Looking for a CUDA compiler - NOTFOUND(?=[\s\S]{0,600}?CMake Error)",
             r"Cannot find `?nvcc`?\. `?nvcc`? is required",
             r"cublas_v2\.h: No such file or directory",
             r"(?<!--\s)Could NOT find (?:CUDA|CUDAToolkit)\b",
-            r"\bcuda(?:_\w+)?\.h: No such file or directory",
+            r"\bcuda(?:_\w+)?\.h[\"']?: No such file or directory",
             r"CUDA_HOME environment variable is not set",
             r"[Cc]annot find -l(?:cuda|cudart)\b",
             r"CUDA (?:nvcc|toolkit|compiler) .{0,40}not (?:be )?found|Failed to find nvcc",
@@ -234,6 +239,7 @@ CAUSES = (
         id="gpu-arch-unsupported",
         title="nvcc, or the build of torch, does not know a GPU architecture",
         signs=(
+            r"no instance of overloaded function \"atomicAdd\" matches the argument list",
             r"CUDA_ARCHITECTURES is empty for target",
             r"Unsupported gpu architecture '(?:compute|sm)_\w+'",
             r"nvcc fatal +: (?:Value|Unknown option) '?(?:sm|compute)_\d+",
@@ -245,6 +251,7 @@ CAUSES = (
         remedy="HOROVOD_BUILD_CUDA_CC_LIST=75,80,86,90 (TORCH_CUDA_ARCH_LIST for torch) with what this CUDA and these GPUs have.",
         source="https://github.com/horovod/horovod/issues/3922",
         weight=FACT,
+        unless=(r"#error -- unsupported GNU version",),
     ),
     Cause(
         id="submodules-missing",
@@ -352,6 +359,7 @@ CAUSES = (
         id="cmake-package",
         title="CMake or pkg-config does not find a package that the build wants",
         signs=(
+            r"Could not find a configuration file for package \"\S+\" that (?:is compatible with|exactly matches) requested version",
             r"oneCCL is not installed, try changing HOROVOD_CPU_OPERATIONS",
             r"Unknown CMake command \"(?:cuda|hip)_",
             r"links to target \x22\S+\x22 but the target was not found|cannot find -l\w+::\w+",
@@ -667,6 +675,41 @@ CAUSES = (
         why="The sources are of another release than the patch was made for, or it is in them already.",
         remedy="The release that the patch names; patch --dry-run -p1, and git apply -R --check to see whether it is in already.",
         source="https://man7.org/linux/man-pages/man1/patch.1.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="gcc10-common",
+        title="gcc 10 and later refuse a variable that several files define",
+        signs=(
+            r"multiple definition of [`']\w+'; [^\n]{1,300}:\(\.(?:bss|data)\S*\): first defined here",
+            r":\(\.bss\S*\): multiple definition of [`']\w+'",
+        ),
+        why="A header defines it without extern; before gcc 10 the linker made one of all (-fcommon).",
+        remedy="CFLAGS=-fcommon, a newer release of the program, or gcc 9.",
+        source="https://gcc.gnu.org/gcc-10/porting_to.html",
+        weight=FACT,
+    ),
+    Cause(
+        id="gcc14-c",
+        title="gcc 14 (clang 16) refuses C that older releases only warned of",
+        signs=(
+            r"error: [^\n]{1,300}\[-W(?:implicit-function-declaration|implicit-int|int-conversion|incompatible-pointer-types|return-mismatch|declaration-missing-parameter-type)\b",
+        ),
+        why="Functions that are not declared, and pointers and numbers taken for one another, are errors now: the sources are older than that.",
+        remedy="A newer release of the program; CFLAGS='-std=gnu89 -fpermissive' (or -Wno-error=implicit-function-declaration and so on), or gcc 13.",
+        source="https://gcc.gnu.org/gcc-14/porting_to.html",
+        weight=SETTING,
+    ),
+    Cause(
+        id="cuda-toolkit-old",
+        title="the CUDA toolkit that the build takes is older than the sources want",
+        signs=(
+            r"only supported on CUDA \d[\d.]* and above",
+            r"(?:requires?|needs?|must be|need) (?:at least )?(?:CUDA|nvcc)(?: [Tt]oolkit)?(?: version)? (?:>= ?)?\d[\d.]* ?(?:or|and) (?:above|later|higher|newer)",
+        ),
+        why="nvcc of PATH or CUDA_HOME counts, not the CUDA that torch brings.",
+        remedy="nvcc -V; CUDA_HOME and PATH to a newer toolkit (conda install -c nvidia cuda-nvcc), the one of torch.version.cuda; or an older release of the package.",
+        source="https://github.com/Dao-AILab/flash-attention/issues/597",
         weight=FACT,
     ),
 )

@@ -150,6 +150,7 @@ CAUSES = (
         id="volume-mount",
         title="a volume of the pod cannot be mounted",
         signs=(
+            r"Unable to mount volumes for pod",
             r'persistentvolumeclaim "\S+" not found',
             r"MountVolume\.\w+ failed for volume(?![^\n]{0,120}failed to sync \w+ cache)",
             r"FailedMount(?![^\n]{0,240}failed to sync \w+ cache)|FailedAttachVolume",
@@ -168,6 +169,7 @@ CAUSES = (
         id="evicted",
         title="the node evicted the pod",
         signs=(
+            r"active on the node longer than (?:the )?specified deadline",
             r"The node was low on resource: ",
             r"reason: MPIJobEvicted|\d+/\d+ workers are evicted",
             r"Pod (?:was )?[Ee]victed|reason: Evicted|Status: +Failed\s+Reason: +Evicted",
@@ -259,6 +261,7 @@ CAUSES = (
         id="pod-network",
         title="a pod or container gets no network",
         signs=(
+            r"[Ff]ailed to setup network for pod|Error (?:while )?adding (?:network:|to cni network)",
             r"failed to (?:set ?up|setup) (?:pod|sandbox container|network)[^\n]{0,200}network",
             r"network: (?:open|stat|failed|plugin|error)[^\n]{0,200}",
             r"cni plugin not initialized|cni config uninitialized|NetworkPluginNotReady",
@@ -348,6 +351,7 @@ CAUSES = (
         id="kubelet-setup",
         title="kubeadm or kubelet does not accept the machine",
         signs=(
+            r"the bootstrap token is invalid|discoveryToken or discoveryFile must be set",
             r"^\s*- The kubelet is (?:not running|unhealthy due to a misconfiguration)",
             r"(?:^|: )\s*\[ERROR [A-Z][\w-]+\]: ",
             r"running with swap on is not supported",
@@ -500,6 +504,7 @@ CAUSES = (
         id="kubectl-no-cluster",
         title="kubectl does not reach the cluster",
         signs=(
+            r"unable to read client-(?:cert|key) \S+",
             r"Kubernetes cluster unreachable|You must be logged in to the server|error: error loading config file ",
             r"The connection to the server \S+ was refused - did you specify the right host or port",
             r"Unable to connect to the server: ",

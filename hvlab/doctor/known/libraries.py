@@ -122,6 +122,7 @@ CAUSES = (
         id="glibc",
         title="the system's glibc is older than the one it was built for",
         signs=(
+            r"undefined reference to [`']__isoc23_\w+",
             r"version `?GLIBC_[\d.]+'? not found",
             r"GLIBC_[\d.]+'? not found",
             r"undefined reference to [`'][^'\n]{1,80}@GLIBC_\d",
@@ -315,6 +316,7 @@ CAUSES = (
         id="python-incomplete",
         title="this Python was built without a part of its own library",
         signs=(
+            r"LookupError: unknown encoding: (?:cp437|utf-8|idna)",
             r"ssl module in Python is not available|SSL module is not available|CondaSSLError: OpenSSL appears to be unavailable",
             r"No module named '?_(?:ctypes|bz2|lzma|sqlite3|ssl|hashlib|tkinter)'?",
             r"can't decompress data; zlib not available",

@@ -59,6 +59,9 @@ CAUSES = (
         id="apt-key",
         title="a repository is signed with a key that this host does not know",
         signs=(
+            r"At least one invalid signature was encountered|Could not execute '\S+' to verify signature",
+            r"apt-key did not return an error|key does not seem to have been added|Error fetching key \S+ from keyserver|Key \S+ not found on keyserver|Unable to add a key from binary data",
+            r"gnupg1? do not seem to be installed|gpg: cannot open '/dev/tty'",
             r"NO_PUBKEY (?!A4B469963BF863CC|F60F4B3D7FA2AF80)[0-9A-F]+",
             r"The following signatures couldn't be verified",
             r"(?:EXPKEYSIG|BADSIG|KEYEXPIRED|REVKEYSIG) [0-9A-F]*",
@@ -82,6 +85,7 @@ CAUSES = (
         id="no-release-file",
         title="a repository has nothing for this release of the system",
         signs=(
+            r"Cannot retrieve repository metadata \(repomd\.xml\)",
             r"does not have a Release file",
             r"[Cc]annot find a valid baseurl for repo",
             r"Failed to download metadata for repo",
@@ -99,6 +103,7 @@ CAUSES = (
         id="apt-stale-list",
         title="the package lists are older than the repository",
         signs=(
+            r"repodata/(?!repomd)\S+: \[Errno 14\] (?:HTTPS? Error|PYCURL ERROR 22 -[^\n]{0,60}error:) 404",
             r"Failed to fetch \S+ +404 +Not Found",
             r"Hash Sum mismatch",
             r"E: Unable to fetch some archives",
@@ -113,6 +118,7 @@ CAUSES = (
         id="package-unknown",
         title="there is no such package in the repositories",
         signs=(
+            r"[Nn]o package matched: \S+",
             r"Unable to locate package (?!linux-headers)\S+",
             r"Package '?\S+'? has no installation candidate",
             r"[Nn]o [Pp]ackage matching '\S+' (?:is available|found)",
@@ -130,6 +136,7 @@ CAUSES = (
         remedy="apt-get update and apt-cache policy NAME (dnf list --showduplicates NAME); add the repository, correct name or version.",
         source=_APT,
         weight=FACT,
+        unless=(r"UnsatisfiableError|Could not solve for environment specs",),
     ),
     Cause(
         id="no-module-for-kernel",
@@ -210,6 +217,7 @@ CAUSES = (
         id="file-conflict",
         title="two packages have the same file",
         signs=(
+            r"cpio: File from package already exists as a directory",
             r"trying to overwrite '\S+', which is also in package",
             r"file \S+ .{0,80}conflicts (?:with file from|between attempted installs)",
             r"(?:Basic|KnownPackage|UnknownPackage|SharedLinkPath)?ClobberError: ",
@@ -434,6 +442,7 @@ CAUSES = (
         id="apt-yes-refused",
         title="apt does not go on by itself: packages would be downgraded, removed, or changed against a hold",
         signs=(
+            r"There are problems and -y was used without --force-yes",
             r"(?:Packages were downgraded|Essential packages were removed|Held packages were changed|There were unauthenticated packages) and -y was used",
             r"Packages need to be removed but remove is disabled|Removing essential system-critical packages is not permitted",
         ),
@@ -446,6 +455,7 @@ CAUSES = (
         id="apt-lists-damaged",
         title="apt's package lists or its cache are damaged or not complete",
         signs=(
+            r"[Ss]igned file isn't valid, got '",
             r"The package lists or status file could not be parsed|Encountered a section with no Package: header|Problem with MergeList",
             r"Unable to parse package file|The package cache file is corrupted|List directory \S+ is missing|Dynamic MMap ran out of room",
             r"/var/lib/apt/lists/\S+_(?:Packages|InRelease|Release)\S* [^\n]{0,60}open \(2\b",
@@ -521,5 +531,26 @@ CAUSES = (
         remedy="git config --global --add safe.directory PATH; or git clone --recursive in place of the archive.",
         source="https://git-scm.com/docs/git-config#Documentation/git-config.txt-safedirectory",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="conda-strict-priority",
+        title="conda's strict channel priority leaves a package out",
+        signs=(r"excluded by strict repo priority",),
+        why="With channel_priority strict, a package that a channel higher up has is taken from no other, also where only the other has that release or build.",
+        remedy="conda config --set channel_priority flexible; or name the channels in another order, or the releases without their builds.",
+        source="https://github.com/graphdeco-inria/gaussian-splatting/issues/441",
+        weight=FACT,
+    ),
+    Cause(
+        id="conda-solver-slow",
+        title="conda's old solver does not come to an end",
+        signs=(r"^Solving environment: [-|\\/]$",),
+        why="With many packages or channels it tries for hours (conda before 23.10, without libmamba).",
+        remedy="conda install -n base conda-libmamba-solver and conda config --set solver libmamba (or mamba); a fresh environment instead of base.",
+        source="https://github.com/NBISweden/IgDiscover-legacy/issues/116",
+        weight=SETTING,
+        unless=(
+            r"Solving environment: (?:\.{3}working\.{3} )?done|Preparing transaction|UnsatisfiableError|NotFound|Found conflicts|CondaHTTPError|Killed|Examining conflict",
+        ),
     ),
 )

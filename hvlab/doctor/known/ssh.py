@@ -9,6 +9,7 @@ CAUSES = (
         id="host-key-changed",
         title="the host key is not the one that is known",
         signs=(
+            r"SSH key for this host does not match the key required",
             r"REMOTE HOST IDENTIFICATION HAS CHANGED",
             r"Host key for \S+ has changed and you have requested strict checking",
             r"Offending \S+ key in \S*known_hosts",
@@ -44,9 +45,10 @@ CAUSES = (
         id="host-key",
         title="the host key is unknown, so ssh refuses the host",
         signs=(
+            r"No entry currently exists in the Known Hosts file|\[SSH\] No Known Hosts file was found|SSH key for this host is not currently trusted",
             r"Host key verification failed",
             r"No \S+ host key is known for \S+ and you have requested strict checking",
-            r"authenticity of host .{1,200}? can't be established(?![\s\S]{0,600}(?:Permanently added|Permission denied|'s password:))",
+            r"authenticity of host .{1,200}? can't be established(?!\.[A-Z])(?![\s\S]{0,600}(?:Permanently added|Permission denied|'s password:))",
             r"Using a SSH password instead of a key is not possible because Host Key checking",
         ),
         why="A launcher has no terminal to ask on, so a host whose key is not in known_hosts is refused.",
