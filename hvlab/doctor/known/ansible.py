@@ -363,8 +363,8 @@ CAUSES = (
         id="ansible-strict",
         title="ansible-core 2.19 refuses conditions and templates that older releases let pass",
         signs=(
-            r"Conditionals must have a boolean result",
-            r"Conditional result [^\n]{1,120}derived from value of type",
+            r"^(?![^\n]{0,40}WARNING)[^\n]{0,600}Conditionals must have a boolean result",
+            r"^(?![^\n]{0,40}WARNING)[^\n]{0,600}Conditional result [^\n]{1,120}derived from value of type",
             r"Template delimiters are not supported in expressions",
         ),
         why="A condition (when, assert, until) gives a text, a list or nothing, where only true or false counts from 2.19 on; -e key=value always gives a text.",

@@ -204,7 +204,7 @@ CAUSES = (
         title="the build finds no CUDA toolkit",
         signs=(
             r"CUDA was not found on the system, please set the CUDA_HOME",
-            r"Looking for a CUDA compiler - NOTFOUND(?=[\s\S]{0,600}?CMake Error)",
+            r"Looking for a CUDA compiler - NOTFOUND(?=[\s\S]{0,600}?CMake Error[^\n]{0,120}\n[^\n]{0,200}CUDA)",
             r"Cannot find `?nvcc`?\. `?nvcc`? is required",
             r"cublas_v2\.h: No such file or directory",
             r"(?<!--\s)Could NOT find (?:CUDA|CUDAToolkit)\b",
@@ -705,7 +705,7 @@ CAUSES = (
         title="the CUDA toolkit that the build takes is older than the sources want",
         signs=(
             r"only supported on CUDA \d[\d.]* and above",
-            r"(?:requires?|needs?|must be|need) (?:at least )?(?:CUDA|nvcc)(?: [Tt]oolkit)?(?: version)? (?:>= ?)?\d[\d.]* ?(?:or|and) (?:above|later|higher|newer)",
+            r"(?:[Ee]rror|ERROR|[Ff]atal|FATAL)\b[^\n]{0,160}\b(?:requires?|needs?) (?:at least )?(?:CUDA|nvcc)(?: [Tt]oolkit)?(?: version)? (?:>= ?)?\d[\d.]* (?:or|and) (?:above|later|higher|newer)",
         ),
         why="nvcc of PATH or CUDA_HOME counts, not the CUDA that torch brings.",
         remedy="nvcc -V; CUDA_HOME and PATH to a newer toolkit (conda install -c nvidia cuda-nvcc), the one of torch.version.cuda; or an older release of the package.",

@@ -112,7 +112,7 @@ CAUSES = (
     ),
     Cause(
         id="kubexec",
-        title="the launcher may not or cannot run kubectl exec",
+        title="an account lacks a right in the cluster, or a pod cannot be entered",
         signs=(
             r"pods? \S+ is forbidden: .{0,200}(?:exec|create)",
             r"cannot create resource \"pods/exec\"",
@@ -122,8 +122,8 @@ CAUSES = (
             r"container not found \(\"\S+\"\)",
             r'cannot (?:create|get|list|watch|delete|update|patch) resource \S+ in API group|User "\S+" cannot \w+ (?:resource )?\S+',
         ),
-        why="MPIJobs of v1 start daemons by kubectl exec; the service account lacks the right, the pod is not there (yet), or is gone.",
-        remedy="kubectl auth can-i create pods/exec --as the launcher's account; wait for the workers; or MPIJob v2beta1, which uses ssh.",
+        why="No role (RBAC) gives that service account the right; MPIJobs of v1 start daemons by kubectl exec, and their pod is not there (yet), or is gone.",
+        remedy="kubectl auth can-i VERB RESOURCE --as system:serviceaccount:NAMESPACE:NAME, and a Role or ClusterRole with its binding; wait for the workers; or MPIJob v2beta1, which uses ssh.",
         source="https://github.com/kubeflow/mpi-operator/issues/55",
         weight=SETTING,
     ),

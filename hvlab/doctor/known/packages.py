@@ -61,7 +61,7 @@ CAUSES = (
         signs=(
             r"At least one invalid signature was encountered|Could not execute '\S+' to verify signature",
             r"apt-key did not return an error|key does not seem to have been added|Error fetching key \S+ from keyserver|Key \S+ not found on keyserver|Unable to add a key from binary data",
-            r"gnupg1? do not seem to be installed|gpg: cannot open '/dev/tty'",
+            r"gnupg1? do not seem to be installed|apt-key output [^\n]{1,80}\s+gpg: cannot open '/dev/tty'",
             r"NO_PUBKEY (?!A4B469963BF863CC|F60F4B3D7FA2AF80)[0-9A-F]+",
             r"The following signatures couldn't be verified",
             r"(?:EXPKEYSIG|BADSIG|KEYEXPIRED|REVKEYSIG) [0-9A-F]*",
@@ -103,7 +103,7 @@ CAUSES = (
         id="apt-stale-list",
         title="the package lists are older than the repository",
         signs=(
-            r"repodata/(?!repomd)\S+: \[Errno 14\] (?:HTTPS? Error|PYCURL ERROR 22 -[^\n]{0,60}error:) 404",
+            r"\[Errno 256\] No more mirrors to try\.\s+\S+/repodata/(?!repomd)\S+: \[Errno 14\] (?:HTTPS? Error|PYCURL ERROR 22 -[^\n]{0,60}error:) 404",
             r"Failed to fetch \S+ +404 +Not Found",
             r"Hash Sum mismatch",
             r"E: Unable to fetch some archives",
