@@ -349,7 +349,7 @@ CAUSES = (
     ),
     Cause(
         id="ansible-package-api",
-        title="this Ansible is of another age than the host's dnf",
+        title="this release of Ansible does not fit the host's dnf",
         signs=(
             r"Failure talking to (?:dnf|yum): '\w+' object has no attribute",
             r"(?:modules/|ansible_module_)(?:dnf5?|yum)\.py[^\n]{0,300}(?:\n[^\n]{0,300}){1,4}?AttributeError[^\n]{0,80}has no attribute",
