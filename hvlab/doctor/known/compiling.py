@@ -1,6 +1,6 @@
-"""Builds with compilers, CMake and make, of any sources."""
+"""Builds with compilers and linkers, of any sources."""
 
-from hvlab.doctor.cause import BREAKDOWN, CRASH, END, FACT, SETTING, Cause
+from hvlab.doctor.cause import BREAKDOWN, CRASH, FACT, SETTING, Cause
 
 _HOROVOD = "https://horovod.readthedocs.io/en/stable/install_include.html"
 
@@ -22,46 +22,6 @@ CAUSES = (
         why="Each C++ compiler here takes 1 to 3 GB, as many run as there are jobs, and the kernel ended one.",
         remedy="MAKEFLAGS=-j1 (or MAX_JOBS=2), more memory or swap, or build on a larger host and copy the wheel.",
         source="https://horovod.readthedocs.io/en/stable/install_include.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="cmake-missing",
-        title="CMake is missing",
-        signs=(
-            r"cmake: (?:command )?not found",
-            r"No such file or directory: '?cmake'?",
-            r"FileNotFoundError: .{0,80}'cmake'",
-            r"Failed to install temporary CMake|Unable to (?:find|locate) cmake",
-            r"CMake (?:must be|needs to be|is not) installed",
-            r"Cannot find (?:a )?CMake executable",
-        ),
-        why="Horovod and Gloo are built with CMake, and there is none in PATH.",
-        remedy="Install cmake 3.13 or later (apt, dnf, or pip install cmake), or name it in HOROVOD_CMAKE.",
-        source=_HOROVOD,
-        weight=FACT,
-    ),
-    Cause(
-        id="cmake-too-old",
-        title="CMake is too old",
-        signs=(
-            r"By not providing \"Find(?:CUDAToolkit|Python3?)\.cmake\"",
-            r"include could not find (?:load|requested) file: Check\w+",
-            r"CMake \d\S* or higher is required\. You are running version",
-            r"CMake Error.{0,80}cmake_minimum_required.{0,200}You are running",
-            r"Unknown CMake command \"(?!(?:cuda|hip)_)",
-        ),
-        why="The sources need a newer CMake than this host's.",
-        remedy="pip install 'cmake>=3.18,<4' in the build's environment, or name a newer one in HOROVOD_CMAKE.",
-        source=_HOROVOD,
-        weight=FACT,
-    ),
-    Cause(
-        id="cmake-too-new",
-        title="CMake 4 no longer takes Gloo's old minimum",
-        signs=(r"Compatibility with CMake < 3\.5 has been removed",),
-        why="Gloo inside Horovod asks for CMake 2.8.12, which CMake 4 refuses.",
-        remedy="CMAKE_POLICY_VERSION_MINIMUM=3.5 in the environment of pip, or CMake 3 named in HOROVOD_CMAKE.",
-        source="https://cmake.org/cmake/help/latest/release/4.0.html",
         weight=FACT,
     ),
     Cause(
@@ -254,22 +214,6 @@ CAUSES = (
         unless=(r"#error -- unsupported GNU version",),
     ),
     Cause(
-        id="submodules-missing",
-        title="the sources lack their submodules",
-        signs=(
-            r"third_party/(?:gloo|eigen|boost|flatbuffers|HTTPRequest|lbfgs)\S* .{0,60}(?:does not (?:contain|exist)|not an existing|No such)",
-            r"does not contain a CMakeLists\.txt file",
-            r"The source directory .{1,200}?third_party/\S+ does not contain",
-            r"(?:HTTPRequest|boost|flatbuffers|gloo|Eigen|eigen)/\S*: No such file or directory",
-            r"submodule\S* .{0,80}not (?:been )?(?:initiali[sz]ed|checked out|updated)",
-            r"The submodule \"\S+\" is missing",
-        ),
-        why="A clone or archive of the repository holds the folders of other projects empty.",
-        remedy="git submodule update --init --recursive, or git clone --recursive, or the released archive.",
-        source="https://horovod.readthedocs.io/en/stable/contributors_include.html",
-        weight=FACT,
-    ),
-    Cause(
         id="fortran-missing",
         title="configure's Fortran check failed",
         signs=(
@@ -299,33 +243,6 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
-        id="pmix-mixed",
-        title="Open MPI is built against a PMIx that does not fit it",
-        signs=(
-            r"Could not find viable pmix build",
-            r"EXTERNAL PMIX SUPPORT REQUIRES USE OF EXTERNAL LIBEVENT",
-            r"'PMIX_\w+' undeclared",
-            r"undefined reference to [`']PMIx_\w+'",
-        ),
-        why="configure takes the PMIx that pkg-config or --with-pmix names. It has no headers, is of another release, or needs the libevent "
-        "and hwloc that it was built with.",
-        remedy="--with-pmix=internal --with-libevent=internal --with-hwloc=internal; or all three from outside, of one build, as Slurm has them.",
-        source="https://github.com/open-mpi/ompi/issues/11547",
-        weight=FACT,
-    ),
-    Cause(
-        id="hwloc-unusable",
-        title="the hwloc that configure is given cannot be linked",
-        signs=(
-            r"HWLOC SUPPORT REQUESTED AND NOT FOUND",
-            r"checking for library containing hwloc_topology_init\.\.\. no",
-        ),
-        why="Its header is there, but its library is in another folder, for another machine, or needs libraries that are not named.",
-        remedy="config.log has the failed link; --with-hwloc-libdir for lib64, PKG_CONFIG_PATH, or --with-hwloc=internal for Open MPI.",
-        source="https://github.com/openpmix/openpmix/issues/2419",
-        weight=FACT,
-    ),
-    Cause(
         id="compiler-option",
         title="the compiler does not know an option that the build gives it",
         signs=(
@@ -341,54 +258,6 @@ CAUSES = (
         remedy="CC and CXX to a compiler of the same kind (for mpicc OMPI_CC, MPICH_CC), or one that is new enough; unset CFLAGS and NVCC_APPEND_FLAGS.",
         source="https://github.com/saforem2/ezpz/issues/9",
         weight=FACT,
-    ),
-    Cause(
-        id="cmake-cache",
-        title="CMake's cache is of another folder or another build",
-        signs=(
-            r"Error required internal CMake variable not set",
-            r"The current CMakeCache\.txt directory \S+ is different than the directory",
-            r"[Dd]oes not match the (?:source \S+|generator) used (?:to generate cache|previously)",
-        ),
-        why="The folder of the build was copied or moved, or CMake was called in it with another generator.",
-        remedy="Remove that build folder (or its CMakeCache.txt and CMakeFiles) and configure anew.",
-        source="https://cmake.org/cmake/help/latest/manual/cmake.1.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="cmake-package",
-        title="CMake or pkg-config does not find a package that the build wants",
-        signs=(
-            r"Could not find a configuration file for package \"\S+\" that (?:is compatible with|exactly matches) requested version",
-            r"oneCCL is not installed, try changing HOROVOD_CPU_OPERATIONS",
-            r"Unknown CMake command \"(?:cuda|hip)_",
-            r"links to target \x22\S+\x22 but the target was not found|cannot find -l\w+::\w+",
-            r'By not providing "Find\w+\.cmake" in CMAKE_MODULE_PATH',
-            r'Could not find a package configuration file provided by "\w+"',
-            r"CMake Error at \S*FindPackageHandleStandardArgs\.cmake:\d+ \(message\): Could NOT find (?!MPI|CUDA|NCCL|Python|Pytorch|Tensorflow|Mxnet)\w+",
-            r"The following required packages were not found:",
-            r"^(?:Package '\S+'|No package '\S+'|Package \S+ was not) (?:not )?found(?: in the pkg-config search path)?",
-            r"variables are used in this project, but they are set to NOTFOUND|Package \S+ was not found in the pkg-config search path",
-            r"Configuration failed (?:because|to find) \S+ was not found|Configuration failed because",
-        ),
-        why="The library is not installed, lacks its development files, or lies where CMake does not look.",
-        remedy="Install its -dev or -devel package; or -DCMAKE_PREFIX_PATH=/its/prefix (-DNAME_DIR=, PKG_CONFIG_PATH) in a fresh build folder.",
-        source="https://cmake.org/cmake/help/latest/command/find_package.html",
-        unless=(
-            r"Configuring done|Build files have been written|config\.status: creating|Successfully installed",
-        ),
-    ),
-    Cause(
-        id="configure-failed",
-        title="configure stopped",
-        signs=(
-            r"configure(?::\d+)?: error: (?!.{0,200}Fortran)",
-            r"UNABLE to CONFIGURE with GIVEN OPTIONS",
-        ),
-        why="A library or program that was asked for is not there, or does not work; the line says which.",
-        remedy="Install what the line names (with headers), or leave the option out; config.log has the failed test.",
-        source="https://docs.open-mpi.org/en/v5.0.x/installing-open-mpi/",
-        weight=BREAKDOWN,
     ),
     Cause(
         id="link-failed",
@@ -504,19 +373,6 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
-        id="make-failed",
-        title="make stopped at a command that failed",
-        signs=(
-            r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+",
-            r"^==> ERROR: A failure occurred in \S+\(\)",
-            r"^b?make(?:\[\d+\])?: stopped in ",
-        ),
-        why="make names the file it was to make; the command's own message stands above, with several jobs some way above.",
-        remedy="make -j1 VERBOSE=1 (V=1) once more: the first error: is the one.",
-        source="https://www.gnu.org/software/make/manual/html_node/Error-Messages.html",
-        weight=END,
-    ),
-    Cause(
         id="compiler-crash",
         title="the compiler itself crashed",
         signs=(
@@ -529,69 +385,6 @@ CAUSES = (
         why="That release of the compiler cannot take these sources: a fault of its own. Now and then it is bad memory: then it stops elsewhere each time.",
         remedy="Another release of gcc or of CUDA (the last number is often enough); less optimisation (-O1) for that file; make again to see whether it stops at the same place.",
         source="https://gcc.gnu.org/bugs/",
-        weight=FACT,
-    ),
-    Cause(
-        id="make-rule-missing",
-        title="make's rules name a file that is not there",
-        signs=(
-            r"No rule to make target '[^'\n]+', needed by|No rule to make target `[^'\n]+', needed by",
-            r"ninja: error: '[^'\n]+', needed by",
-            r"source directory already configured|lto1: fatal error: bytecode stream",
-            r"(?:gcc|g\+\+|clang|cc1(?:plus)?|c\+\+|nvcc)\S*: (?:fatal )?error: \S+\.(?:c|cc|cpp|cxx|cu|C|f90): No such file or directory",
-            r"Cannot find source file: ",
-        ),
-        why="The build folder is that of another release or was moved, the sources are not complete (submodules), or a library that configure or CMake met is gone.",
-        remedy="Build anew in an empty folder (make distclean does not undo all); git submodule update --init --recursive; if the file is a library under /usr/lib, install its package.",
-        source="https://www.gnu.org/software/make/manual/html_node/Error-Messages.html",
-        weight=SETTING,
-    ),
-    Cause(
-        id="not-configured",
-        title="the folder has nothing to build: configure or CMake did not end well there, or it is another folder",
-        signs=(
-            r"No targets specified and no makefile found|No rule to make target [`'](?:install|all|clean|check|distclean)'",
-            r"m4: ?\S*configure\.(?:ac|in):\d+: cannot open|autoconf: error: no input file|configure\.(?:ac|in)' (?:or '\S+' )?is required",
-            r"does not appear to contain CMakeLists\.txt|loading 'build\.ninja': No such file|could not find CMAKE_PROJECT_NAME in Cache|is not a directory containing CMake",
-            r"configure: line \d+: \./\S+: No such file or directory|(?:^|[\s/])\./(?:configure|autogen\.(?:sh|pl)|bootstrap(?:\.sh)?): (?:No such file or directory|(?:command )?not found)|no such file or directory: \./configure",
-        ),
-        why="make works on what configure or cmake wrote, in the folder where it is called.",
-        remedy="Look at the end of the output of configure or cmake before it; cd to the folder that has the Makefile; cmake -S SOURCES -B build, then cmake --build build.",
-        source="https://www.gnu.org/software/make/manual/html_node/Error-Messages.html",
-        weight=FACT,
-    ),
-    Cause(
-        id="autogen-tree",
-        title="the source tree is not that of one release: folders are missing, or left over from another branch",
-        signs=(
-            r"Missing \S+/Makefile\.am at \S*autogen\.(?:pl|sh) line \d+",
-            r"Not at the root directory of an \w+ source tree|You must run this script from the top-level directory of the Open MPI tree",
-            r"autogen\.pl has been invoked in the source tree of an? [^\n]{1,40} distribution tarball",
-            r"file '\S*autogen_found_items\.m4' does not exist",
-        ),
-        why="Sources from git get their configure from autogen.pl (autogen.sh), which looks through all folders: after a change of branch those of the other one stay, "
-        "and an archive or a clone without submodules lacks some. autoreconf alone does not do.",
-        remedy="git clean -xfd; git submodule foreach --recursive git clean -xfd; git submodule update --init --recursive; ./autogen.pl. A release's archive has configure in it: "
-        "no autogen.",
-        source="https://github.com/open-mpi/ompi/issues/12483",
-        weight=FACT,
-    ),
-    Cause(
-        id="build-tool-missing",
-        title="a tool that the build calls is not installed, or too old",
-        signs=(
-            r"(?:aclocal|automake|autoconf|autoheader|autoreconf|libtoolize|makeinfo|flex|lex|bison|yacc|m4|pkg-config|swig|patch|ninja|pandoc|doxygen)(?:-[\d.]+)?: (?:[Cc]ommand )?not found",
-            r"'(?:aclocal|automake|autoconf|autoheader|makeinfo|flex|bison)(?:-[\d.]+)?' is missing on your system|possibly undefined macro: |libtool: Version mismatch error|Could not find (?:a suitable )?(?:flex|autoconf|automake|libtool|m4)|trying to build a developer build|(?:[Aa]utoconf|[Aa]utomake|[Ll]ibtool) (?:version )?\S+ or (?:higher|newer|later) is required",
-            r'Ninja is required to load C\+\+ extensions|Could not create named generator Ninja|build program corresponding to "Ninja"',
-            r"[Cc]an(?:'t| ?not) find Rust compiler|requires Rust|pg_config executable not found|(?:bzip2|xz|gzip|zstd|lbzip2): Cannot exec: No such file",
-            r"Can't locate \w+(?:/\w+)*\.pm in @INC",
-            r"configure: line \d+: ?[`'](?:A[CMXS]|PKG|LT|IT|GL)_\w+\(|configure: (?:line )?\d+: (?:A[CMXS]|PKG|LT|IT|GL)_\w+: (?:command )?not found",
-            r"(?:aclocal|autom4te|autoheader|automake|autoconf|autoreconf|libtoolize): (?:error: )?\S+ failed with exit status|AC_PROG_\w+ cannot be called after|macro [`']\w+' not found in library|cannot find install-sh, install\.sh,? or shtool",
-            r"(?:configure\.(?:ac|in)|[\w-]+\.am|aclocal\.m4)(?::\d+)?: error: |(?:automake|aclocal|autoconf): error: (?!no input|\S+ failed)",
-        ),
-        why="Sources from git have to be prepared with autoconf, automake, libtool and flex, which a release's archive does not need; other packages want ninja, pkg-config or Rust.",
-        remedy="apt install autoconf automake libtool m4 flex bison pkg-config patch bzip2 xz-utils ninja-build (dnf: the same, ninja-build from EPEL or CRB); or take the release's archive.",
-        source="https://docs.open-mpi.org/en/v5.0.x/developers/prerequisites.html",
         weight=FACT,
     ),
     Cause(
@@ -628,20 +421,6 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
-        id="build-tests-failed",
-        title="the build is done, but its own tests failed",
-        signs=(
-            r"\*\*\* \[(?:\S+ )?(?:test-suite\.log|check-TESTS|check-am|check-recursive)\] Error",
-            r"^The following tests FAILED:|^\d+% tests passed, [1-9]\d* tests? failed out of",
-            r"^# (?:FAIL|ERROR): +[1-9]",
-            r"\*\*\* (?:Parallel|PHDF5) ERROR \*\*\*",
-        ),
-        why="make check or ctest ran programs of the build: they need more than the compiler (a network, several cores, a GPU, no sandbox), or the build is wrong on this machine.",
-        remedy="test-suite.log (Testing/Temporary/LastTest.log) in the folder of the tests names each test and its output; make install works without make check.",
-        source="https://www.gnu.org/software/automake/manual/html_node/Scripts_002dbased-Testsuites.html",
-        weight=CRASH,
-    ),
-    Cause(
         id="glibc-too-new-for-cuda",
         title="this CUDA does not take so new a glibc",
         signs=(
@@ -651,30 +430,6 @@ CAUSES = (
         why="nvcc reads glibc's headers: __float128 (glibc 2.26) needs CUDA 9.2 or later, and rsqrt, sinpi and cospi (glibc 2.41 and later) are declared differently in CUDA's own math_functions.h.",
         remedy="A newer CUDA; or build in a container or conda environment whose glibc (sysroot) is older than that.",
         source="https://github.com/pytorch/pytorch/issues/185698",
-        weight=FACT,
-    ),
-    Cause(
-        id="rpmbuild-failed",
-        title="rpmbuild stopped",
-        signs=(
-            r"^RPM build errors:|Bad exit status from /\S+rpm-tmp\.\S+ \(%\w+\)",
-            r"error: Installed \(but unpackaged\) file\(s\) found|error: (?:File|Directory) not found: \S+BUILDROOT",
-            r"^error: Bad (?:source|file): \S+: No such file|^error: (?:line \d+: Unknown tag|Name field must be present in package)",
-        ),
-        why="A step of the spec file (%prep, %build, %install) ended with an error, or a file that it lists was not made (an optional part was left out for want of its -devel package).",
-        remedy="The lines above name the command; rpmbuild --define options of the spec (slurm.spec: --with pmix, --with mysql), and the BuildRequires of what is missing.",
-        source="https://rpm-software-management.github.io/rpm/manual/spec.html",
-        weight=CRASH,
-    ),
-    Cause(
-        id="patch-failed",
-        title="a patch does not fit these sources",
-        signs=(
-            r"^\d+ out of \d+ hunks? FAILED|patch: \*\*\*\* (?:Can't find file to patch|Only garbage was found|malformed patch)|error: patch failed: \S+:\d+",
-        ),
-        why="The sources are of another release than the patch was made for, or it is in them already.",
-        remedy="The release that the patch names; patch --dry-run -p1, and git apply -R --check to see whether it is in already.",
-        source="https://man7.org/linux/man-pages/man1/patch.1.html",
         weight=FACT,
     ),
     Cause(

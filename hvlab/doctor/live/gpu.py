@@ -28,23 +28,19 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
     if not any(host.gpu for host in site.hosts):
         return {}
     asked: dict[str, dict[str, Any]] = {
-        _GPUS: {"run": ["nvidia-smi", "-L"], "timeout": 30, "queue": "nvidia"},
-        _MODES: {
-            "run": ["nvidia-smi", "--query-gpu=pci.bus_id,index,compute_mode", "--format=csv,noheader"],
-            "timeout": 30,
-            "queue": "nvidia",
-        },
-        _PROCESSES: {
-            "run": ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader"],
-            "timeout": 30,
-            "queue": "nvidia",
-        },
+        _GPUS: _smi("-L"),
+        _MODES: _smi("--query-gpu=pci.bus_id,index,compute_mode", "--format=csv,noheader"),
+        _PROCESSES: _smi("--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader"),
         _LOADER: {"run": ["ldconfig", "-p"], "timeout": 10},
         _KERNEL: {"run": ["uname", "-r"], "timeout": 5},
         _HEADERS: {"stat": "/lib/modules/*/build/Makefile"},
         _DKMS: {"stat": "/var/lib/dkms/nvidia*"},
     }
     return asked
+
+
+def _smi(*options: str) -> dict[str, Any]:
+    return {"run": ["nvidia-smi", *options], "timeout": 30, "queue": "nvidia"}
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
