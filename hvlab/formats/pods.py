@@ -1,7 +1,8 @@
 """Logs of the jobs that `hvlab bench --export` writes for Kubernetes: cases with their files. Pure.
 
-The launcher's log says three things: the case, the result as ``workloads/programs/logged.py`` prints it, and
-how the launcher ended. What kubectl or another collector puts before a line does not matter.
+The launcher's log says three things, each with the id of its case: the case, its files as
+``workloads/programs/logged.py`` prints them, and how the launcher ended. So a log may hold those of several
+jobs that ran at the same time. What kubectl or another collector puts before the lines is removed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +20,14 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import Case
 
-_LINE = re.compile(r"hvlab: (case|result|ended): (.*)")
-_PART = re.compile(r"(\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/=]+)$")
-_NO_ANSWER = re.compile(r"hvlab: (no answer from [^\s:]+)")
 # The id of a case names its folder.
-_ID = re.compile(r"[A-Za-z0-9][\w.,=+-]{0,200}")
+_ID = r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,200}"
+_CASE = re.compile(r"(.*?)hvlab: case: (.*)")
+_FILE = re.compile(
+    rf"hvlab: file: ({_ID}) (result\.json|output\.txt) (\d{{1,6}})/(\d{{1,6}}) ([A-Za-z0-9+/=]+)\s*$"
+)
+_ENDED = re.compile(rf"hvlab: ended: ({_ID}) (.*)")
+_NAMED = re.compile(rf"hvlab: (?:file|ended): ({_ID}) ")
 # What zlib makes of a hostile log would fill the memory.
 _LARGEST = 256 * 2**20
 
@@ -38,33 +42,38 @@ class PodLaunch:
 
 def knows(text: str) -> bool:
     """Return whether a text is such a log."""
-    return any(match[1] == "case" for match in _LINE.finditer(text))
+    return bool(_CASE.search(text))
 
 
 def read(text: str, name: str) -> list[PodLaunch]:
     """Return the launches of a log. Raises CheckError with the line where it is not whole."""
-    launches = []
-    for first, lines in _sections(text):
-        where = f"{name}, line {first}"
-        said: dict[str, list[str]] = {"case": [], "result": [], "ended": []}
-        for line in lines:
-            if match := _LINE.search(line):
-                said[match[1]].append(match[2].strip())
-        case = _case(said["case"][0], where)
-        output = "\n".join(lines)
-        files = {"case.json": _ended(said["ended"], output), "stdout": output.encode()}
-        if said["result"]:
-            files["result.json"] = _result(said["result"], where)
-        launches.append(PodLaunch(case, files))
-    return launches
+    return list(_launches(text.splitlines(), name))
 
 
-def _sections(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line that names a case, and the lines from there to the next one."""
-    lines = text.splitlines()
-    starts = [number for number, line in enumerate(lines) if (m := _LINE.search(line)) and m[1] == "case"]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield start + 1, lines[start:end]
+def _launches(lines: Sequence[str], name: str) -> Iterator[PodLaunch]:
+    named = [match and match[1] for match in map(_NAMED.search, lines)]
+    cases = [(number, match) for number, match in enumerate(map(_CASE.match, lines)) if match]
+    tags = {match[1]: _tag(match[1]) for _, match in cases}
+    for start, match in cases:
+        where = f"{name}, line {start + 1}"
+        case, tag = _case(match[2], where), tags[match[1]]
+        later = (number for number, other in cases if number > start and tag.match(other[0]))
+        # The files of a job may stand after the case of another one, which ran at the same time.
+        ends = [next(later, len(lines)), *(at + 1 for at, case_id in enumerate(named) if case_id == case.id)]
+        others = [each for each in tags.values() if each.pattern not in ("", tag.pattern)]
+        own = [
+            tag.sub("", line, count=1)
+            for line, case_id in zip(lines[start : max(ends)], named[start:], strict=False)
+            if case_id in (None, case.id)
+            and (tag.match(line) or not any(each.match(line) for each in others))
+        ]
+        yield PodLaunch(case, _files(own, where))
+
+
+def _tag(prefix: str) -> re.Pattern[str]:
+    """Return what a collector puts before the lines of one pod; times and streams in it change."""
+    varying = re.sub(r"\d+", r"\\d+", re.escape(prefix))
+    return re.compile("^" + re.sub(r"std(?:out|err)", "std(?:out|err)", varying) if prefix else "")
 
 
 def _case(text: str, where: str) -> Case:
@@ -72,7 +81,7 @@ def _case(text: str, where: str) -> Case:
         content = json.loads(text)
         case = Case(**{**content, "hosts": tuple(content["hosts"])})
         valid = (
-            _ID.fullmatch(case.id)
+            re.fullmatch(_ID, case.id)
             and case.workload in WORKLOADS
             and case.backend in BACKENDS
             and {item.name for item in WORKLOADS[case.workload].parameters} <= case.params.keys()
@@ -90,35 +99,41 @@ def _case(text: str, where: str) -> Case:
     return case
 
 
-def _ended(said: list[str], output: str) -> bytes:
+def _files(lines: Sequence[str], where: str) -> dict[str, bytes]:
+    """Return the files of the launch that these lines are of."""
+    parts: dict[str, list[re.Match[str]]] = {}
+    for match in filter(None, map(_FILE.search, lines)):
+        parts.setdefault(match[2], []).append(match)
+    ended = [match[2] for match in map(_ENDED.search, lines) if match]
+    return {
+        "case.json": _ended(ended),
+        "stdout": "\n".join(line for line in lines if not _FILE.search(line)).encode(),
+        **{name: _joined(matches, f"{where}: {name}") for name, matches in parts.items()},
+    }
+
+
+def _ended(said: Sequence[str]) -> bytes:
     """Return case.json: how the launcher ended."""
     ended: dict[str, Any] = {"rc": None, "timed_out": False, "error": None, "reaped": {}}
-    missing = _NO_ANSWER.search(output)
-    if missing:
-        ended["error"] = missing[1]
-    elif not said:
+    if not said:
         ended["error"] = "the log stops before the launcher has ended: its pod was ended, or still ran"
     else:
         try:
             content = json.loads(said[-1])
             ended |= {key: float(content[key]) for key in ("started_at", "ended_at")}
-            ended["rc"] = int(content["rc"])
+            ended |= {"error": str(content["error"])} if "error" in content else {"rc": int(content["rc"])}
         except (ValueError, TypeError, KeyError):
             ended["error"] = f"how the launcher ended is not to be read: {said[-1][:80]}"
     return json.dumps(ended).encode()
 
 
-def _result(said: list[str], where: str) -> bytes:
+def _joined(matches: Sequence[re.Match[str]], where: str) -> bytes:
     """Return the file of which the log has the parts."""
-    parts: dict[int, str] = {}
-    count = 0
-    for text in said:
-        match = _PART.fullmatch(text)
-        if match:
-            parts[int(match[1])], count = match[3], int(match[2])
-    if not count or sorted(parts) != list(range(1, count + 1)):
+    parts = {int(match[3]): match[5] for match in matches}
+    count = int(matches[-1][4])
+    if sorted(parts) != list(range(1, count + 1)):
         raise CheckError(
-            f"{where}: of the {count or 'some'} parts of its result the log has {len(parts)}",
+            f"{where}: of its {count} parts the log has {len(parts)}",
             remedy="fetch the log again, whole: `kubectl logs` without --tail and --since",
         )
     try:
@@ -130,5 +145,5 @@ def _result(said: list[str], where: str) -> bytes:
     except (ValueError, zlib.error):
         whole = False
     if not whole:
-        raise CheckError(f"{where}: its result is damaged", remedy="fetch the log again")
+        raise CheckError(f"{where} is damaged", remedy="fetch the log again")
     return content

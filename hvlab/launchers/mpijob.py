@@ -18,11 +18,12 @@ from typing import Any
 from hvlab.launchers.command import Job, deadline
 from hvlab.launchers.mpirun import parameters, placing, transport
 from hvlab.masking import masked
+from hvlab.workloads.case import Case
 
 LAUNCHERS = ("mpirun", "horovodrun")
 PROGRAMS = "hvlab-programs"
 _WORKLOADS = "/opt/hvlab/workloads"
-_RESULT = "/tmp/hvlab/result.json"  # noqa: S108 - in a pod that runs nothing else
+_FOLDER = "/tmp/hvlab"  # noqa: S108 - in a pod that runs nothing else
 _HOSTS = "/etc/mpi/hostfile"
 _SHM = "/dev/shm"  # noqa: S108 - the place that all libraries use
 _KEY = "/root/.ssh/id_rsa"
@@ -30,28 +31,29 @@ _KEY = "/root/.ssh/id_rsa"
 _START_S = 1800
 # The launcher computes nothing; it keeps an ssh to each worker.
 _LAUNCHER_MIB, _SSH_MIB = 1024, 16
-# Deletes what is left if the launcher hangs.
-_MARGIN_S = 60
+# Deletes what is left if the launcher hangs, after it has said which pod does not answer.
+_MARGIN_S = 120
 # A name becomes part of those of its pods, `NAME-worker-12`, which are labels of DNS.
 _NAME_LENGTH = 35
+# Without the settings of the image, which may name another port or other users.
 _SSHD = (
-    "mkdir -p /run/sshd && exec /usr/sbin/sshd -De -o StrictModes=no -o PasswordAuthentication=no"
-    f" -o HostKey={_KEY}"
+    "mkdir -p /run/sshd && exec /usr/sbin/sshd -De -f /dev/null -o StrictModes=no"
+    f" -o PasswordAuthentication=no -o HostKey={_KEY}"
 )
 _LAUNCH = f"""\
-printf 'hvlab: case: %s\\n' "$HVLAB_LAUNCH"
+printf '%s\\n' "$HVLAB_FIRST_LINE"
+ended() {{
+  printf 'hvlab: ended: %s {{%s, "started_at": %s, "ended_at": %s}}\\n' \\
+    "$HVLAB_CASE" "$1" "$started" "$(date +%s)"
+}}
+started=$(date +%s)
 printf '* %s\\n' "$(cat {_KEY}.pub)" > /tmp/known_hosts
-{{
-  printf 'Host *\\n  UserKnownHostsFile /tmp/known_hosts\\n  StrictHostKeyChecking yes\\n'
-  cat /etc/ssh/ssh_config
-}} > /tmp/ssh_config
-cat /tmp/ssh_config > /etc/ssh/ssh_config
-waited=0
+printf 'Host *\\n  %s\\n  %s\\n  %s\\n' \\
+  'Port 22' 'UserKnownHostsFile /tmp/known_hosts' 'StrictHostKeyChecking yes' > /etc/ssh/ssh_config
 for host in $(cut -d' ' -f1 {_HOSTS}); do
   until getent hosts "$host" > /dev/null && ssh -o BatchMode=yes -o ConnectTimeout=5 "$host" true; do
-    waited=$((waited + 1))
-    if [ "$waited" -gt "$HVLAB_START_TRIES" ]; then
-      echo "hvlab: no answer from $host: see kubectl describe pod ${{host%%.*}}"
+    if [ "$(($(date +%s) - started))" -gt {_START_S} ]; then
+      ended "\\"error\\": \\"no answer from $host: see kubectl describe pod ${{host%%.*}}\\""
       exit 1
     fi
     sleep 2
@@ -64,7 +66,7 @@ shift
 started=$(date +%s)
 "$program" "$@"
 status=$?
-printf 'hvlab: ended: {{"rc": %s, "started_at": %s, "ended_at": %s}}\\n' "$status" "$started" "$(date +%s)"
+ended "\\"rc\\": $status"
 exit "$status"
 """
 
@@ -94,25 +96,30 @@ def name(case_id: str) -> str:
     return f"hvlab-{words[:_NAME_LENGTH].rstrip('-')}-{digest}"
 
 
+def first_line(case: Case) -> str:
+    """Return the first line of a case's log: the case, without its secrets."""
+    return f"hvlab: case: {json.dumps(masked(asdict(case)))}"
+
+
 def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
     """Return the MPIJob of a case; ``program`` is a workload's file name and arguments."""
     case = job.case
-    workload = ("python3", f"{_WORKLOADS}/{program[0]}", *program[1:], "--output", _RESULT)
-    # Nobody fetches files from pods: the result is printed to the log.
-    rank = (*deadline(case), "python3", f"{_WORKLOADS}/logged.py", _RESULT, *workload)
+    workload = ("python3", f"{_WORKLOADS}/{program[0]}", *program[1:], "--output", f"{_FOLDER}/result.json")
+    # Nobody fetches files from pods: they are printed to the log.
+    rank = (*deadline(case), "python3", f"{_WORKLOADS}/logged.py", case.id, _FOLDER, *workload)
     argv = _ARGV[case.launcher](replace(job, network=job.interface, program=rank))
     env = {
-        # The launcher prints it.
-        "HVLAB_LAUNCH": json.dumps(masked(asdict(case))),
-        "HVLAB_START_TRIES": str(_START_S // 2),
+        # The launcher prints them.
+        "HVLAB_FIRST_LINE": first_line(case),
+        "HVLAB_CASE": case.id,
         # The first worker gets its name from the operator: the script finds it in the host file.
         **{key: value for key, value in job.env.items() if key != "MASTER_ADDR"},
     }
     launcher = {
         "name": "launcher",
         "command": ["/bin/sh", "-uc", _LAUNCH, "hvlab"],
-        "args": argv,
-        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "args": [_literal(word) for word in argv],
+        "env": [{"name": key, "value": _literal(value)} for key, value in env.items()],
         "resources": _guaranteed({"cpu": 1, "memory": f"{_LAUNCHER_MIB + _SSH_MIB * len(case.hosts)}Mi"}),
     }
     worker = {
@@ -141,6 +148,11 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
             },
         },
     }
+
+
+def _literal(text: str) -> str:
+    """Return a text in which Kubernetes replaces nothing; it makes ``$$`` a ``$``, and fills in ``$(X)``."""
+    return text.replace("$", "$$")
 
 
 def _guaranteed(resources: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from hvlab.results.store import Store
 from tests.contract.tree import ROOT
 from tests.unit.labs import VARIANTS, case, lab, spec
 from tests.unit.programs import PROGRAMS, program
+from tests.unit.test_answers import OWN
 from tests.unit.test_workloads import RESULT
 
 IMAGE = "registry.example/horovod:0.28.1"
@@ -148,7 +149,7 @@ def test_ranks_are_started_as_the_case_asks():
     assert argv[argv.index("btl_tcp_if_include") - 1 :][:3] == ["-mca", "btl_tcp_if_include", "eth0"]
     given = {item["name"] for item in container(mpi, "Launcher")["env"]}
     handed_on = {argv[at + 1] for at, word in enumerate(argv) if word == "-x"}
-    assert given - handed_on == {"HVLAB_LAUNCH", "HVLAB_START_TRIES"} - handed_on
+    assert given - handed_on == {"HVLAB_CASE", "HVLAB_FIRST_LINE"} - handed_on
     assert "HOROVOD_CONTROLLER" in given
     (gloo,) = jobs("gloo", slots=(2,))
     argv = container(gloo, "Launcher")["args"]
@@ -231,6 +232,25 @@ def test_the_script_is_one_of_a_shell():
     subprocess.run(["sh", "-n"], input=mpijob._LAUNCH, text=True, check=True)
 
 
+def script(tmp_path, answers, *words, expect=0):
+    """Run the script with a kubectl that keeps what it was asked for; ``answers`` are branches of a shell."""
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\ncase " $*" in {answers} esac\n')
+    kubectl.chmod(0o755)
+    (tmp_path / "sleep").symlink_to("/bin/true")
+    done = subprocess.run(
+        ["sh", "jobs/run.sh", *words],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == expect, done.stderr
+    return done
+
+
 def test_the_script_runs_one_job_after_another(tmp_path):
     """With a kubectl that keeps what it was asked for."""
     folder = tmp_path / "jobs"
@@ -238,20 +258,10 @@ def test_the_script_runs_one_job_after_another(tmp_path):
     exported, _ = manifests.exportable(schedule("mpi", "gloo"))
     for name, text in manifests.files(exported, "R"):
         (folder / name).write_text(text)
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(
-        f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\ncase "$*" in *" get "*) echo Created Running Succeeded;; '
-        '*" logs "*) echo log of "$4";; esac\n'
-    )
-    kubectl.chmod(0o755)
-    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["sh", "jobs/run.sh", "--namespace=b"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
+    done = script(
+        tmp_path,
+        '*" get "*) echo Created Running Succeeded;; *" logs "*) echo log of "$4";;',
+        "--namespace=b",
     )
     names = [mpijob.name(each.id) for each in exported.cases]
     assert [path.name for path in sorted((folder / "logs").iterdir())] == sorted(
@@ -260,6 +270,30 @@ def test_the_script_runs_one_job_after_another(tmp_path):
     asked = [line.removeprefix("--namespace=b ") for line in (tmp_path / "asked").read_text().splitlines()]
     assert [line.split()[0] for line in asked] == ["apply", *["apply", "get", "logs", "delete"] * 2]
     assert "hvlab results import" in done.stdout
+
+
+def test_a_job_without_a_log_is_a_failure_with_what_kubernetes_says(tmp_path):
+    exported, _ = manifests.exportable(schedule("mpi"))
+    (tmp_path / "jobs").mkdir()
+    for name, text in manifests.files(exported, "R"):
+        (tmp_path / "jobs" / name).write_text(text)
+    answers = '*" get "*) echo Created Failed;; *" logs "*) echo Error >&2; exit 1;; '
+    answers += '*" describe pods "*) echo "Warning FailedScheduling Insufficient nvidia.com/gpu";;'
+    done = script(tmp_path, answers)
+    assert "left no log" in done.stderr
+    (file,) = (tmp_path / "jobs/logs").iterdir()
+    assert "FailedScheduling" in file.read_text()
+    (record,) = imported(tmp_path, file.read_text())
+    assert (record.status, record.case_id) == ("failed", exported.cases[0].id)
+
+
+def test_the_script_waits_for_no_job_that_is_gone(tmp_path):
+    exported, _ = manifests.exportable(schedule("mpi"))
+    (tmp_path / "jobs").mkdir()
+    for name, text in manifests.files(exported, "R"):
+        (tmp_path / "jobs" / name).write_text(text)
+    done = script(tmp_path, '*" get "*) echo NotFound >&2; exit 1;;', expect=1)
+    assert "is the MPI operator there" in done.stderr
 
 
 def test_the_command_writes_a_new_folder(tmp_path, capsys):
@@ -298,7 +332,8 @@ def test_a_secret_is_in_a_file_of_the_users_own_and_in_no_log(tmp_path, capsys):
         item["name"]: item["value"] for item in container(yaml.safe_load(file.read_text()), "Launcher")["env"]
     }
     assert env["WANDB_API_KEY"] == "s3cret"
-    assert "s3cret" not in env["HVLAB_LAUNCH"]
+    assert "s3cret" not in env["HVLAB_FIRST_LINE"]
+    assert "s3cret" not in file.read_text().splitlines()[0]
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -306,17 +341,23 @@ def test_a_secret_is_in_a_file_of_the_users_own_and_in_no_log(tmp_path, capsys):
 LONG = {**RESULT, "noise": "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(32))}
 
 
+TAG = "2026-11-22T10:00:00Z [pod/x/launcher] "
+
+
 @pytest.fixture
 def log(monkeypatch):
     """The log of a launcher, with a tag before each line; changed and cut by its arguments."""
     logged = program(monkeypatch, "logged")
 
-    def make(result=LONG, *, ended='{"rc": 0, "started_at": 100, "ended_at": 103}', **changes):
+    def make(
+        result=LONG, *, ended='{"rc": 0, "started_at": 100, "ended_at": 103}', output="", tag=TAG, **changes
+    ):
         asked = case("mpi", **changes)
         lines = ["hvlab: case: " + json.dumps(asdict(asked)), "Warning: Permanently added n1"]
-        lines += logged.lines(json.dumps(result).encode()) if result else []
-        lines += [f"hvlab: ended: {ended}"] if ended else []
-        return "\n".join(f"2026-11-22T10:00:00Z [pod/x/launcher] {line}" for line in lines) + "\n"
+        lines += logged.lines(asked.id, "result.json", json.dumps(result).encode()) if result else []
+        lines += logged.lines(asked.id, "output.txt", output.encode()) if output else []
+        lines += [f"hvlab: ended: {asked.id} {ended}"] if ended else []
+        return "".join(f"{tag}{line}\n" for line in lines)
 
     return make
 
@@ -360,20 +401,79 @@ def test_a_case_that_did_not_end_well_is_a_failure(tmp_path, log, changes, error
 
 
 def test_workers_that_do_not_answer_are_named(tmp_path, log):
-    text = (
-        log(None, ended="") + "hvlab: no answer from a-worker-1.a.default.svc: see kubectl describe pod x\n"
-    )
-    (record,) = imported(tmp_path, text)
-    assert record.error == "no answer from a-worker-1.a.default.svc"
+    said = {"error": "no answer from a-worker-1: see kubectl describe pod x", "started_at": 1, "ended_at": 2}
+    (record,) = imported(tmp_path, log(None, ended=json.dumps(said)))
+    assert record.error == "no answer from a-worker-1: see kubectl describe pod x"
+
+
+@pytest.mark.parametrize(
+    "tags", [("", ""), ("\x1b[36mjob-a-x7 launcher\x1b[0m ", "\x1b[35mjob-b-k2 launcher\x1b[0m ")]
+)
+def test_jobs_of_one_time_keep_their_own_results(tmp_path, log, tags):
+    def slower(result):
+        return {
+            **result,
+            "sizes": [
+                {**size, **{key: [9 * s for s in size[key]] for key in ("mean_s", "max_s")}}
+                for size in result["sizes"]
+            ],
+        }
+
+    first = log(slower(LONG), tag=tags[0]).splitlines(keepends=True)
+    second = log(LONG, tag=tags[1], dtype="float16").splitlines(keepends=True)
+    text = "".join([*first[:2], *second[:2], first[2], *second[2:], *first[3:]])
+    records = [record for record in imported(tmp_path, text) if record.metric == "time"]
+    assert [(record.case_id, round(record.value)) for record in records] == [
+        (case("mpi").id, 18000),
+        (case("mpi").id, 36000),
+        (case("mpi", dtype="float16").id, 2000),
+        (case("mpi", dtype="float16").id, 4000),
+    ]
+
+
+def test_a_killed_job_is_not_blamed_for_the_next_one(tmp_path, log):
+    """A collector marks each stream; what comes after the next case is that one's."""
+    killed = log(None, ended="", tag="2026-11-22T10:00:00.1Z stdout F ")
+    killed += "2026-11-22T10:00:09.25Z stderr F RuntimeError: of the first\n"
+    after = log(None, ended="", tag="2026-11-22T10:01:00Z stdout F ", dtype="float16")
+    after += "2026-11-22T10:01:09Z stderr F RuntimeError: of the second\n"
+    imported(tmp_path, killed + after)
+    kept = {path.parent.name: path.read_text() for path in tmp_path.glob("results/runs/*/*/stdout")}
+    assert "RuntimeError: of the first" in kept[case("mpi").id].splitlines()
+    assert "second" not in kept[case("mpi").id]
+    assert "RuntimeError: of the second" in kept[case("mpi", dtype="float16").id].splitlines()
+
+
+def test_cases_on_chosen_hosts_are_read(tmp_path, log):
+    exported, _ = manifests.exportable(schedule("mpi", hosts=("each",), slots=(2,)))
+    assert any("@" in each.id for each in exported.cases)
+    for each in exported.cases:
+        (launch,) = pods.read(mpijob.first_line(each), "x.log")
+        assert launch.case == each
+
+
+def test_a_training_of_ones_own_has_its_throughput(tmp_path, log):
+    asked = {
+        "workload": "command",
+        "command": "python train.py",
+        "copy": "",
+        "pattern": "",
+        "unit": "images/s",
+    }
+    records = imported(tmp_path, log(OWN, output="epoch 1\nimages/sec: 123.4\n", **asked))
+    assert [record.value for record in records if record.metric == "throughput"] == [123.4]
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda text: text.replace("hvlab: result: 2/", "x "), "of the 2 parts of its result the log has 1"),
-        (lambda text: text.replace("hvlab: result: 1/2 e", "hvlab: result: 1/2 f"), "its result is damaged"),
+        (lambda text: text.replace("result.json 2/", "x "), "result.json: of its 2 parts the log has 1"),
+        (lambda text: text.replace("result.json 1/2 e", "result.json 1/2 f"), "result.json is damaged"),
         (lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'), "line 1: this is no case"),
-        (lambda text: text.replace("result: 1/2", "result: 1/999999999999"), "its result the log has 1"),
+        (
+            lambda text: text.replace("result.json 2/2", "result.json 2/999999"),
+            "of its 999999 parts the log has 2",
+        ),
         (lambda text: text.replace('"id": "', '"id": "../'), "line 1: this is no case"),
         (lambda text: text.replace('"hosts": [', '"hosts": [1, '), "line 1: this is no case"),
         (lambda text: text.replace("hvlab: case: {", "hvlab: case: {{"), "line 1: this is no case"),
@@ -411,16 +511,41 @@ def test_a_result_of_another_version_has_no_figures(tmp_path, log):
     assert "result.json: sizes" in record.error
 
 
-def test_the_program_prints_what_it_wrote(tmp_path):
+def test_rank_0_prints_what_it_wrote(tmp_path):
     """A long result survives being cut into lines; without one, only the exit status is handed on."""
-    result = tmp_path / "result.json"
     big = {"numbers": [number * 0.1234567 for number in range(5000)]}
-    write = "import json; numbers = [number * 0.1234567 for number in range(5000)]; "
-    write += f"json.dump({{'numbers': numbers}}, open({str(result)!r}, 'w')); print('a line')"
-    argv = [sys.executable, str(PROGRAMS / "logged.py"), str(result), sys.executable, "-c"]
-    done = subprocess.run([*argv, write], capture_output=True, text=True, check=True)
-    assert max(map(len, done.stdout.splitlines())) < 1100
-    parts = [line.removeprefix("hvlab: result: ") for line in done.stdout.splitlines()[1:]]
-    assert json.loads(pods._result(parts, "x")) == big
-    done = subprocess.run([*argv, "import sys; sys.exit(3)"], capture_output=True, text=True, check=False)
+    (tmp_path / "result.json").write_text(json.dumps(big))
+    (tmp_path / "output.txt").write_text("x" * 300_000 + "the end")
+
+    def ran(rank, code="print('a line')"):
+        names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
+        argv = [
+            sys.executable,
+            str(PROGRAMS / "logged.py"),
+            "case-1@n2",
+            str(tmp_path),
+            sys.executable,
+            "-c",
+            code,
+        ]
+        env = os.environ | dict(zip(names, (rank, "2", rank), strict=True))
+        return subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+
+    printed = ran("0").stdout.splitlines()
+    assert max(map(len, printed)) < 1100
+    files = pods._files(printed, "x")
+    assert json.loads(files["result.json"]) == big
+    assert files["output.txt"] == b"x" * (256 * 1024 - 7) + b"the end"
+    assert files["stdout"] == b"a line"
+    assert ran("1").stdout == "a line\n"
+    for path in tmp_path.iterdir():
+        path.unlink()
+    done = ran("0", "import sys; sys.exit(3)")
     assert (done.returncode, done.stdout) == (3, "")
+
+
+def test_kubernetes_replaces_nothing_in_what_ranks_are_given():
+    """The kubelet makes `$$` a `$`, and fills in `$(X)` (kubernetes/third_party/forked/golang/expansion)."""
+    (job,) = jobs("mpi", env="X_NOTE=a$$b")
+    values = {item["name"]: item["value"] for item in container(job, "Launcher")["env"]}
+    assert values["X_NOTE"] == "a$$$$b"

@@ -1,10 +1,10 @@
-"""Run a program as a rank, then print the file of results that it wrote, if any, for who reads the log.
+"""Run a program as a rank, then print the files that it wrote, for who reads the log.
 
-    logged.py RESULT PROGRAM ...
+    logged.py CASE FOLDER PROGRAM ...
 
-For ranks whose files nobody can fetch. The file is compressed (zlib), written in base64 and cut, since logs
-break long lines: `hvlab: result: 2/7 TEXT` is the second of seven parts. Ends as the program did.
-Needs Python 3.8+ and no package.
+For ranks whose files nobody can fetch: rank 0 prints those of ``FILES`` that are in FOLDER. A file is
+compressed (zlib), written in base64 and cut, since logs break long lines: the second of seven parts is
+`hvlab: file: CASE NAME 2/7 TEXT`. Ends as the program did. Needs Python 3.8+ and no package.
 """
 
 from __future__ import annotations
@@ -15,29 +15,36 @@ import subprocess
 import sys
 import zlib
 
+import launched
+
 PART = 1000
+# Each with how many bytes of its end are printed.
+FILES = (("result.json", None), ("output.txt", 256 * 1024))
 
 
 def main() -> int:
     """Return the program's exit status."""
-    path, *argv = sys.argv[1:]
-    if os.path.exists(path):
-        os.unlink(path)
+    case, folder, *argv = sys.argv[1:]
     # `timeout` above this ends both.
     status = subprocess.Popen(argv).wait()
-    if os.path.exists(path):
-        with open(path, "rb") as file:
-            for line in lines(file.read()):
-                print(line, flush=True)
+    if launched.place()[0] == 0:
+        for name, most in FILES:
+            path = os.path.join(folder, name)
+            if os.path.exists(path):
+                with open(path, "rb") as file:
+                    content = file.read()
+                for line in lines(case, name, content[-most:] if most else content):
+                    print(line, flush=True)
     return status if status >= 0 else 128 - status
 
 
-def lines(content: bytes) -> list[str]:
-    """Return the lines that carry a file."""
+def lines(case: str, name: str, content: bytes) -> list[str]:
+    """Return the lines that carry a file of a case."""
     text = base64.b64encode(zlib.compress(content)).decode()
     parts = [text[start : start + PART] for start in range(0, len(text), PART)]
     return [
-        "hvlab: result: {}/{} {}".format(number, len(parts), part) for number, part in enumerate(parts, 1)
+        "hvlab: file: {} {} {}/{} {}".format(case, name, number, len(parts), part)
+        for number, part in enumerate(parts, 1)
     ]
 
 
