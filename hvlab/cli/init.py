@@ -124,7 +124,7 @@ def command(
     if kept:
         click.echo(f"The old one is kept as {kept}.")
     click.echo(f"Look through it, then: hvlab plan -i {folder}")
-    _end(folder, left_out, [*problems, *network.problems])
+    _end(folder, left_out, [*problems, *network.problems, *network.routed])
 
 
 def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hvlab import cache
 from hvlab.errors import CheckError
-from hvlab.files import file_sha256, replacing
+from hvlab.files import NO_LOCKS, file_sha256, replacing
 
 _DIGITS = 16
 
@@ -50,10 +50,17 @@ class Shelf:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Hold ``name`` against every other process; wait for one that has it."""
+        """Hold ``name`` against every other process; wait for one that has it.
+
+        On a file system without locks nobody holds it: the key tells whether a set is whole.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f".{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
             yield
 
     @contextmanager

@@ -30,6 +30,8 @@ _REQUIRED = {
     "lab_interface": "set it in group_vars/all to the ranks' network interface, such as eth0",
 }
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+# The names of Slurm's nodes need not be in DNS.
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _ENV = re.compile(r"(?!HVLAB_)[A-Za-z_]\w*")
 _INTERFACE = re.compile(r"[^\s/,:-][^\s/,:]{0,14}")
 _NUMBERS = (("lab_slots", range(1, 2**16)), ("ansible_port", range(1, 2**16)))
@@ -102,6 +104,8 @@ def _template(value: object) -> bool:
 
 
 def _name_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
+    if "hvlab_prefix" in variables and _NODE.fullmatch(host):
+        return []
     problems = []
     if _address(host):
         remedy = f"give the host a name and write ansible_host: {host} for it"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
@@ -27,12 +27,16 @@ class Link:
 
 @dataclass(frozen=True)
 class RankNetwork:
-    """A network and the name of the interface to it; ``others`` would have served as well."""
+    """A network and the name of the interface to it; ``others`` would have served as well.
+
+    Where the hosts are in several networks, ``network`` holds all of them, and ``routed`` says so.
+    """
 
     network: IPv4Network
     interface: str
     others: tuple[tuple[str, IPv4Network], ...] = ()
     problems: tuple[Problem, ...] = ()
+    routed: tuple[Problem, ...] = ()
 
 
 def choose(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> RankNetwork | None:
@@ -57,15 +61,9 @@ def choose(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str])
     common = _common(links)
     if not common:
         nearest = _nearest(links, addresses)
-        return RankNetwork(nearest.network, nearest.interface, problems=(*blind, *nearest.problems))
-    known = all(link.speed_mbit for chosen in common.values() for link in chosen.values())
-
-    def rank(place: tuple[str, IPv4Network]) -> tuple[int, int, int]:
-        speed = min(link.speed_mbit for link in common[place].values())
-        reached = sum(str(link.address.ip) == addresses.get(host) for host, link in common[place].items())
-        return (speed if known else 0, reached, speed)
-
-    best, *others = sorted(common, key=rank, reverse=True)
+        return replace(nearest, problems=(*blind, *nearest.problems))
+    preference = _preference(common.values(), addresses)
+    best, *others = sorted(common, key=lambda place: preference(common[place]), reverse=True)
     return RankNetwork(best[1], best[0], tuple(others), blind)
 
 
@@ -98,7 +96,7 @@ def _common(links: Mapping[str, Sequence[Link]]) -> dict[tuple[str, IPv4Network]
 
 def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) -> RankNetwork:
     """Return the interface that most hosts are reached on, and a network that holds the addresses there."""
-    reached = {
+    reached = _everywhere(links, addresses) or {
         host: next((link for link in of_host if str(link.address.ip) == addresses.get(host)), of_host[0])
         for host, of_host in links.items()
     }
@@ -126,14 +124,42 @@ def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) 
         if len(hosts) > 1
     ]
     networks = {link.address.network for link in reached.values()}
+    routed: tuple[Problem, ...] = ()
     # Clouds give each host a network of its own, and route between them.
     if len(networks) > 1 and any(one.prefixlen != one.max_prefixlen for one in networks):
         listing = ", ".join(sorted(map(str, networks)))
         observed = f"they share no network: {listing}; lab_network is {network}, which holds all of them"
-        problems.append(
-            Problem(", ".join(reached), observed, "check that they reach one another, or set lab_network")
-        )
-    return RankNetwork(network, interface, problems=tuple(problems))
+        remedy = "check that they reach one another, or set lab_network"
+        routed = (Problem(", ".join(reached), observed, remedy),)
+    return RankNetwork(network, interface, problems=tuple(problems), routed=routed)
+
+
+def _everywhere(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) -> dict[str, Link]:
+    """Return each host's link on an interface that all hosts have, the one ``choose`` prefers; or none."""
+    places: dict[str, dict[str, Link]] = {}
+    for host, of_host in links.items():
+        for link in of_host:
+            places.setdefault(link.interface, {}).setdefault(host, link)
+    common = [
+        chosen
+        for chosen in places.values()
+        if len(chosen) == len(links) == len({link.address.ip for link in chosen.values()})
+    ]
+    return max(common, key=_preference(common, addresses), default={})
+
+
+def _preference(
+    common: Collection[Mapping[str, Link]], addresses: Mapping[str, str]
+) -> Callable[[Mapping[str, Link]], tuple[int, int, int]]:
+    """Return the key of the best: the fastest, where all speeds are known, else that with ``addresses``."""
+    known = all(link.speed_mbit for chosen in common for link in chosen.values())
+
+    def key(chosen: Mapping[str, Link]) -> tuple[int, int, int]:
+        speed = min(link.speed_mbit for link in chosen.values())
+        reached = sum(str(link.address.ip) == addresses.get(host) for host, link in chosen.items())
+        return (speed if known else 0, reached, speed)
+
+    return key
 
 
 def _covering(addresses: Sequence[IPv4Address], *, shortest: int) -> IPv4Network:

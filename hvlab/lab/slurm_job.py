@@ -10,7 +10,7 @@ from ipaddress import IPv4Interface
 from pathlib import PurePath
 from typing import Any
 
-from hvlab.errors import CheckError, Problem, UsageError, report
+from hvlab.errors import CheckError, UsageError, report
 from hvlab.lab import rank_network
 
 # A step beside those that run: it asks for no CPU of its own. Before 20.11 all steps were so.
@@ -89,7 +89,8 @@ def of_environment(environment: Mapping[str, str], hostname: str, command: str) 
             f"or have a shell on a host of a job:\n"
             f"  salloc {_REQUEST} srun {_SHELL}",
         )
-    parts = environment.get("SLURM_HET_SIZE")
+    # Before Slurm 20.02 components were packs.
+    parts = environment.get("SLURM_HET_SIZE") or environment.get("SLURM_PACK_SIZE")
     if parts:
         raise UsageError(
             f"job {number} is heterogeneous, with {parts} components: --here measures in jobs of one",
@@ -140,13 +141,17 @@ def to_drop(environment: Mapping[str, str]) -> list[str]:
     return [name for name in environment if _DROPPED.fullmatch(name) and not _KEPT.fullmatch(name)]
 
 
+def beside(version: Sequence[int]) -> tuple[str, ...]:
+    """Return the option of a step that waits for no other one, such as the shell that hvlab runs in."""
+    return ("--overlap",) if tuple(version[:2]) >= _OVERLAP_SINCE else ()
+
+
 def step(
     job: SlurmJob, version: Sequence[int], *, ranks: int = 1, options: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the words that run a command on each of ``ranks`` hosts; their names come next."""
-    overlap = ("--overlap",) if tuple(version[:2]) >= _OVERLAP_SINCE else ()
     return (
-        *("srun", f"--jobid={job.number}", *overlap, f"--nodes={ranks}", f"--ntasks={ranks}"),
+        *("srun", f"--jobid={job.number}", *beside(version), f"--nodes={ranks}", f"--ntasks={ranks}"),
         *("--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--quit-on-interrupt"),
         *options,
         "--nodelist",
@@ -186,11 +191,13 @@ def inventory(
         )
     _same_gpus(order, facts)
     network = rank_network.choose(facts, {})
-    if network is None or (network.problems and len(order) > 1):
-        problems = (
-            network.problems if network else [Problem(order[0], "it has no address", "look at `ip addr`")]
+    if network is None:
+        raise CheckError(f"{order[0]}: it has no address", remedy="look at `ip addr` there")
+    if network.problems and len(order) > 1:
+        raise CheckError(
+            f"the hosts of job {job.number} share no network:\n{report(network.problems, indent='  ')}",
+            remedy="submit it for hosts whose interfaces have the same names (--exclude, --constraint)",
         )
-        raise CheckError(f"the hosts of job {job.number} share no network:\n{report(problems, indent='  ')}")
     prefix = PurePath(one.prefix)
     cpus, tasks = _of_each(nodes, job.cpus), _of_each(nodes, job.tasks)
     hosts = {

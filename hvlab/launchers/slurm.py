@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 
 from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError
@@ -84,13 +85,17 @@ _NOT_REACHED = "connect failure"
 _SHOWN = 3
 # Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
 _MARGIN, _LEAST_S = 2, 600
-# slurm_strerror of ESLURM_INVALID_JOB_ID, ESLURM_JOB_PENDING and ESLURM_ALREADY_DONE.
+# slurm_strerror of ESLURM_INVALID_JOB_ID, ESLURM_JOB_PENDING and ESLURM_ALREADY_DONE; srun has words of its
+# own for the last (src/srun/libsrun/allocate.c).
 _JOB_OVER = re.compile(
     r"Unable to (?:confirm allocation|create step) for job \d+: "
     r"(Invalid job id|Job is pending execution|Job/step already completing or completed)"
+    r"|Slurm job \d+ has expired"
 )
 # The options of salloc that limit the time.
 _TIME = re.compile(r"-t|--time(?:[= ]|$)")
+# Those that ask for memory: of a node, a CPU or a GPU. Slurm takes one of them.
+_MEMORY = re.compile(r"--mem(?:-per-[cg]pu)?(?:[= ]|$)")
 # Why a job ends whose last steps are still being cleared away.
 _COMPLETING = {"TimeLimit": "TIMEOUT", "NodeDown": NODE_FAIL, "NodeFail": NODE_FAIL}
 
@@ -112,7 +117,8 @@ def request(
         *_partition(lab),
         *(f"--nodes={len(hosts)}", f"--nodelist={','.join(hosts)}"),
         # Nobody else's work beside what is measured; all of the hosts' memory.
-        *("--exclusive", "--mem=0"),
+        "--exclusive",
+        *([] if any(_MEMORY.match(option) for option in _options(lab)) else ["--mem=0"]),
         *([f"--gres=gpu:{gpus}"] if gpus else []),
         *([f"--time={minutes}"] if minutes and not limited(lab) else []),
         *_options(lab),
@@ -121,7 +127,9 @@ def request(
 
 def _partition(lab: Lab) -> list[str]:
     """Return the option that names the partition; none where the lab leaves that to Slurm."""
-    name = lab.vars.get("lab_slurm_partition", PARTITION)
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-p", "--partition", default=lab.vars.get("lab_slurm_partition", PARTITION))
+    name = parser.parse_known_args(_options(lab))[0].partition
     return [f"--partition={name}"] if name else []
 
 

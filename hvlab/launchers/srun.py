@@ -38,6 +38,8 @@ def command(job: Job) -> Command:
         *("--distribution=arbitrary", f"--nodelist={','.join(placed)}"),
         *(f"--nodes={len(case.hosts)}", f"--ntasks={case.world_size}"),
         *_PLACING,
+        # Also where a job script had --export=NONE, which srun would take over.
+        "--export=ALL",
         *("--kill-on-bad-exit=1", f"--wait={_WAIT_S}"),
         # The case's own folder is on the first host only.
         "--chdir=/tmp",

@@ -18,6 +18,7 @@ from typing import Any
 
 from hvlab import answers, process, workloads
 from hvlab.answers.shapes import HostAnswer
+from hvlab.doctor import reading
 from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
@@ -72,7 +73,7 @@ def lab(
     shared = Path.home() / ".hvlab"
     shared.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared, prefix=f"job-{job.number}-") as folder:
-        python = python or ("python3" if image else sys.executable)
+        python = _of_all_folders(python, image)
         inside: tuple[str, ...] = ()
         if image:
             read = [str(workloads.PROGRAMS)]
@@ -96,7 +97,7 @@ def lab(
             "workloads_dir": str(workloads.PROGRAMS),
             "lab_slurm_mpi": _mpi(),
             "hvlab_step": list(slurm_job.step(job, version)),
-            "hvlab_step_options": list(job.gres),
+            "hvlab_step_options": [*slurm_job.beside(version), *job.gres],
         }
         facts = _facts(job, order, connections)
         listing = slurm_job.inventory(
@@ -105,6 +106,13 @@ def lab(
         source = Path(folder) / "hosts.json"
         source.write_text(json.dumps(listing, indent=1), "utf-8")
         yield inventory.load(source)
+
+
+def _of_all_folders(python: str | None, image: str | None) -> str:
+    """Return the ranks' Python as every folder has it; links of an environment stay as they are."""
+    if image or not python:
+        return python or ("python3" if image else sys.executable)
+    return str(Path(python).expanduser().absolute()) if os.sep in python else python
 
 
 def _command() -> str:
@@ -169,11 +177,11 @@ def _installed(
     files = {node: folder / f"{node}.json" for node in nodes}
     silent = [node for node, file in files.items() if not file.is_file()]
     if silent:
-        lines = [line.strip() for line in done.stderr.splitlines() if "execve" in line or "Errno" in line]
-        reason = (lines or done.stderr.strip().splitlines() or ["nothing was written"])[-1]
+        problem = f"{', '.join(silent)}: {python} {program.name} gave no answer in {folder}: "
         raise CheckError(
-            f"{', '.join(silent)}: {python} {program.name} gave no answer in {folder}: {reason}",
-            remedy=f"{python}, {workloads.PROGRAMS} and {folder.parent} must be on file systems that all "
+            problem + _reason(done.stderr),
+            remedy=_remedy(done.stderr)
+            or f"{python}, {workloads.PROGRAMS} and {folder.parent} must be on file systems that all "
             "hosts of the job share; name another Python with --python",
         )
     answers_of = {node: answers.read(file, f"{node}: {file}", _Installed) for node, file in files.items()}
@@ -185,6 +193,25 @@ def _installed(
             remedy="name the Python that has them: --python ~/envs/horovod/bin/python",
         )
     return installed
+
+
+def _reason(stderr: str) -> str:
+    """Return the line that says most of a step that failed: not how srun ended it."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = (
+        [line for line in lines if "execve" in line or "Errno" in line],
+        [line for line in lines if not line.startswith(("srun: ", "slurmstepd: "))],
+        [line for line in lines if "Exited with exit code" not in line],
+        lines,
+        ["nothing was written"],
+    )
+    return next(kind[-1] for kind in telling if kind)
+
+
+def _remedy(stderr: str) -> str | None:
+    """Return what to do where Slurm itself started nothing; None where it did, or nothing is known of it."""
+    cause = reading.root(stderr.splitlines())
+    return cause.cause.remedy if cause and cause.cause.id.startswith("slurm-") else None
 
 
 def _facts(

@@ -387,16 +387,16 @@ def test_what_could_not_be_ended_is_ended_by_the_next_bench(world, store, monkey
 @pytest.mark.parametrize(
     ("why", "ended"),
     [
-        ("Job is pending execution", True),
-        ("Invalid job id specified", True),
-        ("Unable to contact slurm controller (connect failure)", False),
+        ("Unable to confirm allocation for job 9: Job is pending execution", True),
+        ("Unable to confirm allocation for job 9: Invalid job id specified", True),
+        # src/srun/libsrun/allocate.c of Slurm, for a job whose time is over.
+        ("Slurm job 9 has expired", True),
+        ("Unable to confirm allocation for job 9: Unable to contact slurm controller", False),
     ],
 )
 def test_what_slurm_ended_with_its_job_needs_no_further_end(store, monkeypatch, capsys, why, ended):
     """A job that is requeued or cancelled takes its steps along."""
-    lost = HostFailure(
-        "n2", f"reaches no host: Unable to confirm allocation for job 9: {why}", unreachable=True
-    )
+    lost = HostFailure("n2", f"reaches no host: {why}", unreachable=True)
     FakePlay.script = {2: KeyboardInterrupt}
     monkeypatch.setattr(measure, "reap", lambda login, run_id, hosts: [lost])
     with pytest.raises(InterruptedRunError):

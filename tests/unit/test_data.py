@@ -51,6 +51,17 @@ def test_a_set_is_put_there_once(ready, root):
     assert names(root) == [".lock", ready.key]
 
 
+def test_a_home_without_locks_takes_it_all_the_same(ready, root, monkeypatch):
+    """As Lustre without the mount option flock."""
+
+    def without(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(data.fcntl, "flock", without)
+    assert put(ready, root)
+    assert {path.name: path.read_bytes() for path in (root / ready.key).iterdir()} == contents()
+
+
 def test_an_archive_that_is_brought_counts_as_used(ready):
     packed = datasets.archive(ready.folder)
     os.utime(packed, (0, 0))

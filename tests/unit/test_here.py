@@ -140,6 +140,55 @@ def test_a_python_that_is_not_there_is_named_with_what_was_said(slurm):
     assert "file systems that all hosts of the job share" in raised.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("said", "reason", "remedy"),
+    [
+        (
+            '  File "installed.py", line 6\nSyntaxError: future feature annotations is not defined\n'
+            "srun: error: h1: task 0: Exited with exit code 1\n",
+            "SyntaxError: future feature annotations is not defined",
+            "--python",
+        ),
+        (
+            "srun: error: Unable to confirm allocation for job 4: Invalid job id specified\n"
+            "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 4\n",
+            "Expired or invalid job 4",
+            "make a new allocation",
+        ),
+    ],
+)
+def test_why_a_python_gave_no_answer_is_said(slurm, said, reason, remedy):
+    (slurm / "said").write_text(said)
+    (slurm / "bin/srun").write_text(f"#!/bin/sh\ncat {slurm}/said >&2; exit 1\n")
+    with pytest.raises(CheckError, match=reason) as raised:
+        probed(slurm, "python3")
+    assert remedy in raised.value.remedy
+
+
+def test_a_python_of_this_folder_is_that_of_all_folders(slurm, monkeypatch):
+    """Ranks start in /tmp; a link of an environment stays, for what it leads to has other packages."""
+    monkeypatch.chdir(slurm)
+    (slurm / "env/bin").mkdir(parents=True)
+    (slurm / "env/bin/python").symlink_to("/usr/bin/python3")
+    assert here._of_all_folders("env/bin/python", None) == str(slurm / "env/bin/python")
+    assert here._of_all_folders("~/env/bin/python", None) == str(slurm / "env/bin/python")
+    assert here._of_all_folders("python3", None) == "python3"
+    assert here._of_all_folders("env/bin/python", "a.sqsh") == "env/bin/python"
+
+
+def test_a_node_may_have_a_name_that_is_not_in_dns(slurm, monkeypatch):
+    address = {"interfaces": {"eth0": {"up": True, "cidrs": ["10.1.0.7/24"]}}, "nics": [], "gpus": []}
+    (slurm / "bin/scontrol").write_text("#!/bin/sh\necho gpu_01\n")
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu_01")
+    monkeypatch.setattr(here, "_installed", lambda *_, inside: {"gpu_01": installed()})
+    monkeypatch.setattr(
+        here, "first_facts", lambda hosts: ({host.name: {"hvlab": address} for host in hosts}, [])
+    )
+    with here.lab(None) as there:
+        assert [host.name for host in there.hosts] == ["gpu_01"]
+        assert there.vars["hvlab_step_options"] == ["--overlap"]
+
+
 IMAGE = ("--container-image=hvd.sqsh", "--container-workdir=/tmp")
 
 

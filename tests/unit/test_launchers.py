@@ -66,7 +66,7 @@ HORUN = (
 )
 SRUN = (
     "srun --job-name=hvlab-R/{{id}} --mpi={mpi} --distribution=arbitrary --nodelist=n1,n2 --nodes=2 "
-    "--ntasks=2 --cpu-bind=none --overcommit --kill-on-bad-exit=1 --wait=30 --chdir=/tmp"
+    "--ntasks=2 --cpu-bind=none --overcommit --export=ALL --kill-on-bad-exit=1 --wait=30 --chdir=/tmp"
 )
 MEETING = "/opt/hvlab/workloads/meeting.py"
 GLOO_BY_SRUN = f"python3 {MEETING} start /opt/hvlab/horovod/cpu/bin/python3 n1:1,n2:1 eth0 "

@@ -116,7 +116,20 @@ def test_hosts_in_different_networks_are_named():
     hosts = {"a": facts(("eth0", "10.0.1.5/24")), "b": facts(("eth0", "10.0.2.5/24"))}
     network = rank_network.choose(hosts, {})
     assert str(network.network) == "10.0.0.0/22"
-    assert "they share no network: 10.0.1.0/24, 10.0.2.0/24" in network.problems[0].observed
+    assert "they share no network: 10.0.1.0/24, 10.0.2.0/24" in network.routed[0].observed
+    assert network.problems == ()
+
+
+def test_of_interfaces_that_lead_to_other_networks_the_fastest_on_all_hosts_counts():
+    """A network for each rack, with routers between them."""
+    hosts = {
+        f"h{i}": facts(
+            ("eno1", f"192.168.{i}.9/24"), ("ib0", f"10.1.{i}.7/24"), speeds={"eno1": 1000, "ib0": 200000}
+        )
+        for i in (0, 1)
+    }
+    network = rank_network.choose(hosts, {"h0": "192.168.0.9", "h1": "192.168.1.9"})
+    assert (str(network.network), network.interface) == ("10.1.0.0/23", "ib0")
 
 
 def test_hosts_with_one_address_are_named():

@@ -39,6 +39,15 @@ def test_options_may_be_one_line_and_a_partition_empty():
         slurm.request(lab(lab_slurm_options="--comment='two"), ("n1",), "R")
 
 
+def test_the_labs_own_memory_and_partition_count():
+    there = lab(lab_slurm_options=["--mem-per-cpu=4G", "-p", "long"])
+    words = slurm.request(there, ("n1",), "R")
+    assert "--mem=0" not in words
+    assert [word for word in words if word.startswith("--partition")] == ["--partition=long"]
+    assert "--partition=long" in slurm.partition(there)
+    assert "--mem=0" in slurm.request(lab(lab_slurm_options=["--mem-bind=local"]), ("n1",), "R")
+
+
 @pytest.mark.parametrize(
     ("options", "given"),
     [

@@ -143,6 +143,11 @@ def test_a_heterogeneous_job_is_refused():
         job(SLURM_HET_SIZE="2")
 
 
+def test_a_heterogeneous_job_of_an_old_slurm_is_refused():
+    with pytest.raises(UsageError, match="heterogeneous"):
+        slurm_job.of_environment({**ENVIRONMENT, "SLURM_PACK_SIZE": "2"}, "h2", "hvlab")
+
+
 def test_a_machine_that_is_no_host_of_the_job_is_refused():
     with pytest.raises(UsageError, match="this machine, login1, is no host of job 6, which has h1, h2, h3"):
         slurm_job.own_first(job(SLURMD_NODENAME="login1"), NODES)
@@ -224,8 +229,21 @@ def test_hosts_need_one_python_and_one_network():
         inventory(prefixes=("/home/u/envs/hvd", "/home/u/envs/hvd", "/opt/hvd"))
     known = {node: facts(number, interface=f"eth{number}") for number, node in enumerate(NODES, 1)}
     has = dict.fromkeys(NODES, installed())
-    with pytest.raises(CheckError, match="share no network"):
+    with pytest.raises(CheckError, match="share no network") as raised:
         slurm_job.inventory(job(), NODES, known, has, connections={node: {} for node in NODES}, variables={})
+    assert "--exclude" in raised.value.remedy
+
+
+def test_hosts_whose_networks_are_routed_are_measured():
+    """As with a network for each rack."""
+    known = {node: facts(number) for number, node in enumerate(NODES, 1)}
+    known[NODES[2]]["hvlab"]["interfaces"]["ib0"]["cidrs"] = ["10.1.1.9/24"]
+    has = dict.fromkeys(NODES, installed())
+    listing = slurm_job.inventory(
+        job(), NODES, known, has, connections={node: {} for node in NODES}, variables={}
+    )
+    assert listing["all"]["vars"]["lab_network"] == "10.1.0.0/23"
+    assert listing["all"]["hosts"][NODES[2]]["ansible_host"] == "10.1.1.9"
 
 
 def test_what_horovod_was_built_with_is_read(monkeypatch):

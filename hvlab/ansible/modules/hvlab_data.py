@@ -41,6 +41,7 @@ brought:
 """
 
 import contextlib
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -53,6 +54,8 @@ from typing import Any, Iterable
 from ansible.module_utils.basic import AnsibleModule
 
 BLOCK = 1 << 20
+# Lustre without the mount option flock, NFS without lockd.
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 # As datasets/own_files.py has them.
 ARCHIVE, KEPT = "files.tar", 5
 
@@ -100,7 +103,12 @@ def put(archive: str, root: str, key: str) -> bool:
     place, new, old = (os.path.join(root, name) for name in (key, "." + key + ".new", "." + key + ".old"))
     os.makedirs(root, exist_ok=True)
     with open(os.path.join(root, ".lock"), "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            # Where there are no locks, renaming keeps the set whole.
+            if error.errno not in NO_LOCKS:
+                raise
         if key_in(place) == key:
             return False
         try:
