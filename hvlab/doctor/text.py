@@ -57,10 +57,11 @@ _STAMP = re.compile(
     r"|\[ *\d{1,10}\.\d{4,6}\] *|[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ \S{1,80}\] *|std(?:out|err) [FP] "
     r"|#\d+ \d+\.\d+ |>> \d{1,7} +(?=\S)|> |\| (?=\S)"
 )
-# What a line that was cut does not go on with: ranks, times, NCCL's own, a program's name.
+# What a line that was cut does not go on with: ranks, times, NCCL's own, a program's name, what ssh says.
 _BEGUN = re.compile(
     rf"\[[\w.@:-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
     r"|(?:sbatch|srun|salloc|sinfo|slurm\w{1,8}): (?:error|fatal|warning): "
+    r"|ssh: (?:Could not resolve hostname|connect to host) |Warning: Permanently added '"
 )
 
 

@@ -124,6 +124,14 @@ def test_a_line_that_only_has_a_terminals_width_stays_as_it_is():
     assert [each.cause.id for each in found.harmless] == ["component-ignored"]
 
 
+def test_what_ssh_says_does_not_go_on_a_line_of_a_terminals_width():
+    warning = "Warning: Permanently added 'n1,2001:db8::1' (ECDSA) to the list of known hosts."
+    long = warning.replace("n1", "n1".ljust(120 - len(warning) + 2, "x"))
+    assert len(long) == 120
+    unknown = "ssh: Could not resolve hostname n2: Name or service not known"
+    assert ids(f"{long}\n{unknown}\nend") == ["name-not-resolved"]
+
+
 def test_an_exception_that_is_not_known_is_named_only_where_nothing_else_is():
     unknown = "mylib.FooError: bar went wrong"
     assert ids(unknown) == ["python-exception"]
