@@ -130,6 +130,7 @@ CAUSES = (
             r"object has no attribute '\w+'\. .{0,60}(?:undefined|VARIABLE)",
             r"The conditional check .{0,200} failed(?!\. The error was: template error)",
             r"Mandatory variable '[^\n]{1,80}?' +not defined",
+            r"Mandatory variable not defined|appears to include a variable that is undefined",
         ),
         why="The inventory does not give it, it is misspelt, or the play that sets it did not run for this host.",
         remedy="ansible-inventory --host NAME shows what is set; set it, or run without the limit or tags that left it out.",
@@ -152,7 +153,7 @@ CAUSES = (
         remedy="ansible-inventory -i INVENTORY --graph; correct path, name or --limit.",
         source="https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html",
         weight=BREAKDOWN,
-        unless=(r"\bok=[1-9]", r"\b(?:unreachable|failed)=[1-9]"),
+        unless=(r"\bok=[1-9]", r"\b(?:unreachable|failed)=[1-9]", r"(?:failed|fatal): \[[^\]\n]+\] => "),
     ),
     Cause(
         id="ansible-module-missing",
@@ -205,6 +206,8 @@ CAUSES = (
         signs=(
             r"UNREACHABLE!",
             r"Failed to connect to the host via ssh",
+            r"SSH encountered an unknown error(?: during the connection)?|fatal: \[[^\]\n]+\] => SSH Error: ",
+            r"[Tt]imed out waiting for (?:last boot time check|post-reboot test command|ping module test)",
             r"Data could not be sent to remote host",
             r"unreachable=[1-9]",
         ),
@@ -222,6 +225,7 @@ CAUSES = (
             r"MODULE FAILURE",
             r"One or more items failed",
             r"^failed: \[\S+?\] (?:=> )?\(item=",
+            r"^failed: \[\S+?\] => \{",
             r"fatal: \[[^\]\n]+\]: FAILED!",
         ),
         why="The task's msg or stderr says what was wrong on that host.",

@@ -130,6 +130,7 @@ CAUSES = (
         signs=(
             r"configure(?::\d+)?: error: (?!.{0,200}Fortran)",
             r"UNABLE to CONFIGURE with GIVEN OPTIONS",
+            r"Command exited with status \d+: '\S{0,300}/configure'",
         ),
         why="A library or program that was asked for is not there, or does not work; the line says which.",
         remedy="Install what the line names (with headers), or leave the option out; config.log has the failed test.",
@@ -140,9 +141,10 @@ CAUSES = (
         id="make-failed",
         title="make stopped at a command that failed",
         signs=(
-            r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+",
+            r"^g?make(?:\[\d+\])?: \*\*\* \[[^\n]{1,200}\] Error \d+|^(?:\S*[Mm]akefile\S*:\d+: )recipe for target '[^'\n]{1,200}' failed",
             r"^==> ERROR: A failure occurred in \S+\(\)",
             r"^b?make(?:\[\d+\])?: stopped in ",
+            r"Command exited with status \d+: '(?:g?make|ninja)'",
         ),
         why="make names the file it was to make; the command's own message stands above, with several jobs some way above.",
         remedy="make -j1 VERBOSE=1 (V=1) once more: the first error: is the one.",
@@ -204,6 +206,7 @@ CAUSES = (
             r"[Cc]an(?:'t| ?not) find Rust compiler|requires Rust|pg_config executable not found|(?:bzip2|xz|gzip|zstd|lbzip2): Cannot exec: No such file",
             r"Can't locate \w+(?:/\w+)*\.pm in @INC",
             r"configure: line \d+: ?[`'](?:A[CMXS]|PKG|LT|IT|GL)_\w+\(|configure: (?:line )?\d+: (?:A[CMXS]|PKG|LT|IT|GL)_\w+: (?:command )?not found",
+            r"\bconfigure: (?:line )?\d+: syntax error near unexpected token|\bconfigure: \d+: [Ss]yntax error: ",
             r"(?:aclocal|autom4te|autoheader|automake|autoconf|autoreconf|libtoolize): (?:error: )?\S+ failed with exit status|AC_PROG_\w+ cannot be called after|macro [`']\w+' not found in library|cannot find install-sh, install\.sh,? or shtool",
             r"(?:configure\.(?:ac|in)|[\w-]+\.am|aclocal\.m4)(?::\d+)?: error: |(?:automake|aclocal|autoconf): error: (?!no input|\S+ failed)",
         ),

@@ -113,6 +113,7 @@ CAUSES = (
         signs=(
             r"(?:hvd\.)?size\(?\)?[:= ]+1\b.{0,200}?(?:hvd\.)?rank\(?\)?[:= ]+0\b[\s\S]{0,400}?(?:hvd\.)?size\(?\)?[:= ]+1\b",
             r"(This test requires (?:exactly|at least) \w+ process(?:es)?)[\s\S]{0,400}?\1",
+            r"(Benchmark \w+ invalid for 1 process)[\s\S]{0,400}?\1",
             r"\b(?:rank|process|task|I am|proc)\W{1,3}0 (?:out )?of 1\b[\s\S]{0,400}?\b0 (?:out )?of 1\b",
             r"\brank 0 / size 1\b[\s\S]{0,400}?\brank 0 / size 1\b",
         ),

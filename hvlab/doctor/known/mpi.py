@@ -121,6 +121,7 @@ CAUSES = (
             r"Missing ifname or invalid host/port description in business card",
             r"write_line error; fd=\d+ buf=:cmd=init|Unable to write to PMI_fd|invalid PMI1 init command",
             r"PMI version mismatch",
+            r"Assertion `sizeof\(MPI_\w+\) == ",
             r"[Uu]nrecogni[sz]ed argument (?:mca|allow-run-as-root|tag-output)",
             r"unrecognized argument \S+$",
             r"HYDU_parse_array|HYDU_sock_write[^\n]{0,60}Bad file descriptor|mpiexec_options_parse",

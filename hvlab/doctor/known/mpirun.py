@@ -228,6 +228,20 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="pbs-job",
+        title="PBS, Torque or Moab ended the job, or does not take it",
+        signs=(
+            r"PBS: job killed: |Aborted by PBS Server",
+            r"\bqsub: (?:submit error \()?(?:Job (?:violates|exceeds|rejected)|Unknown (?:queue|resource)|Unauthorized|Illegal|Bad (?:UID|GID)|would exceed|Maximum number|cannot connect|Queue is not enabled|Access to queue)",
+            r"Job (?:exceeds queue|violates queue and/or server) resource limits",
+            r"job \d+ (?:\S+ )?exceeded (?:MEM|WALLTIME|PROC|DISK|SWAP|NODE) usage hard limit",
+        ),
+        why="The batch system holds a job to what it asked for (walltime, mem, vmem, ncpus) and to what its queue allows; the line has the number and the limit.",
+        remedy="Ask for more (qsub -l walltime=..., mem=..., vmem=...) or for another queue; qstat -Qf shows the limits of the queues, tracejob JOB what happened to the job.",
+        source="https://github.com/veg/hyphy/issues/500",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="orte-unreliable",
         title="mpirun could not start its daemon on a host",
         signs=(
@@ -356,7 +370,7 @@ CAUSES = (
     Cause(
         id="launcher-suspended",
         title="the job was suspended from the terminal (Ctrl-Z)",
-        signs=(r"Forwarding signal (?:20|SIGTSTP) to job",),
+        signs=(r"Forwarding signal (?:18|20|SIGTSTP|SIGCONT) to job",),
         why="mpirun stops its ranks and its daemons, which then answer nobody: peers and launcher take them for lost.",
         remedy="Start it again, and leave it in the foreground; to have the terminal free, use nohup, tmux or a batch job.",
         source="https://www.open-mpi.org/faq/?category=running#suspend-jobs",
@@ -373,6 +387,7 @@ CAUSES = (
         remedy="On the host named: dmesg and the state of the job or pod, is it up; only then firewalls and routes.",
         source="https://github.com/kubeflow/mpi-operator/issues/152",
         weight=BREAKDOWN,
+        unless=(r"command terminated with exit code 137\b",),
     ),
     Cause(
         id="dvm-missing",

@@ -61,6 +61,7 @@ CAUSES = (
             r"socketStartConnect: Connect to \S+ failed",
             r"socketProgress\w*: .{0,80}(?:timed out|refused)",
             r"socketPollConnect\S* .{0,100}(?:failed|timed out|refused)",
+            r"socketPollConnect: connect (?:to \S+ )?returned (?:No route to host|Network is unreachable|Connection timed out)",
             r"NCCL WARN Connect to \S+ failed",
             r"connect to \S+<\d+> (?:failed|returned) ?:? ?(?:Connection refused|Connection timed out|No route to host|Software caused)",
             r"(?:socketPollConnect|Connect to) \S*[^\n]{0,120}(?:No route to host|Network is unreachable)",

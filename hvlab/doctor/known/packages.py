@@ -121,7 +121,7 @@ CAUSES = (
             r"[Nn]o package matched: \S+",
             r"Unable to locate package (?!linux-headers)\S+",
             r"Package '?\S+'? has no installation candidate",
-            r"[Nn]o [Pp]ackage matching '\S+' (?:is available|found)",
+            r"[Nn]o [Pp]ackage matching '\S*' (?:is available|found)",
             r"No match for argument: \S+|No package \S+ available|Unable to find a match",
             r"Version '\S+' for '\S+' was not found",
             r"no available (?:modular )?metadata|nothing provides (?!__)\S+",

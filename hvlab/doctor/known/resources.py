@@ -241,6 +241,7 @@ CAUSES = (
             r"exited on signal 9\b(?! \(Killed)|(?:died (?:from|with)|terminated (?:with|by)) signal:? 9\b",
             r"EXIT STRING: Killed \(signal",
             r"terminated with exit code \(137\)",
+            r"job_complete: Job\S+ (?:[^\n]{1,60} )?WTERMSIG 9\b",
         ),
         why="137 is 128 + 9: the kernel or a container ended it with SIGKILL, because memory was used up or someone else asked for it.",
         remedy="dmesg | grep -i oom on that host, kubectl describe pod, sacct -o MaxRSS; more memory (spark.executor.memoryOverhead on YARN) or fewer ranks.",

@@ -33,6 +33,7 @@ CAUSES = (
             r"PMII_singinit: execv failed|This singleton init program attempted to access some feature",
             r"PMK_KVS_Barrier duplicate request",
             r"\bPMI2?_Init failed",
+            r"\bsrun [\s\S]{1,1500}?(Benchmark \w+ invalid for 1 process|This test requires (?:exactly|at least) \w+ process)[\s\S]{0,400}?\1",
             r"OPAL ERROR ?[:\uff1a] *Not initialized in +file (?:ext\w+|pmix[23]x)_client\.c",
             r'direct launched using "aprun", but OMPI was not built',
             r"PMI2?_\w+ failed(?: failed)? --> Returned value [^\n]{0,40} instead of (?:ORTE|OPAL)_SUCCESS",

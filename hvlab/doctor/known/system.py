@@ -49,6 +49,11 @@ CAUSES = (
         "HOROVOD_MPI_THREADS_DISABLE=1.",
         source="https://horovod.readthedocs.io/en/stable/troubleshooting_include.html",
         weight=CRASH,
+        # The frames alone do not say how it ended; where abort() was called, the line of the signal does.
+        unless=(
+            r"\A(?![\s\S]{0,200000}?(?:[Ss]egmentation|SIGSEGV|Floating point|SIGFPE|segfault|corrupt|(?:free|alloc|chunk)\(\): |double free|smashing"
+            r"|general protection|\b139\b|signal:? (?:11|8)\b|Signal: (?!Aborted)))[\s\S]{0,200000}?Signal: Aborted \(6\)",
+        ),
     ),
     Cause(
         id="bus-error",

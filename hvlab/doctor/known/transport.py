@@ -149,7 +149,10 @@ CAUSES = (
         remedy="ucx_info -d lists what there is; unset UCX_NET_DEVICES and UCX_TLS, or name devices that every host has.",
         source="https://openucx.readthedocs.io/en/master/faq.html",
         weight=SETTING,
-        unless=(r"mlx5dv_devx_obj_create\(\w+\) failed",),
+        unless=(
+            r"mlx5dv_devx_obj_create\(\w+\) failed",
+            r"UCX +ERROR +\S*connect\([^\n]{0,120}\) failed: (?:Connection (?:timed out|refused)|No route)",
+        ),
     ),
     Cause(
         id="ucx-threads",
@@ -157,6 +160,8 @@ CAUSES = (
         signs=(
             r"(?:UCP worker|UCC library) does(?: not|n't) support MPI_THREAD_MULTIPLE|UCX is not built with multi-threading|thread mode not supported by UCX",
             r"OSC pt2pt component does not support MPI_THREAD_MULTIPLE|support for MPI_THREAD_MULTIPLE is not available",
+            r"high enough MPI thread support|(?:MPI|mpi)\b[^\n]{0,60}(?:does not|doesn't) (?:provide|support) [^\n]{0,40}(?:MPI_THREAD_\w+|thread(?:ing)? (?:support|level))",
+            r"(?i:insufficient (?:mpi )?thread(?:ing)? (?:support|level))|MPI_THREAD_\w+ (?:is )?(?:not (?:supported|available)|required)",
         ),
         why="The program (Horovod with its background thread, a solver with OpenMP) asks MPI for MPI_THREAD_MULTIPLE, and this UCX was configured without --enable-mt.",
         remedy="ucx_info -v shows how it was built: configure --enable-mt; or -mca pml ob1 -mca btl tcp,self,vader; HOROVOD_MPI_THREADS_DISABLE=1.",
@@ -408,7 +413,10 @@ CAUSES = (
     Cause(
         id="not-cuda-aware",
         title="GPU memory was handed to an MPI that cannot read it",
-        signs=(r"Signal code: Invalid permissions \(2\)", r"Read -1, expected \d+, errno = 14"),
+        signs=(
+            r"Signal code: Invalid permissions \(2\)(?![^\n]*\n[^\n]*Failing at address: 0x[0-9a-f]{1,8}$)",
+            r"Read -1, expected \d+, errno = 14",
+        ),
         why="An MPI without CUDA touches the pointer with the CPU, and that crashes.",
         remedy="ompi_info --parsable --all | grep mpi_built_with_cuda_support:value must be true; build Open MPI --with-cuda, or Horovod with HOROVOD_GPU_OPERATIONS=NCCL.",
         source="https://github.com/horovod/horovod/issues/786",
