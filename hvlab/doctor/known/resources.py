@@ -261,8 +261,9 @@ CAUSES = (
         id="nfs-mount",
         title="a network file system cannot be mounted",
         signs=(
-            r"mount\.(?:nfs4?|lustre|beegfs|cifs)\S*: [^\n]{0,160}(?:denied|timed out|refused|not supported|No such|not registered|[Ff]ailed|No route|unreachable|reset by peer|Protocol|Input/output|Invalid|mount system call)",
+            r"mount\.(?:nfs4?|lustre|beegfs|cifs)\S*: [^\n]{0,160}(?:denied|timed out|refused|not supported|No such|not registered|[Ff]ailed|No route|unreachable|reset by peer|Protocol|Input/output|Invalid|mount system call|incorrect mount option)",
             r"mount: [^\n]{0,120}(?:wrong fs type, bad option|bad superblock|unknown filesystem type|special device \S+ does not exist|can't find in /etc/fstab)",
+            r"you might need a /sbin/mount\.<type> helper program|mount_nfs: (?:can't mount|no usable addresses)",
             r"clnt_create: RPC: |RPC: (?:Program not registered|Port mapper failure|Unable to receive|Timed out)",
         ),
         why="The server does not export that path to this address (/etc/exports), its services or port 2049 are not reached, it speaks another version, or the client lacks nfs-common (nfs-utils).",
