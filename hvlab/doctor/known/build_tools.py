@@ -121,7 +121,7 @@ CAUSES = (
         remedy="Install its -dev or -devel package; or -DCMAKE_PREFIX_PATH=/its/prefix (-DNAME_DIR=, PKG_CONFIG_PATH) in a fresh build folder.",
         source="https://cmake.org/cmake/help/latest/command/find_package.html",
         unless=(
-            r"Configuring done|Build files have been written|config\.status: creating|Successfully installed",
+            r"Configuring done(?![\s\S]{0,4000}?(?:set to NOTFOUND|Generate step failed))|Build files have been written|config\.status: creating|Successfully installed",
         ),
     ),
     Cause(

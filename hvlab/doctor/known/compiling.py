@@ -183,7 +183,7 @@ CAUSES = (
             r"fatal error: (?:thrust/\S+|cu(?:sparse|rand|solver\w*|blas\w*|fft|dnn)\.h): No such file",
             r"CUDA_HOME\W{0,2} is not set",
             r"Could not find any (?:cu\w+\.h|libcu\w+\S*) matching version",
-            r"CMAKE_CUDA_COMPILER-NOTFOUND",
+            r"CMAKE_CUDA_COMPILER-NOTFOUND|set to NOTFOUND(?=[\s\S]{0,400}?^\s*(?:FOUND_LIB_cu\w+|CUDA_CUDART_LIBRARY)\b)",
             r"^\s*Specify CUDA_TOOLKIT_ROOT_DIR$",
             r"MissingCUDAException|CUDA_HOME does not exist, unable to compile",
             r"check_output\(\[\w+ \+ ['\x22]/bin/nvcc['\x22]",

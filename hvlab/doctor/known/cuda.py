@@ -133,7 +133,7 @@ CAUSES = (
             r"Cuda failure \S* ?'?out of memory",
             r"OOM when allocating tensor",
             r"Test CUDA failure .{0,120}out of memory",
-            r"failed to allocate \S+ .{0,30}from device: ",
+            r"failed to allocate \S+ .{0,30}from device: |CudaError: out of memory|\bStatus: out of memory",
             r"HIP (?:error: )?out of memory|hipErrorOutOfMemory",
             r"out of memory \(error code 2\)",
             r"cuda runtime error \(2\)",

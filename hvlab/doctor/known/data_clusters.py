@@ -1,6 +1,6 @@
 """Spark, Hadoop and Ray, where they start the workers of Horovod or torch."""
 
-from hvlab.doctor.cause import BREAKDOWN, FACT, Cause
+from hvlab.doctor.cause import BREAKDOWN, END, FACT, Cause
 
 CAUSES = (
     Cause(
@@ -111,5 +111,17 @@ CAUSES = (
         remedy="/tmp/ray/session_latest/logs/runtime_env_setup-*.log on the node; install the packages on the nodes (or in the image) instead; excludes for large folders.",
         source="https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="ray-train-failed",
+        title="a worker failed, and Ray ended the training",
+        signs=(
+            r"The Ray Train run failed\. Please inspect the previous error|Training failed due to (?:worker|controller) error",
+            r"TuneError: \(?'?Trials did not complete|Trial \S+ errored after \d+ iterations",
+        ),
+        why="Ray tells in its last lines only that the run is over; the worker's own exception stands above, or in its file.",
+        remedy="error.txt in the folder of the trial (~/ray_results), and there the first traceback; /tmp/ray/session_latest/logs/worker-*.err on the node.",
+        source="https://docs.ray.io/en/latest/train/user-guides/fault-tolerance.html",
+        weight=END,
     ),
 )

@@ -28,7 +28,7 @@ CAUSES = (
             r"libcuda\.so(?:\.1)?: cannot open shared object file",
             r"libcuda\.so(?:\.1)? => not found",
             r"libnvidia-ml\.so\S*: cannot open shared object file",
-            r"NCCL WARN Failed to (?:open libnvidia-ml|find CUDA library)",
+            r"Failed to open libnvidia-ml|NCCL WARN Failed to find CUDA library",
             r"libcuda\.so cannot found",
         ),
         why="libcuda.so.1 comes with NVIDIA's driver, not with the toolkit; this host has none, or the container was started without GPUs.",
@@ -346,6 +346,7 @@ CAUSES = (
             r"forrtl: severe \(168\): Program Exception - illegal instruction|Caught signal number 4 Illegal",
             r"traps: \S+ trap invalid opcode",
             r"failed with error code -4\b",
+            r"exit(?:ed with)? code:? (?:0x[Cc]000001[Dd]|-1073741795|3221225501)\b",
         ),
         why="It uses instructions (AVX2, AVX-512) that this host's CPU has not: built with -march=native elsewhere, or a wheel that needs AVX.",
         remedy="HOROVOD_BUILD_ARCH_FLAGS for the oldest CPU of the cluster and build again; lscpu | grep avx on each host.",
@@ -379,8 +380,11 @@ CAUSES = (
         title="a Python package is of another release than the program expects",
         signs=(
             r"\b'?module'?(?: '[\w.]+'| object) has no attribute '",
+            r"'(?:Accelerator|TrainingArguments|Seq2SeqTrainingArguments|Version|\w*DeepSpeedZero\w+|\w+Tokenizer(?:Fast)?|DynamicCache|(?:Llama|Qwen\w{0,8}|ChatGLM|Bert|Roberta|GPT\w{0,8}|Mi[sx]tral|Phi\w{0,3}|Gemma\w{0,3}|T5|Bart|Lora|Peft|Generation)Config)' object has no attribute '",
+            r"'(?:pyarrow|torch\._C|tensorflow\.python|google\.protobuf|h5py|grpc)\.[\w.]+' object has no attribute '",
             r"ImportError: cannot import name",
             r"TypeError: \S+\(\) got an unexpected keyword argument",
+            r"^RuntimeError: Failed to import [\w.]+ because of the following error",
             r"TypeError: Descriptors can ?not (?:not )?be created directly",
             r"MXNetError: Cannot find argument",
             r"ImportError: [^\n]{0,120}\brequires [^\n]{0,80}(?:>=|or (?:higher|later|newer|above))",
@@ -398,7 +402,8 @@ CAUSES = (
             r"^(?:\S{0,80}errors(?:_impl)?\.)?(?:InvalidArgumentError|FailedPreconditionError|OutOfRangeError|UnimplementedError)\b:? (?![^\n]{0,200}(?:Horovod has been shut down|Mismatched|MPI))",
             r"NotFoundError: (?:Resou\w*|Local [Vv]ariable|Container) |Resource localhost/\S+ does not exist",
             r"(?:Invalid argument|Failed precondition|INVALID_ARGUMENT|FAILED_PRECONDITION): (?:Incompatible shapes|Matrix size-incompatible|You must feed a value for placeholder|Attempting to use uninitialized value|Error while reading resource variable|Input to reshape)",
-            r"You must feed a value for placeholder tensor|InternalError: [^\n]{0,60}Missing \d+-th output from node",
+            r"You must feed a value for placeholder tensor|(?:InternalError|Internal|INTERNAL): [^\n]{0,60}Missing \d+-th output from node",
+            r"^\s*\(\d+\) (?:Invalid argument|INVALID_ARGUMENT|Failed precondition|FAILED_PRECONDITION|Out of range|OUT_OF_RANGE|Unimplemented|UNIMPLEMENTED): ",
             r"^RuntimeError: (?:Graph is finalized and cannot be modified|Attempting to capture an EagerTensor)",
             r"Can not convert an? \S{1,80} into a Tensor or Operation",
         ),
@@ -411,7 +416,7 @@ CAUSES = (
         id="script-exception",
         title="the program itself raised an exception",
         signs=(
-            r"(?:^|[`*]|\b(?:error|an?|E)\x20{1,8})(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|IndexError|JSONDecodeError|KeyError|NameError|NotImplementedError|RecursionError|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |:?$)",
+            r"(?:^|[`*]|\b(?:error|an?|E)\x20{1,8})(?:\w+(?:\.\w+)*\.)?(?:AssertionError|AttributeError|FileExistsError|FloatingPointError|IndexError|IsADirectoryError|JSONDecodeError|KeyError|NameError|NotADirectoryError|NotImplementedError|OverflowError|RecursionError|StopIteration|TypeError|UnboundLocalError|UnicodeDecodeError|ValueError|ZeroDivisionError)(?:: |:?$)",
             r"^\s*(?:IndentationError|SyntaxError|TabError): ",
             r"^(?:Attribute|Index|Key|Name|Type|Value|Runtime|IO|OS)Error\s{5,80}Traceback \(most recent call last\)",
             r"RayTaskError\((?!HorovodInternalError|Ray)\w+\): ",
@@ -420,6 +425,8 @@ CAUSES = (
             r"^RuntimeError: (?:one of the variables needed for gradient|grad can be implicitly|a (?:leaf|view of a leaf) Variable|[Ff]unction '\w+' returned nan|Legacy autograd function|Only Tensors (?:of floating|created explicitly)|Can't call numpy\(\)|unscale_\(\) |step\(\) has already been called"
             r"|probability tensor contains|[Bb]ool value of Tensor|Boolean value of Tensor|a Tensor with \d+ elements cannot)",
             r"^RuntimeError: (?:view size is not compatible|cannot reshape tensor|output with shape|result type \w+ can't|(?:multi-|[01]D (?:or \dD )?)target|Found dtype|[Ee]xpected (?:scalar type|\d|tensor|target|input|hidden|floating|a non-empty)|Input type|input\.size|index \d* ?(?:is )?out of"
+            r"|Output \d+ of \w+ is a view and|Inplace update to inference|Inference tensors cannot|[Ff]unction \w+ returned an invalid gradient|'\w+' must be \d|No active exception to reraise|Early stopping conditioned on"
+            r"|The following operation failed in the TorchScript|Caught \w+ in (?:replica|DataLoader worker|pin memory)|derivative for |Can't (?:detach|redispatch)|deepcopy|linalg\.\w+: |cholesky\w*: |svd\w*: |received \d+ items of|number of dims don't match"
             r"|[Dd]imension out of range|[Ii]nconsistent tensor size|[Tt]ensors (?:must have same number|used as indices)|The shape of the mask|zero-dimensional tensor|start \(\d+\) \+|selected index k|einsum\(\)|torch\.cat\(\))",
         ),
         why="A rank ended by an error of its own program or data; what the launcher and the other ranks say comes from that.",

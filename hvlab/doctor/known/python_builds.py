@@ -23,6 +23,7 @@ CAUSES = (
         signs=(
             r"(?:PyTorch|MXNet|TensorFlow) installation does not support (?:CUDA|ROCm)",
             r"Torch not compiled with CUDA enabled|PyTorch was compiled without CUDA support|torch\.cuda\.\w+ requires CUDA support",
+            r"Compile with USE_CUDA=1 to enable GPU usage",
             r"NVTX functions not installed\. Are you sure you have a CUDA build",
             r"HOROVOD_GPU_OPERATIONS .{0,100}but .{0,40}(?:PyTorch|TensorFlow|torch) .{0,40}without",
             r"PyTorch \S+\+cpu\b.{0,80}CUDA",
@@ -306,7 +307,7 @@ CAUSES = (
         title="DeepSpeed's operators cannot be built here",
         signs=(
             r"Unable to pre-compile (?!ops wit)\w+|Unable to JIT load the \w+ op",
-            r"LNK1181: [^\n]{0,80}\baio\.lib",
+            r"LNK1181: [^\n]{0,80}\baio\.lib|'DeepSpeedCPU\w+' object has no attribute 'ds_opt_\w+'",
         ),
         why="DS_BUILD_OPS=1 (the default on Windows) asks for all of them, and one wants a library, GPU or system that is not here: async_io needs libaio, which Windows has not.",
         remedy="DS_BUILD_OPS=0 pip install deepspeed, or without that one (DS_BUILD_AIO=0); libaio-dev (libaio-devel); ds_report lists what is compatible; on Windows a ready-made wheel or WSL 2.",

@@ -127,6 +127,7 @@ CAUSES = (
             r"Could not resolve hostname (?![\w.-]+:\d)\S+",
             r"(?:Temporary failure in name resolution|Name or service not known|No address associated with hostname)",
             r"nodename nor servname provided|can't resolve host(?:name)?:? \S+",
+            r"\(gai error: (?:-[2358]|8|11001) - ",
             r"Unable to resolve \"\S+\": ",
             r"getaddrinfo\S{0,20} (?:error|failed)",
             r"lookup \S+ on \S+: no such host",

@@ -73,7 +73,7 @@ CAUSES = (
         id="permission",
         title="a file or device may not be used by this user",
         signs=(
-            r"NoWritable(?:Envs|Pkgs)DirError: ",
+            r"NoWritable(?:Envs|Pkgs)DirError: |\bPermissionDeniedError: ",
             r"error: open /\S+: Permission denied",
             r"(?:PermissionError|\[Errno 13\]).{0,200}Permission denied",
             r"^\.{0,2}/[\w./+-]+: Permission denied$|EnvironmentNotWritableError: ",
@@ -144,6 +144,7 @@ CAUSES = (
         signs=(
             r"FileNotFoundError: \[Errno 2\] No such file or directory: .(?!cmake|mpirun|ssh|gcc|g\+\+|nvcc|make|\S*/mpirun)",
             r"(?:cannot|can't|could not|failed to|unable to) (?:access|open|stat|read|find|run command|execute|load|cd)\b[^\n]{0,200}: No such file or directory",
+            r"NotFoundError: [^\n]{0,300}; No such file or directory",
             r"Failed to find any matching files for |SavedModel file does not exist at:? ",
             r"does not appear to have a file named|Repo id must be in the form|Error no file named \S+ found in directory",
             r"forrtl: severe \((?:29|43)\): file (?:not found|name specification error)",
@@ -287,6 +288,7 @@ CAUSES = (
             r"Assertion failed in file (?!\S*(?:socksm|tcp_send|tcp_utility)\.c)\S+ at line \d+: ",
             r"tasks? [\d,-]+: Aborted",
             r"Processor \d+ Exiting: Called CmiAbort",
+            r"exit(?:ed with)? code:? (?:0x[Cc]0000409|-1073740791|3221226505)\b",
             r"Signal: Abort \(6\)|^Assertion failed: [^\n]{1,200}, (?:file|function) \S+",
         ),
         why="abort() was called: an assertion, an exception that nobody caught, or a library that cannot go on; it says why in the lines before.",
