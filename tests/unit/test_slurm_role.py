@@ -452,11 +452,15 @@ OURS = "hvlab: the GPU stack is changed"
     ("before", "after", "called"),
     [
         ("idle|none", f"drained|{OURS}", ["State=DRAIN", "State=RESUME"]),
+        ("down*|Not responding", f"drained*|{OURS}", ["State=DRAIN", "State=RESUME"]),
         ("drained|a fan", "drained|a fan", []),
+        ("down|a fan\ndown|a fan", "down|a fan", []),
+        ("fail|a fan", "fail|a fan", []),
+        ("failing*|a fan", "failing*|a fan", []),
     ],
-    ids=["in work", "drained by somebody"],
+    ids=["in work", "not responding", "drained by somebody", "down", "fail", "failing"],
 )
-def test_a_node_that_somebody_else_drained_stays_drained(tmp_path, before, after, called):
+def test_a_node_that_somebody_else_took_out_of_work_stays_so(tmp_path, before, after, called):
     programs = tmp_path / "programs"
     observed = f"""#!/bin/sh
 test -e {tmp_path}/asked && echo '{after}' || echo '{before}'
