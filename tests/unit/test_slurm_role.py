@@ -1,6 +1,8 @@
 """Role slurm: what each system and each host gets, and what a rolling change does with a node."""
 
 import json
+import socket
+import sys
 
 import pytest
 import yaml
@@ -98,7 +100,7 @@ def test_a_real_node_has_what_slurmd_counts():
     given = role("Debian-12", slots=8, gpus=8)
     assert (
         "\nNodeName=g1 NodeHostname=g1 NodeAddr=10.0.0.1 CPUs=64 Boards=1 SocketsPerBoard=2 "
-        "CoresPerSocket=16 ThreadsPerCore=2 RealMemory=244150 Gres=gpu:8 State=UNKNOWN\n"
+        "CoresPerSocket=16 ThreadsPerCore=2 RealMemory=243968 Gres=gpu:8 State=UNKNOWN\n"
         "PartitionName=hvlab Nodes=g1 Default=YES MaxTime=INFINITE State=UP\n"
     ) in given("slurm.conf.j2")
     assert given("__slurm_all_settings")["GresTypes"] == "gpu"
@@ -111,7 +113,7 @@ def test_a_real_node_has_what_slurmd_counts():
 def test_a_virtual_node_has_its_slots_and_no_control_groups():
     given = role("Debian-12", cgroup=1, container=True, slots=6)
     settings = given("__slurm_all_settings")
-    assert given("__slurm_described")["resources"] == {"CPUs": 6, "RealMemory": 244150}
+    assert given("__slurm_described")["resources"] == {"CPUs": 6, "RealMemory": 243968}
     assert settings["SlurmdParameters"] == "config_overrides"
     assert (settings["ProctrackType"], settings["TaskPlugin"]) == ("proctrack/linuxproc", "task/none")
     assert given("__slurm_cgroup_settings") == {"CgroupPlugin": "cgroup/v1"}
@@ -120,9 +122,15 @@ def test_a_virtual_node_has_its_slots_and_no_control_groups():
 def test_real_hosts_share_memory_and_have_slurms_own_times_and_virtual_ones_do_not():
     names = ("SelectTypeParameters", "DefMemPerCPU", "SlurmdTimeout", "KillWait")
     real, virtual = (role("Debian-12", container=kind)("__slurm_all_settings") for kind in (False, True))
-    # 257000 MB less a twentieth, for each of 64 CPUs.
-    assert [real.get(name) for name in names] == ["CR_Core_Memory", "3814", "300", "30"]
+    # 257000 MB less a twentieth, in steps of 256 MB, for each of 64 CPUs.
+    assert [real.get(name) for name in names] == ["CR_Core_Memory", "3812", "300", "30"]
     assert [virtual.get(name) for name in names] == ["CR_CPU", None, "30", "5"]
+
+
+def test_a_kernel_that_leaves_less_memory_changes_no_configuration():
+    other = {"stdout": HARDWARE.replace("257000", "256988")}
+    texts = [role("Debian-12", **wanted)("slurm.conf.j2") for wanted in ({}, {"__slurm_hardware": other})]
+    assert texts[0] == texts[1]
 
 
 def test_jobs_that_name_no_memory_have_the_share_of_the_node_with_the_least():
@@ -204,13 +212,28 @@ def test_settings_of_the_inventory_win_and_the_check_is_a_prolog_only_where_ther
     assert {"Prolog", "SchedulerParameters"}.isdisjoint(role("Debian-12")("__slurm_all_settings"))
 
 
+def test_what_is_switched_off_by_a_word_is_off():
+    words = {"slurm_accounting_enabled": "false", "slurm_rest_enabled": "no"}
+    given = role("Debian-12", gpus="0", slurm_gpu_type="h100", __slurm_uid={}, **words)
+    assert given("__slurm_daemons") == ["munge", "slurmctld", "slurmd"]
+    assert given("__slurm_accounting_here") is False
+    assert "AccountingStorageType" not in given("__slurm_all_settings")
+    assert "Gres" not in given("slurm.conf.j2")
+    known = {**given("__slurm_described"), "gpus": 0}
+    assert known == given("__slurm_described")
+    wiring = trusted(yaml.safe_load((ROOT / "group_vars/all.yml").read_text("utf-8")))
+    templar = Templar(loader=DataLoader(), variables=wiring | {"lab_slurm": "false", "ansible_facts": {}})
+    assert templar.template(wiring["slurm_enabled"]) is False
+    assert templar.template(wiring["hwloc_purge_keep"]) == []
+
+
 @pytest.mark.parametrize("controller", ["g1", "g2"])
 def test_accounting_and_rest_run_beside_slurmctld_alone(controller):
     asked = {"slurm_accounting_enabled": True, "slurm_rest_enabled": True}
     given = role("Debian-12", slurm_lab_user="Ann", slurm_cluster="Lab", slurm_controller=controller, **asked)
     here = controller == "g1"
     assert given("__slurm_daemons") == (
-        ["munge", "slurmdbd", "slurmctld", "slurmd", "slurmrestd"] if here else ["munge", "slurmd"]
+        ["munge", "slurmctld", "slurmd", "slurmrestd"] if here else ["munge", "slurmd"]
     )
     assert role("Debian-12", slurm_controller="g1")("__slurm_daemons") == ["munge", "slurmctld", "slurmd"]
     # As slurmdbd lists them.
@@ -223,7 +246,8 @@ def test_accounting_and_rest_are_reached_from_the_host_itself():
     assert given("__slurm_all_settings")["PriorityType"] == "priority/multifactor"
     assert "AccountingStorageType" not in role("Debian-12")("__slurm_all_settings")
     assert "StoragePass" not in given("__slurm_database_settings")
-    assert "bind-address=127.0.0.1" in given("90-hvlab-slurm.cnf.j2")
+    database = given("90-hvlab-slurm.cnf.j2").splitlines()
+    assert {"bind-address=127.0.0.1", "loose_innodb_snapshot_isolation=OFF"} <= set(database)
     unit = given("slurmrestd.service.d/hvlab.conf.j2")
     assert "User=slurmrestd" in unit
     assert "\nExecStart=\nExecStart=/usr/sbin/slurmrestd -a rest_auth/local unix:/run/slurmrestd/" in unit
@@ -262,6 +286,107 @@ def test_partitions_that_fit_nothing_are_refused(tmp_path, partitions, observed)
         "__slurm_system_files": ["Debian-12.yml"],
     }
     assert observed in play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "misread"),
+    [
+        ("{OverSubscribe: NO, PreemptMode: OFF}", ["OverSubscribe is False", "PreemptMode is False"]),
+        ("{MaxTime: 1:30:00, PriorityMaxAge: 1:00:00}", ["MaxTime is 5400", "PriorityMaxAge is 3600"]),
+        ('{MaxTime: "1:30:00", OverSubscribe: "NO", PriorityTier: 2, KillWait: 30, MinJobAge: 300}', []),
+    ],
+)
+def test_settings_that_yaml_reads_otherwise_are_refused(settings, misread):
+    given = {"slurm_settings": yaml.safe_load(settings)}
+    partitions = [{"name": "hvlab", "settings": given["slurm_settings"]}, {"name": "long"}]
+    for wanted in (given, {"slurm_partitions": partitions}):
+        assert role("Debian-12", **wanted)("__slurm_checks")[0]["wrong"] == misread
+
+
+def preflight(tmp_path, *, record=None, packages=(), refused="", system="Debian-12", **wanted):
+    """Play the role's checks on this machine, with these records and packages."""
+    (tmp_path / "preflight.yml").write_text(
+        PREFLIGHT.replace("gather_facts: true", "gather_facts: false"), "utf-8"
+    )
+    distribution, _, version = system.partition("-")
+    facts = {
+        "ansible_local": {} if record is None else {"hvlab_slurm": record},
+        "distribution": distribution,
+        "distribution_version": version,
+        "hvlab": {"packages": dict.fromkeys(packages, "1")},
+    }
+    variables = {
+        "ansible_facts": facts,
+        "slurm_hosts": ["localhost"],
+        "__slurm_system_files": [f"{system}.yml"],
+        **wanted,
+    }
+    printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2 if refused else 0)
+    assert refused in printed
+    return printed
+
+
+@pytest.mark.parametrize(
+    ("daemons", "written", "record", "refused"),
+    [
+        ("inactive\\nactive", "ClusterName=physics", None, "localhost: slurmd of another Slurm"),
+        ("active\\nactive", "", None, "localhost: slurmctld and slurmd of another Slurm"),
+        ("active\\nactive", "# Written by hvlab, the same on every node.", None, ""),
+        ("inactive\\nfailed", "ClusterName=cluster", None, ""),
+        ("active\\nactive", "", {}, ""),
+    ],
+    ids=["slurmd", "no slurm.conf", "hvlab was killed", "a package's slurm.conf", "recorded"],
+)
+def test_a_slurm_that_hvlab_did_not_install_is_left_alone(tmp_path, daemons, written, record, refused):
+    asked, key = tmp_path / "asked", tmp_path / "munge.key"
+    key.touch()
+    program(tmp_path / "programs", "systemctl", f"#!/bin/sh\ntouch {asked}\nprintf '{daemons}\\n'\n")
+    if written:
+        (tmp_path / "slurm.conf").write_text(f"{written}\n")
+    variables = {"__slurm_etc": str(tmp_path), "slurm_munge_key_file": str(key)}
+    preflight(tmp_path, record=record, refused=refused, **variables)
+    assert asked.exists() is (record is None)
+
+
+@pytest.mark.parametrize(
+    ("packages", "configured", "refused"),
+    [
+        (["mariadb-server"], False, "localhost: mariadb-server, which hvlab did not install, is there"),
+        (["mysql-server-8.0"], False, "localhost: mysql-server-8.0, which hvlab did not install, is there"),
+        (["mariadb-server"], True, ""),
+    ],
+)
+def test_a_database_that_hvlab_did_not_install_is_left_alone(tmp_path, packages, configured, refused):
+    if configured:
+        (tmp_path / "90-hvlab-slurm.cnf").touch()
+    variables = {"slurm_accounting_enabled": True, "__slurm_mariadb_etc": str(tmp_path)}
+    preflight(tmp_path, packages=packages, refused=refused, **variables)
+
+
+@pytest.mark.parametrize(
+    ("record", "hosts", "owner"),
+    [({"version": "22.05"}, ["localhost"], "localhost"), (None, ["localhost", "g2"], "g2")],
+)
+def test_hosts_with_a_key_get_no_other_one(tmp_path, record, hosts, owner):
+    key = tmp_path / "trust/munge.key"
+    refused = f"{key} is not on this machine, and {owner} may have its key from hvlab."
+    preflight(tmp_path, record=record, refused=refused, slurm_hosts=hosts, slurm_munge_key_file=str(key))
+
+
+def test_a_system_without_slurmrestd_is_refused_before_anything_is_changed(tmp_path):
+    refused = "localhost: Ubuntu 20.04 has no slurmrestd that hvlab knows (Slurm 19.05). Nothing was changed."
+    preflight(tmp_path, system="Ubuntu-20.04", refused=refused, slurm_rest_enabled="true")
+
+
+def test_systems_with_different_releases_of_slurm_are_refused(tmp_path):
+    plays = yaml.safe_load(PREFLIGHT)
+    second = {"ansible.builtin.add_host": {"name": "g2", "ansible_connection": "local"}}
+    first = {"hosts": "localhost", "gather_facts": False, "tasks": [second]}
+    (tmp_path / "preflight.yml").write_text(json.dumps([first, plays[0] | {"hosts": "all"}]))
+    files = "{{ ['Debian-12.yml'] if inventory_hostname == 'g2' else ['Ubuntu-24.04.yml'] }}"
+    variables = {"slurm_hosts": ["localhost", "g2"], "__slurm_system_files": files}
+    printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
+    assert "different releases of it, g2 22.05, localhost 23.11: they need one slurm.conf" in printed
 
 
 @pytest.mark.parametrize(
@@ -321,6 +446,24 @@ def test_accounts_are_data_and_registered_once(tmp_path, accounts, called):
     play(tmp_path / "associate.yml", programs, variables)
     calls = tmp_path / "called"
     assert (calls.read_text().splitlines() if calls.exists() else []) == called
+
+
+def test_the_lab_users_own_account_may_have_shares(tmp_path):
+    """It was added twice; sacctmgr ends with 1 where nothing is new."""
+    programs = tmp_path / "programs"
+    call = f'shift; grep -qx "$*" {tmp_path}/called && exit 1; echo "$*" >> {tmp_path}/called'
+    program(programs, "sacctmgr", f'#!/bin/sh\ncase "$*" in *show*) ;; *) {call};; esac\n')
+    (tmp_path / "called").touch()
+    (tmp_path / "associate.yml").write_text(ASSOCIATE, "utf-8")
+    accounts = [{"name": "ann", "shares": 5, "users": ["Ann", "bob"]}]
+    variables = {"slurm_cluster": "Lab", "slurm_lab_user": "Ann", "slurm_accounts": accounts}
+    play(tmp_path / "associate.yml", programs, variables)
+    assert (tmp_path / "called").read_text().splitlines() == [
+        "add cluster Lab",
+        "add account ann cluster=Lab fairshare=5",
+        "add user Ann account=ann cluster=Lab",
+        "add user bob account=ann cluster=Lab",
+    ]
 
 
 CHECK = """
@@ -438,6 +581,58 @@ def test_a_node_that_did_not_register_is_waited_for_again(tmp_path):
     assert "changed=0" in printed
 
 
+# After the role, as the next change would.
+RESTART = """
+    - ansible.builtin.command: "true"
+      notify: Restart slurmctld
+"""
+LISTENER = """
+import socket, sys, time
+time.sleep(1)
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server, open(sys.argv[2], "a") as calls:
+    server.settimeout(60)
+    print("slurmdbd listens", file=calls, flush=True)
+    server.accept()
+"""
+
+
+def test_slurmctld_starts_once_slurmdbd_listens(tmp_path):
+    programs, calls = tmp_path / "programs", tmp_path / "called"
+    (tmp_path / "listener.py").write_text(LISTENER)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    listener = f"{sys.executable} {tmp_path}/listener.py {port} {calls} > /dev/null 2>&1 &"
+    stopped = "LoadState=loaded\nActiveState=inactive\nUnitFileState=enabled"
+    program(
+        programs,
+        "systemctl",
+        f"""#!/bin/sh
+case "$*" in
+show*) echo '{stopped}' ;;
+*start*) echo "$*" >> {calls} ;;
+esac
+case "$*" in *start*slurmdbd*) {listener} esac
+""",
+    )
+    program(programs, "sinfo", "#!/bin/sh\necho 'idle|none'\n")
+    (tmp_path / "start.yml").write_text(START + RESTART, "utf-8")
+    variables = {
+        "ansible_facts": {"ansible_local": {}, "hvlab": {"packages": {}}},
+        "slurm_hosts": ["localhost"],
+        "slurm_addresses": {"localhost": {"address": "127.0.0.1"}},
+        "slurm_accounting_enabled": True,
+        "__slurm_daemons": ["slurmctld"],
+        "__slurm_database_port": port,
+        "__slurm_fact": {},
+        "__slurm_log_dir": "/var/log/slurm",
+        "__slurm_checked": False,
+        "__slurm_record": str(tmp_path / "slurm.fact"),
+    }
+    play(tmp_path / "start.yml", programs, variables)
+    started = ["start slurmdbd", "slurmdbd listens"]
+    assert calls.read_text().splitlines() == [*started, "start slurmctld"] * 2
+
+
 CHANGE = """
 - hosts: localhost
   gather_facts: false
@@ -481,7 +676,7 @@ def test_jobs_that_do_not_end_are_named_and_the_node_is_resumed(tmp_path):
     program(programs, "squeue", "#!/bin/sh\necho '7 of ann'\n")
     program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
     (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
+    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": "5"}, expect=2)
     assert "jobs still run there after 5 s: 7 of ann. Nothing was changed" in printed
     assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
 
