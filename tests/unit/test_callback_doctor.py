@@ -1,14 +1,13 @@
 """What doctor adds at the end of a playbook that failed."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.unit.plays import ansible_playbook
+
 PLAY = """
 - hosts: all
   gather_facts: false
@@ -26,17 +25,8 @@ def play(tmp_path: Path):
 
     def played(task: str) -> str:
         (tmp_path / "site.yml").write_text(PLAY.format(task=task))
-        program = str(Path(sys.executable).parent / "ansible-playbook")
         own = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        done = subprocess.run(
-            [program, "site.yml", "-i", "n1,n2,", "-e", json.dumps(own)],
-            cwd=tmp_path,
-            env=os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "COLUMNS": "500"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = ansible_playbook("site.yml", "-i", "n1,n2,", "-e", json.dumps(own), cwd=tmp_path)
         return done.stdout.partition("PLAY RECAP")[2]
 
     return played

@@ -1,18 +1,14 @@
 """A driver in use is not replaced under what uses it; hosts go one after another, drained first."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from hvlab.provision.driver.loading import loading
 from hvlab.provision.driver.plan import plan
 from tests.contract.tree import ROOT, load
-from tests.unit.plays import play
+from tests.unit.plays import ansible_playbook, play
 from tests.unit.test_driver import BUILT, DAEMON, KERNEL, PYTHON, REQUEST, make
 
 HOLDERS = [*PYTHON, {"pid": "9", "name": "ray::worker"}]
@@ -179,15 +175,7 @@ def batches(tmp_path, *words, name="Install the NVIDIA driver", **variables):
     own = {"ansible_connection": "local", "broken": [], **variables}
     gpu = {"hosts": {name: {} for name in HOSTS}}
     (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"vars": own, "children": {"gpu": gpu}}}))
-    argv = [
-        Path(sys.executable).parent / "ansible-playbook",
-        "-i",
-        tmp_path / "hosts.yml",
-        tmp_path / "play.yml",
-    ]
-    done = subprocess.run(
-        [*argv, *words], capture_output=True, text=True, check=False, timeout=120, env=dict(os.environ)
-    )
+    done = ansible_playbook("-i", tmp_path / "hosts.yml", tmp_path / "play.yml", *words)
     tail = done.stdout.partition(f"[{name}]")[2]
     return [
         line.partition("BATCH ")[2].rstrip('"').split(",") for line in tail.splitlines() if "BATCH" in line

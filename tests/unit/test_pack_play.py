@@ -2,15 +2,15 @@
 
 import getpass
 import json
-import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.unit.plays import ansible_playbook
 
 ROOT = Path(__file__).parents[2]
 CHANGED = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
@@ -58,16 +58,10 @@ class Hosts:
             "ansible_connection": "local", "ansible_python_interpreter": sys.executable,
             "ansible_user": getpass.getuser(), "folder": str(self.folder),
         }  # fmt: skip
-        program = str(Path(sys.executable).parent / "ansible-playbook")
-        done = subprocess.run(
-            [program, "site.yml", "-i", "n1,n2,n3,", "-e", json.dumps(own | variables), *words],
+        done = ansible_playbook(
+            *("site.yml", "-i", "n1,n2,n3,", "-e", json.dumps(own | variables), *words),
             cwd=self.folder,
-            env=os.environ
-            | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "HVLAB_CACHE": str(self.cache), "COLUMNS": "500"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
+            env={"HVLAB_CACHE": str(self.cache)},
         )
         assert done.returncode == expect, done.stdout + done.stderr
         return done.stdout + done.stderr
