@@ -99,8 +99,8 @@ def test_a_release_without_mpi_conf_gives_srun_and_slurmd_pmixs_settings(system)
 def test_a_real_node_has_what_slurmd_counts():
     given = role("Debian-12", slots=8, gpus=8)
     assert (
-        "\nNodeName=g1 NodeHostname=g1 NodeAddr=10.0.0.1 CPUs=64 Boards=1 SocketsPerBoard=2 "
-        "CoresPerSocket=16 ThreadsPerCore=2 RealMemory=243968 Gres=gpu:8 State=UNKNOWN\n"
+        "\nNodeName=g1 NodeHostname=g1 NodeAddr=10.0.0.1 Boards=1 CoresPerSocket=16 CPUs=64 "
+        "RealMemory=243968 SocketsPerBoard=2 ThreadsPerCore=2 Gres=gpu:8 State=UNKNOWN\n"
         "PartitionName=hvlab Nodes=g1 Default=YES MaxTime=INFINITE State=UP\n"
     ) in given("slurm.conf.j2")
     assert given("__slurm_all_settings")["GresTypes"] == "gpu"
@@ -146,6 +146,50 @@ def test_the_model_of_the_gpus_is_named_where_it_is_known():
     assert "NodeName=g1 Name=gpu Type=h100 File=/dev/nvidia[0-7]" in given("gres.conf.j2")
     # A node without either is recorded as it always was.
     assert not {"gpu_type", "features"} & role("Debian-12", gpus=8)("__slurm_described").keys()
+
+
+def test_a_node_that_is_left_out_of_a_run_has_the_same_line():
+    """The record's names are in another order than those of a host that is asked."""
+    given = role("Debian-12", gpus=8)
+    recorded = json.loads(json.dumps({"g1": given("__slurm_described")}, sort_keys=True))
+    assert role("Debian-12", gpus=8, __slurm_nodes=recorded)("slurm.conf.j2") == given("slurm.conf.j2")
+
+
+def test_what_slurmd_read_is_older_than_its_start():
+    given = role("Debian-13")
+    files = load(ROLE / "vars/main.yml")
+    loaded = {item.get("loaded") for item in files["__slurm_shared_files"] + files["__slurm_always_files"]}
+    assert loaded == {"{{ __slurm_started_file }}", None}
+    started = given("__slurm_started_file")
+    assert f"\nExecStartPre=/bin/touch {started}\n" in given("slurmd.service.d/hvlab.conf.j2")
+
+
+CONFIGURE = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: configure}
+"""
+
+
+@pytest.mark.parametrize("configuration", ["as it was", "another"])
+def test_settings_do_not_change_while_hosts_are_left_out(tmp_path, configuration):
+    (tmp_path / "configure.yml").write_text(CONFIGURE, "utf-8")
+    variables = {
+        "ansible_facts": {
+            "ansible_local": {"hvlab_slurm": {"nodes": {}, "configuration": "as it was"}},
+            "os_family": "Debian",
+        },
+        "slurm_hosts": ["localhost", "g2"],
+        "__slurm_described": {},
+        "__slurm_nodes": {},
+        "__slurm_configuration": configuration,
+        **{f"__slurm_{name}": [] for name in ("folders", "shared_files", "node_files", "other_files")},
+    }
+    changed = configuration != "as it was"
+    programs = tmp_path / "programs"
+    printed = play(tmp_path / "configure.yml", programs, variables, expect=2 if changed else 0)
+    assert ("slurm.conf names all nodes, would change, and g2 is not in this run" in printed) is changed
 
 
 @pytest.mark.parametrize(
@@ -550,6 +594,7 @@ def test_a_node_that_did_not_register_is_waited_for_again(tmp_path):
         "__slurm_daemons": ["munge"],
         "__slurm_log_dir": "/var/log/slurm",
         "__slurm_now": {},
+        "__slurm_configuration": "as it was",
         "__slurm_pmix": False,
         "__slurm_uid": {"stdout": "1000"},
         "__slurm_record": str(record),
