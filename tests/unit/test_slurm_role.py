@@ -626,11 +626,6 @@ def test_a_node_that_did_not_register_is_waited_for_again(tmp_path):
     assert "changed=0" in printed
 
 
-# After the role, as the next change would.
-RESTART = """
-    - ansible.builtin.command: "true"
-      notify: Restart slurmctld
-"""
 LISTENER = """
 import socket, sys, time
 time.sleep(1)
@@ -660,7 +655,11 @@ case "$*" in *start*slurmdbd*) {listener} esac
 """,
     )
     program(programs, "sinfo", "#!/bin/sh\necho 'idle|none'\n")
-    (tmp_path / "start.yml").write_text(START + RESTART, "utf-8")
+    [start] = yaml.safe_load(START)
+    tasks = load(ROLE / "tasks/configure.yml")
+    change = next(task for task in tasks if "Restart slurmctld" in task.get("notify", ""))
+    start["tasks"].append({"ansible.builtin.command": "true", "notify": change["notify"]})
+    (tmp_path / "start.yml").write_text(json.dumps([start]))
     variables = {
         "ansible_facts": {"ansible_local": {}, "hvlab": {"packages": {}}},
         "slurm_hosts": ["localhost"],
@@ -675,7 +674,10 @@ case "$*" in *start*slurmdbd*) {listener} esac
     }
     play(tmp_path / "start.yml", programs, variables)
     started = ["start slurmdbd", "slurmdbd listens"]
-    assert calls.read_text().splitlines() == [*started, "start slurmctld"] * 2
+    assert calls.read_text().splitlines() == [
+        *started,
+        *("start slurmctld", *started, "start slurmctld", "start slurmd"),
+    ]
 
 
 CHANGE = """
