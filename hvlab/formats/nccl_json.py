@@ -107,7 +107,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     decoder = json.JSONDecoder()
     text = text.rstrip()
     at = _after_blanks(text, 0)
-    while at < len(text):
+    while text.startswith(("{", "["), at):
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):

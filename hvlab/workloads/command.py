@@ -24,7 +24,8 @@ from hvlab.workloads.parameters import Parameter
 
 OUTPUT = "output.txt"
 _UNITS = r"(?:images|imgs?|samples|examples|sequences|tokens)"
-_NUMBER = r"(?P<value>\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+# It begins where its digits do and is never tried shorter: a line of digits takes time by its length alone.
+_NUMBER = r"(?<!\d)(?<!\d,)(?P<value>\d++(?:,\d++)*+,*+(?:\.\d++)?+(?:[eE][-+]?\d++)?+)"
 _A_SECOND = r"\s*(?:/\s*|per\s+)s(?:ec(?:ond)?)?\b"
 # What a training usually prints; not the throughput of each GPU.
 PATTERNS = tuple(
@@ -32,9 +33,11 @@ PATTERNS = tuple(
     for text in (
         rf"{_NUMBER}\s*(?P<unit>{_UNITS}){_A_SECOND}(?!\s*(?:per|/|each))",
         rf"(?P<unit>{_UNITS}){_A_SECOND}(?!\s*(?:per|/|each))[^:=\n]{{0,24}}[:=]\s*{_NUMBER}",
-        rf"throughput\s*(?:\([^)\n]*\))?\s*[:=]\s*{_NUMBER}",
+        rf"throughput\s*+(?:\([^)\n]{{0,80}}\)\s*+)?+[:=]\s*{_NUMBER}",
     )
 )
+# Each of the PATTERNS matches only where this does.
+_NAMED = re.compile(f"{_UNITS}|throughput", re.IGNORECASE)
 # What command.py writes of a rank whose command failed.
 _FAILURE = re.compile(r"(?:\[[\d,]+\]<std(?:err|out)>:)?\s*hvlab: (rank \d+ on .*)")
 # What the others print when one rank has left them.
@@ -92,7 +95,7 @@ def throughput(text: str, pattern: str = "") -> float | None:
     """
     patterns = (re.compile(pattern),) if pattern else PATTERNS
     for line in reversed(text.splitlines()):
-        for each in patterns:
+        for each in patterns if pattern or _NAMED.search(line) else ():
             matches = list(each.finditer(line))
             if matches:
                 return _number(matches[-1].group("value"), line)

@@ -66,6 +66,8 @@ RESULT = {
         ("Iter #9: 10.1 img/sec per GPU\nTotal img/sec on 2 GPU(s): 20.2 +-0.1\n", "", 20.2),
         ("1,024.5 samples/s\nEpoch 2: 1,100 samples/s\nbye", "", 1100.0),
         ("throughput (tokens): 3e4", "", 3e4),
+        ("0.3,500 images/sec", "", 3500.0),
+        ("host,12,images/sec", "", 12.0),
         ("loss: 0.5", "", None),
         ("8.0 img/sec per GPU", "", None),
         ("speed=7.5;", r"speed=(?P<value>[0-9.]+)", 7.5),

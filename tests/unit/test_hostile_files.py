@@ -187,6 +187,12 @@ def test_24_megabytes_on_one_line(reader, part):
         read(reader, part * (ONE_LINE // len(part)))
 
 
+@pytest.mark.parametrize("text", ["9" * 10**6, "throughput" + " " * 10**6, "throughput(" * 10**5])
+def test_a_throughput_is_looked_for_in_time_that_grows_with_the_line(text):
+    with in_time(20):
+        assert command.throughput(text) is None
+
+
 @QUICK
 @given(st.binary(max_size=300))
 def test_known_hosts(tmp_path, content):
