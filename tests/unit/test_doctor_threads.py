@@ -1,14 +1,13 @@
 """Logs from public threads: the cause that the thread came to stands first, and harmless ones give none."""
 
 import zlib
-from pathlib import Path
 
 import pytest
-import yaml
 
 from hvlab.doctor.reading import diagnose
+from tests.contract.tree import ROOT, load
 
-THREADS = yaml.safe_load((Path(__file__).parent.parent / "data/doctor/threads.yml").read_text("utf-8"))
+THREADS = load(ROOT / "tests/data/doctor/threads.yml")
 
 
 @pytest.mark.parametrize("thread", THREADS)
