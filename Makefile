@@ -110,7 +110,7 @@ check: install  ## lint, types and syntax, in seconds
 
 unit: install  ## tests of single modules, without any host
 	$(call say,unit tests)
-	@pytest tests/unit --numprocesses=2
+	@pytest tests/unit --numprocesses=2 --dist=worksteal
 
 contract: install  ## tests that hold the source tree to its rules
 	$(call say,contract tests)

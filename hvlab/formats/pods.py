@@ -22,12 +22,14 @@ from hvlab.workloads.case import Case
 
 # The id of a case names its folder.
 _ID = r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,200}"
-_CASE = re.compile(r"(.*?)hvlab: case: (.*)")
+_CASE = "hvlab: case: "
 _FILE = re.compile(
     rf"hvlab: file: ({_ID}) (result\.json|output\.txt) (\d{{1,6}})/(\d{{1,6}}) ([A-Za-z0-9+/=]+)\s*$"
 )
 _ENDED = re.compile(rf"hvlab: ended: ({_ID}) (.*)")
 _NAMED = re.compile(rf"hvlab: (?:file|ended): ({_ID}) ")
+# What a collector puts before a line is shorter, and the jobs of one time are fewer.
+_LONGEST_TAG, _MOST_TAGS = 500, 200
 # What zlib makes of a hostile log would fill the memory.
 _LARGEST = 256 * 2**20
 
@@ -42,7 +44,7 @@ class PodLaunch:
 
 def knows(text: str) -> bool:
     """Return whether a text is such a log."""
-    return bool(_CASE.search(text))
+    return _CASE in text
 
 
 def read(text: str, name: str) -> list[PodLaunch]:
@@ -51,29 +53,42 @@ def read(text: str, name: str) -> list[PodLaunch]:
 
 
 def _launches(lines: Sequence[str], name: str) -> Iterator[PodLaunch]:
+    cut = [(number, line.partition(_CASE)) for number, line in enumerate(lines) if _CASE in line]
+    starts = [(number, before, after) for number, (before, _, after) in cut]
+    tags = _tags([prefix for _, prefix, _ in starts], name)
+    owners = [next((tag for tag in tags if tag.match(line)), None) for line in lines]
     named = [match and match[1] for match in map(_NAMED.search, lines)]
-    cases = [(number, match) for number, match in enumerate(map(_CASE.match, lines)) if match]
-    tags = {match[1]: _tag(match[1]) for _, match in cases}
-    for start, match in cases:
+    last = {case_id: number for number, case_id in enumerate(named)}
+    following: dict[re.Pattern[str] | None, int] = {}
+    ends = {}
+    for start, _, _ in reversed(starts):
+        ends[start] = following.get(owners[start], len(lines))
+        following[owners[start]] = start
+    for start, _, text in starts:
         where = f"{name}, line {start + 1}"
-        case, tag = _case(match[2], where), tags[match[1]]
-        later = (number for number, other in cases if number > start and tag.match(other[0]))
+        case, tag = _case(text, where), owners[start]
         # The files of a job may stand after the case of another one, which ran at the same time.
-        ends = [next(later, len(lines)), *(at + 1 for at, case_id in enumerate(named) if case_id == case.id)]
-        others = [each for each in tags.values() if each.pattern not in ("", tag.pattern)]
+        end = max(ends[start], last.get(case.id, 0) + 1)
         own = [
-            tag.sub("", line, count=1)
-            for line, case_id in zip(lines[start : max(ends)], named[start:], strict=False)
-            if case_id in (None, case.id)
-            and (tag.match(line) or not any(each.match(line) for each in others))
+            tag.sub("", lines[number], count=1) if tag and owners[number] else lines[number]
+            for number in range(start, end)
+            if named[number] in (None, case.id) and owners[number] in (None, tag)
         ]
         yield PodLaunch(case, _files(own, where))
 
 
-def _tag(prefix: str) -> re.Pattern[str]:
-    """Return what a collector puts before the lines of one pod; times and streams in it change."""
-    varying = re.sub(r"\d+", r"\\d+", re.escape(prefix))
-    return re.compile("^" + re.sub(r"std(?:out|err)", "std(?:out|err)", varying) if prefix else "")
+def _tags(prefixes: Sequence[str], name: str) -> list[re.Pattern[str]]:
+    """Return what a collector puts before the lines of each pod; times and streams in it change."""
+    varying = {
+        re.sub(r"std(?:out|err)", "std(?:out|err)", re.sub(r"\d+", r"\\d+", re.escape(prefix)))
+        for prefix in prefixes
+        if 0 < len(prefix) <= _LONGEST_TAG
+    }
+    if len(varying) > _MOST_TAGS:
+        raise CheckError(
+            f"{name}: it has the lines of more than {_MOST_TAGS} pods", remedy="split it by pods"
+        )
+    return [re.compile("^" + pattern) for pattern in sorted(varying, key=len, reverse=True)]
 
 
 def _case(text: str, where: str) -> Case:
