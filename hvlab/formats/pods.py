@@ -42,6 +42,15 @@ class PodLaunch:
     files: Mapping[str, bytes]
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A line without its ``tag``, which a collector put before it, and the case that it names, if any."""
+
+    text: str
+    tag: re.Pattern[str] | None
+    case_id: str | None
+
+
 def knows(text: str) -> bool:
     """Return whether a text is such a log."""
     return _CASE in text
@@ -49,32 +58,40 @@ def knows(text: str) -> bool:
 
 def read(text: str, name: str) -> list[PodLaunch]:
     """Return the launches of a log. Raises CheckError with the line where it is not whole."""
-    return list(_launches(text.splitlines(), name))
-
-
-def _launches(lines: Sequence[str], name: str) -> Iterator[PodLaunch]:
-    cut = [(number, line.partition(_CASE)) for number, line in enumerate(lines) if _CASE in line]
-    starts = [(number, before, after) for number, (before, _, after) in cut]
-    tags = _tags([prefix for _, prefix, _ in starts], name)
-    owners = [next((tag for tag in tags if tag.match(line)), None) for line in lines]
-    named = [match and match[1] for match in map(_NAMED.search, lines)]
-    last = {case_id: number for number, case_id in enumerate(named)}
-    following: dict[re.Pattern[str] | None, int] = {}
-    ends = {}
-    for start, _, _ in reversed(starts):
-        ends[start] = following.get(owners[start], len(lines))
-        following[owners[start]] = start
-    for start, _, text in starts:
-        where = f"{name}, line {start + 1}"
-        case, tag = _case(text, where), owners[start]
+    lines = _lines(text.splitlines(), name)
+    last = {line.case_id: number for number, line in enumerate(lines)}
+    launches = []
+    for start, end in _blocks(lines):
+        where, first = f"{name}, line {start + 1}", lines[start]
+        case = _case(first.text.partition(_CASE)[2], where)
         # The files of a job may stand after the case of another one, which ran at the same time.
-        end = max(ends[start], last.get(case.id, 0) + 1)
+        block = lines[start : max(end, last.get(case.id, 0) + 1)]
         own = [
-            tag.sub("", lines[number], count=1) if tag and owners[number] else lines[number]
-            for number in range(start, end)
-            if named[number] in (None, case.id) and owners[number] in (None, tag)
+            line.text for line in block if line.tag in (None, first.tag) and line.case_id in (None, case.id)
         ]
-        yield PodLaunch(case, _files(own, where))
+        launches.append(PodLaunch(case, _files(own, where)))
+    return launches
+
+
+def _lines(texts: Sequence[str], name: str) -> list[_Line]:
+    tags = _tags([text.partition(_CASE)[0] for text in texts if _CASE in text], name)
+    lines = []
+    for text in texts:
+        tag = next((tag for tag in tags if tag.match(text)), None)
+        named = _NAMED.search(text)
+        lines.append(_Line(tag.sub("", text, count=1) if tag else text, tag, named[1] if named else None))
+    return lines
+
+
+def _blocks(lines: Sequence[_Line]) -> Iterator[tuple[int, int]]:
+    """Return where each launch begins, and where the next one with its tag does, or the log ends."""
+    starts = [number for number, line in enumerate(lines) if _CASE in line.text]
+    following: dict[re.Pattern[str] | None, int] = {}
+    ends = []
+    for start in reversed(starts):
+        ends.append(following.get(lines[start].tag, len(lines)))
+        following[lines[start].tag] = start
+    return zip(starts, reversed(ends), strict=True)
 
 
 def _tags(prefixes: Sequence[str], name: str) -> list[re.Pattern[str]]:

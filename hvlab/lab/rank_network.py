@@ -5,15 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Any
+from typing import Any, TypeVar
 
 from hvlab.errors import Problem
 
 # What a host calls its interface goes into the inventory, whose values are templates.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
+Place = TypeVar("Place", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def choose(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str])
     links = {host: of_host for host, of_host in links.items() if of_host}
     if not links:
         return None
-    common = _common(links)
+    common = _common(links, lambda link: (link.interface, link.address.network))
     if not common:
         nearest = _nearest(links, addresses)
         return replace(nearest, problems=(*blind, *nearest.problems))
@@ -78,25 +79,28 @@ def _links(facts: Mapping[str, Any]) -> Iterator[Link]:
                 yield Link(name, address, speeds.get(name, 0))
 
 
-def _common(links: Mapping[str, Sequence[Link]]) -> dict[tuple[str, IPv4Network], dict[str, Link]]:
-    """Return (interface, network) -> each host's link, for what all hosts have with different addresses.
+def _common(
+    links: Mapping[str, Sequence[Link]], place: Callable[[Link], Place]
+) -> dict[Place, dict[str, Link]]:
+    """Return each host's link in each place that all hosts have, with different addresses.
 
     The bridges of docker and libvirt have one and the same address everywhere.
     """
-    places: dict[tuple[str, IPv4Network], dict[str, Link]] = {}
+    places: dict[Place, dict[str, Link]] = {}
     for host, of_host in links.items():
         for link in of_host:
-            places.setdefault((link.interface, link.address.network), {}).setdefault(host, link)
+            places.setdefault(place(link), {}).setdefault(host, link)
     return {
-        place: chosen
-        for place, chosen in places.items()
+        name: chosen
+        for name, chosen in places.items()
         if len(chosen) == len(links) == len({link.address.ip for link in chosen.values()})
     }
 
 
 def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) -> RankNetwork:
     """Return the interface that most hosts are reached on, and a network that holds the addresses there."""
-    reached = _everywhere(links, addresses) or {
+    routed_over = _common(links, lambda link: link.interface).values()
+    reached = max(routed_over, key=_preference(routed_over, addresses), default=None) or {
         host: next((link for link in of_host if str(link.address.ip) == addresses.get(host)), of_host[0])
         for host, of_host in links.items()
     }
@@ -132,20 +136,6 @@ def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) 
         remedy = "check that they reach one another, or set lab_network"
         routed = (Problem(", ".join(reached), observed, remedy),)
     return RankNetwork(network, interface, problems=tuple(problems), routed=routed)
-
-
-def _everywhere(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) -> dict[str, Link]:
-    """Return each host's link on an interface that all hosts have, the one ``choose`` prefers; or none."""
-    places: dict[str, dict[str, Link]] = {}
-    for host, of_host in links.items():
-        for link in of_host:
-            places.setdefault(link.interface, {}).setdefault(host, link)
-    common = [
-        chosen
-        for chosen in places.values()
-        if len(chosen) == len(links) == len({link.address.ip for link in chosen.values()})
-    ]
-    return max(common, key=_preference(common, addresses), default={})
 
 
 def _preference(

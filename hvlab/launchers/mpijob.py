@@ -44,7 +44,7 @@ _LAUNCH = f"""\
 printf '%s\\n' "$HVLAB_FIRST_LINE"
 ended() {{
   printf 'hvlab: ended: %s {{%s, "started_at": %s, "ended_at": %s}}\\n' \\
-    "$HVLAB_CASE" "$1" "$started" "$(date +%s)"
+    "$HVLAB_CASE_ID" "$1" "$started" "$(date +%s)"
 }}
 started=$(date +%s)
 printf '* %s\\n' "$(cat {_KEY}.pub)" > /tmp/known_hosts
@@ -111,7 +111,7 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
     env = {
         # The launcher prints them.
         "HVLAB_FIRST_LINE": first_line(case),
-        "HVLAB_CASE": case.id,
+        "HVLAB_CASE_ID": case.id,
         # The first worker gets its name from the operator: the script finds it in the host file.
         **{key: value for key, value in job.env.items() if key != "MASTER_ADDR"},
     }

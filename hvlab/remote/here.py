@@ -73,7 +73,7 @@ def lab(
     shared = Path.home() / ".hvlab"
     shared.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared, prefix=f"job-{job.number}-") as folder:
-        python = _of_all_folders(python, image)
+        python = _absolute(python, image)
         inside: tuple[str, ...] = ()
         if image:
             read = [str(workloads.PROGRAMS)]
@@ -108,7 +108,7 @@ def lab(
         yield inventory.load(source)
 
 
-def _of_all_folders(python: str | None, image: str | None) -> str:
+def _absolute(python: str | None, image: str | None) -> str:
     """Return the ranks' Python as every folder has it; links of an environment stay as they are."""
     if image or not python:
         return python or ("python3" if image else sys.executable)

@@ -165,15 +165,15 @@ def test_why_a_python_gave_no_answer_is_said(slurm, said, reason, remedy):
     assert remedy in raised.value.remedy
 
 
-def test_a_python_of_this_folder_is_that_of_all_folders(slurm, monkeypatch):
+def test_a_python_of_this_folder_is_that_absolute(slurm, monkeypatch):
     """Ranks start in /tmp; a link of an environment stays, for what it leads to has other packages."""
     monkeypatch.chdir(slurm)
     (slurm / "env/bin").mkdir(parents=True)
     (slurm / "env/bin/python").symlink_to("/usr/bin/python3")
-    assert here._of_all_folders("env/bin/python", None) == str(slurm / "env/bin/python")
-    assert here._of_all_folders("~/env/bin/python", None) == str(slurm / "env/bin/python")
-    assert here._of_all_folders("python3", None) == "python3"
-    assert here._of_all_folders("env/bin/python", "a.sqsh") == "env/bin/python"
+    assert here._absolute("env/bin/python", None) == str(slurm / "env/bin/python")
+    assert here._absolute("~/env/bin/python", None) == str(slurm / "env/bin/python")
+    assert here._absolute("python3", None) == "python3"
+    assert here._absolute("env/bin/python", "a.sqsh") == "env/bin/python"
 
 
 def test_a_node_may_have_a_name_that_is_not_in_dns(slurm, monkeypatch):

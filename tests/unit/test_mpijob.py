@@ -149,7 +149,7 @@ def test_ranks_are_started_as_the_case_asks():
     assert argv[argv.index("btl_tcp_if_include") - 1 :][:3] == ["-mca", "btl_tcp_if_include", "eth0"]
     given = {item["name"] for item in container(mpi, "Launcher")["env"]}
     handed_on = {argv[at + 1] for at, word in enumerate(argv) if word == "-x"}
-    assert given - handed_on == {"HVLAB_CASE", "HVLAB_FIRST_LINE"} - handed_on
+    assert given - handed_on == {"HVLAB_CASE_ID", "HVLAB_FIRST_LINE"} - handed_on
     assert "HOROVOD_CONTROLLER" in given
     (gloo,) = jobs("gloo", slots=(2,))
     argv = container(gloo, "Launcher")["args"]
@@ -542,6 +542,46 @@ def test_rank_0_prints_what_it_wrote(tmp_path):
         path.unlink()
     done = ran("0", "import sys; sys.exit(3)")
     assert (done.returncode, done.stdout) == (3, "")
+
+
+# Runs the program that prints the files of a rank, with a result in its folder and nothing to measure.
+MPIRUN = """#!{python}
+import os, subprocess, sys
+at = next(at for at, word in enumerate(sys.argv) if word.endswith("/logged.py"))
+os.environ |= dict.fromkeys(("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"), "0")
+os.environ["OMPI_COMM_WORLD_SIZE"] = "2"
+sys.exit(subprocess.call([sys.executable, "{logged}", sys.argv[at + 1], "{folder}", "true"]))
+"""
+
+
+def test_what_a_launcher_prints_is_the_case_that_was_exported(tmp_path):
+    """Its script runs as the manifest has it, with another mpirun, ssh and getent, in folders of its own."""
+    exported, _ = manifests.exportable(schedule("mpi"))
+    (text,) = (text for name, text in manifests.files(exported, "R") if name[0].isdigit())
+    launcher = container(yaml.safe_load(text), "Launcher")
+    bin_, result = tmp_path / "bin", tmp_path / "result.json"
+    bin_.mkdir()
+    result.write_text(json.dumps(RESULT))
+    mpirun = MPIRUN.format(python=sys.executable, logged=PROGRAMS / "logged.py", folder=tmp_path)
+    for name, content in (("mpirun", mpirun), ("ssh", "#!/bin/sh\n"), ("getent", "#!/bin/sh\n")):
+        (bin_ / name).write_text(content)
+        (bin_ / name).chmod(0o755)
+    for name, content in (("id_rsa.pub", "ssh-rsa x\n"), ("hostfile", "n1 slots=1\nn2 slots=1\n")):
+        (tmp_path / name).write_text(content)
+    body = launcher["command"][2]
+    for folder in ("/root/.ssh", "/etc/mpi", "/etc/ssh", "/tmp/known"):
+        body = body.replace(folder, str(tmp_path / "known" if folder.endswith("known") else tmp_path))
+    env = {item["name"]: item["value"].replace("$$", "$") for item in launcher["env"]}
+    done = subprocess.run(
+        [*launcher["command"][:2], body, "hvlab", *(word.replace("$$", "$") for word in launcher["args"])],
+        env=env | {"PATH": f"{bin_}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    records = imported(tmp_path, done.stdout)
+    assert {(record.case_id, record.status) for record in records} == {(exported.cases[0].id, "ok")}
 
 
 def test_kubernetes_replaces_nothing_in_what_ranks_are_given():
