@@ -25,7 +25,7 @@ INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check unit contract browser vlab package test demo demo-slurm down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-training test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tune test-tutorials
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-bench test-keys test-packs test-lab test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tune test-tutorials
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -138,8 +138,18 @@ test-repositories: install  ## the GPU roles on apt and dnf, with a repository o
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py \
 		tests/vlab/test_6_cuda.py -m vlab -v -k "not debians_own"
 
-test-training: install  ## every collective of every type, and compressed gradients, on virtual hosts: 5 minutes (root)
-	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_2_training.py -m vlab -v
+test-bench: install  ## every playbook alone, and every collective, training and way of sending gradients (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_1_site.py tests/vlab/test_2_bench.py \
+		tests/vlab/test_2_training.py -m vlab -v
+
+test-keys: install  ## rotations of keys that are killed, lost authorities, a lost host (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_3_keys.py -m vlab -v
+
+test-packs: install  ## builds that hosts hand on to one another, and damaged copies (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_packs.py -m vlab -v
+
+test-lab: install  ## the virtual lab itself, killed at each of its steps (root)
+	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_lab.py -m vlab -v
 
 test-containers: install  ## ranks in docker's containers on virtual hosts: 6 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_7_containers.py -m vlab -v

@@ -50,7 +50,15 @@ def test_a_second_run_changes_nothing(lab):
     assert lab.site() == dict.fromkeys(HOSTS, 0)
 
 
-@pytest.mark.parametrize("name", ["base", "accelerators", "mpi", "frameworks", "containers"])
+# Other labs of the tests run base.yml and mpi.yml alone.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "accelerators",
+        "frameworks",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("base", "mpi", "containers")),
+    ],
+)
 def test_every_playbook_runs_by_itself(lab, name):
     assert lab.playbook(f"playbooks/{name}.yml") == dict.fromkeys(HOSTS, 0)
 

@@ -32,7 +32,9 @@ def test_each_backend_carries_what_it_says(lab, backend):
             assert row["value"] == pytest.approx(algbw * 2 * 2 / 3)
 
 
-@pytest.mark.parametrize("backend", ["mpi", "gloo", "ccl"])
+@pytest.mark.parametrize(
+    "backend", ["mpi", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gloo", "ccl"))]
+)
 def test_each_collective_is_proved(lab, backend):
     words = ("--workload", "broadcast,allgather,alltoall,reducescatter", "--hosts", "2", *SMALL)
     told = lab.hvlab("bench", "--restart", "--backend", backend, *words).stderr
@@ -148,6 +150,7 @@ def test_two_settings_are_measured_in_turn(lab):
     }
 
 
+@pytest.mark.slow
 def test_a_setting_that_costs_time_is_named(lab, tmp_path):
     slow = tmp_path / "slow.yml"
     slow.write_text("settings: {env: {HOROVOD_CYCLE_TIME: 50}}")

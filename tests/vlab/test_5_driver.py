@@ -182,6 +182,7 @@ def test_what_somebody_holds_is_left(node):
         node.on(f"mv /root/held.json {HELD_OWN}")
 
 
+@pytest.mark.slow
 def test_gpus_that_nvswitches_link_get_what_they_need(node):
     linked = {
         "nvidia_driver_version": NEW,
@@ -204,6 +205,7 @@ def test_gpus_that_nvswitches_link_get_what_they_need(node):
     node.on("systemctl daemon-reload")
 
 
+@pytest.mark.slow
 def test_another_branch_replaces_the_old_one(node):
     variables = {"nvidia_driver_version": "580", "nvidia_driver_remove_old": True}
     assert node.play(variables) > 0
@@ -215,6 +217,7 @@ def test_another_branch_replaces_the_old_one(node):
     assert node.play(variables) == 0
 
 
+@pytest.mark.slow
 def test_a_driver_of_that_branch_stays_though_its_packages_are_others(node):
     before = node.packages
     assert node.play({"nvidia_driver_version": "580", "nvidia_driver_open_modules": False}) == 0

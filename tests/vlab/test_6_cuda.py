@@ -192,6 +192,7 @@ def test_wheels_without_a_compiler_are_refused(old):
     refused(old, said, variables=OLD | {"cuda_method": "wheel"}, tags="cuda")
 
 
+@pytest.mark.slow
 def test_two_releases_side_by_side(old):
     assert old.play(NEW, "--tags", "cuda") > 0
     assert "release 13.0," in old.nvcc()
@@ -216,6 +217,7 @@ def test_the_old_goes_when_asked(old):
     assert old.play(wanted) == 0
 
 
+@pytest.mark.slow
 def test_back_to_the_older_version(old):
     assert old.play(OLD | {"nccl_version": "2.18.5", "nccl_cuda_version": "12.2"}, "--tags", "nccl") > 0
     for name in NCCL[old.name]:
@@ -228,6 +230,7 @@ def dcgm(family):
     return {name: version for name, version in family.packages().items() if "gpu-manager" in name}
 
 
+@pytest.mark.slow
 def test_dcgm_is_pinned_and_held_and_its_service_runs(old):
     assert old.play(DCGM, "--tags", "dcgm", "--check") > 0
     assert dcgm(old) == {}
@@ -259,6 +262,7 @@ def test_a_toolkit_that_is_another_one_is_refused(old):
     refused(old, ["should be of CUDA 12.6", "release 13.0"], variables=variables, tags="cuda")
 
 
+@pytest.mark.slow
 def test_the_installer_runs_only_when_it_is_the_right_one(old, tmp_path):
     if old.name == "redhat":
         pytest.skip("this node has no source for the compiler that nvcc needs")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.vlab.labs import PROJECT, booted
 
+pytestmark = pytest.mark.slow
 HOSTS = ("k1", "k2", "k3", "k4")
 FOLDER = "/opt/hvlab/random"
 PLAYBOOK = f"""

@@ -308,14 +308,26 @@ def test_down_leaves_nothing(lab):
     assert (done.returncode, done.stderr) == (0, "lab vtest is not up\n")
 
 
-@pytest.mark.parametrize("step", ["network is up", "n1: make", "n2: boot", "n1: up"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "n2: boot",
+        *(pytest.param(step, marks=pytest.mark.slow) for step in ("network is up", "n1: make", "n1: up")),
+    ],
+)
 def test_down_cleans_up_after_a_killed_up(inventory, step):
     assert killed_after(inventory, step, signal.SIGKILL) == -signal.SIGKILL
     assert hvlab("down", "-i", inventory).returncode == 0
     assert leftovers() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGTERM)),
+    ],
+)
 def test_up_goes_on_after_a_killed_up(inventory, number):
     code = killed_after(inventory, "n1: make", number)
     assert code == (-number if number == signal.SIGKILL else 130)
@@ -326,6 +338,7 @@ def test_up_goes_on_after_a_killed_up(inventory, number):
     assert leftovers() == []
 
 
+@pytest.mark.slow
 def test_a_killed_image_build_leaves_no_process_and_is_made_again(inventory, tmp_path, monkeypatch):
     monkeypatch.setenv("HVLAB_IMAGES", str(tmp_path))
     assert killed_after(inventory, "running apt-get update", signal.SIGKILL) == -signal.SIGKILL
