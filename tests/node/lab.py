@@ -17,6 +17,7 @@ from typing import Any
 import testinfra
 import yaml
 from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible.vars.manager import VariableManager
@@ -91,13 +92,16 @@ class HostVariables(Mapping[str, Any]):
 
     def __init__(self, loader: DataLoader, variables: dict[str, Any], defaults: dict[str, Any]) -> None:
         self._values = {**defaults, **variables}
+        self._switches = {name for name, default in defaults.items() if isinstance(default, bool)}
         self._templar = Templar(loader=loader, variables=self._values)
         # Filling in a template takes milliseconds, and checks of launches ask all hosts for each host.
         self._filled: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._filled:
-            self._filled[name] = self._templar.template(self._values[name])
+            value = self._templar.template(self._values[name])
+            # An inventory in INI, and -e, give text, which roles take as well.
+            self._filled[name] = boolean(value, strict=False) if name in self._switches else value
         return self._filled[name]
 
     def raw(self, name: str) -> Any:

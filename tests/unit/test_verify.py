@@ -111,3 +111,10 @@ def test_what_a_host_recorded_is_no_template(tmp_path):
     variables = Inventory(str(tmp_path / "hosts.yml")).variables("n1", {"torch": lookup})
     assert variables["shown"] == lookup
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(("text", "value"), [("false", False), ("no", False), ("yes", True), ("True", True)])
+def test_a_switch_given_as_text_is_what_roles_take_it_for(tmp_path, text, value):
+    (tmp_path / "hosts").write_text(f"n1 slurm_accounting_enabled={text}\n")
+    variables = Inventory(str(tmp_path / "hosts")).variables("n1")
+    assert variables["slurm_accounting_enabled"] is value
