@@ -76,6 +76,21 @@ def preflight(tmp_path, *, record=None, packages=(), refused="", system="Debian-
 
 
 @pytest.mark.parametrize(
+    ("record", "refused"),
+    [
+        ({"cluster": "physics"}, "slurm_cluster is hvlab, and on localhost Slurm was set up with physics"),
+        ({"controller": "g1"}, "slurm_controller is localhost, and on localhost Slurm was set up with g1"),
+        ({"cluster": "hvlab", "controller": "localhost"}, ""),
+    ],
+    ids=["cluster", "controller", "as it was"],
+)
+def test_a_cluster_keeps_the_name_and_the_host_of_its_queue(tmp_path, record, refused):
+    key = tmp_path / "munge.key"
+    key.touch()
+    preflight(tmp_path, record=record, refused=refused, slurm_munge_key_file=str(key))
+
+
+@pytest.mark.parametrize(
     ("daemons", "written", "record", "refused"),
     [
         ("inactive\\nactive", "ClusterName=physics", None, "localhost: slurmd of another Slurm"),

@@ -186,12 +186,94 @@ def test_settings_do_not_change_while_hosts_are_left_out(tmp_path, configuration
         "__slurm_described": {},
         "__slurm_nodes": {},
         "__slurm_configuration": configuration,
-        **{f"__slurm_{name}": [] for name in ("folders", "shared_files", "node_files", "other_files")},
+        **{
+            f"__slurm_{name}": []
+            for name in ("amounts", "folders", "shared_files", "node_files", "other_files")
+        },
     }
     changed = configuration != "as it was"
     programs = tmp_path / "programs"
     printed = play(tmp_path / "configure.yml", programs, variables, expect=2 if changed else 0)
     assert ("slurm.conf names all nodes, would change, and g2 is not in this run" in printed) is changed
+
+
+LOST = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.fail: {msg: away}
+      when: inventory_hostname == 'g2'
+    - ansible.builtin.include_role: {name: slurm, tasks_from: configure}
+"""
+
+
+@pytest.mark.parametrize("controller", ["localhost", "g2"])
+def test_a_host_that_is_lost_keeps_no_other_from_a_change_unless_slurmctld_is_there(tmp_path, controller):
+    (tmp_path / "configure.yml").write_text(LOST, "utf-8")
+    slurm_conf = tmp_path / "slurm.conf"
+    variables = {
+        "ansible_facts": {
+            "ansible_local": {"hvlab_slurm": {"nodes": {"g2": {"gpus": 0}}}},
+            "os_family": "Debian",
+        },
+        "slurm_hosts": ["localhost", "g2"],
+        "slurm_controller": controller,
+        "__slurm_described": {"gpus": 0},
+        "__slurm_configuration": "",
+        "__slurm_shared_files": [{"path": str(slurm_conf), "content": "{{ __slurm_names | join(' ') }}"}],
+        **{f"__slurm_{name}": [] for name in ("amounts", "folders", "node_files", "other_files")},
+    }
+    printed = play(tmp_path / "configure.yml", tmp_path / "programs", variables, "-i", "g2,", expect=2)
+    if controller == "g2":
+        assert (
+            "g2, which runs slurmctld, failed or did not answer in this run. No slurm.conf was changed"
+            in printed
+        )
+        assert not slurm_conf.exists()
+    else:
+        assert "slurm.conf changes without g2, which failed or did not answer" in printed
+        assert slurm_conf.read_text() == "localhost g2"
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ({"gpus": 8}, "localhost: its line in slurm.conf says 8 GPUs, and the host has 7."),
+        ({"counted": False, "resources": {"CPUs": 65}}, "says 65 CPUs, and the host has 64."),
+        ({"resources": {"RealMemory": 257001}}, "says 257001 MB of memory, and the host has 257000."),
+        ({"gpus": 7, "counted": True, "resources": {"CPUs": 65, "RealMemory": 243968}}, ""),
+    ],
+    ids=["GPUs", "CPUs", "memory", "as it was"],
+)
+def test_a_host_that_lost_hardware_keeps_its_line_unless_that_is_meant(tmp_path, line, refused):
+    (tmp_path / "configure.yml").write_text(CONFIGURE, "utf-8")
+    programs = tmp_path / "programs"
+    program(programs, "slurmd", f"#!/bin/sh\nprintf '%s' '{HARDWARE}'\n")
+    variables = {
+        "ansible_facts": {
+            "ansible_local": {"hvlab_slurm": {"nodes": {"localhost": line}}},
+            "os_family": "Debian",
+            "processor_vcpus": 64,
+            "hvlab": {"packages": {}},
+        },
+        "slurm_hosts": ["localhost"],
+        "slurm_gpus": 7,
+        "__slurm_described": {},
+        **{f"__slurm_{name}": [] for name in ("folders", "shared_files", "node_files", "other_files")},
+    }
+    printed = play(tmp_path / "configure.yml", programs, variables, expect=2 if refused else 0)
+    assert refused in printed
+    if refused:
+        play(tmp_path / "configure.yml", programs, variables | {"slurm_less_hardware": True})
+
+
+def test_a_partition_whose_hosts_are_all_lost_has_no_nodes():
+    partitions = [{"name": "hvlab"}, {"name": "far", "hosts": ["g2"]}]
+    given = role("Debian-12", slurm_hosts=["g1", "g2"], slurm_partitions=partitions)
+    assert given("slurm.conf.j2").splitlines()[-2:] == [
+        "PartitionName=hvlab Nodes=g1 Default=YES MaxTime=INFINITE State=UP",
+        'PartitionName=far Nodes="" Default=NO MaxTime=INFINITE State=UP',
+    ]
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,23 @@ def test_the_nodes_do_not_change_while_hosts_are_left_out(lab):
 
 
 @pytest.mark.slow
+def test_a_host_that_is_down_keeps_no_other_from_a_change(lab):
+    program = str(Path(lab.argv("verify")[0]).parent / "ansible-playbook")
+    words = ["-i", str(lab.inventory), "-e", json.dumps({"slurm_settings": {"MessageTimeout": 22}})]
+    lab.on("c3", "systemctl stop ssh.socket ssh.service slurmd 2>/dev/null || true")
+    try:
+        printed = " ".join(lab.run([program, PLAYBOOK, *words], 4).stdout.split())
+    finally:
+        lab.hvlab("lab up")
+    assert "slurm.conf changes without c3, which failed or did not answer" in printed
+    assert "MessageTimeout          = 22 sec" in lab.on("c2", "scontrol show config")
+    assert "NodeName=c3 " in lab.on("c1", "cat /etc/slurm/slurm.conf")
+    changed = lab.playbook(PLAYBOOK, *words[2:])
+    assert (changed["c2"], changed["c3"] > 0) == (0, True)
+    lab.playbook(PLAYBOOK)
+
+
+@pytest.mark.slow
 def test_a_wrong_key_is_named_and_replaced(lab):
     key = "/etc/munge/munge.key"
     lab.on("c3", f"head -c 128 /dev/urandom > {key} && systemctl restart munge")
