@@ -9,9 +9,13 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from hvlab.lab.inventory import load
 from hvlab.vlab import enter_cgroup
+from hvlab.vlab.lab import ssh_argv
+from hvlab.vlab.plan import plan_without_limits
 
 PROJECT = Path(__file__).resolve().parents[2]
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
@@ -53,7 +57,11 @@ class Lab:
 
     def on(self, host, command, expect=0):
         """Run a command line on a node, as root, and return what it printed."""
-        return self.hvlab("lab ssh", host, "--", command, expect=expect).stdout
+        return self.run(ssh_argv(self.plan, host, (command,)), expect).stdout
+
+    @cached_property
+    def plan(self):
+        return plan_without_limits(load(self.inventory))
 
     def run(self, argv, expect):
         done = subprocess.run(

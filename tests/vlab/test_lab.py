@@ -17,7 +17,7 @@ from hvlab.lab.inventory import load
 from hvlab.paths import images_dir, lab_runtime_dir
 from hvlab.vlab import controller, links, reality
 from hvlab.vlab.lab import ssh_argv
-from hvlab.vlab.plan import make_plan
+from hvlab.vlab.plan import make_plan, plan_without_limits
 
 PROJECT = Path(__file__).resolve().parents[2]
 LAB = "vtest"
@@ -76,7 +76,8 @@ def lab(inventory):
 
 def on(inventory, host, *words):
     """Run a command on a node and return what it printed."""
-    done = hvlab("ssh", "-i", inventory, host, "--", *words)
+    argv = ssh_argv(plan_without_limits(load(Path(inventory))), host, words)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
