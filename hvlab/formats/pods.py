@@ -57,7 +57,10 @@ def knows(text: str) -> bool:
 
 
 def read(text: str, name: str) -> list[PodLaunch]:
-    """Return the launches of a log. Raises CheckError with the line where it is not whole."""
+    """Return the launches of a log; one whose files are not whole has failed.
+
+    Raises CheckError with the line of a case that is none.
+    """
     lines = _lines(text.splitlines(), name)
     last = {line.case_id: number for number, line in enumerate(lines)}
     launches = []
@@ -136,18 +139,26 @@ def _files(lines: Sequence[str], where: str) -> dict[str, bytes]:
     parts: dict[str, list[re.Match[str]]] = {}
     for match in filter(None, map(_FILE.search, lines)):
         parts.setdefault(match[2], []).append(match)
+    files, damage = {}, ""
+    for name, matches in parts.items():
+        try:
+            files[name] = _joined(matches, f"{where}: {name}")
+        except CheckError as error:
+            damage = f"{error}; {error.remedy}"
     ended = [match[2] for match in map(_ENDED.search, lines) if match]
     return {
-        "case.json": _ended(ended),
+        "case.json": _ended(ended, damage),
         "stdout": "\n".join(line for line in lines if not _FILE.search(line)).encode(),
-        **{name: _joined(matches, f"{where}: {name}") for name, matches in parts.items()},
+        **files,
     }
 
 
-def _ended(said: Sequence[str]) -> bytes:
+def _ended(said: Sequence[str], damage: str) -> bytes:
     """Return case.json: how the launcher ended."""
     ended: dict[str, Any] = {"rc": None, "timed_out": False, "error": None, "reaped": {}}
-    if not said:
+    if damage:
+        ended["error"] = damage
+    elif not said:
         ended["error"] = "the log stops before the launcher has ended: its pod was ended, or still ran"
     else:
         try:

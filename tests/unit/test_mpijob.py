@@ -467,13 +467,7 @@ def test_a_training_of_ones_own_has_its_throughput(tmp_path, log):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda text: text.replace("result.json 2/", "x "), "result.json: of its 2 parts the log has 1"),
-        (lambda text: text.replace("result.json 1/2 e", "result.json 1/2 f"), "result.json is damaged"),
         (lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'), "line 1: this is no case"),
-        (
-            lambda text: text.replace("result.json 2/2", "result.json 2/999999"),
-            "of its 999999 parts the log has 2",
-        ),
         (lambda text: text.replace('"id": "', '"id": "../'), "line 1: this is no case"),
         (lambda text: text.replace('"hosts": [', '"hosts": [1, '), "line 1: this is no case"),
         (lambda text: text.replace("hvlab: case: {", "hvlab: case: {{"), "line 1: this is no case"),
@@ -484,6 +478,24 @@ def test_a_log_that_is_not_right_is_refused(tmp_path, log, change, error):
     with pytest.raises(CheckError, match=error):
         imported(tmp_path, change(log()))
     assert not list((tmp_path / "results/runs").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("result.json 2/", "x "), "result.json: of its 2 parts the log has 1; fetch the log again, whole"),
+        (("result.json 1/2 e", "result.json 1/2 f"), "result.json is damaged; fetch the log again"),
+        (("result.json 2/2", "result.json 2/999999"), "of its 999999 parts the log has 2"),
+    ],
+)
+def test_a_damaged_log_is_a_failure_of_its_case_alone(tmp_path, log, change, error):
+    records = imported(tmp_path, log().replace(*change) + log(dtype="float16"))
+    (failure,) = (record for record in records if record.status == "failed")
+    assert error in failure.error
+    assert failure.case_id == case("mpi").id
+    assert {record.case_id for record in records if record.status == "ok"} == {
+        case("mpi", dtype="float16").id
+    }
 
 
 def test_a_log_may_have_the_name_of_its_case(tmp_path, log):
