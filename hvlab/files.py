@@ -1,13 +1,14 @@
-"""Files: written in one step, so that each is the old one or the new one; and their sums."""
+"""Files, replaced in one step: each is the old one or the new one. Their sums; folders held for oneself."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # What locking says where there are no locks: Lustre without the mount option flock, NFS without lockd.
@@ -42,3 +43,49 @@ def file_sha256(path: Path) -> str:
     """Return the sha256 of a file in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a directory for oneself, making it when it is missing; ``waiting`` is called when it is held.
+
+    If it is empty in the end, it goes. The holder may remove it, too: who waits for it then makes a new one.
+    Where there are no locks, nobody waits.
+    """
+    while True:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        except FileExistsError:
+            # mkdir raises it where the holder removes the directory between its two steps.
+            if directory.exists() and not directory.is_dir():
+                raise
+            continue
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+            if _is_at(descriptor, directory):
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):
+                        directory.rmdir()
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open directory still has this name: it may have been removed, and made again by others."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -72,6 +72,11 @@ def trust_dir(lab: str) -> Path:
     return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "trust" / lab
 
 
+def provisioning_dir(lab: str) -> Path:
+    """Return the folder that a call which changes a lab's hosts holds for itself (``HVLAB_DATA``)."""
+    return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "provisioning" / lab
+
+
 def results_dir() -> Path:
     """Return where the results go unless an option says otherwise (``HVLAB_RESULTS``, or ``./results``)."""
     return Path(os.environ.get("HVLAB_RESULTS", "results")).resolve()

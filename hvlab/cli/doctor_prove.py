@@ -17,8 +17,8 @@ from hvlab import process
 from hvlab.doctor import reading
 from hvlab.doctor.proofs import OF_CAUSE, CauseProof
 from hvlab.errors import CheckError, HvlabError, UsageError
+from hvlab.files import locked
 from hvlab.temporary import temporary_folder
-from hvlab.vlab.files import locked
 from hvlab.vlab.plan import check_machine
 
 _NETWORK = "198.18.247"

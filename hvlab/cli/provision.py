@@ -6,8 +6,8 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -15,8 +15,9 @@ import click
 from hvlab import cache, process
 from hvlab.cli import options
 from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.files import locked
 from hvlab.lab.inventory import Lab, load
-from hvlab.paths import project_dir
+from hvlab.paths import project_dir, provisioning_dir
 from hvlab.remote import probe
 from hvlab.temporary import temporary_folder
 
@@ -71,11 +72,15 @@ def command(
 def run_playbook(
     lab: Lab, words: Sequence[str] = (), *, limit: str | None = None, playbook: str = "site.yml"
 ) -> None:
-    """Run a playbook with these further options on this terminal. Raises HvlabError for how it ended."""
+    """Run a playbook with these further options on this terminal, when no other hvlab changes the lab.
+
+    Raises HvlabError for how it ended.
+    """
     program = str(Path(sys.executable).parent / "ansible-playbook")
     argv = [program, str(project_dir() / playbook), "-i", str(lab.source)]
     argv += ["--limit", limit] if limit else []
-    status = _call([*argv, *words])
+    with _alone(lab.name):
+        status = _call([*argv, *words])
     if status == 0:
         return
     if status == _UNREACHABLE:
@@ -88,6 +93,26 @@ def run_playbook(
     if status in _INTERRUPTED:
         raise InterruptedRunError("interrupted", remedy="run this again: it continues from there")
     raise CheckError(f"provisioning failed (see above; ansible-playbook exited with {status})")
+
+
+@contextmanager
+def _alone(lab: str) -> Iterator[None]:
+    folder = provisioning_dir(lab)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder, waiting=lambda: _say_that_it_waits(lab)))
+        except OSError as error:
+            raise UsageError(
+                f"{folder} cannot be made: {error.strerror or error}",
+                remedy="set HVLAB_DATA to a folder that can be written, as the lab's keys need one, too",
+            ) from error
+        yield
+
+
+def _say_that_it_waits(lab: str) -> None:
+    click.echo(
+        f"lab {lab}: another hvlab changes its hosts; this one begins when that one has ended", err=True
+    )
 
 
 def _vault(words: Sequence[str]) -> dict[str, str]:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from hvlab import cache
 from hvlab.errors import HvlabError
-from hvlab.files import file_sha256
+from hvlab.files import file_sha256, locked
 from hvlab.paths import images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
 from hvlab.vlab.controller import ImageConfig
-from hvlab.vlab.files import discard, link, locked, write
+from hvlab.vlab.files import discard, link, write
 
 RECIPE = 3
 PACKAGES = (

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hvlab.vlab.files import locked, write
+from hvlab.files import locked
+from hvlab.vlab.files import write
 
 # At least these. Each node's systemd takes about eight inotify instances; Linux grants root 128 in all.
 # Each node keeps the link address of each other one; Linux has room for 1024 in all. With 32 nodes there was

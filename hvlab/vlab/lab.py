@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.errors import HvlabError, UnreachableError, UsageError
+from hvlab.files import locked
 from hvlab.lab.inventory import Lab
 from hvlab.paths import trust_dir
 from hvlab.vlab import (
@@ -31,7 +32,7 @@ from hvlab.vlab import (
 )
 from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
-from hvlab.vlab.files import discard, locked
+from hvlab.vlab.files import discard
 from hvlab.vlab.node import Node
 from hvlab.vlab.plan import LabPlan, check_machine, check_names
 

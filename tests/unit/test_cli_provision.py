@@ -31,6 +31,41 @@ def test_options_are_handed_on(calls):
     assert calls == [[program, str(ROOT / "site.yml"), "-i", str(LAB), *options]]
 
 
+def test_two_calls_do_not_change_the_hosts_of_a_lab_at_once(calls, monkeypatch, tmp_path, capfd):
+    """The first one, in another process, holds the lab until the second has said that it waits."""
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path))
+    hold = (
+        "import sys; from hvlab.files import locked; from hvlab.paths import provisioning_dir\n"
+        "with locked(provisioning_dir('lab')): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout.readline() == "held\n"
+        ended = []
+        said = provision._say_that_it_waits
+
+        def waits(lab):
+            ended.append(list(calls))
+            said(lab)
+            first.stdin.close()
+
+        monkeypatch.setattr(provision, "_say_that_it_waits", waits)
+        assert run(["provision", "-i", str(LAB)]) == 0
+    assert ended == [[]]
+    assert len(calls) == 1
+    assert "lab lab: another hvlab changes its hosts" in capfd.readouterr().err
+    assert not (tmp_path / "provisioning/lab").exists()
+
+
+def test_a_data_folder_that_is_none_is_named(calls, monkeypatch, tmp_path, capsys):
+    (tmp_path / "provisioning").touch()
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path))
+    assert run(["provision", "-i", str(LAB)]) == 2
+    assert f"{tmp_path}/provisioning/lab cannot be made: " in capsys.readouterr().err
+    assert not calls
+
+
 def test_a_wrong_limit_of_the_cache_is_refused_before_anything_is_installed(calls, monkeypatch, capsys):
     monkeypatch.setenv("HVLAB_CACHE_LIMIT", "much")
     assert run(["provision"]) == 2

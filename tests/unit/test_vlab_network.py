@@ -6,8 +6,8 @@ from ipaddress import IPv4Network
 
 import pytest
 
+from hvlab.files import locked
 from hvlab.vlab import kernel, network
-from hvlab.vlab.files import locked
 
 LAB = IPv4Network("198.18.0.0/24")
 
