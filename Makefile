@@ -24,7 +24,7 @@ TEST_LABS := $(addprefix tests/vlab/,inventory gpu/debian gpu/redhat gpu/driver 
 INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help install system check unit contract browser vlab package test demo demo-slurm down test-down docs clean \
+.PHONY: help install system check check-python check-ansible unit contract browser vlab package test demo demo-slurm down test-down docs clean \
 	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-bench test-keys test-packs test-lab test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tune test-tutorials
 
 help:  ## list the targets
@@ -95,12 +95,17 @@ system:
 	$(SUDO) apt-get update -qq; \
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null
 
-check: install  ## lint, types and syntax, in seconds
+check: install  ## lint, types and syntax, in a minute
+	@$(MAKE) --jobs=2 --output-sync=target check-python check-ansible
+
+check-python:
 	$(call say,ruff)
 	@ruff check .
 	@ruff format --check .
 	$(call say,mypy)
 	@mypy
+
+check-ansible:
 	$(call say,yamllint)
 	@yamllint --strict .
 	$(call say,ansible-lint)
