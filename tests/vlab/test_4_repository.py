@@ -116,6 +116,7 @@ def test_nobody_answers(family, bare):
     assert family.state() == bare
 
 
+@pytest.mark.slow
 def test_nobody_answers_though_the_key_is_at_hand(family, bare, tmp_path):
     key = tmp_path / "key.asc"
     key.write_bytes(family.repository.key.public)
@@ -127,6 +128,7 @@ def test_nobody_answers_though_the_key_is_at_hand(family, bare, tmp_path):
     assert family.state() == bare
 
 
+@pytest.mark.slow
 def test_a_system_without_a_folder_is_refused(family, bare):
     said = " ".join(
         family.role(
@@ -140,6 +142,7 @@ def test_a_system_without_a_folder_is_refused(family, bare):
     assert family.state() == bare
 
 
+@pytest.mark.slow
 def test_a_system_that_is_unknown_is_refused(family, bare):
     said = " ".join(family.role(expect=2, nvidia_repository_system="nowhere1/x86_64").split())
     assert f"{family.node}: nowhere1/x86_64 is no folder of NVIDIA's repository" in said
@@ -154,6 +157,7 @@ def test_lists_signed_by_another_key_are_refused(family, bare):
     assert family.state() == bare
 
 
+@pytest.mark.slow
 def test_an_old_entry_is_refused_or_switched_off(family, bare):
     path, text = OLD[family.name]
     family.on(f"cat > {path} <<'END'\n{text.format(family.repository.url)}\nEND")
@@ -174,6 +178,7 @@ def test_it_is_added_once(family, bare):
     assert "2.21.5-1+cuda12.4" in family.versions(NCCL[family.name])
 
 
+@pytest.mark.slow
 def test_a_label_that_the_priority_is_not_for_is_refused(family, bare):
     if family.name == "redhat":
         pytest.skip("dnf has no such priority")
@@ -186,6 +191,7 @@ def test_a_label_that_the_priority_is_not_for_is_refused(family, bare):
     assert any(part.startswith("600 ") and family.repository.site in part for part in policy)
 
 
+@pytest.mark.slow
 def test_a_damaged_source_is_repaired(family, bare):
     family.role()
     family.on(f"sed -i s,{family.repository.site},http://198.18.252.77, {SOURCE[family.name]}")
@@ -193,6 +199,7 @@ def test_a_damaged_source_is_repaired(family, bare):
     assert family.repository.site in family.on(f"cat {SOURCE[family.name]}")
 
 
+@pytest.mark.slow
 def test_a_version_vanishes(family, bare):
     family.role()
     family.repository.withdraw(NCCL[family.name], "2.21.5-1+cuda12.4")
