@@ -54,7 +54,7 @@ CAUSES = (
             r"The source directory .{1,200}?third_party/\S+ does not contain",
             r"(?:HTTPRequest|boost|flatbuffers|gloo|Eigen|eigen)/\S*: No such file or directory",
             r"submodule\S* .{0,80}not (?:been )?(?:initiali[sz]ed|checked out|updated)",
-            r"The submodule \"\S+\" is missing",
+            r"The submodule \"\S+\" is missing|[Pp]erhaps you need to run\s+git submodule update",
         ),
         why="A clone or archive of the repository holds the folders of other projects empty.",
         remedy="git submodule update --init --recursive, or git clone --recursive, or the released archive.",
@@ -138,6 +138,20 @@ CAUSES = (
         weight=BREAKDOWN,
     ),
     Cause(
+        id="bazel-release",
+        title="Bazel is of another release than these sources want, or they were not configured for it",
+        signs=(
+            r"Config value '?[\w-]+'? is not defined in any \.rc file",
+            r"no such attribute '\w+' in '\w+' rule|name '(?:http_archive|git_repository|http_file|maven_jar)' is not defined",
+            r"Current Bazel version is \S+, expected at least|Please (?:up|down)grade your bazel installation to version|The project you're trying to build requires Bazel",
+            r"no such package '@local_config_\w+//[^'\n]{0,80}': [^\n]{0,60}BUILD file not found",
+        ),
+        why="Bazel changes its rules from release to release, and a project builds with those that it names; configure writes what CUDA and Python need.",
+        remedy="cat .bazelversion; bazelisk takes that release by itself; bazel clean --expunge and ./configure again.",
+        source="https://www.tensorflow.org/install/source",
+        weight=FACT,
+    ),
+    Cause(
         id="make-failed",
         title="make stopped at a command that failed",
         signs=(
@@ -145,6 +159,7 @@ CAUSES = (
             r"^==> ERROR: A failure occurred in \S+\(\)",
             r"^b?make(?:\[\d+\])?: stopped in ",
             r"Command exited with status \d+: '(?:g?make|ninja)'",
+            r"^FAILED: Build did NOT complete successfully|^Target \S+ failed to build$|^ERROR: Analysis of target '[^'\n]{1,200}' failed; build aborted|not all outputs were created or valid",
         ),
         why="make names the file it was to make; the command's own message stands above, with several jobs some way above.",
         remedy="make -j1 VERBOSE=1 (V=1) once more: the first error: is the one.",
@@ -172,7 +187,7 @@ CAUSES = (
         signs=(
             r"No targets specified and no makefile found|No rule to make target [`'](?:install|all|clean|check|distclean)'",
             r"m4: ?\S*configure\.(?:ac|in):\d+: cannot open|autoconf: error: no input file|configure\.(?:ac|in)' (?:or '\S+' )?is required",
-            r"does not appear to contain CMakeLists\.txt|loading 'build\.ninja': No such file|could not find CMAKE_PROJECT_NAME in Cache|is not a directory containing CMake",
+            r"does not appear to contain CMakeLists\.txt|ninja: error: loading '[^'\n]{1,120}': No such file|could not find CMAKE_PROJECT_NAME in Cache|is not a directory containing CMake",
             r"configure: line \d+: \./\S+: No such file or directory|(?:^|[\s/])\./(?:configure|autogen\.(?:sh|pl)|bootstrap(?:\.sh)?): (?:No such file or directory|(?:command )?not found)|no such file or directory: \./configure",
         ),
         why="make works on what configure or cmake wrote, in the folder where it is called.",

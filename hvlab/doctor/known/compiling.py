@@ -75,7 +75,7 @@ CAUSES = (
             r"is greater than the maximum required version by CUDA",
             r"identifier \"__builtin_ia32_\w+\" is undefined|parameter packs not expanded with '\.\.\.'",
             r"unsupported GNU version! gcc versions later than",
-            r"#error -- unsupported (?:GNU|clang|Microsoft)",
+            r"#error:? -- unsupported (?:GNU|clang|Microsoft)",
             r"host compiler targets unsupported OS|unsupported compiler version",
         ),
         why="Each CUDA release has a newest gcc that its headers accept.",

@@ -29,7 +29,7 @@ CAUSES = (
             r"libcuda\.so(?:\.1)? => not found",
             r"libnvidia-ml\.so\S*: cannot open shared object file",
             r"Failed to open libnvidia-ml|NCCL WARN Failed to find CUDA library",
-            r"libcuda\.so cannot found",
+            r"libcuda\.so cannot found|CUDA driver library cannot be found",
         ),
         why="libcuda.so.1 comes with NVIDIA's driver, not with the toolkit; this host has none, or the container was started without GPUs.",
         remedy="Install the driver; docker run --gpus all; on a build host without GPU use the toolkit's stubs for the build only.",
@@ -42,7 +42,7 @@ CAUSES = (
         signs=(
             r"failed call to cuInit: (?:UNKNOWN ERROR \(34\)|CUDA_ERROR_STUB_LIBRARY)",
             r"cudaErrorStubLibrary|CUDA driver is a stub library|CUDA_ERROR_STUB_LIBRARY",
-            r"libcuda reported version is: Invalid argument: expected",
+            r"libcuda reported version is: Invalid argument: expected|CudaAPIError: \[34\]",
             r"/stubs/libcuda\.so(?:\.1)? => |=> \S+/stubs/libcuda\.so",
         ),
         why="The toolkit's folder lib64/stubs holds a libcuda.so to link with only; it stands in LD_LIBRARY_PATH or in the extension's run path before the driver's.",
@@ -255,6 +255,7 @@ CAUSES = (
         signs=(
             r"No module named '([A-Za-z]\w*)\.[\w.]+'; '\1' is not a package",
             r"partially initialized module '(?:horovod|torch|tensorflow|keras|mpi4py|mxnet|numpy|ray|deepspeed|accelerate)' has no attribute",
+            r"cannot import name '\w+' from partially initialized module '(?:horovod|byteps|torch|tensorflow|keras|mpi4py|mxnet|numpy|ray|deepspeed|accelerate)\b",
             r"\(consider renaming '[^'\n]+' since it has the same name as (?:the (?:standard )?library|a (?:third-party )?module)",
         ),
         why="The folder of the script comes first in sys.path: horovod.py or torch.py there hides the package of that name.",
@@ -376,6 +377,22 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="bitsandbytes",
+        title="bitsandbytes has no library for this CUDA, or does not find CUDA's own",
+        signs=(
+            r"CUDA Setup failed despite (?:GPU|CUDA) being available",
+            r"CUDA SETUP: (?:Setup Failed|CUDA detection failed|Required library version not found|Something unexpected happened|Defaulting to libbitsandbytes_cpu)",
+            r"Possible options found for libcudart\.so: set\(\)",
+            r"Could not (?:find the bitsandbytes (?:CUDA|ROCm) binary|load bitsandbytes native library)|bitsandbytes library load error|Configured (?:CUDA|ROCm|XPU) binary not found at",
+            r"installed version of bitsandbytes was compiled without GPU support",
+            r"libbitsandbytes_cpu\.so: undefined symbol|Forgot to compile the bitsandbytes library",
+        ),
+        why="Each release brings libraries for the CUDA releases of its time; it takes the one of torch's CUDA (or of BNB_CUDA_VERSION) and loads libcudart with it.",
+        remedy="pip install -U bitsandbytes; python -m bitsandbytes shows what it looks for; the toolkit's lib64 in LD_LIBRARY_PATH, BNB_CUDA_VERSION unset.",
+        source="https://huggingface.co/docs/bitsandbytes/main/en/errors",
+        weight=FACT,
+    ),
+    Cause(
         id="python-release",
         title="a Python package is of another release than the program expects",
         signs=(
@@ -422,7 +439,7 @@ CAUSES = (
             r"RayTaskError\((?!HorovodInternalError|Ray)\w+\): ",
             r"^RuntimeError: (?:mat1 (?:and mat2|dim)|size mismatch, |[Tt]he (?:expanded )?size of tensor|The expanded size of the tensor|expand\(|shape '|Error\(s\) in loading state_dict|Sizes of tensors must match"
             r"|invalid argument \d+: |Given (?:groups=|transposed=|input size)|Calculated (?:padded|output)|Kernel size can't|Trying to (?:backward|resize storage|create tensor)|element \d+ of tensors|stack expects|each element in list)",
-            r"^RuntimeError: (?:one of the variables needed for gradient|grad can be implicitly|a (?:leaf|view of a leaf) Variable|[Ff]unction '\w+' returned nan|Legacy autograd function|Only Tensors (?:of floating|created explicitly)|Can't call numpy\(\)|unscale_\(\) |step\(\) has already been called"
+            r"^RuntimeError: (?:grad can be implicitly|a (?:leaf|view of a leaf) Variable|[Ff]unction '\w+' returned nan|Legacy autograd function|Only Tensors (?:of floating|created explicitly)|Can't call numpy\(\)|unscale_\(\) |step\(\) has already been called"
             r"|probability tensor contains|[Bb]ool value of Tensor|Boolean value of Tensor|a Tensor with \d+ elements cannot)",
             r"^RuntimeError: (?:view size is not compatible|cannot reshape tensor|output with shape|result type \w+ can't|(?:multi-|[01]D (?:or \dD )?)target|Found dtype|[Ee]xpected (?:scalar type|\d|tensor|target|input|hidden|floating|a non-empty)|Input type|input\.size|index \d* ?(?:is )?out of"
             r"|Output \d+ of \w+ is a view and|Inplace update to inference|Inference tensors cannot|[Ff]unction \w+ returned an invalid gradient|'\w+' must be \d|No active exception to reraise|Early stopping conditioned on"

@@ -192,7 +192,7 @@ CAUSES = (
             r"exec user process caused:? \x22?no such file or directory|^exec /\S+: no such file or directory",
             r"can't open file '\S+': \[Errno 2\]",
             r'tried to fork a new process via the "execve" system call but failed',
-            r"^(?:/\S*/)?(?:bash|zsh|sh|dash|ksh|t?csh)(?:: line \d+|: \d+)?: (?!\S*(?:orted|prted|sshd)\b)/\S+: No such file or directory",
+            r"^(?:[\w.-]{1,80}: )?(?:/\S*/)?(?:bash|zsh|sh|dash|ksh|t?csh)(?:: line \d+|: \d+)?: (?!\S*(?:orted|prted|sshd)\b)/\S+: No such file or directory",
             r'exec: \\?"(?!ssh|mpirun|nvidia|runc|crun|docker-|containerd|horovodrun|/usr/sbin/sshd)\S+": executable file not found in \$PATH',
             r"(?:mpirun|mpiexec|orterun|prterun|prun|oshrun|shmemrun)(?:\.\w+)? was unable to (?:find|launch) the specified (?:executable|application)",
             r"execve\(\): \S+: No such file or directory",

@@ -512,6 +512,7 @@ CAUSES = (
         signs=(
             r"curl: \((?:5|6|7|18|22|23|28|35|37|52|55|56|60|92)\) ",
             r"==> (?:Error: )?(?:Warning: )?(?:Failed to fetch|FetchError)|All fetchers failed",
+            r"java\.io\.IOException: Error downloading \[|: All mirrors are down: ",
             r"wget: (?:unable to resolve|download timed out|server returned error)|ERROR 50\d: ",
         ),
         why="The server or mirror is not reached (name, proxy, firewall, certificate), or does not have the file.",

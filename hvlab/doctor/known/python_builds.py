@@ -87,7 +87,7 @@ CAUSES = (
     Cause(
         id="no-wheel",
         title="the package wheel is missing",
-        signs=(r"invalid command 'bdist_wheel'",),
+        signs=(r"invalid command 'bdist_wheel'|No module named '?wheel(?:\.bdist_wheel)?'?$",),
         why="Old setuptools need the package wheel to make wheels.",
         remedy="pip install wheel, then again.",
         source="https://pip.pypa.io/en/stable/",

@@ -304,4 +304,16 @@ CAUSES = (
         source="https://man.openbsd.org/ssh_config#ServerAliveInterval",
         weight=SYMPTOM,
     ),
+    Cause(
+        id="login-shell",
+        title="the login shell on the host is csh, and what is sent there is for bash",
+        signs=(
+            r"^(?:\S{1,80}: )?(?:export|source|declare|ulimit|unalias): Command not found\.",
+            r"^(?:\S{1,80}: )?(?:Ambiguous output redirect|Illegal variable name|Badly placed \(\)'s)\.$",
+        ),
+        why="ssh hands a command to the user's login shell; csh and tcsh know no export and no 2>&1.",
+        remedy="chsh -s /bin/bash there (or the site's way to change it); getent passwd USER shows it.",
+        source="https://github.com/apache/mxnet/issues/7614",
+        weight=FACT,
+    ),
 )

@@ -13,7 +13,7 @@ CAUSES = (
             r"[Aa]ddress already in use",
             r"The server socket has failed to (?:bind|listen)",
             r"Unable to find a port to bind to",
-            r"port is already allocated|port: \d+ already in use",
+            r"port is already allocated|port: \d+ already in use|Only one usage of each socket address",
             r"HYDU?_sock_\w+ \([^)\n]*\): (?:failed to bind to any port|no port to bind)",
             r"unable to bind its listening socket to any of the ports",
         ),
@@ -120,6 +120,16 @@ CAUSES = (
         remedy="gradient_checkpointing with use_reentrant=False; without find_unused_parameters; DistributedDataParallel(static_graph=True) where each step is alike.",
         source="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
         weight=FACT,
+    ),
+    Cause(
+        id="ddp-inplace",
+        title="a tensor that the gradients need was changed in place, often by DDP's own copying of buffers",
+        signs=(
+            r"one of the variables needed for gradient computation has been modified by an inplace operation",
+        ),
+        why="DDP copies rank 0's buffers (BatchNorm's statistics) into the model before each forward pass: of two passes before one backward, the second changes what the first needs. Else an operation of the model works in place.",
+        remedy="DistributedDataParallel(broadcast_buffers=False), SyncBatchNorm, or one forward pass of the joined batch; torch.autograd.set_detect_anomaly(True) shows the operation.",
+        source="https://github.com/pytorch/pytorch/issues/62474",
     ),
     Cause(
         id="ddp-module",
@@ -523,7 +533,7 @@ CAUSES = (
         signs=(
             r"[Pp]lacement group creation timed out|resource request cannot be scheduled(?: right now)?",
             r"No available node types can fulfill resource request|Insufficient cluster resources|Total resources? (?:available )?is not enough",
-            r"Current node has no GPU available\. current_node_resource",
+            r"Current node has no GPU available",
             r"Error: No available node types|infeasible resource requests|(?:Task|Actor)Unschedulable(?:Error)?\b",
             r"ObjectStoreFullError|object store is full",
         ),
