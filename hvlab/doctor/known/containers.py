@@ -325,7 +325,7 @@ CAUSES = (
         id="docker-storage",
         title="docker or podman cannot unpack or stack an image's layers on this file system",
         signs=(
-            r"failed to register layer: |error creating overlay mount to|not enough IDs available in the namespace|ApplyLayer exit status|(?:overlay|overlay2|aufs|devicemapper)[^\n]{0,80}(?:not supported|invalid argument|prior storage driver)",
+            r"failed to register layer: (?![^\n]{0,400}[Nn]o space left)|error creating overlay mount to|not enough IDs available in the namespace|ApplyLayer exit status|(?:overlay|overlay2|aufs|devicemapper)[^\n]{0,80}(?:not supported|invalid argument|prior storage driver)",
         ),
         why="The file system under the container store does not know overlay (NFS, ZFS, an old XFS without ftype), the disk is full or damaged, or a rootless user has too few subordinate numbers.",
         remedy="df -hT and xfs_info of the store (docker info | grep -i -e driver -e root); for rootless: /etc/subuid and /etc/subgid with 65536 numbers, then podman system migrate; put the store on a local ext4 or XFS.",

@@ -137,6 +137,7 @@ CAUSES = (
             r"HIP (?:error: )?out of memory|hipErrorOutOfMemory",
             r"out of memory \(error code 2\)",
             r"cuda runtime error \(2\)",
+            r"\bcuda\w*Malloc\w* failed: out of memory|cudaMalloc failed: out of memory|cudaSuccess[^\n]{0,60} CUDA: out of memory",
         ),
         unless=(r"is being mapped to multiple (?:CUDA )?devices",),
         why="The model, batch and NCCL's buffers do not fit; or several ranks, or a left-over process, use the same GPU.",

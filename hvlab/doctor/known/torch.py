@@ -194,7 +194,7 @@ CAUSES = (
     ),
     Cause(
         id="child-failed",
-        title="a rank ended, and torchrun ended the others",
+        title="a rank ended, and torchrun or Paddle's launcher ended the others",
         signs=(
             r"ChildFailedError",
             r"torch\.multiprocessing\.spawn\.Process(?:Exited|Raised)Exception",
@@ -203,11 +203,12 @@ CAUSES = (
             r"CalledProcessError: Command '\['\S*(?:python\d?|accelerate|deepspeed)",
             r"exits with return code = (?!-9\b|-11\b)-?[1-9]\d*",
             r"failed to run torchrun [^\n]{0,400} on \S+",
+            r"LAUNCH ERROR [^\n]{0,60}Container failed|LAUNCH INFO [^\n]{0,60}Pod failed|^Container rank \d+ status failed cmd",
             r"Root Cause \(first observed failure\):|^\s*exitcode +: -?\d+ \(pid: \d+\)$",
             r"(?:^Exception|ProcessExitedException): process \d+ terminated with (?:exit code \d+|signal \w+)",
         ),
         why="The launcher shows which rank ended first (Root Cause) and its exit code; -9 is the kernel's memory killer as a rule, -11 a crash.",
-        remedy="Read that rank's traceback; @record on main() lets torchrun print it; dmesg for -9.",
+        remedy="Read that rank's traceback; @record on main() lets torchrun print it; log/workerlog.N of Paddle; dmesg for -9.",
         source="https://docs.pytorch.org/docs/stable/elastic/errors.html",
         weight=END,
     ),
