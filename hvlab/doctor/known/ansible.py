@@ -1,6 +1,6 @@
 """Ansible: hosts that it cannot work on."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, SETTING, SYMPTOM, Cause
+from hvlab.doctor.cause import BREAKDOWN, ECHO, END, FACT, SETTING, Cause
 
 _BECOME = "https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_privilege_escalation.html"
 
@@ -102,6 +102,7 @@ CAUSES = (
         remedy="Owner, space and mode of the home and of ~/.ansible/tmp; install acl for becoming a plain user.",
         source="https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_privilege_escalation.html#risks-of-becoming-an-unprivileged-user",
         weight=SETTING,
+        unless=(r"failed to transfer file to \S+ (?:lost connection|usage: s(?:ftp|cp) \[)",),
     ),
     Cause(
         id="silent-login",
@@ -167,7 +168,7 @@ CAUSES = (
             r"Unable to retrieve file contents",
             r"no (?:module/)?action detected in task",
             r"Could not find a (?:module for|matching action for the)|Could not detect (?:a|which) (?:package|service) manager",
-            r"The module \S+ (?:was not found in configured module paths|was redirected to \S+, which could not be loaded)",
+            r"[Mm]odule \S+ (?:(?:was )?not found in configured module paths|was redirected to \S+, which could not be loaded)",
             r"the (?:connection|handler|strategy) (?:plugin )?'\S+' was not found|Invalid (?:become method|play strategy|callback for stdout) specified|lookup plugin \(\S+\) not found|in finding the lookup named '\S+'",
             r"[Nn]o filter named '\S+'|The (?:filter|test|lookup) plugin '\S+' was not found|[Nn]o test named '\S+'|Could not load \S+: '\S+'(?:\. |$)",
         ),
@@ -214,7 +215,7 @@ CAUSES = (
         why="ssh to it failed; its own message says why (key, name, port, network).",
         remedy="ssh USER@HOST true with the inventory's user, port and key; ansible -m ping -vvvv HOST shows the command.",
         source="https://docs.ansible.com/ansible/latest/inventory_guide/connection_details.html",
-        weight=SYMPTOM,
+        weight=ECHO,
     ),
     Cause(
         id="ansible-failed",

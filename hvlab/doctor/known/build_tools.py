@@ -67,7 +67,7 @@ CAUSES = (
         signs=(
             r"Could not find viable pmix build",
             r"EXTERNAL PMIX SUPPORT REQUIRES USE OF EXTERNAL LIBEVENT",
-            r"'PMIX_\w+' undeclared",
+            r"'PMIX_\w+' undeclared|use of undeclared identifier 'PMIX_\w+'",
             r"undefined reference to [`']PMIx_\w+'",
         ),
         why="configure takes the PMIx that pkg-config or --with-pmix names. It has no headers, is of another release, or needs the libevent "
@@ -82,6 +82,7 @@ CAUSES = (
         signs=(
             r"HWLOC SUPPORT REQUESTED AND NOT FOUND",
             r"checking for library containing hwloc_topology_init\.\.\. no",
+            r"PMIx is not compatible with HWLOC versions|[Ee]xternal hwloc requested but not found|HWLOC topology library requested but not found",
         ),
         why="Its header is there, but its library is in another folder, for another machine, or needs libraries that are not named.",
         remedy="config.log has the failed link; --with-hwloc-libdir for lib64, PKG_CONFIG_PATH, or --with-hwloc=internal for Open MPI.",

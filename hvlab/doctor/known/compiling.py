@@ -116,6 +116,7 @@ CAUSES = (
             r"cannot execute '?cc1plus'?|error trying to exec 'cc1plus'",
             r"Failed to find C compiler\. Please specify via CC",
             r"^\s*(?:gcc|g\+\+|cc|c\+\+|clang|gfortran|make|nvcc): No such file or directory",
+            r"\bmpi\w+: line \d+: \S+-(?:cc|c\+\+|gcc|g\+\+|gfortran|clang\S*): command not found",
         ),
         why="Compiling needs gcc, g++ and make, and at least one is not there (or not in PATH).",
         remedy="apt install build-essential, or dnf install gcc gcc-c++ make; for CUDA the toolkit's bin in PATH.",
@@ -234,6 +235,7 @@ CAUSES = (
             r"(?:C|C\+\+|Fortran) compiler cannot create executables",
             r"The C\w* compiler\s+\S+\s+is not able to compile a simple test program",
             r"cannot find (?:crt1|crti|crtbegin\w*|Scrt1)\.o",
+            r"\(?1501-22\d\)? cannot exec program|cannot execute '?(?:cc1|collect2|as)'?:|error trying to exec '(?:cc1|collect2|as)'",
         ),
         why="The C library's headers or the linker are missing, CFLAGS or LDFLAGS name what is not there, or the compiler of a module needs "
         "another one beside it (icc needs a gcc; newer oneAPI has icx only).",

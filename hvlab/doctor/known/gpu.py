@@ -390,7 +390,7 @@ CAUSES = (
         unless=(
             r"write error: /sys/fs/cgroup/\S*devices",
             r"unsatisfied condition: cuda",
-            r"unknown device id",
+            r"device error: [^\n]{0,80}unknown device",
             r"(?:nvml error: driver|NVML: Driver) not loaded",
             r"failed to add device rules",
         ),
@@ -483,6 +483,7 @@ CAUSES = (
             r"alternate driver installation|(?:was|has been) (?:previously )?installed (?:via|through|by) (?:a different method|the distribution|a package)|Existing (?:NVIDIA )?driver (?:installation )?(?:found|detected)",
             r"[Tt]he distribution-provided pre-install script failed",
             r"DKMS kernel modules with version \S+ are already|Existing package manager installation of the driver found",
+            r"driver is already pre-installed on the node, will not proceed",
         ),
         why="NVIDIA's .run installer and the distribution's packages put the same files in the same places.",
         remedy="Keep one of them: nvidia-uninstall (or sh NVIDIA-Linux-*.run --uninstall), or remove the packages (apt purge '*nvidia*', dnf module remove nvidia-driver), then install again.",

@@ -111,7 +111,7 @@ CAUSES = (
         id="mpi-not-the-linked-one",
         title="every rank believes it is alone",
         signs=(
-            r"(?:hvd\.)?size\(?\)?[:= ]+1\b.{0,200}?(?:hvd\.)?rank\(?\)?[:= ]+0\b[\s\S]{0,400}?(?:hvd\.)?size\(?\)?[:= ]+1\b",
+            r"(?:hvd\.)?(?:size|SIZE)\(?\)?[:= ]+1\b.{0,200}?(?:hvd\.)?(?:rank|RANK)\(?\)?[:= ]+0\b[\s\S]{0,400}?(?:hvd\.)?(?:size|SIZE)\(?\)?[:= ]+1\b",
             r"(This test requires (?:exactly|at least) \w+ process(?:es)?)[\s\S]{0,400}?\1",
             r"(Benchmark \w+ invalid for 1 process)[\s\S]{0,400}?\1",
             r"\b(?:rank|process|task|I am|proc)\W{1,3}0 (?:out )?of 1\b[\s\S]{0,400}?\b0 (?:out )?of 1\b",

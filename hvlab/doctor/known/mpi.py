@@ -234,6 +234,7 @@ CAUSES = (
             r"(?:An unexpected version of PMIx was loaded|A version of PMIx was detected that is too old)",
             r"conflicting directives regarding the location of OPAL vs PMIx",
             r"^\s*(?:local rank|node rank|job size|local size|appnum|nodeid|locality)\s*\n\s*--> Returned \"?(?:Not found|Unreachable|Bad parameter|Error)",
+            r"process_repository_item filename \S+ has bad prefix - expected",
         ),
         why="What a daemon packed a rank cannot unpack: mpirun, its daemons on the hosts and the program's libmpi come from different "
         "installations.",

@@ -194,7 +194,7 @@ CAUSES = (
             r'tried to fork a new process via the "execve" system call but failed',
             r"^(?:[\w.-]{1,80}: )?(?:/\S*/)?(?:bash|zsh|sh|dash|ksh|t?csh)(?:: line \d+|: \d+)?: (?!\S*(?:orted|prted|sshd)\b)/\S+: No such file or directory",
             r'exec: \\?"(?!ssh|mpirun|nvidia|runc|crun|docker-|containerd|horovodrun|/usr/sbin/sshd)\S+": executable file not found in \$PATH',
-            r"(?:mpirun|mpiexec|orterun|prterun|prun|oshrun|shmemrun)(?:\.\w+)? was unable to (?:find|launch) the specified (?:executable|application)",
+            r"(?:mpirun|mpiexec|orterun|prterun|prun|oshrun|shmemrun)(?:\.\w+)? was unable to (?:find|launch) the specified (?:executable|application)(?! as it encountered an error: *Error: )",
             r"execve\(\): \S+: No such file or directory",
             r"Couldn't change to directory|(?<!error:\s)chdir\(\S+\): No such file or directory",
             r"could not (?:access|open) or execute an executable",
@@ -327,6 +327,20 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="launch-pipes",
+        title="mpirun cannot set up a rank's pipes or its terminal",
+        signs=(
+            r"(?:pipe|reading tty attributes) function call failed (?:when|while) setting up I/O forwarding",
+            r"reading from a pipe function call failed while spawning a local process",
+        ),
+        why="mpirun gives each rank pipes and a pseudo terminal, and this machine gives none: /dev/pts is not there or not open to the user "
+        "(container, chroot, WSL 1).",
+        remedy="ls -ld /dev/pts /dev/ptmx; mount -t devpts devpts /dev/pts; WSL 2 in place of WSL 1; or an Open MPI that was built with "
+        "--disable-pty-support.",
+        source="https://github.com/microsoft/WSL/issues/46",
+        weight=FACT,
+    ),
+    Cause(
         id="mpirun-option",
         title="mpirun does not know an option",
         signs=(
@@ -360,6 +374,9 @@ CAUSES = (
             r"Different slots in -hosts parameter are not supported|Intel MPI and MPICH do not support multiple interfaces",
             r"An unrecognized option was included on the \S+ command line",
             r"An option was included on the \S+ command line that requires|A short option was provided to \S+ and recognized by the parser|Help was requested for an unknown option",
+            r"No executable was specified on the \S+ command line|A prefix was supplied to \S+ that only contained slashes|applications was given a negative number of processes",
+            r"The --(?:dvm|app) <arg> option was provided, but the|A slot list was provided that exceeds the boundaries",
+            r"attempted to pass environment variables to \S+ with both the .-x. method",
         ),
         why="The option belongs to another release or another MPI, a dash too few or too many was written, or two options say the same "
         "(-N 1 is --map-by ppr:1:node).",

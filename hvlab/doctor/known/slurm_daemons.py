@@ -178,6 +178,7 @@ CAUSES = (
             r"A line in gres\.conf for GRES \S+ has \d+ more configured than expected",
             r"gres/\w+: count reported lower than configured",
             r"invalid GRES core specification|has CPUs configured for only some of the records on node",
+            r"Requested GRES option unsupported by configured SelectType",
         ),
         why="GresTypes, Gres= of the node and gres.conf have to name the GPUs alike, and the device files have to exist. "
         "Or the request has --gres= without a value, or another type of GPU than the cluster or the job has.",

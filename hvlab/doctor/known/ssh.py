@@ -298,6 +298,7 @@ CAUSES = (
             r"rsync: connection unexpectedly closed",
             r"Corrupted MAC on input|Bad packet length \d+|message authentication code incorrect|ssh_dispatch_run_fatal: ",
             r"mux_client_request_session: read from (?:master|controller) failed",
+            r"failed to transfer file to \S+ lost connection",
         ),
         why="The host restarted or ran out of memory, its sshd or the session was ended, a firewall forgot an idle connection, or a network card delivers wrong bits (MAC, packet length).",
         remedy="uptime, last -x and dmesg on the host; ServerAliveInterval 30 in ~/.ssh/config against idle firewalls; with wrong bits ethtool -K IFACE tso off gso off rx off, and another cable.",

@@ -252,7 +252,7 @@ CAUSES = (
         signs=(
             r"Reading from remote process' memory failed\. Disabling CMA support",
             r"process_vm_(?:readv|writev)\S* .{0,60}(?:failed|Operation not permitted)",
-            r"dcp_recv\(\d+\)\.*: Internal MPI error! Cannot read from remote process",
+            r"dcp_recv\(\d+\)\.*: Internal MPI error! [Cc]annot read from remote process",
             r"CMA support was requested via the \S+ MCA variable, but CMA support is not available due to different user namespaces",
             r"process_vm_(?:readv|writev)\([^\n]{0,160}returned -1: (?:Operation not permitted|Permission denied|No such process|Bad address)",
         ),
@@ -490,6 +490,7 @@ CAUSES = (
             r"CUDA GPU Direct RDMA support but (?:the Open MPI library was not built|this OFED)",
             r"requested CUDA support with the --mca mpi_cuda_support 1 flag",
             r"cxil_map: write error",
+            r"\bgpu_(?:ipc|get|malloc|free|register|fast|imemcpy|launch)\w* failed\b",
         ),
         why="MPI or UCX copies GPU memory itself, and a call of CUDA or ROCm in it failed: no context, memory that is not its own, IPC that is not allowed.",
         remedy="Set the device before MPI_Init; -mca btl_smcuda_use_cuda_ipc 0, UCX_TLS=^cuda_ipc (^rocm_ipc); one name for each host; or let NCCL carry the data.",
