@@ -174,27 +174,43 @@ CONFIGURE = """
 """
 
 
-@pytest.mark.parametrize("configuration", ["as it was", "another"])
-def test_settings_do_not_change_while_hosts_are_left_out(tmp_path, configuration):
+@pytest.mark.parametrize(
+    ("configuration", "state", "recorded", "refused"),
+    [
+        ("as it was", "idle", True, False),
+        ("another", "idle", True, True),
+        ("another", "", True, True),
+        ("another", "down*", True, False),
+        ("another", "drained*", True, False),
+        ("another", "", False, False),
+    ],
+    ids=["no change", "idle", "slurmctld is away", "down", "not responding", "without Slurm"],
+)
+def test_settings_change_only_while_no_host_that_runs_slurm_is_left_out(
+    tmp_path, configuration, state, recorded, refused
+):
     (tmp_path / "configure.yml").write_text(CONFIGURE, "utf-8")
+    programs = tmp_path / "programs"
+    program(programs, "sinfo", f"#!/bin/sh\necho '{state and f'g2|{state}'}'\ntest -n '{state}'\n")
+    nodes = {"g2": {}} if recorded else {}
     variables = {
         "ansible_facts": {
-            "ansible_local": {"hvlab_slurm": {"nodes": {}, "configuration": "as it was"}},
+            "ansible_local": {"hvlab_slurm": {"nodes": nodes, "configuration": "as it was"}},
             "os_family": "Debian",
         },
         "slurm_hosts": ["localhost", "g2"],
         "__slurm_described": {},
-        "__slurm_nodes": {},
+        "__slurm_nodes": nodes,
         "__slurm_configuration": configuration,
         **{
             f"__slurm_{name}": []
             for name in ("amounts", "folders", "shared_files", "node_files", "other_files")
         },
     }
-    changed = configuration != "as it was"
-    programs = tmp_path / "programs"
-    printed = play(tmp_path / "configure.yml", programs, variables, expect=2 if changed else 0)
-    assert ("slurm.conf names all nodes, would change, and g2 is not in this run" in printed) is changed
+    printed = play(tmp_path / "configure.yml", programs, variables, expect=2 if refused else 0)
+    assert ("slurm.conf names all nodes, would change, and g2 is not in this run" in printed) is refused
+    changes = configuration != "as it was" and not refused
+    assert ("slurm.conf changes without g2: down, or failed in this run" in printed) is changes
 
 
 LOST = """
@@ -231,7 +247,7 @@ def test_a_host_that_is_lost_keeps_no_other_from_a_change_unless_slurmctld_is_th
         )
         assert not slurm_conf.exists()
     else:
-        assert "slurm.conf changes without g2, which failed or did not answer" in printed
+        assert "slurm.conf changes without g2: down, or failed in this run" in printed
         assert slurm_conf.read_text() == "localhost g2"
 
 
