@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.errors import HvlabError
+from hvlab.files import locked
 from hvlab.vlab import files, keys, known_hosts, node, reality
 from hvlab.vlab.command import run
 from hvlab.vlab.controller import NodeConfig
@@ -108,10 +109,10 @@ def test_who_waits_for_a_directory_that_is_removed_gets_a_new_one(tmp_path):
     waits, done = threading.Event(), []
 
     def second() -> None:
-        with files.locked(directory, waiting=waits.set):
+        with locked(directory, waiting=waits.set):
             done.append(directory.is_dir())
 
-    with files.locked(directory):
+    with locked(directory):
         thread = threading.Thread(target=second)
         thread.start()
         assert waits.wait(5)
