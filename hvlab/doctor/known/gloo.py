@@ -18,16 +18,25 @@ CAUSES = (
         signs=(
             r"Unable to find address for: \S+",
             r"interface or hostname can't be empty",
-            r"[Uu]nable to resolve hostname to a \(local\) address",
-            r"makeDeviceForInterface\S* .{0,80}(?:unsupported|not found|fail)",
+            r"makeDeviceForInterface\S* .{0,80}(?:not found|fail)",
             r"gloo .{0,80}(?:No such device|interface not found)",
             r"enforce fail at \S*gloo/transport/(?:tcp|uv)/device\.cc(?!\S* ss1\.)",
             r"Unable to find (?:interface for|address for) ?:? ",
         ),
         why="HOROVOD_GLOO_IFACE, GLOO_SOCKET_IFNAME or --network-interfaces names an interface that has no address here, or the host's "
         "own name does not resolve.",
-        remedy="ip -br address on each host; name an interface that all have (several, comma apart); hostname in /etc/hosts.",
+        remedy="ip -br address on each host; name an interface that all have (several, comma apart); hostname in /etc/hosts "
+        "(Windows: a name for the computer, Rename-Computer).",
         source="https://github.com/horovod/horovod/issues/2431",
+        weight=FACT,
+    ),
+    Cause(
+        id="gloo-no-device",
+        title="this PyTorch has Gloo, but nothing that Gloo could send with",
+        signs=(r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",),
+        why="On Windows and macOS Gloo sends through libuv, and many packages of torch for Windows (2.7 and later, those for ROCm) were built without it.",
+        remedy="Another release of torch (the reports begin with 2.7), or Linux, as WSL 2; on a single GPU no process group, if the program can do without.",
+        source="https://github.com/IAHispano/Applio/issues/1019",
         weight=FACT,
     ),
     Cause(
@@ -38,8 +47,13 @@ CAUSES = (
             r"(?<!rror.)\[127\.0\.[01]\.1\]:\d+[^\n]{0,120}(?:Connection refused|no error)",
             r"(?:Connection refused|timed out)[^\n]{0,60}remote=\[127\.0",
             r"tcp_peer_try_connect: 127\.\d+\.\d+\.\d+:\d+ retries exceeded",
+            r"[Uu]nable to resolve hostname to a \(local\) address",
         ),
-        why="Its own name resolves to 127.0.1.1 in /etc/hosts, so the others look for it on themselves.",
+        # Ranks of one host meet at the loopback address, and torch warns all the same.
+        needs=(
+            r"connectFullMesh|remote=\[?(?:127\.0\.|::1|localhost)|\[127\.0\.[01]\.1\]:\d|tcp_peer_try_connect|[Gg]loo[^\n]{0,200}(?:refused|timed out|[Tt]imeout|no error)",
+        ),
+        why="Its own name resolves to 127.0.1.1 in /etc/hosts, or not at all, so the others look for it on themselves.",
         remedy="Its name to its true address in /etc/hosts; or GLOO_SOCKET_IFNAME (HOROVOD_GLOO_IFACE) with the interface between the hosts.",
         source="https://github.com/pytorch/gloo/issues/223",
         weight=FACT,

@@ -116,10 +116,14 @@ CAUSES = (
             r"(Benchmark \w+ invalid for 1 process)[\s\S]{0,400}?\1",
             r"\b(?:rank|process|task|I am|proc)\W{1,3}0 (?:out )?of 1\b[\s\S]{0,400}?\b0 (?:out )?of 1\b",
             r"\brank 0 / size 1\b[\s\S]{0,400}?\brank 0 / size 1\b",
+            r"\b(?:[Rr]ank|[Pp]rocess|[Tt]ask)\W{1,3}0\b[^\n]{0,60}\b[Ww]orld\W?_?[Ss]ize(?: is|:|=)? ?1\b"
+            r"[\s\S]{0,400}?\b0\b[^\n]{0,60}\b[Ww]orld\W?_?[Ss]ize(?: is|:|=)? ?1\b",
         ),
         needs=(r"mpirun|horovodrun|-np [2-9]|Horovod initialized\.[^\n]{0,200}, rank 0 / size 1\b",),
-        why="mpirun and the MPI that Horovod is linked with are two, or Horovod has Gloo only and was started by mpirun.",
-        remedy="ldd on horovod's mpi_lib against which mpirun; remove the duplicate MPI and build Horovod again.",
+        why="mpirun and the MPI that Horovod is linked with are two, Horovod has Gloo only and was started by mpirun, "
+        "or what stands between (sudo, su, env -i) drops the variables that mpirun sets.",
+        remedy="ldd on horovod's mpi_lib against which mpirun; remove the duplicate MPI and build Horovod again; "
+        "no sudo between mpirun and the program.",
         source="https://github.com/horovod/horovod/issues/515",
         weight=BREAKDOWN,
     ),
@@ -179,11 +183,13 @@ CAUSES = (
             r"'\w+' object has no attribute '_(?:hvd_\w+|aggregate_gradients|compute_gradients)'",
             r"'super' object has no attribute '_?(?:compute_gradients|get_gradients|get_updates|_create_or_restore_slot_variable)'",
             r"'\w*Optimizer(?:V3|Experimental)\w*' object has no attribute|'\w*(?:Handler|Lookup)' object has no attribute '(?:shape|assign|dtype|numpy)'",
-            r"'(?:Distributed)?(?:Adam\w{0,4}|SGD|RMSprop|Adagrad|Adadelta|Nadam|Ftrl)' object has no attribute '(?:_(?:[sg]et_)?hyper|_create_slots|_create_hypers|get_updates|get_gradients|_decayed_lr|_prepare|_compute_gradients|_aggregate_gradients)'",
+            r"'(?:Distributed)?(?:Adam\w{0,4}|SGD|RMSprop|Adagrad|Adadelta|Nadam|Ftrl)' object has no attribute '(?:_(?:[sg]et_)?hyper|_create_slots|_create_hypers|get_updates|get_gradients|_decayed_lr|_prepare|_compute_gradients|_aggregate_gradients|lr')",
             r"is not supported in Keras 3|decay is deprecated in the new Keras optimizer|No module named 'keras\.optimizers\.optimizer_v2'",
         ),
-        why="TensorFlow 2.11 brings other optimizers, 2.16 and later Keras 3, whose variables are other objects too.",
-        remedy="Up to 2.15: tf.keras.optimizers.legacy.Adam (SGD, ...), or a newer Horovod; later: pip install tf-keras and TF_USE_LEGACY_KERAS=1, or TensorFlow 2.15.",
+        why="TensorFlow 2.11 brings other optimizers, 2.16 and later Keras 3, whose variables are other objects too; lr is learning_rate there, "
+        "and no number where a schedule was given for it.",
+        remedy="Up to 2.15: tf.keras.optimizers.legacy.Adam (SGD, ...), or a newer Horovod; later: pip install tf-keras and TF_USE_LEGACY_KERAS=1, or TensorFlow 2.15. "
+        "With a schedule leave Horovod's LearningRate callbacks out.",
         source="https://github.com/horovod/horovod/issues/4290",
         weight=FACT,
     ),
@@ -194,6 +200,7 @@ CAUSES = (
             r"Could not interpret optimizer identifier",
             r"added layer must be an instance of class|Only instances of `?keras\.Layer`? can be added",
             r"optimizer must be an instance of (?:tf\.)?keras|A KerasTensor cannot be used as input to a TensorFlow function",
+            r"/tensorflow(?:_core)?/python/keras/[^\n]{1,200}\n(?:[^\n]{0,300}\n){0,20}?[^\n]{0,200}/horovod/_keras/[^\n]{1,200}\n(?:[^\n]{0,300}\n){0,4}?[^\n]{0,200}-packages/keras/",
         ),
         why="The package keras and the one in TensorFlow (or tf_keras) have classes of the same names, of which neither takes the other's.",
         remedy="One of them throughout: tf.keras with horovod.tensorflow.keras, or keras with horovod.keras.",
@@ -258,7 +265,7 @@ CAUSES = (
         id="horovod-rank-ended",
         title="a rank ended, and horovodrun ended the others",
         signs=(
-            r"Horovod detected that one or more processes exited with non-zero status",
+            r"(?:Horovod|Gloo job) detected that one or more processes exited with non-zero status",
             r"Process \d+ exit with status code \d+",
             r"mpirun failed with exit code \d+",
             r"(?:failure|success) count == \d+ -> stop running",

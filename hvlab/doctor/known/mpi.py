@@ -42,6 +42,7 @@ CAUSES = (
             r"unable to connect to \S+ on port \d+, exhausted all endpoints",
             r"\[ch3:sock\] (?:failed to connect to (?:process|remote process)|connection refused)",
             r"unable to establish (?:full|any) connectivity between at least one pair of interfaces",
+            r"Unable to connect to the peer \S+ on port \d+: (?:(?:Connection|Operation) timed out|Connection refused|No route|Network is unreachable)",
         ),
         why="Ranks and daemons talk over ports that are chosen as they start; a firewall between the hosts drops "
         "them, though port 22 is open.",
@@ -399,7 +400,7 @@ CAUSES = (
         signs=(
             r"\bADIOI?_\w+\(\d+\)\.*: ",
             r"(?:Other I/O error|File does not exist|Invalid (?:file name|or missing amode)|Permission denied|No space left on device|Read-only file) ?, error stack",
-            r"\*\*\* MPI_ERR_(?:IO|NO_SUCH_FILE|ACCESS|AMODE|FILE|BAD_FILE|NO_SPACE|QUOTA|READ_ONLY|FILE_IN_USE|FILE_EXISTS): ",
+            r"(?:\*\*\*|MPI\.Exception:) MPI_ERR_(?:IO|NO_SUCH_FILE|ACCESS|AMODE|FILE|BAD_FILE|NO_SPACE|QUOTA|READ_ONLY|FILE_IN_USE|FILE_EXISTS): ",
             r"An error occurred in MPI_File_\w+|Fatal error in P?MPI_File_\w+",
             r"\bmca_(?:fs|fbtl|fcoll|io)_\w+: ?[^\n]{0,40}[Ee]rror",
         ),

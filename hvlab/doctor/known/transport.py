@@ -28,7 +28,8 @@ CAUSES = (
         why="RDMA pins memory, and the limit (ulimit -l) is small for this user, in this container, or for the daemon "
         "that starts the ranks (sshd, slurmd, docker).",
         remedy="memlock unlimited in /etc/security/limits.conf and LimitMEMLOCK=infinity for slurmd or docker, "
-        "--ulimit memlock=-1 for a container; log in anew and check ulimit -l within mpirun.",
+        "--ulimit memlock=-1 for a container; log in anew and check ulimit -l within mpirun. "
+        "Where Registerable memory is below Total memory: log_num_mtt of mlx4_core (ConnectX-2, -3).",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#infiniband",
         weight=FACT,
         unless=(
@@ -289,6 +290,7 @@ CAUSES = (
             r"MPI_ERR_TRUNCATE",
             r"Message truncated(?:; \d+ bytes received|, error stack)|Message from rank \d+ and tag -?\d+ truncated",
             r"message sizes do not match across processes in the collective routine",
+            r"RecvBufResponse returned \d+ bytes where to_tensor expected \d+",
         ),
         why="A rank received more than it had room for: the ranks do not call the same collectives with the same sizes, "
         "or two threads use one communicator.",
@@ -323,6 +325,7 @@ CAUSES = (
         title="an MPI call failed",
         signs=(
             r"\*\*\* MPI_ERR_(?!TRUNCATE)\w+",
+            r"\bMPI_ERR_(?!TRUNCATE\b)\w+:[^\n\w]?[a-z]{2,} [a-z]{2,}|\bmpi4py\.MPI\.Exception: (?!MPI_ERR_TRUNCATE)",
             r"Fatal error in (?:P?MPI_|internal_)\w+",
             r"\*\*\* An error occurred in MPI_(?!Init)\w+",
             r"MPI_\w+ failed, see MPI output for details",
