@@ -16,8 +16,10 @@ CAUSES = (
             r"sudo: (?:no tty present and no askpass program specified|a terminal is required)",
             r"Duplicate become password prompt|Missing become password|Incorrect become password",
         ),
-        why="The user may use sudo only with a password, and none (or a wrong one) was given.",
-        remedy="--ask-become-pass (-K), or NOPASSWD for this user in /etc/sudoers.d.",
+        why="The user may use sudo only with a password, and none (or a wrong one) was given. A timeout comes also where sudo itself is slow: "
+        "the host's own name or a directory service does not answer.",
+        remedy="--ask-become-pass (-K), or NOPASSWD for this user in /etc/sudoers.d; time sudo -n true on the host: its name into /etc/hosts, "
+        "timeout = 60 in ansible.cfg.",
         source=_BECOME,
         weight=FACT,
     ),
@@ -57,6 +59,7 @@ CAUSES = (
             r"The module interpreter .{1,80}? was not found",
             r"ansible-core requires a minimum of Python|requires (?:a minimum of )?Python version \d",
             r"SyntaxError: future feature annotations is not defined",
+            r"/ansible[_-][\s\S]{0,300}SyntaxError: future feature \w+ is not defined",
             r"No module named 'ansible\.module_utils\.six\.moves'",
             r"module_stderr\W{1,5}(?:[^\n]{0,200}\n){0,5}[^\n]{0,200}SyntaxError: invalid syntax",
             r"/ansible-\d\S+ line \d+(?:[^\n]*\n){1,5}[^\n]{0,200}SyntaxError: invalid syntax",
@@ -235,6 +238,21 @@ CAUSES = (
         weight=END,
     ),
     Cause(
+        id="galaxy-kind",
+        title="Galaxy is asked for a role, and it is a collection (or the other way round)",
+        signs=(
+            r"this role does not appear to have a meta/main\.yml file",
+            r"downloading role 'collections?', owned by",
+            r"Neither the collection requirement entry key 'name', nor 'source' point to a concrete",
+        ),
+        why="Roles and collections are installed by different words of ansible-galaxy and stand under different keys of requirements.yml; "
+        "before 2.9 it knew roles only.",
+        remedy="ansible-galaxy collection install (not collections), or role install; in requirements.yml under roles: or collections:. "
+        "A role of one's own needs meta/main.yml.",
+        source="https://docs.ansible.com/ansible/latest/galaxy/user_guide.html",
+        weight=FACT,
+    ),
+    Cause(
         id="galaxy-missing",
         title="a role or collection cannot be fetched from Ansible Galaxy",
         signs=(
@@ -269,6 +287,21 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="ansible-src-url",
+        title="src is an address, and the module takes it for a path",
+        signs=(
+            r"file or module does not exist: \S*https?:/",
+            r"Unable to find '(?:https?|ftp):/\S+' in expected paths",
+            r"msg\W{1,6}Source '?(?:https?|ftp)://\S+'? does not exist",
+            r"[Cc]ould not find (?:or access '|src=)\S*https?:/",
+        ),
+        why="copy, template and script know files alone; unarchive fetches an address only with remote_src: true (older releases: copy: no, or "
+        "not at all).",
+        remedy="get_url (with dest) in a task before, then copy or unarchive that file with remote_src: true.",
+        source="https://docs.ansible.com/ansible/latest/collections/ansible/builtin/unarchive_module.html",
+        weight=FACT,
+    ),
+    Cause(
         id="ansible-file-missing",
         title="Ansible does not find a file on the controller",
         signs=(
@@ -279,6 +312,7 @@ CAUSES = (
             r"could not locate file in lookup: \S+",
             r"the file_name '\S+' does not exist, or is not readable",
             r"Unable to find '\S+' in expected paths",
+            r"file or module does not exist: (?!\S*https?:/)\S+",
             r"Could not find specified file in role|could not find src=\S+|Unable to read source file|an error occurred while trying to read the file",
         ),
         why="Paths are looked up beside the playbook, in files, templates and vars of the role, not in the folder of the shell.",
@@ -314,13 +348,14 @@ CAUSES = (
     ),
     Cause(
         id="ansible-user",
-        title="a user or group cannot be made or changed",
+        title="a user or group is not there, or cannot be made or changed",
         signs=(
             r"msg\W{1,6}(?:Group \S+ does not exist|Group .?\S+ not found|GID '\S+' already exists|gid '\S+' in use|Cannot (?:create|delete) user|[Ff]ailed to update users password)",
             r"\b(?:useradd|usermod|groupadd|groupmod|userdel): (?:UID|GID|user|group|cannot|Permission|existing lock|invalid)[^\n]{0,120}",
             r"ch(?:own|grp) failed: failed to look up (?:user|group) \S+",
+            r"\bchown: invalid (?:user|group): \S+",
         ),
-        why="The number or name is taken on that host, the group is not there yet, processes of the user still run, or another program holds /etc/passwd's lock.",
+        why="A task (become_user, owner) names a user that the host does not have, the number or name is taken there, the group is not there yet, processes of the user still run, or another program holds /etc/passwd's lock.",
         remedy="getent passwd and getent group on the host for name and number; make the group first; end the user's processes; rm no lock while vipw or useradd runs.",
         source="https://docs.ansible.com/ansible/latest/collections/ansible/builtin/user_module.html",
         weight=FACT,

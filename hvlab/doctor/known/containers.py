@@ -24,6 +24,7 @@ CAUSES = (
             r"(?<!content\.\.\.\s)\[ERROR\] (?:URL \S+ returned error code: 40[0-9]|Could not (?:retrieve digest|parse authentication realm|process JSON input|parse digest)|Invalid image reference|Unsupported authentication method)",
             r"requested access to the resource is denied|couldn't parse image reference|Error response from daemon: (?:No such image|Get \"https://\S+\": )|net/http: TLS handshake timeout|InspectFailed|\bImageInspectError\b|\bRegistryUnavailable\b",
             r"FailedToRetrieveImagePullSecret",
+            r"is waiting to start: (?:trying and failing to pull image|image can't be pulled)|Status 40[134] trying to pull repository",
             r"failed to (?:authorize|fetch (?:anonymous|oauth) token)",
             r"failed to (?:get sandbox|pull) image ",
             r"unexpected status (?:code )?from \w+ request to https?://\S+/v2/\S+ \d{3}",
@@ -32,7 +33,7 @@ CAUSES = (
         "the node.",
         remedy="kubectl describe pod shows the registry's answer; correct the name, add imagePullSecrets, or a mirror.",
         source="https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff",
-        weight=FACT,
+        weight=SETTING,
     ),
     Cause(
         id="docker-daemon",

@@ -182,8 +182,9 @@ CAUSES = (
             r"cuda runtime error \((?:60|64|217)\)",
         ),
         why="Peer to peer is blocked: GPUs in different containers or behind an IOMMU or ACS, virtual machines, or two hosts of one name, "
-        "which MPI takes for one.",
-        remedy="NCCL_P2P_DISABLE=1 proves it; ACS off and iommu=pt on bare metal; --ipc=host for containers; a name of its own for every host.",
+        "which MPI takes for one. Peer mapping resources exhausted: one GPU has at most 8 peers at a time.",
+        remedy="NCCL_P2P_DISABLE=1 proves it; ACS off and iommu=pt on bare metal; --ipc=host for containers; a name of its own for every host; "
+        "at most 9 GPUs for a process (CUDA_VISIBLE_DEVICES).",
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct",
         weight=SETTING,
     ),
@@ -199,9 +200,10 @@ CAUSES = (
             r"cuDNN version (?:incompatibility|mismatch)",
             r"DNN library (?:is not found|initialization failed)|No algorithm worked!|could not create cudnn handle",
         ),
-        why="Another cuDNN comes first in LD_LIBRARY_PATH than the framework was built with, or the GPU's memory is full; NOT_SUPPORTED and "
-        "BAD_PARAM: this release has no way to do the operation with these shapes, types or strides.",
-        remedy="Take the other cuDNN out of LD_LIBRARY_PATH; nvidia-smi for memory; TensorFlow: allow_growth.",
+        why="Another cuDNN comes first in LD_LIBRARY_PATH than the framework was built with, or the GPU's memory is full; NOT_INITIALIZED also "
+        "where the driver is too old for it or no GPU answers; NOT_SUPPORTED and BAD_PARAM: this release has no way to do the operation with "
+        "these shapes, types or strides.",
+        remedy="Take the other cuDNN out of LD_LIBRARY_PATH; nvidia-smi for the driver's release and free memory; TensorFlow: allow_growth.",
         source="https://docs.nvidia.com/deeplearning/cudnn/latest/reference/support-matrix.html",
         weight=SETTING,
     ),

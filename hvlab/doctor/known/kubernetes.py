@@ -100,10 +100,10 @@ CAUSES = (
     ),
     Cause(
         id="mpijob-unknown",
-        title="the cluster does not know this kind of MPIJob",
+        title="the cluster does not know this kind of object (MPIJob, PyTorchJob and the like)",
         signs=(
             r'the server doesn.t have a resource type "\S+"',
-            r"no matches for kind \"?\w+\"? in version",
+            r"no matches for kind [\"“]?\w+[\"”]? in version",
             r"unable to recognize \S+: no matches",
             r"MPIJob\S* .{0,60}is invalid: |strict decoding error: unknown field",
             r"the server could not find the requested resource .{0,40}mpijob",
@@ -113,7 +113,7 @@ CAUSES = (
             r"Server is unable to handle \S+, Kind=\w+",
         ),
         why="The operator's definitions are not installed, or in another version than the file says.",
-        remedy="kubectl api-resources | grep mpijob; install the operator of that version, or change apiVersion.",
+        remedy="kubectl api-resources | grep -i job; install the operator of that version, or change apiVersion.",
         source="https://github.com/kubeflow/mpi-operator/blob/master/README.md",
         weight=FACT,
     ),
@@ -134,7 +134,7 @@ CAUSES = (
         why="The claim, secret or config map is not there, or the storage does not answer.",
         remedy="kubectl describe pod and kubectl get pvc,secret,cm in the namespace.",
         source=_PODS,
-        weight=FACT,
+        weight=SETTING,
     ),
     Cause(
         id="evicted",

@@ -21,9 +21,10 @@ CAUSES = (
             r"(?:yum|dnf) lockfile is held by another process|transaction lock on /\S*rpm|System management is locked by the application",
             r"^E: [^\n]{0,60}/var/lib/(?:dpkg|apt)/\S*lock\S* [^\n]{0,60}\(11: ",
         ),
-        why="unattended-upgrades, cloud-init or another apt works at the same time. As an ordinary user one may not lock at all.",
+        why="unattended-upgrades, cloud-init or another apt works at the same time. As an ordinary user one may not lock at all, nor can "
+        "root where /var/lib/apt/lists was removed.",
         remedy="Wait until fuser /var/lib/dpkg/lock-frontend shows nothing (cloud-init status --wait; systemctl stop unattended-upgrades), then "
-        "again; as root (become). Never remove the lock file while a process holds it.",
+        "again; as root (become); mkdir -p /var/lib/apt/lists/partial. Never remove the lock file while a process holds it.",
         source="https://github.com/ansible/ansible/issues/51663",
         weight=FACT,
         unless=(r"lock (?:file )?\S+ - open \(13: Permission denied\)",),

@@ -86,6 +86,7 @@ CAUSES = (
             r"[Nn]ot enough space left in|More space needed (?:in \S+ )?than available|NoSpaceLeftError|At least \d+[KMG]B more space needed on the|[Ii]nsufficient space in download directory",
             r"\b(?:ImageGCFailed|FreeDiskSpaceFailed|ContainerGCFailed)\b",
             r"Attempting to reclaim ephemeral-storage|mvcc: database space exceeded",
+            r"\b(?:Node|Kubelet)HasDiskPressure\b",
         ),
         why="The file system that is written to has no free blocks (or no free inodes).",
         remedy="df -h and df -i on that host; remove old builds, caches and images (pip cache purge, apt clean, docker system prune), or TMPDIR "

@@ -233,7 +233,7 @@ CAUSES = (
         title="a node could not start its tasks of the step",
         signs=(
             r"srun: error: task \d+ launch failed: Unspecified error",
-            r"srun: error: Application launch (?:add )?failed: (?!Unable to layout|Invalid job credential|Communication|Invalid node name|User not found)",
+            r"srun: error: Application launch (?:add )?failed: (?!Unable to layout|Invalid job credential|Job credential|Communication|Invalid node name|User not found)",
         ),
         why="slurmstepd on that node ended before the task ran: SlurmdSpoolDir or /tmp is full or cannot be written, or a plugin (PMIx) "
         "fails there. What it met is in slurmd's log on the node alone.",

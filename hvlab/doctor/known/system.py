@@ -145,6 +145,7 @@ CAUSES = (
             r"FileNotFoundError: \[Errno 2\] No such file or directory: .(?!cmake|mpirun|ssh|gcc|g\+\+|nvcc|make|\S*/mpirun)",
             r"(?:cannot|can't|could not|failed to|unable to) (?:access|open|stat|read|find|run command|execute|load|cd)\b[^\n]{0,200}: No such file or directory",
             r"NotFoundError: [^\n]{0,300}; No such file or directory",
+            r"tar(?: \(child\))?: [^\s:]+: Cannot open: No such file or directory",
             r"Failed to find any matching files for |SavedModel file does not exist at:? ",
             r"does not appear to have a file named|Repo id must be in the form|Error no file named \S+ found in directory",
             r"forrtl: severe \((?:29|43)\): file (?:not found|name specification error)",
