@@ -120,6 +120,7 @@ def allreduce(
         openmpi=f"{node.variables['openmpi_prefix']}/current",
         workloads=node.variables["workloads_dir"],
         shared=is_virtual(node),
+        local=node.alone,
     )
     command = LAUNCHERS[backend](job)
     return run(list(command.argv), user=node.user, env=dict(command.env), timeout=timeout, alone=True)

@@ -115,10 +115,15 @@ class HostVariables(Mapping[str, Any]):
         return len(self._values)
 
 
+def is_local(connection: Mapping[str, Any]) -> bool:
+    """Whether a host is the machine hvlab runs on, reached without ssh."""
+    return str(connection.get("ansible_connection", "")).endswith("local")
+
+
 def becomes_root(connection: Mapping[str, Any]) -> bool:
     """Whether a play with ``become: true`` goes through sudo: Ansible leaves it out for root itself."""
-    local = str(connection.get("ansible_connection", "")).endswith("local")
-    return bool(connection.get("ansible_user", getpass.getuser() if local else None) != "root")
+    own = getpass.getuser() if is_local(connection) else None
+    return bool(connection.get("ansible_user", own) != "root")
 
 
 class Inventory:
@@ -190,6 +195,11 @@ class Node:
     def user(self) -> str:
         """The user the ranks run as."""
         return str(self.variables["lab_user_name"])
+
+    @property
+    def alone(self) -> bool:
+        """Whether the lab is the machine hvlab runs on, without ssh: nobody asks for its name, or logs in."""
+        return not self.peers and is_local(self.variables)
 
     @cached_property
     def stack(self) -> dict[str, Any]:
