@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from hvlab.lab import environment
@@ -79,7 +80,7 @@ def notes(data: ReportData) -> Iterator[Value]:
 def software(data: ReportData) -> Table:
     """Return what else is there of hardware and software: MPI, Horovod, processors."""
     rows: list[tuple[Value, ...]] = [(name, _recorded(data, name)) for name in _MORE]
-    rows.insert(0, (Say("environment.machine"), _grouped(data.facts, _machine)))
+    rows.insert(0, (Say("environment.machine"), _grouped(data.facts, partial(_machine, data))))
     rows += [
         (Code(name), Fact(str(value)))
         for name, value in data.stack.items()
@@ -180,14 +181,14 @@ def _servers(facts: Mapping[str, Facts]) -> Value:
     return Say("environment.counted", {"count": len(facts), "names": labels.hosts(list(facts))})
 
 
-def _machine(facts: Facts) -> Value:
+def _machine(data: ReportData, facts: Facts) -> Value:
     memory = facts.get("memtotal_mb")
     values: dict[str, Value] = {
         "cores": facts.get("processor_vcpus") or "?",
         "architecture": str(facts.get("architecture") or "?"),
         "memory": Number(memory * 2.0**20, "B") if memory else "?",
     }
-    kind = "container" if (facts.get("hvlab") or {}).get("container") else "bare"
+    kind = "container" if data.virtual or data.own_cores else "bare"
     return Say(f"environment.machine_{kind}", values)
 
 

@@ -96,15 +96,19 @@ class ReportData:
 
     @property
     def virtual(self) -> bool:
-        """Return whether the hosts share the cores of one machine, as containers or virtual machines do."""
-        container = any((facts.get("hvlab") or {}).get("container") for facts in self.facts.values())
-        return container and not self.own_cores
+        """Return whether the hosts share the cores of one machine, as virtual hosts do."""
+        return "shared" in self._cores
 
     @property
     def own_cores(self) -> bool:
         """Return whether hosts of one machine had cores of their own, wherever several took part."""
+        return self._cores == {"own"}
+
+    @property
+    def _cores(self) -> set[str | None]:
+        """Return how hosts of one machine had its cores: own or shared; None where each is a machine."""
         several = [record.stack for record in self.records if len(record.hosts) > 1 and record.metric]
-        return {stack.get("cores") for stack in several} == {"own"}
+        return {stack.get("cores") for stack in several}
 
     @property
     def imported(self) -> bool:

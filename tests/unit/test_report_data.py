@@ -116,12 +116,11 @@ def test_what_a_later_version_adds_to_an_infeasible_case_does_no_harm(tmp_path, 
     assert found.unreadable == ()
 
 
-def test_virtual_hosts_and_gpus_are_known(tmp_path, maker):
-    found = data.read(runs.store(tmp_path / "a", maker))
-    assert found.virtual
+def test_containers_on_machines_of_their_own_share_no_cores(tmp_path, maker):
+    found = data.read(runs.store(tmp_path, maker))
+    assert all(facts["hvlab"]["container"] for facts in found.facts.values())
+    assert not found.virtual
     assert not found.on_gpus
-    real = {host: runs.facts({"container": False}) for host in runs.HOSTS}
-    assert not data.read(runs.store(tmp_path / "b", maker, facts=real)).virtual
 
 
 def test_virtual_hosts_with_cores_of_their_own_do_not_share(tmp_path, maker):
