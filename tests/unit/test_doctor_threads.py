@@ -1,4 +1,4 @@
-"""Logs from public threads: the cause that the thread came to stands first, and harmless ones give none."""
+"""Logs from public threads and of our own: the cause of each stands first, and harmless ones give none."""
 
 import zlib
 
@@ -7,7 +7,7 @@ import pytest
 from hvlab.doctor.reading import diagnose
 from tests.contract.tree import ROOT, load
 
-THREADS = load(ROOT / "tests/data/doctor/threads.yml")
+THREADS = load(ROOT / "tests/data/doctor/threads.yml") | load(ROOT / "tests/data/doctor/recorded.yml")
 
 
 @pytest.mark.parametrize("thread", THREADS)

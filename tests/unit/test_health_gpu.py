@@ -28,6 +28,7 @@ PERSISTENCE_OFF = {"gpu persistence mode": "soft"}
     [
         (HEALTHY, {}),
         ("gb200-4-driver-580", {}),
+        ("h100-1-driver-580", {}),
         ("a100-driver-570", {}),
         ("t4-driver-595", {}),
         ("l40s-driver-595", {}),

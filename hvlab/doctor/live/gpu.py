@@ -70,7 +70,9 @@ def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
     if not gpus:
         return
     if len(gpus) < slots and "MIG" not in replies.output(_GPUS):
-        yield HostFault("invalid-ordinal", name, f"{len(gpus)} GPUs for {slots} slots (lab_slots)")
+        yield HostFault(
+            "invalid-ordinal", name, f"{len(gpus)} GPU{'s' * (len(gpus) != 1)} for {slots} slots (lab_slots)"
+        )
     if replies.output(_LOADER) and "libcuda.so.1 " not in replies.output(_LOADER):
         yield HostFault("libcuda-missing", name, "nvidia-smi works, but ldconfig -p has no libcuda.so.1")
     taken = list(_taken(replies))
