@@ -162,7 +162,7 @@ error.
 What it is worth: of 3,840 excerpts of public threads that it had not been tried on, drawn by topic in 151
 batches, the right cause stood first in 2,647 (69 %). In the last two of them, found by the messages that
 users ask about: in 71 of 89 about Open MPI, Horovod and Gloo (80 %), in 82 of 104 about NCCL, CUDA, Slurm,
-Kubernetes and Ansible (79 %). Many of these threads came to no end, and the cause is then our reading of the log.
+Kubernetes and Ansible (79 %). Many of these threads came to no end: the cause is then our reading of the log.
 Where a log shows two causes that mend the same fault, either was right.
 Of rare faults it named 83 of 161 (52 %). In five of 213 harmless ones a cause was named.
 Threads it had been tried on were left out, so each batch has fewer common messages than the one before.
