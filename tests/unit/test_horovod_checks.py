@@ -25,15 +25,31 @@ VARIABLES = {
     [("mpi", "/opt/openmpi/current/bin/mpirun"), ("gloo", "/opt/horovod/cpu/bin/horovodrun")],
 )
 def test_two_ranks_are_started_as_a_benchmark_is(backend: str, program: str) -> None:
-    node = SimpleNamespace(variables=VARIABLES, user="hvlab", name="n1")
+    node = SimpleNamespace(variables=VARIABLES, user="hvlab", name="n1", alone=False)
     question = str(ranks.allreduce(node, "cpu", backend, hosts=("n1", "n2"), slots=1))
     assert program in question
     assert "/opt/horovod/cpu/bin/python" in question
     assert "mpi_yield_when_idle" not in question
 
 
+@pytest.mark.parametrize(
+    ("connection", "peers", "hosts"),
+    [
+        ("local", {}, "localhost:2"),
+        ("ansible.builtin.local", {}, "localhost:2"),
+        ("local", {"n2": "10.0.0.2"}, "n1:2"),
+        ("ssh", {}, "n1:2"),
+    ],
+)
+def test_a_machine_alone_needs_no_name(connection: str, peers: dict[str, str], hosts: str) -> None:
+    variables = VARIABLES | {"lab_user_name": "hvlab", "ansible_connection": connection}
+    node = Node("n1", SimpleNamespace(), variables, peers=peers)
+    assert hosts in ranks.allreduce(node, "cpu", "mpi", hosts=("n1",), slots=2)["run"]
+
+
 def test_ranks_of_virtual_hosts_leave_their_core_to_others_while_they_wait() -> None:
-    node = SimpleNamespace(variables=VARIABLES | {"group_names": ["virtual"]}, user="hvlab", name="n1")
+    variables = VARIABLES | {"group_names": ["virtual"]}
+    node = SimpleNamespace(variables=variables, user="hvlab", name="n1", alone=False)
     assert "mpi_yield_when_idle" in str(ranks.allreduce(node, "cpu", "mpi", hosts=("n1", "n2"), slots=1))
 
 

@@ -13,6 +13,7 @@ import pytest
 from ansible.module_utils import hvlab_packed
 
 from tests.node import test_packs
+from tests.node.lab import Node, WrongNodeError
 
 
 @pytest.fixture
@@ -208,3 +209,14 @@ def test_each_shared_pack_is_read_by_the_first_host_that_links_to_it() -> None:
     nodes["n0"] = SimpleNamespace(name="n0", answers={})
     read = {name: test_packs.reads(node, nodes) for name, node in nodes.items()}
     assert read == {"n0": [], "n1": [], "n2": [], "n3": ["/nfs/python-k"], "n4": ["/nfs/horovod-k"]}
+
+
+def test_what_a_build_left_can_be_removed_where_nothing_asks_for_it_any_more() -> None:
+    folder = "/opt/hvlab/horovod/mpi"
+    answer = {folder: [[f"{folder}/{hvlab_packed.MARKER}", "is of a build that has not ended"]]}
+    node = Node(
+        "n1", SimpleNamespace(), {}, answers={"packs": {"rc": 0, "out": json.dumps(answer), "err": ""}}
+    )
+    with pytest.raises(WrongNodeError) as wrong:
+        test_packs.test_files_are_as_installed(node, {"n1": node})
+    assert f"`rm -r {folder}` there" in wrong.value.remedy

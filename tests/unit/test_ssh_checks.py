@@ -17,7 +17,8 @@ SSHD_TAKES = 10
 
 
 def asking(name, peers, groups=()):
-    return SimpleNamespace(name=name, user="hvlab", peers=peers, variables={"group_names": groups})
+    variables = {"group_names": groups}
+    return SimpleNamespace(name=name, user="hvlab", peers=peers, variables=variables, alone=False)
 
 
 def tries(number, groups=()):
