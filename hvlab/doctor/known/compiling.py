@@ -226,6 +226,7 @@ CAUSES = (
             r"Fortran compiler .{0,60}(?:cannot|not found|No such)",
             r"configure: WARNING: (?:Could not determine (?:KIND value of|(?:size|alignment) of Fortran|size of (?:CHARACTER|INTEGER|REAL|LOGICAL|DOUBLE|COMPLEX))|No Fortran compiler found)"
             r"(?=[\s\S]{0,200}?configure: error: Cannot continue)",
+            r"requires both C and Fortran compilers|appears that your Fortran compiler is unable to produce working",
         ),
         why="Open MPI is to be built with Fortran bindings, and there is no working gfortran.",
         remedy="--disable-mpi-fortran, or install gfortran of the same release as gcc.",
@@ -240,6 +241,7 @@ CAUSES = (
             r"The C\w* compiler\s+\S+\s+is not able to compile a simple test program",
             r"cannot find (?:crt1|crti|crtbegin\w*|Scrt1)\.o",
             r"\(?1501-22\d\)? cannot exec program|cannot execute '?(?:cc1|collect2|as)'?:|error trying to exec '(?:cc1|collect2|as)'",
+            r"appears that your C(?:\+\+)? compiler is unable to produce working",
         ),
         why="The C library's headers or the linker are missing, CFLAGS or LDFLAGS name what is not there, or the compiler of a module needs "
         "another one beside it (icc needs a gcc; newer oneAPI has icx only).",
@@ -413,6 +415,20 @@ CAUSES = (
         remedy="Without -Werror (--disable-werror, -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF, CFLAGS=-Wno-error), or the compiler that the release names.",
         source="https://gcc.gnu.org/onlinedocs/gcc/Warning-Options.html",
         weight=BREAKDOWN,
+    ),
+    Cause(
+        id="conda-linker",
+        title="conda's old linker is used, and it does not fit the system's libraries",
+        signs=(
+            r"compiler_compat/ld: \S+\.so[\d.]*: (?:undefined reference to|file not recognized|unsupported version)",
+            r"compiler_compat/ld: [^\n]{0,300}(?:unrecognized relocation|unable to initialize decompress|unknown type \[0x|version node not found)",
+        ),
+        why="Python of conda makes gcc take compiler_compat/ld of the environment: it is older, and looks for what a system's library needs "
+        "(libmpi: libopen-rte, libopen-pal) in conda's folders only.",
+        remedy="Build with one side: conda install -c conda-forge openmpi mpi4py gxx_linux-64, or a venv of the system's Python with the system's "
+        "MPI; for one build mv ENV/compiler_compat/ld aside.",
+        source="https://github.com/ContinuumIO/anaconda-issues/issues/11152",
+        weight=FACT,
     ),
     Cause(
         id="link-abi",

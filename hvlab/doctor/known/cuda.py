@@ -112,6 +112,7 @@ CAUSES = (
             r"can ?not run on your system since the accelerator is not available|No supported gpu backend found!",
             r"ROCk module is NOT loaded",
             r"cuda runtime error \((?:38|100)\)",
+            r"no supported devices found for platform CUDA",
         ),
         why="No GPU on this host, none given to the job or container (CUDA_VISIBLE_DEVICES empty, no --gres), or the driver does not see it.",
         remedy="nvidia-smi -L there; echo $CUDA_VISIBLE_DEVICES; srun --gres=gpu:N, docker --gpus all, nvidia.com/gpu in the pod.",

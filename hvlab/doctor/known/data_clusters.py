@@ -72,6 +72,20 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="dask-connect",
+        title="a client or worker of Dask does not reach the scheduler or another worker",
+        signs=(
+            r"Timed out (?:trying to connect to|during handshake while connecting to) '?(?:tcp|tls|ucx)://(?!127\.)",
+            r"OSError: Timed out trying to connect to (?:the )?(?:remote )?scheduler",
+        ),
+        why="The address is of an interface that others do not reach (a login node's, a container's), a firewall is between, or the worker is "
+        "too busy to answer, or was ended (for memory).",
+        remedy="--interface ib0 (or eth0) for scheduler and workers; a longer distributed.comm.timeouts.connect; look for a worker that the "
+        "nanny or the job system killed.",
+        source="https://github.com/dask/distributed/issues/3142",
+        weight=BREAKDOWN,
+    ),
+    Cause(
         id="ray-cluster",
         title="a process does not reach the Ray cluster, or is of another release",
         signs=(

@@ -108,6 +108,29 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="musl",
+        title="it was built for glibc, and this system has musl (Alpine)",
+        signs=(
+            r"Error loading shared library (?:ld-linux\S*|lib(?:c|m|pthread|dl|rt|resolv)\.so\.\d+): No such file or directory",
+            r"Error relocating /\S+: \S+: symbol not found",
+        ),
+        why="Ready-made wheels and programs (manylinux: torch, TensorFlow, NCCL) want glibc and its loader; Alpine's C library is another.",
+        remedy="An image with glibc (debian:slim, ubuntu, rockylinux); a musllinux wheel, or a build in the image, where there is one.",
+        source="https://peps.python.org/pep-0656/",
+        weight=FACT,
+    ),
+    Cause(
+        id="library-not-mapped",
+        title="a library is there, and the kernel does not let it be loaded",
+        signs=(r"failed to map segment from shared object|cannot map zero-fill pages",),
+        why="Its file system is mounted noexec (/tmp, a home, a data disk), or the memory that this login or job may take is used up "
+        "(ulimit -v of a login node).",
+        remedy="findmnt -T THE_FILE shows noexec: another folder (TMPDIR, the environment), or remount it with exec; ulimit -v; try it on a "
+        "compute node.",
+        source="https://github.com/numpy/numpy/issues/15102",
+        weight=FACT,
+    ),
+    Cause(
         id="openssl-mixed",
         title="ssh (or git, curl) gets another OpenSSL than its own",
         signs=(r"OpenSSL version mismatch\. Built against \w+, you have \w+",),
@@ -271,9 +294,9 @@ CAUSES = (
             r"import \w+ failed, is it installed\?|System error: No module named '",
             r"is not (?:installed|available) => (?:run|install it)|ImportError: `?\w+`? was not found on your system",
             r"ModuleNotFoundError: Requirement '[^'\n]{1,80}' not met|the package \S+ seems to be not installed",
-            r"[Ee]rror:? [Nn]o module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
-            r"ModuleNotFoundError: No module named '(?!packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
-            r"ImportError: No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
+            r"[Ee]rror:? [Nn]o module named '(?!deepspeed_\w+_cuda|packaging|distutils|pkg_resources|setuptools|wheel|horovod\b)[\w.]+'",
+            r"ModuleNotFoundError: No module named '(?!deepspeed_\w+_cuda|packaging|distutils|pkg_resources|setuptools|wheel|horovod\.)[\w.]+'",
+            r"ImportError: No module named '?(?!deepspeed_\w+_cuda|packaging|distutils|pkg_resources|setuptools)[\w.]+",
             r"\b(?:get|gets|got|getting|says?|gives?) (?:an? (?:error )?)?['\"*`:]{0,3}No module named '?(?!packaging|distutils|pkg_resources|setuptools)[\w.]+",
         ),
         why="This rank runs another Python than the one the module was installed for, or this host lacks it.",

@@ -186,6 +186,21 @@ CAUSES = (
         source="https://github.com/open-mpi/ompi/issues/3698",
     ),
     Cause(
+        id="mpi-without-launcher",
+        title="no launcher that this MPI knows started the program (srun, aprun, mpirun)",
+        signs=(
+            r"MPID_Init\(\d+\)\.*: +PMI2 init failed: \d",
+            r"alps_get_placement_info returned with error|\[unset\]:_pmi_(?:alps_)?init\w*:",
+        ),
+        why="Cray's MPI asks the launcher for its rank, and MPI_Init aborts where none answers: on a login node, in a batch script without srun, "
+        "under srun with another --mpi. `import mpi4py.MPI` (emcee, h5py with MPI) is enough.",
+        remedy="srun -n 1 PROGRAM inside salloc or sbatch (srun --mpi=list shows what it offers); where no MPI is wanted, "
+        "mpi4py.rc.initialize=False before the import, or the serial build of the module.",
+        source="https://docs.nersc.gov/development/languages/python/parallel-python/",
+        weight=FACT,
+        needs=(r"Fatal error in P?MPI_Init|MPIR_Init|_pmi_init",),
+    ),
+    Cause(
         id="pmi-library",
         title="the PMI library that the MPI is given is not served by this launcher",
         signs=(
@@ -281,6 +296,7 @@ CAUSES = (
             r"But I couldn't open the help file: ",
             r"unable to find an underlying prterun|could not execute the underlying prterun",
             r"cmd failed to exec its actual executable",
+            r"Cannot open configuration file \S*-wrapper-data\.txt|Error parsing data file mpi\w+: Not found",
         ),
         why="Its files are looked for below the prefix that it was built with: the folder was moved, copied (conda, container) or belongs to "
         "another Open MPI.",
@@ -323,6 +339,18 @@ CAUSES = (
         remedy="Name one for all: -mca pml ucx, or -mca pml ob1 -mca btl tcp,self,vader; ucx_info -d and ulimit -l alike on every host.",
         source="https://github.com/openucx/ucx/issues/4224",
         weight=FACT,
+    ),
+    Cause(
+        id="one-rank-only",
+        title="the program wants several ranks and has one",
+        signs=(
+            r"(?:[Ss]ize of MPI_COMM_WORLD|[Ww]orld size|[Nn]umber of (?:MPI )?(?:processes|ranks)) must be "
+            r"(?:(?:at least|greater than|larger than|exactly) )?(?:[1-9]\d*|two|three|four)\b(?=[^\n]{0,40}\b(?:but|got|is|for|not)\b)",
+        ),
+        why="It was started without mpirun or srun, with -np 1, or with the mpirun of another MPI: then each rank is a world of its own.",
+        remedy="mpirun -np N PROGRAM with the mpirun of the MPI it is linked with (ldd PROGRAM, which -a mpirun); srun --mpi=list under Slurm.",
+        source="https://github.com/rsmpi/rsmpi/issues/135",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="mpi-misused",
@@ -379,6 +407,16 @@ CAUSES = (
         remedy="modprobe blcr where it exists, or an MPI without checkpoints (MPICH: no --enable-checkpointing, no -ckpointlib).",
         source="https://github.com/jtriley/StarCluster/issues/406",
         weight=FACT,
+    ),
+    Cause(
+        id="spawn-failed",
+        title="MPI_Comm_spawn could not start further processes",
+        signs=(r"\bMPI_ERR_SPAWN: could not spawn processes",),
+        why="There is no slot left for them (Open MPI counts physical cores, and the first process takes one), or their program is not found.",
+        remedy="Fewer workers, OMPI_MCA_rmaps_base_oversubscribe=1 (Open MPI 5: PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe), or a "
+        "hostfile with slots=N; mpirun -n 1 PROGRAM in the job; the lines of mpirun name a program that is missing.",
+        source="https://unidist.readthedocs.io/en/latest/troubleshooting.html",
+        weight=BREAKDOWN,
     ),
     Cause(
         id="mpi-unsupported",

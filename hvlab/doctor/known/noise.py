@@ -438,10 +438,33 @@ CAUSES = (
         "https://www.gnu.org/software/bash/manual/",
     ),
     _noise(
+        "matplotlib-cache",
+        "matplotlib cannot keep its settings in the home folder, and takes one under /tmp",
+        (
+            r"mkdir -p failed for path \S*matplotlib\S*: [^\n]{0,200}",
+            r"Matplotlib created a temporary (?:config/)?cache directory at \S+ because[^\n]{0,400}",
+            r"matplotlib\S* is not a writable directory[^\n]{0,300}",
+        ),
+        "The job's user has no home on that host, or may not write there; only the cache of fonts is made anew.",
+        "MPLCONFIGDIR=/a/folder/of/the/job silences it, and saves the time.",
+        "https://matplotlib.org/stable/install/environment_variables_faq.html",
+    ),
+    _noise(
+        "mpi4py-probes",
+        "mpi4py's build asks which of MPI's optional libraries are there",
+        (
+            r"[^\n]{0,200}\bld: cannot find -l(?:l?mpe|vt[\w.-]{0,20})(?::[^\n]{0,60})?$",
+            r"collect2: error: ld returned \d exit status\s+failure\.\s+removing: _configtest[^\n]{0,80}\n(?![^\n]{0,40}\berror: )",
+        ),
+        "MPE and VampirTrace are rarely installed; the build goes on without them.",
+        "Nothing to do; the first line that begins with `error:` counts.",
+        "https://github.com/mpi4py/mpi4py/blob/3.1.4/conf/mpidistutils.py",
+    ),
+    _noise(
         "python-warnings",
         "Python and frameworks warn of things to come",
         (
-            r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}not compatible with the current PyTorch)(?!.{0,120}nvcc was not found)[^\n]{0,300}",
+            r"(?:Future|Deprecation|User|Pending\w+)Warning: (?!CUDA initialization)(?!.{0,120}GLIBC(?:XX)?_\d)(?!.{0,120}not compatible with the current PyTorch)(?!.{0,120}nvcc was not found)[^\n]{0,300}",
             r"WARNING:tensorflow:From \S+[^\n]{0,300}",
             r"(?:AutoGraph|Entity) [^\n]{0,300}could not[^\n]{0,400}|^Cause: (?:module '\w+' has no attribute|could not get source|mangled names)[^\n]{0,200}",
             r"Plan failed with a (?:\w*[Ee]xception|OutOfMemoryError|CuDNNError): [^\n]{0,300}",

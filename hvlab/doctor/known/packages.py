@@ -368,6 +368,19 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="modulepath",
+        title="the command module knows no folder of modules",
+        signs=(
+            r"MODULEPATH (?:is undefined|is not set or not set)|Variable MODULEPATH (?:is not|un)(?:set|defined)",
+        ),
+        why="The shell has the function module, but MODULEPATH comes from the site's login files: a job's shell, cron, screen, a container or "
+        "`ssh HOST COMMAND` does not read them.",
+        remedy="#!/bin/bash -l (or bash -lc COMMAND), or module use /the/site/modulefiles first; echo $MODULEPATH where it works and where it "
+        "does not.",
+        source="https://lmod.readthedocs.io/en/latest/030_installing.html",
+        weight=FACT,
+    ),
+    Cause(
         id="module-unknown",
         title="there is no such environment module",
         signs=(

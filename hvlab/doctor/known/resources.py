@@ -234,7 +234,7 @@ CAUSES = (
             r"KILLED BY SIGNAL: 9\b",
             r"^= +EXIT (?:CODE|STRING): (?:9|137)\b",
             r"[eE]xitCode\W{1,3}137\b",
-            r"[Ee]xit status of rank \d+: killed by signal 9",
+            r"[Ee]xit status of rank \d+: killed by signal 9(?![\s\S]{0,4000}?Fatal error in)",
             r"MPI process \(rank: \d+, pid: \d+\) terminated with signal 9",
             r"terminated with signal SIGKILL",
             r"Container killed by YARN for exceeding|Container killed on request\. Exit code is 137",

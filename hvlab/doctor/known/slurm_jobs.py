@@ -38,6 +38,7 @@ CAUSES = (
             r'direct launched using "aprun", but OMPI was not built',
             r"PMI2?_\w+ failed(?: failed)? --> Returned value [^\n]{0,40} instead of (?:ORTE|OPAL)_SUCCESS",
             r"\bsrun [^\n]{1,300}\n((?=[^\n]*(?:[Hh]ello|[Rr]ank|proc|[Ss]ize|world|task))(?![^\n]*error)[^\n]{0,80}\b0\b[^\n]{0,30}\b1\b[^\n]{0,60})\n\1$",
+            r"You were supposed to get help about:\s+no-pmi\b",
         ),
         why="srun offers one way for ranks to meet (--mpi), and this Open MPI was built for another, or the Slurm was "
         "built without PMIx.",

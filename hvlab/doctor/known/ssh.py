@@ -48,7 +48,7 @@ CAUSES = (
             r"No entry currently exists in the Known Hosts file|\[SSH\] No Known Hosts file was found|SSH key for this host is not currently trusted",
             r"Host key verification failed",
             r"No \S+ host key is known for \S+ and you have requested strict checking",
-            r"authenticity of host .{1,200}? can't be established(?!\.[A-Z])(?![\s\S]{0,600}(?:Permanently added|Permission denied|'s password:))",
+            r"(?<![\w./])[Tt]he authenticity of host .{1,200}? can't be established(?!\.[A-Z])(?![\s\S]{0,600}(?:Permanently added|Permission denied|'s password:))",
             r"Using a SSH password instead of a key is not possible because Host Key checking",
         ),
         why="A launcher has no terminal to ask on, so a host whose key is not in known_hosts is refused.",
@@ -106,7 +106,7 @@ CAUSES = (
         why="Neither key nor password of this user is accepted there: the key is not in authorized_keys, "
         "the wrong user or key is used, or sshd does not allow it.",
         remedy="ssh -v -o BatchMode=yes USER@HOST true shows what is offered; put the public key into "
-        "authorized_keys of that user there.",
+        "authorized_keys of that user there. Too many failures: the agent offers other keys first; ssh -o IdentitiesOnly=yes -i KEY.",
         source=_MPI_SSH,
         weight=SETTING,
     ),

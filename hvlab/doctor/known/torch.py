@@ -385,6 +385,7 @@ CAUSES = (
             r"must match number of collective participants|Could not resolve the process group registered under the name",
             r"Function argument \w+ not supported for the selected backend",
             r"all inputs must have the same (?:number of elements|size|type|data ?type)|output must be of size n_inputs \* size_input",
+            r"RuntimeError: no support for \w+ in MPI process group",
         ),
         why="The call has another number, type or shape of tensors than this backend wants, a rank that is not of the group, or the backend has no such operation.",
         remedy="The table of backends and operations in the documentation (gloo for the CPU, nccl for GPUs); .contiguous(); lists as long as the group; dst and src are global ranks.",

@@ -417,7 +417,8 @@ CAUSES = (
         id="not-cuda-aware",
         title="GPU memory was handed to an MPI that cannot read it",
         signs=(
-            r"Signal code: Invalid permissions \(2\)(?![^\n]*\n[^\n]*Failing at address: 0x[0-9a-f]{1,8}$)",
+            r"Signal code: Invalid permissions \(2\)(?![^\n]*\n[^\n]*Failing at address: 0x[0-9a-f]{1,8}$)"
+            r"(?![\s\S]{0,100}?Failing at address: (?P<at>0x[0-9a-f]{9,16})\n[^\n]*\n[^\n]*\[ 1\] \[(?P=at)\])",
             r"Read -1, expected \d+, errno = 14",
         ),
         why="An MPI without CUDA touches the pointer with the CPU, and that crashes.",
@@ -552,6 +553,7 @@ CAUSES = (
             r"(?<!DIAG\s\s)(?<!DEBUG\s)\brdma_(?:create_event_channel|create_id|getaddrinfo)\b(?:[^\n]{0,200}: No such device|\W{0,3}(?:fail|error))",
             r"missing RDMA device spec for device|RDMA device \\?.?\w+\\?.? not found",
             r"mad_rpc_open_port: |can't open U?MAD port|umad_open_port|iberror: failed: Failed to open",
+            r"Failed to get IB devices list",
         ),
         why="The device files under /dev/infiniband are not in the container or not open to this user, or the adapter's modules are not loaded "
         "(ib_umad, rdma_ucm), or newer than this libibverbs (kernel ABI); ibnetdiscover and perfquery know InfiniBand alone, not RoCE.",
