@@ -271,6 +271,19 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="pivot-root",
+        title="the host's root lies in memory (its initramfs), from which no container can change to its own",
+        signs=(
+            r"pivot_root\S*[^\n]{0,60}\b[Ii]nvalid argument",
+            r"[Ii]nvalid argument - piv\w{1,4}_root syscall failed",
+            r"enroot-switchroot: failed to switch root: \S+: Invalid argument",
+        ),
+        why="A diskless node that keeps running in its initramfs (rootfs) has nothing that pivot_root could leave; every container runtime needs that call.",
+        remedy="Let the node's start switch to a tmpfs or disk: in Warewulf wwctl profile set --root tmpfs; else DOCKER_RAMDISK=true for dockerd, runc --no-pivot, or the image on a disk of the node. findmnt / shows it.",
+        source="https://github.com/warewulf/warewulf/issues/430",
+        weight=FACT,
+    ),
+    Cause(
         id="enroot-start",
         title="the container of a Slurm step does not start",
         signs=(

@@ -143,6 +143,21 @@ CAUSES = (
         weight=FACT,
     ),
     Cause(
+        id="dkms-conf",
+        title="a module's dkms.conf does not fit its sources or this kernel",
+        signs=(
+            r"Build of \S+\.ko failed for: ",
+            r"Make sure the name (?:and location )?of the generated module (?:is|are) correct",
+            r"(?:/var/lib/dkms/\S+/build/Makefile: No such file or directory|No rule to make target '/var/lib/dkms/\S+/build/Makefile')",
+            r"KERNELRELEASE=(?:5\.(?:[3-9]|1\d)|[6-9])\.\S+ [^\n]{0,200}\bSUBDIRS=\S+[^\n]{0,60}\(bad exit status",
+        ),
+        why="DKMS runs the line MAKE of that file and then takes the .ko from where it says: a name or folder in it is wrong, make worked in another folder, or it says SUBDIRS=, which kernels from 5.3 do not know.",
+        remedy="Run that line by hand and look where the .ko comes to lie: BUILT_MODULE_NAME and BUILT_MODULE_LOCATION have to name it, MAKE needs M=${dkms_tree}/NAME/VERSION/build (no SUBDIRS=); a newer release of the module may have it right.",
+        source="https://github.com/dkms-project/dkms/issues/94",
+        weight=FACT,
+        unless=(r"\*\*\* \[[^\]\n]*\.k?o\]|\berror: |Missing \S+ kernel headers",),
+    ),
+    Cause(
         id="dkms-failed",
         title="DKMS or akmods could not build the module for this kernel",
         signs=(

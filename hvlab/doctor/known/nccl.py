@@ -203,6 +203,7 @@ CAUSES = (
             r"NCCL WARN Cuda failure (?!\S* ?'?(?:out of memory|no CUDA|invalid device ordinal))",
             r"NET/OFI (?:cu\w+ failed|CUDA initialization failed|Failed to (?:find CUDA|resolve CUDA))",
             r"Failed to execute operation \w+ from rank \d+, retcode 1\b",
+            r"status == ncclSuccess\. 1 vs 0",
         ),
         why="NCCL was built for a newer CUDA than the driver serves, two ranks use one GPU, memory is full, or a GPU is in a bad state; "
         "the WARN line names the CUDA error.",
@@ -271,6 +272,7 @@ CAUSES = (
             r"NCCL INFO (?:init|group)\.cc:\d+ -> 2\b",
             r"Failed to execute operation \w+ from rank \d+, retcode 2\b",
             r"nccl[A-Z]\w+ failed: unhandled system",
+            r"status == ncclSuccess\. 2 vs 0",
         ),
         why="A socket, /dev/shm, an RDMA call or a permission failed: the WARN line before names it.",
         remedy="NCCL_DEBUG=INFO and read the first WARN; usual: --shm-size or --ipc=host, NCCL_SOCKET_IFNAME, ulimit -l unlimited.",

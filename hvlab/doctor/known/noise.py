@@ -643,4 +643,12 @@ CAUSES = (
         needs=(r"rdma_create_event_channel failed: No such device",),
         unless=(r"MPI_INIT|MPI_Init|[Aa]bort|PML|exited|unreachable",),
     ),
+    _noise(
+        "kubeadm-warning",
+        "kubeadm warns before it begins, and goes on",
+        (r"^\s*\[WARNING [A-Z][\w-]+\]: [^\n]*",),
+        "Its checks tell apart what it only advises (WARNING) and what it insists on (ERROR).",
+        "Nothing to do; where the node fails later, the ERROR lines or kubelet's journal tell why.",
+        "https://kubernetes.io/docs/reference/setup-tools/kubeadm/implementation-details/#preflight-checks",
+    ),
 )

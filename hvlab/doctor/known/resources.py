@@ -21,6 +21,7 @@ CAUSES = (
             r"killed due to memory pressure \(OOM\)|Task was killed due to the node running low on memory",
             r"Expected zero exit code but got -9\b",
             r"\bSystemOOM\b|System OOM encountered",
+            r"container init was OOM-killed",
             r"module_stderr\W{1,5}(?:[^\n]{0,200}\n)?Killed\b",
             r"\bcontainer oom [0-9a-f]{12,64} \(",
         ),

@@ -386,7 +386,6 @@ CAUSES = (
             r"set by two different environment variables SLURM_\w+",
             r"(?:sbatch|srun|salloc): (?:error|fatal): (?:Invalid numeric value|Batch script is empty|No command given to execute|Script arguments not permitted)",
             r"^(?:sbatch|srun|salloc|sacct|squeue|sinfo): (?:unrecognized|invalid|ambiguous) option|^(?:sbatch|srun|salloc): option \S+ (?:requires|is ambiguous)",
-            r"Invalid job array specification",
             r"(?:sbatch|srun|salloc): error: [^\n]{0,120}(?:no longer (?:acceptable|accepted|supported)|[Pp]lease (?:use|specify|switch to) )",
             r"(?:sbatch|srun|salloc): (?:error|fatal): [^\n]{0,160}(?:mutually exclusive|incompatible with|not allowed with|not permitted|only (?:valid|supported|permitted|used)|is invalid for|requires at least)",
             r"(?:sbatch|srun|salloc): (?:error|fatal): (?:[Cc]annot specify|[Cc]an ?not specify|[Dd]on't specify|[Mm]ust specify|Unrecognized|[Ii]nvalid (?:--?\w|number of|task|node list|directive|time|argument|value))",
@@ -441,6 +440,15 @@ CAUSES = (
         source="https://slurm.schedmd.com/sbatch.html#OPT_dependency",
         weight=FACT,
         unless=(r"Batch job submission failed: (?!Job dependency)",),
+    ),
+    Cause(
+        id="slurm-array",
+        title="a job array is larger than this cluster allows",
+        signs=(r"Invalid job array specification",),
+        why="The highest index has to be below MaxArraySize of slurm.conf (1001 as a rule), however few tasks there are; or --array is not numbers, ranges and %LIMIT.",
+        remedy="scontrol show config | grep MaxArraySize; several arrays with indices below it, each adding its offset to SLURM_ARRAY_TASK_ID; or several items a task.",
+        source="https://slurm.schedmd.com/job_array.html",
+        weight=FACT,
     ),
     Cause(
         id="slurm-too-many",

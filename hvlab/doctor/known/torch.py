@@ -531,6 +531,28 @@ CAUSES = (
         weight=CRASH,
     ),
     Cause(
+        id="ray-job-agent",
+        title="Ray takes no job: its agent on the head node does not run",
+        signs=(r"No available agent to submit job",),
+        why="ray job submit hands the job to the dashboard's agent; that one did not come up or died: too few processes allowed, its port taken, parts of ray[default] missing or of another release.",
+        remedy="dashboard_agent.log in /tmp/ray/session_latest/logs on the head; ulimit -u 65535 before ray start; pip install 'ray[default]' of one release on all nodes; ray start --head --node-ip-address with a real address.",
+        source="https://github.com/verl-project/verl/issues/768",
+        weight=FACT,
+    ),
+    Cause(
+        id="vllm-gpus",
+        title="vLLM is asked for more GPUs than this node has",
+        signs=(
+            r"Tensor parallel size \(\d+\) cannot be larger than the number of available GPUs",
+            r"local_world_size \(\d+\) must be less than or equal to the number of visible devices",
+            r"please ensure that world_size \(\d+\) is less than than max local gpu count",
+        ),
+        why="Without Ray as its executor vLLM takes the GPUs of its own node only, and some releases count only those with Ray, too; or CUDA_VISIBLE_DEVICES hides some.",
+        remedy="--tensor-parallel-size = GPUs of a node and --pipeline-parallel-size = nodes; --distributed-executor-backend ray on a Ray cluster that ray status shows with all GPUs; a newer vLLM.",
+        source="https://github.com/vllm-project/vllm/pull/28873",
+        weight=FACT,
+    ),
+    Cause(
         id="ray-resources",
         title="Ray has not the resources that the workers ask for",
         signs=(

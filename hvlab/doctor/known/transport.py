@@ -54,7 +54,7 @@ CAUSES = (
             r"RETRY EXCEEDED ERROR",
             r"gid (?:index|table) .{0,60}? (?:invalid|empty|out of range)",
             r"ibv_query_gid(?:\([^)\n]*\))? failed|Invalid gid\[\d+\] on \S+",
-            r"ibv_create_ah\([^)\n]*\) on \S+ failed",
+            r"ibv_create_ah\([^)\n]*\) (?:for [^\n]{1,40} )?on \S+ failed",
             r"Open MPI tried to use a GID index that was too large",
             r"read failed in ncclIbRoceGetVersionNum",
             r"^\W*GID: (?:00:){15}00$",
