@@ -42,6 +42,18 @@ def locked(text: str) -> str:
     return pin[1] if pin else ""
 
 
+def without_build(text: str, index: Mapping[str, str], *, architecture: str) -> str | None:
+    """Return requirements with torch as the Python package index has it; None where it has another build.
+
+    ``index`` is the CUDA release, as in 13.0, of the index's wheel of each torch release, for x86_64. Its
+    number has no build, and ``===`` takes none that has one: there may be wheels for the CPU beside it.
+    """
+    pin = re.search(r"(?m)^torch==([^\s;+]+)\+cu(\d+)(\d)$", text)
+    if not pin or architecture != "x86_64" or index.get(pin[1]) != f"{pin[2]}.{pin[3]}":
+        return None
+    return text.replace(pin[0], f"torch==={pin[1]}")
+
+
 def _open(framework: str, version: str, build: str, tools: Path) -> str:
     if not tools.is_file():
         known = sorted(path.stem.rpartition("-")[2] for path in tools.parent.glob("torch-cpu-3.*.txt"))

@@ -250,6 +250,7 @@ def _torch(name: str, item: Mapping[str, Any]) -> TorchRelease:
         cudnn=item.get("cudnn") or {},
         nccl=item.get("nccl") or {},
         glibc=str(item.get("glibc", "2.17")),
+        index=str(item.get("index") or ""),
         aarch64={build: _texts(codes) for build, codes in (item.get("aarch64") or {}).items()},
     )
 

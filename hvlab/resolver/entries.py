@@ -118,7 +118,10 @@ class LibraryRelease:
 
 @dataclass(frozen=True)
 class TorchRelease:
-    """A PyTorch release: its wheels' CUDA releases, and the code in each."""
+    """A PyTorch release: its wheels' CUDA releases, and the code in each.
+
+    ``index`` is the one that the Python package index has for x86_64; empty where that is not known.
+    """
 
     version: str
     cuda: tuple[str, ...]
@@ -129,6 +132,7 @@ class TorchRelease:
     cudnn: Mapping[str, str] = field(default_factory=dict)
     nccl: Mapping[str, str] = field(default_factory=dict)
     glibc: str = "2.17"
+    index: str = ""
     aarch64: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def codes(self, architecture: str) -> Mapping[str, tuple[str, ...]]:

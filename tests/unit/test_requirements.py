@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from hvlab.provision.requirements import locked, requirements
+from hvlab.provision.requirements import locked, requirements, without_build
 from hvlab.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
 
@@ -55,6 +55,17 @@ def test_tensorflow_is_the_distribution_that_the_catalogue_names():
         for python in usable:
             lines = text("tensorflow", version, "cu118", python=python).splitlines()
             assert f"{entry['package']}[and-cuda]=={version}" in lines
+
+
+def test_the_build_of_the_package_index_has_no_build_in_its_number():
+    asked = text(version="2.11.0", build="cu130", python="3.12")
+    index = {version: release.index for version, release in load().torch.items()}
+    plain = without_build(asked, index, architecture="x86_64")
+    assert set(plain.splitlines()) ^ set(asked.splitlines()) == {"torch===2.11.0", "torch==2.11.0+cu130"}
+    assert without_build(asked, index, architecture="aarch64") is None
+    for version, build in (("2.11.0", "cu128"), ("2.4.1", "cu124"), ("2.13.0", "cpu")):
+        assert without_build(text(version=version, build=build), index, architecture="x86_64") is None
+    assert without_build(text("tensorflow"), index, architecture="x86_64") is None
 
 
 def test_without_a_lock_a_version_is_needed():

@@ -107,6 +107,31 @@ def test_check_mode_fetches_nothing(action):
     assert len(action.fetched) == 1
 
 
+def test_a_mirror_of_the_package_index_alone_has_torch_for_cuda(action, monkeypatch):
+    tried = []
+
+    def pip_download(arguments: list[str]) -> str:
+        asked = Path(arguments[arguments.index("--requirement") + 1]).read_text()
+        tried.append((asked, "--extra-index-url" in arguments))
+        return "" if asked == "torch===2.12.1\n" and fetch(arguments) == "" else "ERROR: no such build"
+
+    fetch = hvlab_wheels.pip_download
+    monkeypatch.setattr(hvlab_wheels, "pip_download", pip_download)
+    _, args = action.validate_argument_spec()
+    args |= {"requirements": "torch==2.12.1+cu130\n", "fallback_index": "https://example.org/cu130"}
+    path = run(action)
+    assert tried == [("torch==2.12.1+cu130\n", False), ("torch===2.12.1\n", False)]
+    with tarfile.open(path) as tar:
+        assert tar.extractfile("requirements.txt").read() == b"torch===2.12.1\n"
+    assert run(action) == path
+    assert len(tried) == 2
+    # The package index has this release for another CUDA.
+    args["requirements"] = "torch==2.4.1+cu124\n"
+    with pytest.raises(hvlab_wheels.AnsibleActionFail, match="no such build"):
+        action.run(None, {"inventory_hostname": "n1"})
+    assert tried[2:] == [("torch==2.4.1+cu124\n", False), ("torch==2.4.1+cu124\n", True)]
+
+
 @pytest.mark.parametrize(
     ("stderr", "expected"),
     [

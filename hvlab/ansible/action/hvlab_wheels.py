@@ -18,6 +18,8 @@ from hvlab import cache, process
 from hvlab.files import file_sha256
 from hvlab.paths import cache_dir
 from hvlab.provision.packs import pack_key, save_sum, saved_sum
+from hvlab.provision.requirements import without_build
+from hvlab.resolver import catalogue
 
 PIP_SECONDS = 1800
 # pip takes platforms as they stand: a wheel for an older C library has another name.
@@ -128,21 +130,32 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         cache.keep_limit(self._display.display)
         return sha256
 
+    def _ways(self) -> list[tuple[str, str]]:
+        """Return what is tried: a further index or none, and the requirements."""
+        asked = self.args["requirements"]
+        index = {version: release.index for version, release in catalogue.load().torch.items()}
+        plain = without_build(asked, index, architecture=self.args["architecture"])
+        further = self.args["fallback_index"]
+        return [("", asked), *([("", plain)] if plain else []), *([(further, asked)] if further else [])]
+
     def _download(self, folder: Path) -> None:
-        requirements = folder / "requirements.txt"
-        requirements.write_text(self.args["requirements"], encoding="utf-8")
-        argv = ["--dest", str(folder / "packages"), "--requirement", str(requirements)]
-        argv += ["--python-version", self.args["python"]]
+        """Download to ``packages``; the requirements come with them where they are not those asked for."""
+        asked, argv = self.args["requirements"], ["--dest", str(folder / "packages")]
+        argv += ["--requirement", str(folder / "requirements.txt"), "--python-version", self.args["python"]]
         for platform in self.platforms:
             argv += ["--platform", platform]
         argv += ["--only-binary=:all:"] if self.args["deps"] else ["--no-deps"]
         if self.args["folder"]:
             argv += ["--find-links", self.args["folder"]]
         problems = []
-        for index in ["", self.args["fallback_index"]]:
+        for index, text in self._ways():
             extra = ["--extra-index-url", index] if index else []
+            requirements = folder / "requirements.txt"
+            requirements.write_text(text, encoding="utf-8")
             problem = pip_download(argv + extra)
             if not problem:
+                if text != asked:
+                    requirements.rename(folder / "packages/requirements.txt")
                 return
             problems.append(f"pip download {' '.join(extra)}: {problem}")
         lines = "".join(f"\n  {line}" for line in problems)
