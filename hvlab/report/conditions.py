@@ -188,7 +188,7 @@ def _machine(data: ReportData, facts: Facts) -> Value:
         "architecture": str(facts.get("architecture") or "?"),
         "memory": Number(memory * 2.0**20, "B") if memory else "?",
     }
-    kind = "container" if data.virtual or data.own_cores else "bare"
+    kind = "virtual" if data.virtual or data.own_cores else "bare"
     return Say(f"environment.machine_{kind}", values)
 
 

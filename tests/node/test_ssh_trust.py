@@ -47,8 +47,6 @@ def others(node: Node) -> None:
 
 
 def asks(node: Node) -> dict[str, Question]:
-    if node.alone:
-        return {}
     tried = targets(node.peers, virtual=is_virtual(node))
     questions = {
         f"ssh {target}": run(["ssh", *STRICT, target, "id", "-un"], user=node.user, queue="ssh")

@@ -117,10 +117,10 @@ def test_what_a_later_version_adds_to_an_infeasible_case_does_no_harm(tmp_path, 
 
 
 def test_containers_on_machines_of_their_own_share_no_cores(tmp_path, maker):
-    found = data.read(runs.store(tmp_path, maker))
-    assert all(facts["hvlab"]["container"] for facts in found.facts.values())
-    assert not found.virtual
-    assert not found.on_gpus
+    report = data.read(runs.store(tmp_path, maker))
+    assert all(facts["hvlab"]["container"] for facts in report.facts.values())
+    assert not report.virtual
+    assert not report.on_gpus
 
 
 def test_virtual_hosts_with_cores_of_their_own_do_not_share(tmp_path, maker):

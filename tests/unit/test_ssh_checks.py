@@ -17,8 +17,7 @@ SSHD_TAKES = 10
 
 
 def asking(name, peers, groups=()):
-    variables = {"group_names": groups}
-    return SimpleNamespace(name=name, user="hvlab", peers=peers, variables=variables, alone=False)
+    return SimpleNamespace(name=name, user="hvlab", peers=peers, variables={"group_names": groups})
 
 
 def tries(number, groups=()):

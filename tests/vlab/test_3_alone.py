@@ -43,7 +43,7 @@ def machine(lab):
 
 
 def test_it_is_provisioned_checked_and_measured(machine):
-    # Open MPI is tried by the lab's user, on behalf of root who has no sudo between them.
+    # Without its record Open MPI is tried again: as the lab's user, by a root whose TMPDIR is its own.
     machine("rm -f /etc/ansible/facts.d/hvlab_openmpi.fact")
     machine("python -m hvlab provision -i inventory/this-machine")
     machine("python -m hvlab verify -i inventory/this-machine")

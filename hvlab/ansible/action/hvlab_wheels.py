@@ -140,8 +140,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _download(self, folder: Path) -> None:
         """Download to ``packages``; the requirements come with them where they are not those asked for."""
-        asked, argv = self.args["requirements"], ["--dest", str(folder / "packages")]
-        argv += ["--requirement", str(folder / "requirements.txt"), "--python-version", self.args["python"]]
+        packages, requirements = folder / "packages", folder / "requirements.txt"
+        argv = ["--dest", str(packages), "--requirement", str(requirements)]
+        argv += ["--python-version", self.args["python"]]
         for platform in self.platforms:
             argv += ["--platform", platform]
         argv += ["--only-binary=:all:"] if self.args["deps"] else ["--no-deps"]
@@ -150,12 +151,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         problems = []
         for index, text in self._ways():
             extra = ["--extra-index-url", index] if index else []
-            requirements = folder / "requirements.txt"
             requirements.write_text(text, encoding="utf-8")
             problem = pip_download(argv + extra)
             if not problem:
-                if text != asked:
-                    requirements.rename(folder / "packages/requirements.txt")
+                if text != self.args["requirements"]:
+                    requirements.rename(packages / requirements.name)
                 return
             problems.append(f"pip download {' '.join(extra)}: {problem}")
         lines = "".join(f"\n  {line}" for line in problems)

@@ -41,7 +41,7 @@ FAMILIES = {
     "Gloo": gloo.CAUSES,
     "NCCL": nccl.CAUSES,
     "torch.distributed": torch.CAUSES,
-    "Spark, Hadoop and Ray": data_clusters.CAUSES,
+    "Spark, Hadoop, Ray and Dask": data_clusters.CAUSES,
     "GPUs and their driver": gpu.CAUSES,
     "CUDA": cuda.CAUSES,
     "Libraries": libraries.CAUSES,

@@ -1,6 +1,6 @@
-"""Spark, Hadoop and Ray, where they start the workers of Horovod or torch."""
+"""Spark, Hadoop, Ray and Dask, where they start the workers of Horovod or torch."""
 
-from hvlab.doctor.cause import BREAKDOWN, END, FACT, Cause
+from hvlab.doctor.cause import BREAKDOWN, END, FACT, SYMPTOM, Cause
 
 CAUSES = (
     Cause(
@@ -137,5 +137,43 @@ CAUSES = (
         remedy="error.txt in the folder of the trial (~/ray_results), and there the first traceback; /tmp/ray/session_latest/logs/worker-*.err on the node.",
         source="https://docs.ray.io/en/latest/train/user-guides/fault-tolerance.html",
         weight=END,
+    ),
+    Cause(
+        id="ray-worker-died",
+        title="a worker of Ray died",
+        signs=(
+            r"RayActorError|The actor died unexpectedly|ActorDiedError",
+            r"WorkerCrashedError|Worker unexpectedly exits with a connection error code",
+            r"A worker died or was killed while executing (?:a )?task|OwnerDiedError|WorkerDiedError",
+            r"\[RayletClient\] (?:Raylet )?[Cc]onnection closed|Raylet failed\. Shutting down",
+        ),
+        why="Ray tells only that the process is gone; why stands in that worker's own lines.",
+        remedy="ray logs on that node (/tmp/ray/session_latest/logs/worker-*.err); dmesg for a process killed for memory.",
+        source="https://docs.ray.io/en/latest/ray-core/fault_tolerance/actors.html",
+        weight=SYMPTOM,
+    ),
+    Cause(
+        id="ray-job-agent",
+        title="Ray takes no job: its agent on the head node does not run",
+        signs=(r"No available agent to submit job",),
+        why="ray job submit hands the job to the dashboard's agent; that one did not come up or died: too few processes allowed, its port taken, parts of ray[default] missing or of another release.",
+        remedy="dashboard_agent.log in /tmp/ray/session_latest/logs on the head; ulimit -u 65535 before ray start; pip install 'ray[default]' of one release on all nodes; ray start --head --node-ip-address with a real address.",
+        source="https://github.com/verl-project/verl/issues/768",
+        weight=FACT,
+    ),
+    Cause(
+        id="ray-resources",
+        title="Ray has not the resources that the workers ask for",
+        signs=(
+            r"[Pp]lacement group creation timed out|resource request cannot be scheduled(?: right now)?",
+            r"No available node types can fulfill resource request|Insufficient cluster resources|Total resources? (?:available )?is not enough",
+            r"Current node has no GPU available",
+            r"Error: No available node types|infeasible resource requests|(?:Task|Actor)Unschedulable(?:Error)?\b",
+            r"ObjectStoreFullError|object store is full",
+        ),
+        why="The cluster has fewer CPUs or GPUs than the trial or executor wants in one place, or other actors hold them.",
+        remedy="ray status; fewer workers or gpus_per_worker, placement PACK instead of STRICT_PACK, ray start --num-gpus on each node; end actors that were left.",
+        source="https://docs.ray.io/en/latest/ray-core/scheduling/placement-group.html",
+        weight=FACT,
     ),
 )
