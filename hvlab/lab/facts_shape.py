@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from hvlab.answers.shapes import HostAnswer, NotNegative, Scalar
+from pydantic import Field, Json
+
+from hvlab.answers.shapes import Address, Cidr, Count, HostAnswer, HostKey, NotNegative, Number, Scalar
+
+OctalMode = Annotated[str, Field(pattern="^[0-7]{1,6}$")]
 
 
 class NicFacts(HostAnswer):
     """A network card."""
 
+    name: Scalar = None
     model: Scalar = None
     driver: Scalar = None
     driver_version: Scalar = None
@@ -37,11 +42,35 @@ class TopologyFacts(HostAnswer):
     link: str | None = None
 
 
+class InterfaceFacts(HostAnswer):
+    """A network interface."""
+
+    cidrs: list[Cidr]
+    up: bool
+
+
+class TmpFacts(HostAnswer):
+    """What ranks may do in /tmp."""
+
+    writable: bool
+    noexec: bool = False
+    mode: OctalMode = "1777"
+
+
 class OwnFacts(HostAnswer):
     """What our own module of facts gathers."""
 
+    now: Number | None = None
+    sent: Number | None = None
+    resolves: Json[dict[str, list[Address] | None] | None] | None = None
+    tmp: TmpFacts | None = None
+    disk_free_mb: dict[str, NotNegative | None] = {}
+    packs: dict[str, Any] | None = None
+    users: dict[str, Any] | None = None
+    ssh_host_key: HostKey | None = None
+    ssh_host_cert: str | None = None
     nics: list[NicFacts] | None = None
-    interfaces: dict[str, dict[str, Any]] | None = None
+    interfaces: dict[str, InterfaceFacts] | None = None
     packages: dict[str, Scalar] | None = None
     rdma: RdmaFacts | None = None
     topology: TopologyFacts | None = None
@@ -92,9 +121,24 @@ class HorovodFacts(HostAnswer):
     variants: dict[str, VariantFacts] | None = None
 
 
+class LabHostFacts(HostAnswer):
+    """A host of the lab, as role common recorded it."""
+
+    address: Address
+    aliases: list[str] = []
+    port: Count = 22
+
+
+class CommonFacts(HostAnswer):
+    """What role common recorded."""
+
+    hosts: dict[str, LabHostFacts] = {}
+
+
 class RecordedFacts(HostAnswer):
     """What the roles recorded; a text is Ansible's words on a file of facts that it cannot read."""
 
+    hvlab_common: CommonFacts | Scalar = None
     hvlab_openmpi: OpenmpiFacts | Scalar = None
     hvlab_python_env: PythonEnvFacts | Scalar = None
     hvlab_horovod: HorovodFacts | Scalar = None
@@ -105,6 +149,9 @@ class Facts(HostAnswer):
 
     hvlab: OwnFacts | None = None
     ansible_local: RecordedFacts | None = None
+    nodename: str | None = None
+    hostname: str | None = None
+    python_version: str | None = None
     distribution: Scalar = None
     distribution_version: Scalar = None
     kernel: Scalar = None

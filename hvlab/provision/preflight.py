@@ -6,7 +6,7 @@ import ipaddress
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,6 +19,7 @@ from hvlab.resolver.facts import HostFacts, supported_systems, system_of
 TMP = "/tmp"  # noqa: S108
 # What Debian's installer and cloud-init give a host's own name.
 OWN_NAME = "127.0.1.1"
+_RENAME = "give it a unique name of letters, digits and hyphens: hostnamectl set-hostname {}"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,18 @@ class PreflightHost:
         """Return hvlab's own facts."""
         own: Mapping[str, Any] = self.facts.get("hvlab", {})
         return own
+
+    @property
+    def claims(self) -> set[str]:
+        """Return what the host says that it is called, and its address in the lab's network."""
+        names = {self.facts.get("nodename"), self.facts.get("hostname"), self.lab_address}
+        return {str(name) for name in names if name}
+
+    @property
+    def recorded_hosts(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the lab's hosts as this one recorded them."""
+        hosts: Mapping[str, Mapping[str, Any]] = self.recorded.get("hosts", {})
+        return hosts
 
     @property
     def recorded(self) -> Mapping[str, Any]:
@@ -103,11 +116,49 @@ def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
     for host in hosts:
         name, short = str(host.facts.get("nodename", "")), str(host.facts.get("hostname", "")).lower()
         others = [other for other in names[short] if other != host.name]
-        remedy = f"give it a unique name of letters, digits and hyphens: hostnamectl set-hostname {host.name}"
+        remedy = _RENAME.format(host.name)
         if not valid_name(name) or short == "localhost":
             yield Problem(host.name, f"its own host name is {name!r}", remedy)
-        elif others and short != host.name.split(".")[0].lower():
+        elif short != name.split(".", maxsplit=1)[0].lower():
+            yield Problem(host.name, f"its own host name is {name!r}, and {short!r} for short", remedy)
+        elif others and short not in {host.name.split(".")[0].lower(), *(other.lower() for other in others)}:
             yield Problem(host.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
+
+
+def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]) -> Iterator[Problem]:
+    """Yield hosts that go by the name or address of another one: they would get its certificate.
+
+    ``inventory`` has what the inventory calls each host, and where it says that the host is reached.
+    """
+    owners = {called.lower(): name for name, target in inventory.items() for called in (name, target or name)}
+    for host in hosts:
+        # Behind one address, ports tell hosts apart: that is the inventory's word.
+        for claim in sorted(host.claims - {host.address}):
+            owner = owners.get(claim.lower(), host.name)
+            if owner != host.name:
+                observed = f"it goes by {claim}, which is {owner}'s in the inventory"
+                yield Problem(host.name, observed, _RENAME.format(host.name))
+    places: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.lab_address and host.lab_address != host.address:
+            places.setdefault(host.lab_address, []).append(host.name)
+    for address, names in places.items():
+        if len(names) > 1:
+            yield Problem(", ".join(names), f"they have one address: {address}", "give each its own address")
+
+
+def check_recorded(hosts: list[PreflightHost], names: Collection[str]) -> Iterator[Problem]:
+    """Yield hosts that recorded different addresses of a host that is left out here."""
+    for name in names:
+        recorders: dict[str, str] = {}
+        for host in hosts:
+            if name in host.recorded_hosts:
+                recorders.setdefault(str(host.recorded_hosts[name]["address"]), host.name)
+        if len(recorders) > 1:
+            differing = ", ".join(f"{address} ({recorder})" for address, recorder in recorders.items())
+            observed = f"earlier runs recorded different addresses of {name}: {differing}"
+            remedy = f"run for all hosts, or set ansible_host of {name} to its address in lab_network"
+            yield Problem(", ".join(recorders.values()), observed, remedy)
 
 
 def check_resolution(
@@ -231,13 +282,21 @@ def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:
 
 
 def check(
-    hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]], limits: HostLimits
+    hosts: list[PreflightHost],
+    inventory: Mapping[str, Mapping[str, Any]],
+    limits: HostLimits,
+    reached: Mapping[str, str | None],
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return what stops a run, and what only deserves a warning."""
+    """Return what stops a run, and what only deserves a warning.
+
+    ``inventory`` is what :func:`lab_hosts` returns, ``reached`` where the inventory says that hosts are.
+    """
     names = list(check_resolution(hosts, inventory, limits.names_managed))
     errors = [
         *check_system(hosts, limits),
         *check_names(hosts),
+        *check_claims(hosts, reached),
+        *check_recorded(hosts, reached.keys() - {host.name for host in hosts}),
         *(problem for problem, mends in names if not mends),
         *check_clocks(hosts, limits.clock_offset_max, received=time.time()),
         *check_tmp(hosts),
@@ -266,23 +325,48 @@ def missing(names: list[str], present: list[str]) -> list[Problem]:
     ]
 
 
-def lab_hosts(hosts: list[PreflightHost], addresses: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:
+def lab_hosts(hosts: list[PreflightHost], reached: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:
     """Return name -> address, alias and port of all hosts of the inventory, also of those left out here.
 
-    `addresses` gives what the inventory says of each; what an earlier run recorded fills the gaps.
+    `reached` gives where the inventory says that each is. Of those left out, what earlier runs recorded fills
+    the gaps: an address in the lab's network, where the inventory has none there, and the aliases that all
+    hosts recorded.
     """
-    recorded: dict[str, Any] = {}
+    network, present = hosts[0].network if hosts else "", {host.name for host in hosts}
+    owned = {called.lower() for name, target in reached.items() for called in (name, target or name)}
+    claims = Counter(claim.lower() for host in hosts for claim in host.claims)
+    entries: dict[str, dict[str, Any]] = {}
+    for name in reached.keys() - present:
+        records = [host.recorded_hosts[name] for host in hosts if name in host.recorded_hosts]
+        address, last = address_of(reached[name]), records[-1] if records else {}
+        place = str(last.get("address", "")).lower()
+        if place and place not in owned | claims.keys() and not _inside(address, network):
+            address = place
+        shared = set.intersection(*({*record.get("aliases", [])} for record in records)) if records else set()
+        aliases = sorted(a for a in shared if a.lower() not in owned | claims.keys() and _alias(name, a))
+        entries[name] = {"address": address, "aliases": aliases, "port": last.get("port", 22)}
     for host in hosts:
-        recorded |= host.recorded.get("hosts", {})
-    entries = {}
-    for name, address in addresses.items():
-        unrecorded: dict[str, Any] = {"address": address, "aliases": [], "port": 22}
-        entries[name] = {**unrecorded, **recorded.get(name, {})}
-    for host in hosts:
-        names = {host.facts.get("nodename"), host.facts.get("hostname"), host.address}
-        aliases = sorted(str(alias) for alias in names - {host.name, host.lab_address, None})
+        own = {claim for claim in host.claims if claims[claim.lower()] == 1 and _alias(host.name, claim)}
+        aliases = sorted((own | {host.address or host.name}) - {host.name, host.lab_address})
         entries[host.name] = {"address": host.lab_address, "aliases": aliases, "port": host.port}
-    return {name: entry for name, entry in entries.items() if entry["address"]}
+    return {name: entries[name] for name in reached if entries[name]["address"]}
+
+
+def address_of(target: str | None) -> str | None:
+    """Return an address of the inventory in its usual form; None where it is a name."""
+    try:
+        return str(ipaddress.ip_address(str(target)))
+    except ValueError:
+        return None
+
+
+def _alias(name: str, claim: str) -> bool:
+    """Whether a host may go by a claim everywhere: a name with a domain must begin as the inventory's does.
+
+    Otherwise a host could go by the name of a mirror, or of any other machine outside the lab.
+    """
+    first, dot, _ = claim.lower().partition(".")
+    return bool(address_of(claim)) or (valid_name(claim) and (not dot or first == name.lower().split(".")[0]))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

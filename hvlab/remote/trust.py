@@ -8,6 +8,7 @@ While an authority is replaced, hosts trust two of them: see `hvlab.remote.rotat
 from __future__ import annotations
 
 import fcntl
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ USER_LIFE = timedelta(days=7)
 SSH_PORT = 22
 # Of hosts in a line of known_hosts: ssh before 7.8 (RHEL 7, Ubuntu 18.04) skips a line of 8192 bytes.
 _NAMES = 50
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 # The endings of an authority that is to come into use, and of one that has been in use.
 NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 
@@ -153,7 +155,7 @@ class Trust:
         self, public_key: str, name: str, principals: Iterable[str], current: str | None, life: timedelta
     ) -> str:
         # As ssh writes a host's name before it looks for it here.
-        names = sorted({principal.lower() for principal in principals})
+        names = checked_names(principals)
         if current:
             held = read_certificate(current)
             authority = fingerprint(public(self.host_ca))
@@ -188,7 +190,7 @@ class Trust:
 
     def known_hosts_text(self, hosts: Mapping[str, Iterable[str]], *, ports: Iterable[int] = ()) -> str:
         """Return lines, by which each host CA is trusted for these hosts, given as `{name: aliases}`."""
-        names = sorted({alias for name, aliases in hosts.items() for alias in (name, *aliases)})
+        names = checked_names({alias for name, aliases in hosts.items() for alias in (name, *aliases)})
         odd = sorted(set(ports) - {SSH_PORT})
         patterns = names + [f"[{name}]:{port}" for port in odd for name in names]
         keys = [" ".join(public(key).split()[:2]) for key in trusted(self.host_ca)]
@@ -205,6 +207,20 @@ class Trust:
                 return False
             write_file(self.known_hosts, text, mode=0o600)
             return True
+
+
+def checked_names(names: Iterable[str]) -> list[str]:
+    """Return names and addresses in small letters. Raises TrustError for one that is neither.
+
+    A comma would be another principal of a certificate, a newline another line of known_hosts.
+    """
+    wrong = [name for name in names if not _NAME.fullmatch(name)]
+    if wrong:
+        raise TrustError(
+            f"{wrong[0]!r} is neither a host name nor an address",
+            remedy="Correct the host's name there (hostnamectl set-hostname) or in the inventory",
+        )
+    return sorted({name.lower() for name in names})
 
 
 def lab_trust(lab: str) -> Trust | None:

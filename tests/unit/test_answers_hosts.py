@@ -32,7 +32,7 @@ PLAIN = {
     "hvlab": {
         "gcc": "12.2",
         "nics": [{"model": "x", "driver": "veth", "speed_mbit": 10000}],
-        "interfaces": {"eth0": {"cidrs": ["10.0.0.1/24"]}},
+        "interfaces": {"eth0": {"cidrs": ["10.0.0.1/24"], "up": True}},
         "packages": {"libnccl2": "2.2"},
         "gpus": [{"name": "H200", "memory_mib": 141000}],
         "rdma": {"way": "dmabuf"},

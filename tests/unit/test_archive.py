@@ -51,7 +51,9 @@ def address(mirror: Path) -> Iterator[str]:
 def received(tmp_path: Path, **changes: Any) -> str:
     """Get CONTENT to a host, in the place of one of the tool's folder."""
     usual = {"archive": "", "url": "", "peer": {}, "size": len(CONTENT), "sha256": SHA256, "user": ""}
-    return archive.received(str(tmp_path / "opt/tool"), **usual | changes)
+    place = str(tmp_path / "opt/.tool.pack-1/pack.tar.gz")
+    archive.received(place, **usual | changes)
+    return place
 
 
 def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str = "") -> dict[str, Any]:

@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -47,9 +48,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def saved(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(pack, "folder_beside", lambda _: str(tmp_path))
+    archive = str(tmp_path / ".tool.pack-1/pack.tar.gz")
     monkeypatch.setattr(pack.shutil, "chown", lambda *_: None)
-    archive, digest = pack.save(str(folder), {"name": "tool", "key": "k"}, "root")
+    digest = pack.save(str(folder), {"name": "tool", "key": "k"}, "root", archive)
     monkeypatch.undo()
     assert hashlib.sha256(Path(archive).read_bytes()).hexdigest() == digest
     return archive
@@ -233,3 +234,28 @@ def test_the_host_with_the_most_cores_builds_unless_one_has_it(changes: dict, bu
     first = {"key": "k", "cached": False, "status": "missing", "cores": 1}
     states = [{**first, "host": host, **changes.get(host, {})} for host in ("n1", "n2", "n3")]
     assert packs.elect(states, "k") == builder
+
+
+def test_a_host_does_not_choose_where_its_archive_is_fetched_from(
+    tmp_path: Path, archive: packs.Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ansible writes the path into a batch of sftp, whose quotes differ from a shell's: `!id` is run here."""
+    archive.discard()
+    action, fetched = object.__new__(hvlab_pack.ActionModule), []
+    action.archive, action.key, action.work, action.host = archive, "k", "/work", "n1"
+    action.args = {"name": "tool", "version": "1", "path": "/opt/hvlab/tool"}
+    action.inputs, action.vars = {}, {}
+    action._task = SimpleNamespace(check_mode=False)
+    action._display = SimpleNamespace(display=print)
+    action._get_remote_user = lambda: "me"
+    sum_ = hashlib.sha256(b"pack").hexdigest()
+    offered = {"archive": "/x\\'\" /dev/null\n!id > /tmp/PWNED\nget y", "sha256": sum_}
+    monkeypatch.setattr(action, "_execute_module", lambda **_: offered)
+
+    def fetch(source: str, target: str) -> None:
+        fetched.append(source)
+        Path(target).write_bytes(b"pack")
+
+    action._connection = SimpleNamespace(fetch_file=fetch)
+    assert action._save()["status"] == "saved"
+    assert re.fullmatch(r"/opt/hvlab/\.tool\.pack-[0-9a-f]{16}/pack\.tar\.gz", fetched[0])

@@ -83,7 +83,7 @@ def test_a_result_of_another_build_is_made_again(tmp_path: Path) -> None:
     assert build(tmp_path / "A", *stages, result=str(result))["ran"] == ["clear", "make", "fill"]
     assert (result / "bin/name").read_text() == "A"
     assert build(tmp_path / "A", *stages, result=str(result))["ran"] == []
-    save(str(result), {"key": "A"}, getpass.getuser())
+    save(str(result), {"key": "A"}, getpass.getuser(), str(tmp_path / "saved/pack.tar.gz"))
     assert read_marker(str(result)) == {"key": "A", "files": 1, "bytes": 1}
     held = state(str(result))
     assert (held["key"], held["whole"], held["wrong"]) == ("A", True, [])

@@ -1,6 +1,8 @@
 """Sources: which files count, which checksums stop, and what the distribution's package says."""
 
+import hashlib
 import os
+import re
 import runpy
 import time
 from pathlib import Path
@@ -11,6 +13,8 @@ from ansible.errors import AnsibleActionFail
 
 from hvlab.ansible.action import hvlab_source as action
 
+# A path that, quoted as for a shell, has sftp run a command on the controller.
+HOSTILE = '/srv/decoy\\\'" /dev/null\n!id > /tmp/PWNED\nget /srv/ok"'
 MODULE = Path(__file__).parents[2] / "hvlab/ansible/modules/hvlab_source.py"
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -44,7 +48,7 @@ def test_upstream_version_of_a_source_package(tmp_path: Path, package: str, vers
     (tmp_path / "x_1.orig.tar.xz").touch()
     (tmp_path / "x_1.orig.tar.xz.asc").touch()
     found = runpy.run_path(str(MODULE))["describe"](str(tmp_path))
-    assert found == {"archive": str(tmp_path / "x_1.orig.tar.xz"), "version": version, "sha256": EMPTY}
+    assert found == {"name": "x_1.orig.tar.xz", "version": version, "sha256": EMPTY}
 
 
 def source_of_tool(
@@ -103,7 +107,9 @@ def distro(
     *,
     version: str = "1.2",
     suffix: str = "xz",
+    name: str = "tool_1.orig",
     interrupted: bool = False,
+    **more: object,
 ) -> Path:
     """Return where the cache has the source that a host offers; its connection copies from this machine."""
 
@@ -111,13 +117,16 @@ def distro(
         Path(target).write_bytes(b"wh")
         if interrupted:
             raise KeyboardInterrupt
-        Path(target).write_bytes(Path(source).read_bytes())
+        assert re.fullmatch(r"/var/tmp/hvlab-source-[0-9a-f]{16}/source", source)
+        Path(target).write_bytes(b"whole")
 
-    archive = tmp_path / f"host/tool_1.orig.tar.{suffix}"
-    archive.parent.mkdir(exist_ok=True)
-    archive.write_bytes(b"whole")
-    offered = {"archive": str(archive), "version": version, "sha256": action.file_sha256(archive)}
-    plugin = source_of_tool(tmp_path, monkeypatch, [], ways=["distro"])
+    offered = {
+        "archive": HOSTILE,
+        "name": f"{name}.tar.{suffix}",
+        "version": version,
+        "sha256": hashlib.sha256(b"whole").hexdigest(),
+    }
+    plugin = source_of_tool(tmp_path, monkeypatch, [], ways=["distro"], **more)
     plugin._execute_module = lambda module_args, **_: offered if "package" in module_args else {}
     plugin._connection = SimpleNamespace(fetch_file=fetch)
     return Path(plugin.run(None, {"inventory_hostname": "n1"})["path"])
@@ -136,7 +145,10 @@ def test_a_distributions_source_is_whole_or_not_there(
 @pytest.mark.parametrize(
     ("offered", "observed"),
     [
-        ({"version": "1.2.x~?"}, "the source package is 1.2.x~?, supported are 1 up to below 9"),
+        ({"version": "0.9"}, "the source package is 0.9, supported are 1 up to below 9"),
+        ({"version": "1.2.x~?"}, "the source package is '1.2.x~?', which is no version"),
+        ({"version": "1.2\n"}, "the source package is '1.2\\n', which is no version"),
+        ({"version": "../../1.2"}, "the source package is '../../1.2', which is no version"),
         ({"suffix": "zst"}, "tar.zst of n1 is no archive that is known (.tar.bz2, .tar.gz, .tar.xz)"),
     ],
 )
@@ -146,3 +158,18 @@ def test_a_source_package_that_cannot_be_used_is_not_taken(
     with pytest.raises(AnsibleActionFail) as refused:
         distro(tmp_path, monkeypatch, **offered)
     assert f"{observed}\nWhat to do: put tool-1.tar.bz2 into" in str(refused.value)
+
+
+@pytest.mark.parametrize("offered", [{"name": HOSTILE}, {"name": f"{HOSTILE}.orig"}])
+def test_a_host_does_not_choose_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offered: dict[str, str]
+) -> None:
+    assert distro(tmp_path, monkeypatch, **offered).name == "tool-1.2.tar.xz"
+
+
+def test_a_distributions_source_of_the_known_sum_has_that_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"version": "1", "url": "https://example.org/tool-1.tar.xz", "checksum": EMPTY}
+    with pytest.raises(AnsibleActionFail, match=f"of n1 is not what it should be.*expected {EMPTY}"):
+        distro(tmp_path, monkeypatch, **known)

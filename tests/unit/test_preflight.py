@@ -1,10 +1,11 @@
 """What preflight makes of facts."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
+from hvlab.ansible.action import hvlab_preflight as action
 from hvlab.errors import report
 from hvlab.provision import preflight
 from hvlab.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
@@ -60,7 +61,7 @@ def clock(monkeypatch):
 
 def found(*nodes, limits=LIMITS):
     hosts = lab_hosts(list(nodes), {node.name: node.address for node in nodes})
-    errors, _ = check(list(nodes), hosts, limits)
+    errors, _ = check(list(nodes), hosts, limits, {node.name: node.address for node in nodes})
     return [(problem.host, problem.observed) for problem in errors]
 
 
@@ -135,7 +136,7 @@ def test_supported_systems_are_those_of_the_catalogue(distribution, version, sup
         ({"python_version": "3.7.3"}, "its Python is 3.7.3"),
         ({"nodename": "a_b", "hostname": "a_b"}, "its own host name is 'a_b'"),
         ({"nodename": "localhost", "hostname": "localhost"}, "its own host name is 'localhost'"),
-        ({"nodename": "n2", "hostname": "n2"}, "its own host name n2 is also that of n2"),
+        ({"nodename": "n2", "hostname": "n2"}, "it goes by n2, which is n2's in the inventory"),
     ],
 )
 def test_system_and_names(facts, observed):
@@ -160,7 +161,7 @@ def test_what_an_installer_writes_of_a_hosts_own_name_is_mended_by_the_role(addr
 def test_names_only_warn_where_they_will_be_written():
     fresh = make(1, resolves=json.dumps({"n1": ["127.0.1.1"]}))
     assert found(fresh) == []
-    _, warnings = check([fresh], {"n1": {"address": "198.18.0.11"}}, LIMITS)
+    _, warnings = check([fresh], {"n1": {"address": "198.18.0.11"}}, LIMITS, {})
     assert [problem.observed for problem in warnings] == ["n1 resolves to 127.0.1.1, not to 198.18.0.11"]
     assert found(fresh, limits=replace(LIMITS, names_managed=False)) != []
 
@@ -170,7 +171,7 @@ def test_the_interfaces_all_hosts_share_are_named():
         replace(make(n, interfaces={"eth0": {"cidrs": [f"198.18.0.1{n}/24"], "up": True}, f"x{n}": LINK}))
         for n in (1, 2)
     ]
-    errors, _ = check(nodes, {}, LIMITS)
+    errors, _ = check(nodes, {}, LIMITS, {})
     assert {problem.remedy for problem in errors} == {"set lab_interface to eth0, which all hosts have"}
 
 
@@ -179,7 +180,7 @@ def test_the_interfaces_all_hosts_share_are_named():
 )
 def test_compilers_of_different_versions(skew, errors, warnings):
     nodes = [make(1), make(2), make(3, gcc="13.1.0"), make(4, gcc=None)]
-    told = check(nodes, {}, replace(LIMITS, gcc_skew=skew))
+    told = check(nodes, {}, replace(LIMITS, gcc_skew=skew), {})
     assert tuple(map(len, told)) == (errors, warnings)
 
 
@@ -211,5 +212,124 @@ def test_a_machine_alone_needs_no_name_key_or_network_of_its_own():
     changes = {"resolves": json.dumps({"n1": ["198.18.0.11"]}), "interfaces": {}, "ssh_host_key": None}
     one = replace(make(1, **changes), network="127.0.0.0/8", interface="lo", address="127.0.0.1")
     hosts = {"n1": {"address": "127.0.0.1"}}
-    assert len(check([one], hosts, replace(LIMITS, names_managed=False))[0]) == 3
-    assert check([replace(one, alone=True)], hosts, replace(LIMITS, names_managed=False)) == ([], [])
+    limits = replace(LIMITS, names_managed=False)
+    assert len(check([one], hosts, limits, {})[0]) == 3
+    assert check([replace(one, alone=True)], hosts, limits, {}) == ([], [])
+
+
+def claiming(number, **facts):
+    return with_facts(make(number), **facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "observed"),
+    [
+        ({"hostname": "n3,n1,198.18.0.11"}, "its own host name is 'n3', and 'n3,n1,198.18.0.11' for short"),
+        (
+            {"hostname": "n3\n* ssh-ed25519 AAAA"},
+            "its own host name is 'n3', and 'n3\\n* ssh-ed25519 aaaa' for",
+        ),
+        ({"nodename": "n3\nHealthCheckProgram=/p"}, "its own host name is 'n3\\nHealthCheckProgram=/p'"),
+        ({"nodename": "n1"}, "its own host name is 'n1', and 'n3' for short"),
+        ({"nodename": "n1", "hostname": "n1"}, "it goes by n1, which is n1's in the inventory"),
+        ({"nodename": "N1.lab", "hostname": "N1"}, "it goes by N1, which is n1's in the inventory"),
+    ],
+)
+def test_a_host_that_goes_by_another_ones_name_is_refused(facts, observed):
+    problems = found(make(1), claiming(3, **facts))
+    assert {host for host, _ in problems} == {"n3"}
+    assert problems[0][1].startswith(observed)
+
+
+def test_a_host_that_goes_by_another_ones_address_is_refused():
+    """Its own network's address is not in the inventory, which names another one."""
+    hidden = replace(make(3, interfaces={"host0": LINK}), address="10.0.0.3")
+    assert found(make(1), hidden) == [("n3", "it goes by 198.18.0.11, which is n1's in the inventory")]
+    others = [
+        replace(make(number, interfaces={"host0": LINK}), address=f"10.0.0.{number}") for number in (1, 3)
+    ]
+    assert found(*others) == [("n1, n3", "they have one address: 198.18.0.11")]
+
+
+def test_hosts_behind_one_address_keep_it():
+    nodes = [replace(make(number), address="192.0.2.1") for number in (1, 2)]
+    assert found(*nodes) == []
+    assert lab_hosts(nodes, dict.fromkeys(["n1", "n2"], "192.0.2.1"))["n2"]["aliases"] == ["192.0.2.1"]
+
+
+@pytest.mark.parametrize(
+    ("nodename", "aliases"),
+    [
+        ("mirror.example", ["mirror"]),
+        ("n3.cs.example", ["n3.cs.example"]),
+        ("desk-7", ["desk-7"]),
+    ],
+)
+def test_a_host_has_no_name_of_a_domain_that_the_inventory_does_not_give_it(nodename, aliases):
+    node = claiming(3, nodename=nodename, hostname=nodename.split(".")[0])
+    assert found(make(1), node) == []
+    assert lab_hosts([make(1), node], {"n1": "198.18.0.11", "n3": "198.18.0.13"})["n3"]["aliases"] == aliases
+
+
+def recording(number, **entries):
+    return with_facts(make(number), ansible_local={"hvlab_common": {"hosts": entries}})
+
+
+def test_the_inventory_outranks_what_a_host_recorded():
+    hostile = recording(3, n1={"address": "198.18.0.13", "aliases": ["mirror.example", "n2", "n1.lab"]})
+    reached = {"n1": "198.18.0.11", "n2": "198.18.0.12", "n3": "198.18.0.13", "n4": None}
+    assert lab_hosts([make(2), hostile], reached)["n1"] == {
+        "address": "198.18.0.11",
+        "aliases": ["n1.lab"],
+        "port": 22,
+    }
+    hostile = recording(3, n4={"address": "198.18.0.11"})
+    assert "n4" not in lab_hosts([make(2), hostile], reached)
+
+
+def test_hosts_that_recorded_different_addresses_are_refused():
+    nodes = [recording(2, n9={"address": "198.18.0.19"}), recording(3, n9={"address": "198.18.0.66"})]
+    reached = {"n2": "198.18.0.12", "n3": "198.18.0.13", "n9": None}
+    errors, _ = check(nodes, lab_hosts(nodes, reached), LIMITS, reached)
+    observed = "earlier runs recorded different addresses of n9: 198.18.0.19 (n2), 198.18.0.66 (n3)"
+    assert [(problem.host, problem.observed) for problem in errors] == [("n2, n3", observed)]
+
+
+MALFORMED = {
+    "cidrs": {"hvlab": {"interfaces": {"host0": {"cidrs": ["x"], "up": True}}}},
+    "interfaces": {"hvlab": {"interfaces": ["host0"]}},
+    "resolves": {"hvlab": {"resolves": "no JSON"}},
+    "resolved": {"hvlab": {"resolves": json.dumps({"n1": ["x"]})}},
+    "tmp": {"hvlab": {"tmp": "yes"}},
+    "mode": {"hvlab": {"tmp": {"writable": True, "noexec": False, "mode": "rwx"}}},
+    "space": {"hvlab": {"disk_free_mb": {"/": "many"}}},
+    "now": {"hvlab": {"now": "noon"}},
+    "key": {"hvlab": {"ssh_host_key": "ssh-ed25519 AAAA\n* ssh-ed25519 BBBB"}},
+    "gcc": {"hvlab": {"gcc": ["12"]}},
+    "hostname": {"hostname": ["n3"]},
+    "python": {"python_version": 3},
+    "recorded": {"ansible_local": {"hvlab_common": {"hosts": {"n1": {"address": "10.0.0.1\n6.6.6.6 x"}}}}},
+    "aliases": {
+        "ansible_local": {"hvlab_common": {"hosts": {"n1": {"address": "10.0.0.1", "aliases": "n2"}}}}
+    },
+}
+
+
+@pytest.mark.parametrize("facts", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_facts_fail_the_host_that_sent_them(facts, monkeypatch):
+    """As the plugin has it, which runs on n1 for all hosts."""
+    usual = {"lab_network": "198.18.0.0/24", "lab_interface": "host0", "groups": {"all": ["n1", "n3"]}}
+    hostvars = {node.name: {**usual, "ansible_facts": dict(node.facts)} for node in (make(1), make(3))}
+    for number in (1, 3):
+        hostvars[f"n{number}"]["ansible_host"] = f"198.18.0.1{number}"
+    sent = hostvars["n3"]["ansible_facts"]
+    for name, value in facts.items():
+        sent[name] = {**sent[name], **value} if isinstance(sent[name], dict) else value
+    plugin = object.__new__(action.ActionModule)
+    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
+    monkeypatch.setattr(action, "arguments", lambda *_: asdict(LIMITS))
+    hosts = ["n1", "n3"]
+    variables = {"hostvars": hostvars, "groups": usual["groups"], "ansible_play_hosts": hosts}
+    result = plugin.run(task_vars={**variables, "ansible_play_hosts_all": hosts})
+    assert result["failed"]
+    assert result["problems"].lstrip().startswith("n3: its facts: ")

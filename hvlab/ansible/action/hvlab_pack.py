@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -294,13 +295,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         mirror, name = self.args["mirror"], self.archive.path.name
         place = f"{mirror.rstrip('/')}/{name}"
         where = {"url": place} if mirror.startswith(("http://", "https://")) else {"archive": place}
-        result = self._receive(**where)
-        if result.get("failed"):
+        received, result = self._receive(**where)
+        if not received:
             self.warnings.append(
                 f"{self.host}: {place} cannot be used: {result.get('msg')}. The pack came another way.\n"
                 f"What to do: put the controller's {self.archive.path} there."
             )
-        return str(result.get("archive", ""))
+        return received
 
     def _handed_on(self) -> str:
         """Get the archive from another host, or as the first one from the controller; then serve others."""
@@ -328,31 +329,43 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Return where the archive is on the host now; empty where it did not come as it should."""
         user = self.peer["user"]
         peer = {"user": user, "address": source.address, "port": source.port}
-        result = self._receive(archive=source.archive, peer=peer, user=user)
-        if result.get("failed"):
+        received, result = self._receive(archive=source.archive, peer=peer, user=user)
+        if not received:
             self.warnings.append(
                 f"{self.host}: the pack {self.archive.path.name} did not come from {source.host}: "
                 f"{result.get('msg')}. It came from the controller instead.\n"
                 f"What to do: `hvlab verify` checks ssh between the hosts; where the sha256 was wrong, check "
                 f"disk, memory and network of {source.host}."
             )
-        return str(result.get("archive", ""))
+        return received
 
     def _from_controller(self) -> str:
         with self._copied() as copy:
-            result = self._receive(archive=copy, user=self.peer["user"])
-        if result.get("failed"):
+            received, result = self._receive(archive=copy, user=self.peer["user"])
+        if not received:
             raise AnsibleActionFail(
                 f"{self.host}: the pack {self.archive.path.name} did not come from the controller: "
                 f"{result.get('msg')}.\nWhat to do: check the space on its disks, and run again.",
                 result=result,
             )
-        return str(result["archive"])
+        return received
 
-    def _receive(self, **source: Any) -> dict[str, Any]:
-        """Have the host's root read the archive from a source, and keep it where it has the right sum."""
-        size = self.archive.path.stat().st_size
-        return self._try("receive", size=size, sha256=self.archive.sha256(), **source)
+    def _receive(self, **source: Any) -> tuple[str, dict[str, Any]]:
+        """Have the host's root read the archive from a source, and keep it where it has the right sum.
+
+        Returns where the host has it now, empty where it failed, and the module's result.
+        """
+        size, place = self.archive.path.stat().st_size, self._new_place()
+        result = self._try("receive", place=place, size=size, sha256=self.archive.sha256(), **source)
+        return "" if result.get("failed") else place, result
+
+    def _new_place(self) -> str:
+        """Choose where a host puts an archive, beside the pack; a later run knows it as a leftover.
+
+        A host does not choose it: its path becomes a command of sftp here, and of ssh on other hosts.
+        """
+        folder, _, name = self.args["path"].rpartition("/")
+        return f"{folder}/.{name}.pack-{secrets.token_hex(8)}/pack.tar.gz"
 
     @contextlib.contextmanager
     def _copied(self) -> Iterator[str]:
@@ -382,11 +395,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "inputs": self.inputs,
         }
         reader = self._get_remote_user() or "root"
-        packed = self._step("save", marker=marker, reader=reader)
+        place = self._new_place()
+        packed = self._step("save", marker=marker, reader=reader, archive=place)
         try:
-            self._fetch(packed["archive"], packed["sha256"])
+            self._fetch(place, packed["sha256"])
         finally:
-            self._step("forget", archive=packed["archive"])
+            self._step("forget", archive=place)
         self._step("clear", work=self.work)
         return {"changed": True, "status": "saved", "ansible_facts": self._facts()}
 

@@ -9,9 +9,15 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
-from hvlab.errors import report
+from hvlab.answers import mismatch
+from hvlab.errors import Problem, report
+from hvlab.lab.facts_shape import Facts
 from hvlab.provision.arguments import arguments
-from hvlab.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
+from hvlab.provision.preflight import HostLimits, PreflightHost, address_of, check, lab_hosts, missing
+
+_REMEDY = (
+    "look at its Python and at /etc/ansible/facts.d there; a host that sends other facts may be taken over"
+)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -28,11 +34,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         hostvars, groups = variables["hostvars"], variables["groups"]
         present = variables["ansible_play_hosts"]
 
-        checked = [as_host(name, hostvars[name]) for name in present]
-        addresses = {name: as_address(name, hostvars[name]) for name in groups["all"]}
-        hosts = lab_hosts(checked, addresses)
-        errors, warnings = check(checked, hosts, limits)
-        problems = missing(variables["ansible_play_hosts_all"], present) + errors
+        # The door: of a host whose facts have another shape, nothing is used.
+        malformed = {name: mismatch(hostvars[name].get("ansible_facts", {}), Facts) for name in present}
+        checked = [as_host(name, hostvars[name]) for name in present if not malformed[name]]
+        reached = {name: str(hostvars[name].get("ansible_host") or name) for name in groups["all"]}
+        hosts = lab_hosts(checked, reached)
+        errors, warnings = check(checked, hosts, limits, reached)
+        problems = [
+            *missing(variables["ansible_play_hosts_all"], present),
+            *(Problem(name, f"its facts: {wrong}", _REMEDY) for name, wrong in malformed.items() if wrong),
+            *errors,
+        ]
         if warnings:
             result["warnings"] = [f"preflight:\n{report(warnings)}"]
         if not problems:
@@ -47,18 +59,10 @@ def as_host(name: str, variables: Mapping[str, Any]) -> PreflightHost:
     return PreflightHost(
         name=name,
         facts=variables.get("ansible_facts", {}),
-        address=as_address(name, variables),
+        address=address_of(variables.get("ansible_host") or name),
         network=str(ipaddress.ip_network(str(variables["lab_network"]), strict=False)),
         interface=str(variables["lab_interface"]),
         port=int(variables.get("ansible_port") or 22),
         alone=len(variables["groups"]["all"]) == 1
         and str(variables.get("ansible_connection", "ssh")).endswith("local"),
     )
-
-
-def as_address(name: str, variables: Mapping[str, Any]) -> str | None:
-    """Return the address the inventory gives a host; None where that is a name."""
-    try:
-        return str(ipaddress.ip_address(str(variables.get("ansible_host") or name)))
-    except ValueError:
-        return None

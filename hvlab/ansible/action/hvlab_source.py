@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from hvlab import cache
 from hvlab.ansible.action.hvlab_wheels import pip_download
+from hvlab.ansible.module_utils.hvlab_disk import SOURCES
 from hvlab.files import file_sha256
 from hvlab.paths import cache_dir
 from hvlab.provision.packs import pack_key
@@ -230,26 +233,35 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self._task.check_mode:
             return SourceArchive(self.version, self.cache, "", "distro")
         reader = self._get_remote_user() or "root"
-        download = self._module(package=self.name, reader=reader)
+        # Not chosen by the host: its path becomes a command of sftp here.
+        archive = f"{SOURCES}{secrets.token_hex(8)}/source"
+        download = self._module(package=self.name, reader=reader, archive=archive)
         if "problem" in download:
             raise NotThisWay(f"{self.vars['inventory_hostname']}: {download['problem']}")
-        origin = f"{download['archive']} of {self.vars['inventory_hostname']}"
+        origin = f"{download['name']} of {self.vars['inventory_hostname']}"
         try:
-            self._acceptable(download["version"])
-            suffix = download["archive"].rpartition(".tar.")[2]
+            version = self._acceptable(str(download["version"]))
+            suffix = str(download["name"]).rpartition(".tar.")[2]
             if suffix not in SUFFIXES:
                 raise NotThisWay(f"{origin} is no archive that is known (.tar.{', .tar.'.join(SUFFIXES)})")
-            path = self.cache / f"{self.name}-{download['version']}.tar.{suffix}"
+            path = self.cache / f"{self.name}-{version}.tar.{suffix}"
+            # The distribution may have packed the same version otherwise, which has another sum.
+            same = version == self.version and str(self.args["url"]).endswith(f".tar.{suffix}")
             with self._incoming(path) as file:
-                self._connection.fetch_file(download["archive"], str(file))
+                self._connection.fetch_file(archive, str(file))
                 sha256 = check_sum(file, download["sha256"], origin=origin)
-            return SourceArchive(download["version"], path, sha256, "distro")
+                if same and self.args["checksum"]:
+                    check_sum(file, self.args["checksum"], origin=origin)
+            return SourceArchive(version, path, sha256, "distro")
         finally:
-            self._module(forget=download["archive"])
+            self._module(archive=archive, forget=True)
 
-    def _acceptable(self, version: str) -> None:
+    def _acceptable(self, version: str) -> str:
+        """Return a host's version. Raises NotThisWay where it is none, or none that may stand in."""
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
+            raise NotThisWay(f"the source package is {version[:40]!r}, which is no version")
         if version == self.version:
-            return
+            return version
         if version in self.args["avoid"]:
             raise NotThisWay(f"the source package is {version}: {self.args['avoid'][version]}")
         low, high = self.args["at_least"], self.args["below"]
@@ -259,6 +271,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             supported = False
         if not supported:
             raise NotThisWay(f"the source package is {version}, supported are {low} up to below {high}")
+        return version
 
     def _module(self, **args: Any) -> dict[str, Any]:
         result: dict[str, Any] = self._execute_module(

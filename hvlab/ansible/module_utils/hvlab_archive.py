@@ -28,16 +28,16 @@ SSH = (
 
 
 def received(
-    root: str, *, archive: str, url: str, peer: dict[str, Any], size: int, sha256: str, user: str
-) -> str:
-    """Get an archive of ``size`` bytes to a folder of root's own beside ``root``; return its path there.
+    place: str, *, archive: str, url: str, peer: dict[str, Any], size: int, sha256: str, user: str
+) -> None:
+    """Get an archive of ``size`` bytes to ``place``, in a new folder of root's own.
 
     It is read from ``archive``, which is a path on the host ``peer`` where that is given, else from ``url``,
     else from the path ``archive`` on this host. ``user`` may read it then, to hand it on.
     Raises OSError or ValueError where it does not arrive as it should.
     """
     with time_limit(SETUP_SECONDS + size // LEAST_BYTES_PER_SECOND), opened(archive, url, peer) as stream:
-        return receive(stream, root, size, sha256, user)
+        receive(stream, place, size, sha256, user)
 
 
 @contextlib.contextmanager
@@ -104,21 +104,21 @@ def peer_stream(user: str, address: str, port: int, path: str) -> Iterator[Binar
                     os.killpg(ssh.pid, signal.SIGKILL)
 
 
-def folder_beside(root: str) -> str:
-    """Make a folder of root's own for a pack's archive; a later run knows it as a leftover."""
-    parent, name = os.path.split(root)
-    os.makedirs(parent, mode=0o755, exist_ok=True)
-    return tempfile.mkdtemp(prefix=".{}.pack-".format(name), dir=parent)
+def folder_of(archive: str) -> str:
+    """Make the folder of an archive, root's own. Raises FileExistsError where somebody else has made it."""
+    folder = os.path.dirname(archive)
+    os.makedirs(os.path.dirname(folder), mode=0o755, exist_ok=True)
+    os.mkdir(folder, 0o700)
+    return folder
 
 
-def receive(stream: BinaryIO, root: str, size: int, sha256: str, reader: str) -> str:
-    """Write an archive beside ``root``, to a folder of root's own; return its path.
+def receive(stream: BinaryIO, archive: str, size: int, sha256: str, reader: str) -> None:
+    """Write an archive to a new folder of root's own.
 
     What is written is what is summed. Only an archive that is right may be read by ``reader``, to hand it on.
     Raises ValueError where it is not.
     """
-    folder = folder_beside(root)
-    archive = os.path.join(folder, "pack.tar.gz")
+    folder = folder_of(archive)
     try:
         with open(archive, "xb") as file:
             copy(stream, file, size, sha256)
@@ -130,7 +130,6 @@ def receive(stream: BinaryIO, root: str, size: int, sha256: str, reader: str) ->
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return archive
 
 
 def copy(source: BinaryIO, target: BinaryIO, size: int, sha256: str) -> None:

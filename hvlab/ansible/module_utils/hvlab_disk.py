@@ -11,7 +11,7 @@ import tempfile
 from typing import Any
 
 # What the folders begin with that the module hvlab_source downloads into.
-SOURCES = "/var/tmp/hvlab-source-"  # noqa: S108 - made by mkdtemp
+SOURCES = "/var/tmp/hvlab-source-"  # noqa: S108 - with a random ending, in mode 0700
 
 
 def free_bytes(path: str) -> int:

@@ -117,7 +117,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_archive import folder_beside, received
+from ansible.module_utils.hvlab_archive import folder_of, received
 from ansible.module_utils.hvlab_disk import free_bytes
 from ansible.module_utils.hvlab_folders import writer
 from ansible.module_utils.hvlab_packed import (
@@ -184,8 +184,8 @@ def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
-    """Write the marker, pack the folder for user ``reader`` to fetch; return path and sha256.
+def save(root: str, marker: dict[str, Any], reader: str, archive: str) -> str:
+    """Write the marker, pack the folder into ``archive`` for user ``reader`` to fetch; return its sha256.
 
     Settings that a role wrote into it are for this host alone: they go before.
     """
@@ -198,8 +198,7 @@ def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
     with open(os.path.join(root, MARKER), "w") as file:
         json.dump(marker, file, indent=2, sort_keys=True)
     write_manifest(root, contents(root))
-    folder = folder_beside(root)
-    archive = os.path.join(folder, "pack.tar.gz")
+    folder = folder_of(archive)
     try:
         with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
             tar.add(os.path.join(root, MARKER), MARKER, filter=as_root)
@@ -215,7 +214,7 @@ def save(root: str, marker: dict[str, Any], reader: str) -> tuple[str, str]:
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise ValueError("writing {}: {}".format(archive, error)) from error
-    return archive, digest.hexdigest()
+    return digest.hexdigest()
 
 
 def extract(archive: str, folder: str) -> None:
@@ -324,6 +323,7 @@ def main() -> None:
             "key": {"type": "str", "default": "", "no_log": False},
             "needs": {"type": "list", "elements": "path", "default": []},
             "archive": {"type": "path"},
+            "place": {"type": "path"},
             "shared": {"type": "str", "default": ""},
             "read": {"type": "bool", "default": True},
             "url": {"type": "str", "default": ""},
@@ -347,7 +347,7 @@ def main() -> None:
             result["joined"] = "" if module.check_mode else join(path, module.params, result)
         elif step == "receive":
             names = ("archive", "url", "peer", "size", "sha256", "user")
-            result["archive"] = received(path, **{name: module.params[name] for name in names})
+            received(module.params["place"], **{name: module.params[name] for name in names})
         elif step == "unpack":
             unpack(archive, path, module.params["key"])
         elif step == "link":
@@ -355,7 +355,7 @@ def main() -> None:
         elif step == "unlink":
             os.unlink(path)
         elif step == "save":
-            result["archive"], result["sha256"] = save(path, module.params["marker"], module.params["reader"])
+            result["sha256"] = save(path, *(module.params[name] for name in ("marker", "reader", "archive")))
         elif step == "clear":
             clear(path, work=module.params["work"])
         else:

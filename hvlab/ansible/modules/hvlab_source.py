@@ -57,10 +57,8 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_disk import SOURCES
 
 
 def source_lines() -> dict[str, str]:
@@ -114,7 +112,7 @@ def download(module: AnsibleModule, package: str, folder: str) -> None:
 
 
 def describe(folder: str) -> dict[str, str]:
-    """Return path, upstream version and sha256 of the archive that the package names."""
+    """Return file name, upstream version and sha256 of the archive that the package names."""
     descriptions = sorted(glob.glob(os.path.join(folder, "*.dsc")))
     archives = sorted(glob.glob(os.path.join(folder, "*.orig.tar.*[!c]")))
     if not descriptions or not archives:
@@ -123,7 +121,8 @@ def describe(folder: str) -> dict[str, str]:
         match = re.search(r"(?m)^Version: (?:\d+:)?(\d+(?:\.\d+)+)", file.read())
     with open(archives[0], "rb") as archive:
         digest = hashlib.sha256(archive.read()).hexdigest()
-    return {"archive": archives[0], "version": match.group(1) if match else "0", "sha256": digest}
+    name = os.path.basename(archives[0])
+    return {"name": name, "version": match.group(1) if match else "0", "sha256": digest}
 
 
 def main() -> None:
@@ -132,20 +131,23 @@ def main() -> None:
         argument_spec={
             "package": {"type": "str", "default": ""},
             "reader": {"type": "str", "default": "root"},
-            "forget": {"type": "path"},
+            "archive": {"type": "path", "required": True},
+            "forget": {"type": "bool", "default": False},
         }
     )
+    archive, folder = module.params["archive"], os.path.dirname(module.params["archive"])
     if module.params["forget"]:
-        shutil.rmtree(os.path.dirname(module.params["forget"]))
+        shutil.rmtree(folder)
         module.exit_json(changed=False)
     if not shutil.which("apt-get"):
         module.exit_json(changed=False, problem="the host has no apt-get")
-    folder = tempfile.mkdtemp(prefix=os.path.basename(SOURCES), dir=os.path.dirname(SOURCES))
+    os.mkdir(folder, 0o700)
     try:
         download(module, module.params["package"], folder)
         result = describe(folder)
+        os.rename(os.path.join(folder, result["name"]), archive)
         # The archive first: who owns the folder can put a link in its place.
-        for path in (result["archive"], folder):
+        for path in (archive, folder):
             shutil.chown(path, module.params["reader"])
     except (OSError, ValueError) as error:
         shutil.rmtree(folder)
