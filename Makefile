@@ -25,7 +25,7 @@ INSTALLED := .venv/.installed
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help install system check check-python check-ansible unit contract browser vlab package test demo demo-slurm down test-down docs clean \
-	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-bench test-keys test-packs test-lab test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tune test-tutorials
+	test-resolver test-repositories test-nccl test-tensorflow test-driver test-user test-user-cold test-pipx test-gpu test-gpu-bundle test-fuzz test-bench test-keys test-packs test-lab test-containers test-ucx test-find-slow test-slurm test-faults test-prove test-bisect test-tune test-tutorials
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -142,6 +142,11 @@ test-resolver: install  ## the resolver's cases and its data, in seconds
 test-repositories: install  ## the GPU roles on apt and dnf, with a repository of test packages: 20 minutes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py \
 		tests/vlab/test_6_cuda.py -m vlab -v -k "not debians_own"
+
+FUZZED := $(addprefix tests/unit/test_,answers.py answers_hosts.py hostile_files.py preflight.py)
+
+test-fuzz: install  ## made-up answers of hosts, facts, files and logs: more than 10,000, some minutes
+	@HVLAB_FUZZ_INPUTS=300 pytest $(FUZZED) -q --numprocesses=2 --dist=worksteal
 
 test-bench: install  ## every playbook alone, and every collective, training and way of sending gradients (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_1_site.py tests/vlab/test_2_bench.py \

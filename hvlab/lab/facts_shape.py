@@ -154,6 +154,7 @@ class Facts(HostAnswer):
     python_version: str | None = None
     distribution: Scalar = None
     distribution_version: Scalar = None
+    distribution_major_version: Scalar = None
     kernel: Scalar = None
     architecture: Scalar = None
     processor_vcpus: NotNegative | None = None

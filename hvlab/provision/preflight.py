@@ -38,7 +38,7 @@ class PreflightHost:
     @property
     def own(self) -> Mapping[str, Any]:
         """Return hvlab's own facts."""
-        own: Mapping[str, Any] = self.facts.get("hvlab", {})
+        own: Mapping[str, Any] = self.facts.get("hvlab") or {}
         return own
 
     @property
@@ -56,7 +56,7 @@ class PreflightHost:
     @property
     def recorded(self) -> Mapping[str, Any]:
         """Return what the role common recorded on this host in an earlier run."""
-        local = self.facts.get("ansible_local", {}).get("hvlab_common", {})
+        local = (self.facts.get("ansible_local") or {}).get("hvlab_common", {})
         return local if isinstance(local, Mapping) else {}
 
     def on_network(self, interface: str) -> list[str]:
@@ -188,7 +188,7 @@ def check_clocks(hosts: list[PreflightHost], offset_max: float, *, received: flo
 
     A host's reading was taken at an unknown moment between the controller's `sent` and `received`.
     """
-    timed = [n for n in hosts if n.own.get("sent") is not None]
+    timed = [n for n in hosts if None not in (n.own.get("sent"), n.own.get("now"))]
     least = {n.name: n.own["now"] - received for n in timed}
     most = {n.name: n.own["now"] - n.own["sent"] for n in timed}
     remedy = "set the clock and keep it so: timedatectl set-ntp true"

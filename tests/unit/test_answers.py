@@ -5,17 +5,17 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab import answers, workloads
 from hvlab.answers import AnswerError, clean, load, mismatch
 from hvlab.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
 from hvlab.workloads import answered
+from tests.unit.fuzzing import QUICK
 from tests.unit.labs import case
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b1m\x00\u202e\ud800"
 # Anything that JSON can hold, and Python's own additions.
 VALUES = st.recursive(

@@ -24,7 +24,8 @@ from hvlab.remote.playbook import HostFailure, Owner, Play
 from hvlab.slow import hosts
 from hvlab.slow.steps import ProbeStep
 from tests.unit import labs
-from tests.unit.test_answers import HOSTILE, QUICK, VALUES, _replaced
+from tests.unit.fuzzing import QUICK
+from tests.unit.test_answers import HOSTILE, VALUES, _replaced
 
 PLAIN = {
     "distribution": "Debian",

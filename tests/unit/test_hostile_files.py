@@ -4,7 +4,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.baseline import keeping
@@ -19,10 +19,10 @@ from hvlab.remote.known_hosts import known_keys
 from hvlab.resolver import catalogue, own
 from hvlab.vlab import topology
 from hvlab.workloads import command, sizes
+from tests.unit.fuzzing import QUICK
 
 SECONDS = 60
 ONE_LINE = 24 * 2**20
-QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @contextmanager

@@ -4,11 +4,17 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hvlab.ansible.action import hvlab_preflight as action
+from hvlab.answers import mismatch
 from hvlab.errors import report
+from hvlab.lab.facts_shape import Facts
 from hvlab.provision import preflight
 from hvlab.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
+from tests.unit.fuzzing import QUICK
+from tests.unit.test_answers import VALUES, _replaced
 
 NOW = 1_000_000.0
 LIMITS = HostLimits(
@@ -333,3 +339,19 @@ def test_malformed_facts_fail_the_host_that_sent_them(facts, monkeypatch):
     result = plugin.run(task_vars={**variables, "ansible_play_hosts_all": hosts})
     assert result["failed"]
     assert result["problems"].lstrip().startswith("n3: its facts: ")
+
+
+LOCAL = {"hvlab_common": {"hosts": {"n9": {"address": "198.18.0.19", "aliases": ["n9.lab"], "port": 22}}}}
+
+
+@given(path=st.lists(st.integers(0, 40), min_size=1, max_size=5), value=VALUES)
+@QUICK
+def test_facts_with_anything_in_them_are_checked_or_refused(path, value):
+    facts = _replaced({**make(3).facts, "ansible_local": LOCAL}, path, value)
+    if mismatch(facts, Facts):
+        return
+    nodes = [make(1), replace(make(3), facts=facts)]
+    reached = {"n1": "198.18.0.11", "n3": "198.18.0.13", "n9": None}
+    hosts = lab_hosts(nodes, reached)
+    check(nodes, hosts, LIMITS, reached)
+    json.dumps(hosts)
