@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 
 from hvlab.cli import candidates, options, provision
 from hvlab.errors import CheckError, UnreachableError, UsageError, report, some
+from hvlab.files import write_file
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote import probe, rotation
 from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
@@ -91,6 +93,17 @@ def _rotate(lab: Lab, trust: Trust) -> None:
     _issue(lab)
     rotation.finish(trust)
     _say("replaced: both authorities, each host's certificate, the lab user's key")
+    _renew_munge_key(trust)
+
+
+def _renew_munge_key(trust: Trust) -> None:
+    """Make Slurm's key anew: a host that has it signs as any user, and is root on all other hosts."""
+    key = trust.folder / "munge.key"
+    if key.is_file():
+        write_file(key, secrets.token_hex(64) + "\n", mode=0o600)
+        _say(
+            "made: a new munge key. Hosts have it, and Slurm refuses the former one, after `hvlab provision`"
+        )
 
 
 @command.command("revoke", short_help="Revoke the keys of hosts that were lost or taken over.")
@@ -105,7 +118,7 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
     """
     lab = load(inventory)
     trust = _trust(lab)
-    missing = [host for host in hosts if not _key(trust, host).is_file()]
+    missing = [host for host in hosts if not trust.host_keys(host)]
     if missing:
         known = sorted(path.stem for path in trust.signed.glob("*.pub") if not path.stem.endswith("-cert"))
         raise UsageError(
@@ -118,13 +131,14 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
 
 def _revoke(lab: Lab, trust: Trust, hosts: Sequence[str]) -> None:
     others = [host for host in lab.hosts if host.name not in hosts]
-    revoke(trust, [_key(trust, host).read_text("utf-8") for host in hosts] + trust.user_keys)
+    revoke(trust, [key for host in hosts for key in trust.host_keys(host)] + trust.user_keys)
     rotation.replace_identity(trust)
     silent = probe.problems(others) if others else []
     reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
     if reached:
         provision.run_playbook(lab, limit=",".join(reached), playbook=_PLAYBOOK)
     _say(f"revoked: {', '.join(hosts)}, and the lab user's former keys; take the hosts out of the inventory")
+    _renew_munge_key(trust)
     if silent:
         names = some(problem.host for problem in silent)
         accept = "accepts" if len(silent) == 1 else "accept"
@@ -170,10 +184,6 @@ def _trust(lab: Lab) -> Trust:
         raise CheckError(f"lab {lab.name} has no keys on this machine", remedy="run `hvlab keys init`")
     check_keys(trust)
     return trust
-
-
-def _key(trust: Trust, host: str) -> Path:
-    return trust.signed / f"{host}.pub"
 
 
 def _issue(lab: Lab, limit: str | None = None) -> None:

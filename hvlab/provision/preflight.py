@@ -264,10 +264,18 @@ def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
 
 
 def check_host_key(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts without the key that the lab's trust rests on."""
+    """Yield hosts without the key that the lab's trust rests on, or with one key for several."""
+    holders: dict[str, list[str]] = {}
     for host in hosts:
-        if not host.alone and not host.own.get("ssh_host_key"):
+        key = host.own.get("ssh_host_key")
+        if key:
+            holders.setdefault(key, []).append(host.name)
+        elif not host.alone:
             yield Problem(host.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
+    for names in holders.values():
+        if len(names) > 1:
+            remedy = "make new ones on all but one: rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd"
+            yield Problem(", ".join(names), "they have the same ssh host key", remedy)
 
 
 def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:

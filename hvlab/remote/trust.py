@@ -91,7 +91,10 @@ class Trust:
 
     @property
     def signed(self) -> Path:
-        """Return the folder of the hosts' keys and newest certificates: NAME.pub and NAME-cert.pub."""
+        """Return the folder of the hosts' keys and newest certificates: NAME.pub and NAME-cert.pub.
+
+        NAME.pub has every key that was ever signed for the host, a line each, the present one last.
+        """
         return self.folder / "hosts"
 
     @property
@@ -119,13 +122,22 @@ class Trust:
         current: str | None = None,
         life: timedelta = HOST_LIFE,
         keep: bool = True,
+        others: Iterable[str] = (),
     ) -> str:
         """Return a certificate of a host key; `current` itself while that is still valid.
 
         `principals` are the names and addresses the host is reached by. With `keep`, key and certificate are
-        kept in `signed`. Raises TrustError for a key that was revoked.
+        kept in `signed`. Raises TrustError for a key that was revoked, or that one of the `others` has.
         """
-        if " ".join(public_key.split()[:2]) in self.revoked_text.splitlines():
+        key = " ".join(public_key.split()[:2])
+        same = [other for other in others if other != name and self.host_keys(other)[-1:] == [key]]
+        if same:
+            raise TrustError(
+                f"its host key is that of {same[0]}",
+                remedy="Give one of the two a new one (rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd). "
+                f"If {name} is what was {same[0]}, remove {self.signed / same[0]}.pub here",
+            )
+        if key in self.revoked_text.splitlines():
             raise TrustError(
                 "its host key was revoked",
                 remedy="Make it a new one there (rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A), "
@@ -138,8 +150,14 @@ class Trust:
         return certificate
 
     def keep_key(self, name: str, public_key: str) -> None:
-        """Keep the key of a host in `signed`, from where it can be revoked."""
-        self._keep(f"{name}.pub", public_key.strip())
+        """Keep the key of a host in `signed`, from where all that it ever had can be revoked."""
+        key = " ".join(public_key.split()[:2])
+        former = [kept for kept in self.host_keys(name) if kept != key]
+        self._keep(f"{name}.pub", "\n".join([*former, key]))
+
+    def host_keys(self, name: str) -> list[str]:
+        """Return the public keys that were signed for a host, the present one last."""
+        return _lines(self.signed / f"{name}.pub")
 
     def keep_certificate(self, name: str, certificate: str) -> None:
         """Keep the certificate that a host has now in `signed`."""

@@ -37,7 +37,7 @@ def make(number, **changes):
         "disk_free_mb": {"/": 9000},
         "gcc": "12.2.0",
         "packs": {},
-        "ssh_host_key": "ssh-ed25519 AAAA",
+        "ssh_host_key": f"ssh-ed25519 AAA{number}",
     }
     facts = {
         "distribution": "Debian",
@@ -355,3 +355,9 @@ def test_facts_with_anything_in_them_are_checked_or_refused(path, value):
     hosts = lab_hosts(nodes, reached)
     check(nodes, hosts, LIMITS, reached)
     json.dumps(hosts)
+
+
+def test_two_hosts_with_one_key_are_refused():
+    key = "ssh-ed25519 AAAA"
+    problems = found(make(1, ssh_host_key=key), make(2), make(3, ssh_host_key=key))
+    assert problems == [("n1, n3", "they have the same ssh host key")]

@@ -185,3 +185,27 @@ def test_folders_of_keys_are_private_whatever_the_umask(tmp_path, monkeypatch):
     finally:
         os.umask(before)
     assert {mode(folder) for folder in (made.folder, *made.folder.parents[:3])} == {0o700}
+
+
+def test_every_key_ever_signed_for_a_host_is_kept(lab, host_key):
+    first = ssh_keys.public(lab.identity)
+    for key in (first, host_key, host_key):
+        lab.sign_host(key, name="n3", principals=["n3"])
+    assert lab.host_keys("n3") == [" ".join(key.split()[:2]) for key in (first, host_key)]
+
+
+def test_a_key_that_another_host_has_is_not_signed(lab, host_key):
+    """It would be revoked with the host that showed it, and pass for the other one."""
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    assert lab.sign_host(host_key, name="n2", principals=["n2"], others=["n2", "n3"])
+    with pytest.raises(ssh_keys.TrustError, match=r"its host key is that of n2"):
+        lab.sign_host(host_key, name="n3", principals=["n3"], others=["n2", "n3"])
+    assert lab.host_keys("n3") == []
+
+
+@pytest.mark.parametrize("name", ["n3,n1", "n3\n* ssh-ed25519 AAAA", "n3 n1", "-n3", "*", "!n1"])
+def test_what_is_no_name_is_neither_signed_nor_known(lab, host_key, name):
+    with pytest.raises(ssh_keys.TrustError, match="neither a host name nor an address"):
+        lab.sign_host(host_key, name="n3", principals=["n3", name])
+    with pytest.raises(ssh_keys.TrustError, match="neither a host name nor an address"):
+        lab.known_hosts_text({"n3": [name]})

@@ -170,7 +170,7 @@ def test_a_host_with_another_munge_key_is_named(lab):
 
 @pytest.mark.slow
 def test_the_queue_is_waited_for_so_long(lab):
-    lab.on("c1", "salloc --no-shell -N1 -w c1 --exclusive -J other")
+    lab.on("c1", "runuser -u hvlab -- salloc --no-shell -N1 -w c1 --exclusive -J other")
     try:
         said = refused(lab, *ONE, "--queue-limit", "3", expect=1)
     finally:

@@ -72,6 +72,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             current=facts["ssh_host_cert"],
             life=timedelta(days=self.args["host_days"]),
             keep=False,
+            others=self.args["hosts"],
         )
 
     def _files(self, trust: Trust, certificate: str) -> list[dict[str, Any]]:
