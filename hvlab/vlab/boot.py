@@ -27,7 +27,7 @@ from hvlab.vlab import (
 from hvlab.vlab import node as machines
 from hvlab.vlab.command import succeeds
 from hvlab.vlab.controller import NodeConfig
-from hvlab.vlab.files import discard
+from hvlab.vlab.files import close, discard
 from hvlab.vlab.limits import NodeLimits
 from hvlab.vlab.node import Node
 from hvlab.vlab.plan import LabPlan
@@ -96,8 +96,9 @@ class Boot:
     def _start(self, nodes: Sequence[Node], release: str) -> None:
         bases = self._bases(nodes, release)
         config = controller.node_config(release)
+        close(self.plan.runtime / "nodes")
         for node in nodes:
-            node.directory.mkdir(parents=True, exist_ok=True)
+            node.directory.mkdir(exist_ok=True)
             machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
         known_hosts.write_known_hosts(self.ssh, self._known())
@@ -154,6 +155,7 @@ class Boot:
                 machines.stop(node)
                 machines.unmount(node.directory)
                 discard(node.directory)
+                node.recorded.unlink(missing_ok=True)
                 bases[node.name] = current
         return bases
 

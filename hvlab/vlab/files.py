@@ -86,6 +86,12 @@ def link(path: Path, target: str) -> None:
     path.symlink_to(target)
 
 
+def close(folder: Path) -> None:
+    """Make a folder of root's alone: below are trees with keys and set-uid programs of virtual hosts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
 def discard(tree: Path) -> None:
     """Remove a directory tree, never reaching into another file system."""
     run(["rm", "-rf", "--one-file-system", "--", tree], seconds=600)

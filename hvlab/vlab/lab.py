@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from hvlab.errors import HvlabError, UnreachableError, UsageError
@@ -19,7 +18,6 @@ from hvlab.lab.inventory import Lab
 from hvlab.paths import trust_dir
 from hvlab.vlab import (
     enter_cgroup,
-    image,
     kernel,
     keys,
     known_hosts,
@@ -158,15 +156,14 @@ def _status(node: Node, pids: list[int]) -> NodeStatus:
     if pid is not None and ready.listens(node):
         state = "up"
     else:
-        state = "half" if pid is not None or node.directory.exists() else "down"
-    base = node.record().get("image")
+        state = "half" if pid is not None or node.record() else "down"
     return NodeStatus(
         host=node.name,
         address=node.address,
         state=state,
         pid=pid,
         since=time.time() - reality.age(pid) if pid is not None else None,
-        release=(image.release_of(Path(base)) or None) if base else None,
+        release=node.record().get("release") or None,
     )
 
 

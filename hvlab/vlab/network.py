@@ -134,7 +134,8 @@ table ip {table} {{
   chain through {{
     type filter hook forward priority 0; policy accept;
     iifname "{bridge}" accept
-    oifname "{bridge}" accept
+    oifname "{bridge}" ct state established,related accept
+    oifname "{bridge}" drop
   }}
 }}
 """

@@ -20,7 +20,7 @@ from hvlab.key_files import key_whole
 from hvlab.vlab import enter_cgroup, image, keys, names, reality
 from hvlab.vlab.command import environment, run, succeeds
 from hvlab.vlab.controller import NodeConfig
-from hvlab.vlab.files import folder_within, read_in, write, write_in
+from hvlab.vlab.files import close, folder_within, read_in, write, write_in
 
 _NETWORK = """\
 [Match]
@@ -68,27 +68,36 @@ class Node:
         return self.directory / "console.log"
 
     @property
+    def recorded(self) -> Path:
+        """What it was made with; everybody may read it."""
+        return self.directory.parent.with_name("hosts") / f"{self.name}.json"
+
+    @property
     def group(self) -> str:
         """Its control group, where PID 1 of this machine is not systemd."""
         return f"hvlab/{self.lab}/{self.name}"
 
     def record(self) -> dict[str, str]:
         """Return what it was made with: image, address; empty when it never was."""
-        try:
-            recorded: dict[str, str] = json.loads((self.directory / "node.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return recorded
+        # Its folder is root's alone, and had the record in earlier versions.
+        for place in (self.recorded, self.directory / "node.json"):
+            with suppress(OSError, ValueError):
+                recorded: dict[str, str] = json.loads(place.read_text(encoding="utf-8"))
+                return recorded
+        return {}
 
 
 def assemble(node: Node, base: Path) -> None:
     """Mount the node's overlay; its upper directory keeps what the node wrote before."""
     image.check_path(base)
+    close(node.directory.parent)
+    close(base.parent)
     for name in ("upper", "work", "root"):
         (node.directory / name).mkdir(parents=True, exist_ok=True)
     (node.directory / "upper").chmod(0o755)
-    built_from = {"image": str(base), "address": node.address, "port": str(node.port)}
-    write(node.directory / "node.json", json.dumps(built_from) + "\n")
+    release = image.release_of(base)
+    built_from = {"image": str(base), "release": release, "address": node.address, "port": str(node.port)}
+    write(node.recorded, json.dumps(built_from) + "\n")
     if node.root in reality.mounts(node.directory):
         return
     options = f"lowerdir={base},upperdir={node.directory / 'upper'},workdir={node.directory / 'work'}"

@@ -41,6 +41,9 @@ def test_the_table_replaces_itself_in_one_step():
     assert lines[:3] == ["add table ip hvlab_lab", "delete table ip hvlab_lab", "table ip hvlab_lab {"]
     # Where bridged packets pass this table, too, those from rack to rack keep their address.
     assert '    ip saddr 198.18.0.0/24 ip daddr != 198.18.0.0/24 oifname != "hv-lab" masquerade' in lines
+    # This machine routes while a lab is up: nobody else begins a connection into it.
+    into = [line.strip() for line in lines if line.strip().startswith("oifname")]
+    assert into == ['oifname "hv-lab" ct state established,related accept', 'oifname "hv-lab" drop']
 
 
 def test_uplinks_that_no_bridge_has_yet_are_removed(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from hvlab.errors import UsageError
 from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
 from hvlab.vlab import lab as virtual
+from hvlab.vlab import node as nodes
 from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.node import Node
 from hvlab.vlab.plan import check_machine, check_names, make_plan
@@ -198,3 +199,18 @@ def test_a_server_that_begins_anew_just_then_is_waited_for(tmp_path):
             assert virtual.ready.listens(node, seconds=30, patience=20)
         finally:
             beginning.join()
+
+
+def test_only_root_reaches_the_trees_of_hosts_and_images(tmp_path, monkeypatch):
+    """They hold private keys, and programs that run as root for whoever starts them."""
+    images, runtime = tmp_path / "images", tmp_path / "lab"
+    (images / "bookworm-1/usr/lib").mkdir(parents=True)
+    (images / "bookworm-1/usr/lib/os-release").write_text("VERSION_CODENAME=bookworm\n")
+    (runtime / "nodes/n1").mkdir(parents=True)
+    monkeypatch.setattr(nodes, "run", lambda *_, **__: None)
+    node = Node("lab", "n1", "198.18.0.11", 22, runtime / "nodes/n1")
+    nodes.assemble(node, images / "bookworm-1")
+    assert [oct(folder.stat().st_mode & 0o777) for folder in (runtime / "nodes", images)] == ["0o700"] * 2
+    # What a plain user may read of it.
+    assert node.recorded.parent == runtime / "hosts"
+    assert node.record()["release"] == "bookworm"
