@@ -15,8 +15,9 @@ from hvlab.lab.inventory import Host, Lab
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 _HOST_CERTIFICATE = f"{_HOST_KEY}-cert.pub"
 _USER_CA = "/etc/ssh/hvlab_user_ca.pub"
+_REVOKED = "/etc/ssh/hvlab_revoked_keys"
 _READ = (
-    *(_HOST_KEY, _HOST_CERTIFICATE, _USER_CA, "/etc/ssh/ssh_known_hosts"),
+    *(_HOST_KEY, _HOST_CERTIFICATE, _USER_CA, _REVOKED, "/etc/ssh/ssh_known_hosts"),
     *("/etc/passwd", "/etc/group", "/etc/ansible/facts.d", "/opt/hvlab"),
 )
 _NEEDED = (
@@ -48,7 +49,9 @@ def argv(
         *(f"--label=hvlab.run={run_id}", f"--label=hvlab.lab={lab.name}"),
         *_NEEDED,
         *(["--gpus=all"] if host.gpu else []),
-        *(f"--volume={path}:{path}:ro" for path in _READ),
+        # Where a path is missing, --volume would make a folder of it on the host: of the revoked keys, one that
+        # shuts everybody out.
+        *(f"--mount=type=bind,source={path},target={path},readonly" for path in _READ),
         f"--volume={home}:{home}",
         *options,
         *("--entrypoint=/usr/sbin/sshd", image),
@@ -63,6 +66,7 @@ def _sshd(user: str, port: int) -> list[str]:
         "HostKey": _HOST_KEY,
         "HostCertificate": _HOST_CERTIFICATE,
         "TrustedUserCAKeys": _USER_CA,
+        "RevokedKeys": _REVOKED,
         "AuthorizedKeysFile": "none",
         "AllowUsers": user,
         "PasswordAuthentication": "no",

@@ -80,7 +80,7 @@ def test_what_docker_gets():
         "--ipc=host",
         "--ulimit=memlock=-1",
         "--cap-add=SYS_PTRACE",
-        "--volume=/opt/hvlab:/opt/hvlab:ro",
+        "--mount=type=bind,source=/opt/hvlab,target=/opt/hvlab,readonly",
         "--volume=/data/me:/data/me",
         "--device=/dev/infiniband",
         "--entrypoint=/usr/sbin/sshd",
@@ -101,8 +101,19 @@ def test_what_docker_gets():
 def test_everything_but_the_home_is_mounted_to_read():
     there = lab()
     argv = container.argv(there.hosts[0], there, "R", image="i", port=1)
-    writable = [word for word in argv if word.startswith("--volume=") and not word.endswith(":ro")]
+    mounts = [word for word in argv if word.startswith(("--volume=", "--mount="))]
+    writable = [word for word in mounts if not word.endswith((":ro", ",readonly"))]
     assert writable == ["--volume=/home/hvlab:/home/hvlab"]
+
+
+def test_a_revoked_key_is_let_in_by_no_container():
+    there = lab()
+    argv = container.argv(there.hosts[0], there, "R", image="i", port=1)
+    sshd = argv[argv.index("i") + 1 :]
+    file = "/etc/ssh/hvlab_revoked_keys"
+    assert f"RevokedKeys={file}" in sshd
+    # Docker refuses to start without it; --volume would make it a folder on the host.
+    assert f"--mount=type=bind,source={file},target={file},readonly" in argv
 
 
 def test_only_hosts_with_gpus_hand_them_in():
