@@ -48,8 +48,12 @@ def running(
         with (
             _host_keys(schedule, run_id, trust) as keys,
             _play(
-                *("start-containers.yml", schedule.lab, run_id, schedule.hosts),
-                **{"file": str(folder / _FILE), "host_keys": str(keys)},
+                "start-containers.yml",
+                schedule.lab,
+                run_id,
+                schedule.hosts,
+                file=str(folder / _FILE),
+                host_keys=str(keys),
             ) as play,
         ):
             play.finish()

@@ -130,7 +130,7 @@ def test_no_image_gets_a_hosts_own_key(tmp_path):
     trust.sign_host(public(tmp_path / "own"), name="n1", principals=["n1", "n1.lab", "192.0.2.1"])
     first, second = (containers.host_files(trust, host, "R") for host in there.hosts[:2])
     key, certificate = container.host_key("R"), container.host_certificate("R")
-    assert first[key].startswith("-----BEGIN OPENSSH PRIVATE KEY")
+    assert "PRIVATE KEY" in first[key]
     assert first[key] != second[key]
     held = read_certificate(first[certificate])
     assert held.authority == fingerprint(public(trust.host_ca))
