@@ -3,45 +3,94 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hvlab.bench.schedule import Schedule
+from hvlab.errors import UsageError
 from hvlab.files import write_file
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import Host, Lab
 from hvlab.launchers import container
 from hvlab.remote.playbook import HostFailure, Owner, Play
+from hvlab.remote.ssh_keys import make_key, public, read_certificate, sign
+from hvlab.remote.trust import USER_LIFE, Trust
 
 _FILE = "containers.json"
 
 
 @contextmanager
-def running(schedule: Schedule, run_id: str, folder: Path, *, note: Callable[[str], None]) -> Iterator[None]:
+def running(
+    schedule: Schedule, run_id: str, folder: Path, *, trust: Trust | None, note: Callable[[str], None]
+) -> Iterator[None]:
     """Run the containers of a run on all its hosts while the block runs; do nothing if it needs none.
 
     ``folder`` is the run's; containers.json there names the command and the image's id of each host.
-    ``note`` is told what could not be removed.
-    Raises UnreachableError and CheckError if a container cannot be started.
+    ``trust`` signs the keys of their sshd. ``note`` is told what could not be removed.
+    Raises UsageError for this machine alone, which is reached without ssh; UnreachableError and CheckError
+    if a container cannot be started.
     """
     commands = schedule.containers(run_id)
     if not commands:
         yield
         return
+    if trust is None:
+        raise UsageError(
+            "ranks of this machine alone are started without ssh, and so outside of its container",
+            remedy="leave out --container",
+        )
     starts = {host: {"argv": argv, "port": schedule.spec.ssh_port} for host, argv in commands.items()}
     # The options of docker may have secrets of ranks.
     write_file(folder / _FILE, json.dumps({"hosts": starts, "images": {}}, indent=1), mode=0o600)
     try:
-        with _play(
-            "start-containers.yml", schedule.lab, run_id, schedule.hosts, file=str(folder / _FILE)
-        ) as play:
+        with (
+            _host_keys(schedule, run_id, trust) as keys,
+            _play(
+                "start-containers.yml",
+                schedule.lab,
+                run_id,
+                schedule.hosts,
+                file=str(folder / _FILE),
+                host_keys=str(keys),
+            ) as play,
+        ):
             play.finish()
             play.check("the containers could not be started", remedy="fix the cause, then run this again")
         yield
     finally:
         for failure in remove(schedule.lab, run_id, folder):
             note(f"{failure.host}: container {container.name(run_id)} is still there: {failure.message}")
+
+
+@contextmanager
+def _host_keys(schedule: Schedule, run_id: str, trust: Trust) -> Iterator[Path]:
+    """Yield a file with each host's files of its container; no results folder keeps private keys."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "host_keys.json"
+        files = {name: host_files(trust, schedule.lab.host(name), run_id) for name in schedule.hosts}
+        write_file(file, json.dumps(files), mode=0o600)
+        yield file
+
+
+def host_files(trust: Trust, host: Host, run_id: str) -> dict[str, str]:
+    """Return the private key and the certificate of the sshd in a host's container, by their paths there.
+
+    Whoever made the image can take them, so they are of no other host, and good for a week.
+    """
+    signed = trust.signed / f"{host.name}-cert.pub"
+    held = read_certificate(signed.read_text("utf-8")) if signed.is_file() else None
+    names = sorted(held.principals if held else {host.name.lower(), host.address.lower()})
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder) / "key"
+        make_key(key, container.name(run_id))
+        identity = f"{container.name(run_id)} on {host.name} of {trust.lab}"
+        certificate = sign(trust.host_ca, public(key), identity, names, USER_LIFE, host=True)
+        return {
+            container.host_key(run_id): key.read_text("utf-8"),
+            container.host_certificate(run_id): certificate + "\n",
+        }
 
 
 def remove(lab: Lab, run_id: str, folder: Path) -> list[HostFailure]:
@@ -66,6 +115,7 @@ def _play(playbook: str, lab: Lab, run_id: str, hosts: Sequence[str], **more: An
     variables = {
         "hvlab_hosts": ",".join(hosts),
         "hvlab_container": container.name(run_id),
+        "hvlab_container_folder": str(Path(container.host_key(run_id)).parent),
         **{f"hvlab_{name}": value for name, value in more.items()},
     }
     return Play(playbook, Owner(lab), variables)

@@ -292,7 +292,9 @@ class _Run:
         }
         login = replace(self.login, port=self.schedule.port)
         with (
-            containers.running(self.schedule, self.run_id, self.folder, note=self.progress.note),
+            containers.running(
+                self.schedule, self.run_id, self.folder, trust=login.trust, note=self.progress.note
+            ),
             Play("run-cases.yml", login, variables) as play,
         ):
             last_output = time.monotonic()

@@ -1,8 +1,9 @@
 """Where ranks run inside containers: what `docker run` gets. Pure.
 
-On each host one container of the run has an sshd on a port of its own as its main process. With the host's
-own key and certificate and the lab user's home, logging in there is logging in to the host, but for the
-port and the root file system; so the launchers need no more than that port.
+On each host one container of the run has an sshd on a port of its own as its main process. With a certificate
+of the host's names and the lab user's home, logging in there is logging in to the host, but for the port and
+the root file system; so the launchers need no more than that port. The key is the run's: an image never gets
+the host's own.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from collections.abc import Sequence
 from hvlab.lab.inventory import Host, Lab
 
 # As the role ssh_trust has them.
-_HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
-_HOST_CERTIFICATE = f"{_HOST_KEY}-cert.pub"
 _USER_CA = "/etc/ssh/hvlab_user_ca.pub"
+_REVOKED = "/etc/ssh/hvlab_revoked_keys"
 _READ = (
-    *(_HOST_KEY, _HOST_CERTIFICATE, _USER_CA, "/etc/ssh/ssh_known_hosts"),
+    *(_USER_CA, _REVOKED, "/etc/ssh/ssh_known_hosts"),
     *("/etc/passwd", "/etc/group", "/etc/ansible/facts.d", "/opt/hvlab"),
 )
 _NEEDED = (
@@ -37,32 +37,46 @@ def name(run_id: str) -> str:
     return f"hvlab-{run_id}"
 
 
+def host_key(run_id: str) -> str:
+    """Return the path of the private key of a run's sshd, on each host and in its container."""
+    return f"/run/{name(run_id)}/ssh_host_key"
+
+
+def host_certificate(run_id: str) -> str:
+    """Return the path of the certificate of that key."""
+    return f"{host_key(run_id)}-cert.pub"
+
+
 def argv(
     host: Host, lab: Lab, run_id: str, *, image: str, port: int, options: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the command that starts the container of a run on ``host``, with sshd on ``port``."""
     user = lab.text("lab_user_name", "hvlab")
     home = lab.text("lab_user_home", f"/home/{user}")
+    read = (*_READ, host_key(run_id), host_certificate(run_id))
     return (
         *("docker", "run", "--detach", f"--name={name(run_id)}"),
         *(f"--label=hvlab.run={run_id}", f"--label=hvlab.lab={lab.name}"),
         *_NEEDED,
         *(["--gpus=all"] if host.gpu else []),
-        *(f"--volume={path}:{path}:ro" for path in _READ),
+        # Where a path is missing, --volume would make a folder of it on the host; for the revoked keys that
+        # shuts everybody out.
+        *(f"--mount=type=bind,source={path},target={path},readonly" for path in read),
         f"--volume={home}:{home}",
         *options,
         *("--entrypoint=/usr/sbin/sshd", image),
-        *_sshd(user, port),
+        *_sshd(user, port, run_id),
     )
 
 
-def _sshd(user: str, port: int) -> list[str]:
+def _sshd(user: str, port: int, run_id: str) -> list[str]:
     """Return sshd's arguments; its configuration in the image plays no part."""
     settings = {
         "Port": str(port),
-        "HostKey": _HOST_KEY,
-        "HostCertificate": _HOST_CERTIFICATE,
+        "HostKey": host_key(run_id),
+        "HostCertificate": host_certificate(run_id),
         "TrustedUserCAKeys": _USER_CA,
+        "RevokedKeys": _REVOKED,
         "AuthorizedKeysFile": "none",
         "AllowUsers": user,
         "PasswordAuthentication": "no",

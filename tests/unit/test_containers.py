@@ -6,6 +6,7 @@ import shutil
 import socket
 import stat
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from hvlab.bench import containers, measure
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_output
-from hvlab.errors import CheckError, UnreachableError
+from hvlab.errors import CheckError, UnreachableError, UsageError
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.launchers import LAUNCHERS, command, container
 from hvlab.paths import project_dir
 from hvlab.remote import playbook
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
+from hvlab.remote.ssh_keys import fingerprint, make_key, public, read_certificate
 from hvlab.remote.trust import Trust
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
@@ -80,7 +82,7 @@ def test_what_docker_gets():
         "--ipc=host",
         "--ulimit=memlock=-1",
         "--cap-add=SYS_PTRACE",
-        "--volume=/opt/hvlab:/opt/hvlab:ro",
+        "--mount=type=bind,source=/opt/hvlab,target=/opt/hvlab,readonly",
         "--volume=/data/me:/data/me",
         "--device=/dev/infiniband",
         "--entrypoint=/usr/sbin/sshd",
@@ -93,7 +95,8 @@ def test_what_docker_gets():
         "AllowUsers=me",
         "PasswordAuthentication=no",
         "AuthorizedKeysFile=none",
-        "HostCertificate=/etc/ssh/ssh_host_ed25519_key-cert.pub",
+        "HostKey=/run/hvlab-R1/ssh_host_key",
+        "HostCertificate=/run/hvlab-R1/ssh_host_key-cert.pub",
     ):
         assert f"-o {setting}" in sshd
 
@@ -101,8 +104,54 @@ def test_what_docker_gets():
 def test_everything_but_the_home_is_mounted_to_read():
     there = lab()
     argv = container.argv(there.hosts[0], there, "R", image="i", port=1)
-    writable = [word for word in argv if word.startswith("--volume=") and not word.endswith(":ro")]
+    mounts = [word for word in argv if word.startswith(("--volume=", "--mount="))]
+    writable = [word for word in mounts if not word.endswith((":ro", ",readonly"))]
     assert writable == ["--volume=/home/hvlab:/home/hvlab"]
+
+
+def test_a_revoked_key_is_let_in_by_no_container():
+    there = lab()
+    argv = container.argv(there.hosts[0], there, "R", image="i", port=1)
+    sshd = argv[argv.index("i") + 1 :]
+    file = "/etc/ssh/hvlab_revoked_keys"
+    assert f"RevokedKeys={file}" in sshd
+    # Docker refuses to start without it; --volume would make it a folder on the host.
+    assert f"--mount=type=bind,source={file},target={file},readonly" in argv
+
+
+def test_no_image_gets_a_hosts_own_key(tmp_path):
+    there = lab()
+    assert not [
+        word for word in container.argv(there.hosts[0], there, "R", image="i", port=1) if "ed25519" in word
+    ]
+    trust = Trust("t", tmp_path)
+    make_key(trust.host_ca, "ca")
+    make_key(tmp_path / "own", "n1")
+    trust.sign_host(public(tmp_path / "own"), name="n1", principals=["n1", "n1.lab", "192.0.2.1"])
+    first, second = (containers.host_files(trust, host, "R") for host in there.hosts[:2])
+    key, certificate = container.host_key("R"), container.host_certificate("R")
+    assert "PRIVATE KEY" in first[key]
+    assert first[key] != second[key]
+    held = read_certificate(first[certificate])
+    assert held.authority == fingerprint(public(trust.host_ca))
+    assert held.principals == {"n1", "n1.lab", "192.0.2.1"}
+    assert held.ends - held.begins < timedelta(days=9)
+    assert read_certificate(second[certificate]).principals == {"n2", there.hosts[1].address}
+
+
+def test_this_machine_alone_has_no_containers(plays, tmp_path):
+    run = containers.running(plan(), "R", tmp_path, trust=None, note=print)
+    with pytest.raises(UsageError, match="outside of its container"), run:
+        raise AssertionError("the run began")
+    assert plays.ran == []
+
+
+def test_no_private_key_stays_in_the_results(plays, tmp_path):
+    with containers.running(plan(), "R", tmp_path, trust=TRUST, note=print):
+        ((keys, given),) = plays.given
+        assert given == {"n1": {"key": "PRIVATE"}, "n2": {"key": "PRIVATE"}}
+        assert not keys.exists()
+        assert "PRIVATE" not in (tmp_path / "containers.json").read_text()
 
 
 def test_only_hosts_with_gpus_hand_them_in():
@@ -143,6 +192,9 @@ class Plays:
         self.failures = self.at_failures.get(playbook, [])
         self.rc = 2 if self.failures else 0
         if "hvlab_file" in variables:
+            keys = Path(variables["hvlab_host_keys"])
+            assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+            self.given.append((keys, json.loads(keys.read_text())))
             file = Path(variables["hvlab_file"])
             told = json.loads(file.read_text())
             file.write_text(json.dumps(told | {"images": dict.fromkeys(told["hosts"], "sha256:1")}))
@@ -169,15 +221,19 @@ STARTED = ("start-containers.yml", "n1,n2", "hvlab-R")
 STOPPED = ("stop-containers.yml", "n1,n2", "hvlab-R")
 
 
+TRUST = Trust("t", Path())
+
+
 @pytest.fixture
 def plays(monkeypatch):
     made = Plays()
     monkeypatch.setattr(containers, "Play", made)
+    monkeypatch.setattr(containers, "host_files", lambda trust, host, run_id: {"key": "PRIVATE"})
     return made
 
 
 def test_they_are_there_for_the_run_and_gone_after_it(plays, tmp_path):
-    with containers.running(plan(), "R", tmp_path, note=print):
+    with containers.running(plan(), "R", tmp_path, trust=TRUST, note=print):
         assert plays.ran == [STARTED]
         assert containers.images(tmp_path) == {"n1": "sha256:1", "n2": "sha256:1"}
     assert plays.ran == [STARTED, STOPPED]
@@ -185,7 +241,7 @@ def test_they_are_there_for_the_run_and_gone_after_it(plays, tmp_path):
 
 def test_secrets_in_dockers_options_are_on_the_controller_for_its_user_alone(plays, tmp_path):
     secret = plan(container_options=("--env=HF_TOKEN=hf-aaaa",))
-    with containers.running(secret, "R", tmp_path, note=print):
+    with containers.running(secret, "R", tmp_path, trust=TRUST, note=print):
         file = tmp_path / "containers.json"
         assert "hf-aaaa" in file.read_text()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -193,7 +249,7 @@ def test_secrets_in_dockers_options_are_on_the_controller_for_its_user_alone(pla
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_they_are_gone_however_the_run_ends(plays, tmp_path, error):
-    with pytest.raises(error), containers.running(plan(), "R", tmp_path, note=print):
+    with pytest.raises(error), containers.running(plan(), "R", tmp_path, trust=TRUST, note=print):
         raise error
     assert plays.ran[-1] == STOPPED
 
@@ -201,7 +257,7 @@ def test_they_are_gone_however_the_run_ends(plays, tmp_path, error):
 @pytest.mark.parametrize(("unreachable", "error"), [(True, UnreachableError), (False, CheckError)])
 def test_one_that_does_not_start_ends_the_run(plays, tmp_path, unreachable, error):
     plays.at_failures = {"start-containers.yml": [HostFailure("n2", "port 9435 is taken", unreachable)]}
-    run = containers.running(plan(), "R", tmp_path, note=print)
+    run = containers.running(plan(), "R", tmp_path, trust=TRUST, note=print)
     with pytest.raises(error, match="n2: port 9435 is taken"), run:
         raise AssertionError("the run began")
     assert plays.ran == [STARTED, STOPPED]
@@ -212,7 +268,7 @@ def test_one_that_cannot_be_removed_is_told(plays, tmp_path):
         "stop-containers.yml": [HostFailure("n2", "docker does not answer", unreachable=False)]
     }
     told = []
-    with containers.running(plan(), "R", tmp_path, note=told.append):
+    with containers.running(plan(), "R", tmp_path, trust=TRUST, note=told.append):
         pass
     assert told == ["n2: container hvlab-R is still there: docker does not answer"]
 
@@ -220,7 +276,7 @@ def test_one_that_cannot_be_removed_is_told(plays, tmp_path):
 def test_a_run_without_containers_starts_no_playbook(plays, tmp_path):
     wanted = spec("mpi")
     without = Schedule.of(wanted, lab())
-    with containers.running(without, "R", tmp_path, note=print):
+    with containers.running(without, "R", tmp_path, trust=TRUST, note=print):
         pass
     assert containers.remove(lab(), "R", tmp_path) == []
     assert containers.images(tmp_path) == {}
@@ -288,28 +344,38 @@ def host(tmp_path):
     program(tmp_path / "bin", "docker", DOCKER)
     file = tmp_path / "containers.json"
 
+    keys = tmp_path / "host_keys.json"
+    there = tmp_path / "run/hvlab-R"
+    there.parent.mkdir()
+    keys.write_text(json.dumps({"localhost": {str(there / "ssh_host_key"): "PRIVATE"}}))
+
     def run(playbook, *words, expect=0, path=None):
         argv = ["docker", "run", str(port), *words]
         file.write_text(json.dumps({"hosts": {"localhost": {"argv": argv, "port": port}}}))
         variables = {
             "hvlab_hosts": "localhost",
             "hvlab_container": "hvlab-R",
+            "hvlab_container_folder": str(there),
             "hvlab_file": str(file),
+            "hvlab_host_keys": str(keys),
             "hvlab_container_timeout": 2,
         }
         return play(PLAYBOOKS / playbook, tmp_path / "bin", variables, expect=expect, path=path)
 
     run.port, run.file, run.container = port, file, tmp_path / "bin/container"
+    run.key = there / "ssh_host_key"
     yield run
     run("stop-containers.yml")
     assert not run.container.exists()
+    assert not there.exists()
 
 
 def test_containers_start_and_are_removed(host):
-    host("start-containers.yml")
+    assert "PRIVATE" not in host("start-containers.yml")
+    assert (host.key.read_text(), stat.S_IMODE(host.key.stat().st_mode)) == ("PRIVATE", 0o600)
     assert json.loads(host.file.read_text())["images"] == {"localhost": "sha256:1"}
     assert stat.S_IMODE(host.file.stat().st_mode) == 0o600
-    assert "changed=1" in host("stop-containers.yml")
+    assert "changed=2" in host("stop-containers.yml")
     assert "changed=0" in host("stop-containers.yml")
 
 

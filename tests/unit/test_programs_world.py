@@ -3,9 +3,14 @@
 import argparse
 import ast
 import json
+import re
+import socket
 import sys
-from types import ModuleType
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.unit.programs import NAMES, PROGRAMS
@@ -166,3 +171,72 @@ def test_a_rank_of_ddp_may_leave_after_another_has_closed_its_connections(monkey
 
     Left().leave()
     assert destroyed, "threads of the group would abort the interpreter as it ends"
+
+
+class Distributed(ModuleType):
+    """A torch.distributed whose ranks are threads, and whose store is its listener."""
+
+    def __init__(self, size):
+        super().__init__("torch.distributed")
+        self.given, self.full, self.own = {}, threading.Barrier(size), threading.local()
+
+    def all_gather(self, every, tensor, group):
+        self.given[self.own.rank] = tensor
+        self.full.wait()
+        for rank, into in enumerate(every):
+            into[:] = self.given[rank]
+        self.full.wait()
+
+    def TCPStore(self, *_, master_listen_fd=None, use_libuv=True):  # noqa: N802
+        assert not (use_libuv and master_listen_fd)
+        return master_listen_fd
+
+
+def ddp(monkeypatch, size=1):
+    distributed = Distributed(size)
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+    more = {"tensor": np.array, "empty_like": np.empty_like, "int64": np.int64, "uint8": np.uint8}
+    return imported(monkeypatch, "world_ddp", distributed=distributed, **more), distributed
+
+
+def test_ranks_of_ddp_tell_one_another_bytes_and_no_objects(monkeypatch):
+    world_ddp, distributed = ddp(monkeypatch, size=3)
+    given = ["", {"host": "höst", "times": [1.5]}, None]
+
+    class Rank(world_ddp.Ranks):
+        def __init__(self):
+            self.size, self.group = len(given), SimpleNamespace(control=None)
+
+    def gather(rank):
+        distributed.own.rank = rank
+        return Rank().gather(given[rank], "name")
+
+    with ThreadPoolExecutor(len(given)) as pool:
+        assert list(pool.map(gather, range(len(given)))) == [given] * len(given)
+
+
+# Horovod and torch unpickle in these what any rank has sent, and a stranger may have connected as one.
+UNPICKLING = re.compile(r"_object(_list)?$|^broadcast_optimizer_state$|pickle|^(marshal|shelve|eval|exec)$")
+
+
+def test_no_program_unpickles_what_another_rank_says():
+    found = {
+        (path.name, name)
+        for path in PROGRAMS.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "name", None))
+        if isinstance(name, str) and UNPICKLING.search(name)
+    }
+    assert found - {("tasks.py", "eval")} == set()
+
+
+def test_ranks_of_ddp_meet_on_their_own_network_alone(monkeypatch):
+    world_ddp, _ = ddp(monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    with socket.socket(fileno=world_ddp.meeting_place(0, 2, where)) as listener:
+        assert listener.getsockname() == ("127.0.0.1", port)
+    assert world_ddp.meeting_place(1, 2, where) is None
+    # What a name means on the first host, nobody knows here.
+    assert world_ddp.meeting_place(0, 2, where | {"MASTER_ADDR": "localhost"}) is None

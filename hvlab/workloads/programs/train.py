@@ -83,7 +83,7 @@ class Run(training.Run):
         base = torch.optim.SGD(task.model.parameters(), lr=task.rate, momentum=task.momentum)
         if self.world.hvd:
             self.world.hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
-            self.world.hvd.broadcast_optimizer_state(base, root_rank=0)
+            # Not the optimizer's state: all ranks begin with the same, and Horovod would unpickle rank 0's.
         self.optimizer = exchange.wrap(base, task.model)
         self.model = exchange.forward(task.model)
         # So that shares of different sizes make the average over all samples.

@@ -6,9 +6,12 @@ Needs Python 3.8+ and torch 2.1+.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
+import os
+import socket
 from datetime import timedelta
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -18,6 +21,22 @@ import world
 
 # As long as Horovod waits for ranks that do not answer.
 PATIENCE = timedelta(seconds=80)
+
+
+def meeting_place(rank: int, size: int, environment: Mapping[str, str]) -> Any:
+    """Return the store through which the ranks find one another; rank 0 serves it.
+
+    It listens on the ranks' network alone if ``MASTER_ADDR`` is the host's address there, else on all.
+    """
+    host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    bound: dict[str, Any] = {}
+    if rank == 0:
+        with contextlib.suppress(ValueError, OSError):
+            family = {4: socket.AF_INET, 6: socket.AF_INET6}[ipaddress.ip_address(host).version]
+            listener = socket.create_server((host, port), family=family)
+            # Under libuv, releases such as torch 2.4 take no socket.
+            bound = {"master_listen_fd": listener.detach(), "use_libuv": False}
+    return dist.TCPStore(host, port, size, rank == 0, PATIENCE, **bound)
 
 
 class Group:
@@ -35,7 +54,8 @@ class Group:
         if name == "mpi":
             dist.init_process_group(name)
         else:
-            dist.init_process_group(name, rank=rank, world_size=size, timeout=PATIENCE)
+            store = meeting_place(rank, size, os.environ)
+            dist.init_process_group(name, store=store, rank=rank, world_size=size, timeout=PATIENCE)
         self.control = dist.new_group(backend="gloo") if name == "nccl" else dist.group.WORLD
         self.profile: Any = None
         self.path = ""
@@ -92,9 +112,6 @@ class Group:
         for tensor in state.values():
             dist.broadcast(tensor, root_rank)
 
-    def broadcast_optimizer_state(self, optimizer: Any, root_rank: int) -> None:
-        """Do nothing: before its first step an optimizer holds only what all ranks were told."""
-
     def start_timeline(self, path: str) -> None:
         """Begin to record what the process group does, on rank 0."""
         self.path = path
@@ -128,9 +145,18 @@ class Ranks(world.Ranks):
 
     def gather(self, data: Any, name: str) -> list[Any]:
         """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
-        texts: list[Any] = [None] * self.size
-        dist.all_gather_object(texts, json.dumps(data), group=self.group.control)
-        return [json.loads(text) for text in texts]
+        # Tensors only: torch unpickles objects, and a stranger may have connected in a rank's place.
+        text = list(json.dumps(data).encode())
+        lengths = [length for (length,) in self._gather([len(text)], torch.int64)]
+        padded = text + [0] * (max(lengths) - len(text))
+        texts = self._gather(padded, torch.uint8)
+        return [json.loads(bytes(numbers[:length])) for numbers, length in zip(texts, lengths)]
+
+    def _gather(self, numbers: list[int], dtype: torch.dtype) -> list[list[int]]:
+        own = torch.tensor(numbers, dtype=dtype)
+        every = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(every, own, group=self.group.control)
+        return [tensor.tolist() for tensor in every]
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
         """Return the sums of the values over all ranks."""
