@@ -239,11 +239,11 @@ def over_ssh(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     options = ["BatchMode=yes", f"UserKnownHostsFile={runtime / 'known_hosts'}", "ControlMaster=auto"]
     options += [f"ControlPath={runtime}/%h", "ControlPersist=900"]
     ssh = ["ssh", "-i", str(runtime / "id_ed25519"), *(word for option in options for word in ("-o", option))]
-    remote = shlex.join(["python3", "-c", Path(transfers.__file__).read_text("utf-8"), json.dumps(plan)])
+    remote = shlex.join(["python3", "-c", Path(transfers.__file__).read_text("utf-8"), "bench"])
 
     def run(place: int) -> str:
         argv = [*ssh, f"root@{lab.hosts[place].address}", f"{remote} {place}"]
-        return process.run(argv, seconds=plan["limit_s"]).stdout
+        return process.run(argv, seconds=plan["limit_s"], given=json.dumps(plan)).stdout
 
     with ThreadPoolExecutor(len(lab.hosts)) as pool:
         printed = list(pool.map(run, range(len(lab.hosts))))

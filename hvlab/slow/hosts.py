@@ -56,7 +56,8 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises UnreachableError (a host does not answer), CheckError (the program failed) and InterruptedRunError
     (interrupted, and a host may go on).
     """
-    mark, seconds = plan["mark"], plan["limit_s"]
+    # Every user of a host can read the mark, by which what is left there is ended; none the plan's secret.
+    mark, seconds = secrets.token_hex(8), plan["limit_s"]
     try:
         gathered, failures = _on_all(lab, transfers.__file__, json.dumps(plan), mark=mark, seconds=seconds)
     except BaseException as error:
@@ -96,18 +97,18 @@ def _end(lab: Lab, mark: str) -> list[str]:
     """End what a launch left on the hosts; return those where that failed."""
     program = str(workloads.PROGRAMS / "reap.py")
     try:
-        _, failures = _on_all(lab, program, mark, mark=mark, seconds=_END_S)
+        _, failures = _on_all(lab, program, "", mark=mark, seconds=_END_S)
     except HvlabError:
         return [host.name for host in lab.hosts]
     return [failure.host for failure in failures]
 
 
 def _on_all(
-    lab: Lab, program: str, argument: str, *, mark: str, seconds: int
+    lab: Lab, program: str, plan: str, *, mark: str, seconds: int
 ) -> tuple[dict[str, Any], list[HostFailure]]:
     variables = {
         "hvlab_program": program,
-        "hvlab_argument": base64.b64encode(argument.encode()).decode(),
+        "hvlab_plan": base64.b64encode(plan.encode()).decode(),
         "hvlab_mark": mark,
         "hvlab_seconds": seconds,
     }
@@ -160,7 +161,7 @@ class HostProbe:
         longest = max(self.transfer_s, 2 * self.compute_s) + _STEP_S + 2 * transfers.CONNECT_S
         ports = random.sample(_PORTS, _TRIED_PORTS)
         return {
-            "mark": secrets.token_hex(8),
+            "secret": secrets.token_hex(16),
             "names": [host.name for host in self.lab.hosts],
             "meet": [[address, port] for port in ports for address in self._addresses()],
             "interface": self.lab.interface,

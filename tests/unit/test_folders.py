@@ -54,6 +54,14 @@ def test_a_services_folder_is_the_systems(home, uid):
 
 
 @as_root
+@pytest.mark.parametrize("uid", [900, 1500, 61234, NOBODY])
+def test_a_persons_rights_are_those_of_the_owner_whatever_the_uid(home, uid):
+    """Directories of universities give people UIDs above 60000, older ones from 500."""
+    os.chown(home, uid, uid)
+    assert hvlab_folders.writer(str(home / ".ssh/config"), uid) == uid
+
+
+@as_root
 def test_a_folder_of_everybodys_is_refused_but_with_the_sticky_bit(room):
     shared = room / "shared"
     shared.mkdir()
@@ -142,6 +150,22 @@ def test_a_build_folder_that_another_makes_meanwhile_is_refused(room, monkeypatc
     monkeypatch.setattr(os, "mkdir", late)
     with pytest.raises(PermissionError, match=f"belongs to UID {NOBODY}"):
         hvlab_folders.make_private(str(room / "tmp/build"))
+
+
+@as_root
+def test_a_build_folder_is_refused_whose_parent_another_makes_meanwhile(room, monkeypatch):
+    makedirs = os.makedirs
+
+    def late(path, mode=0o777, exist_ok=False):
+        os.mkdir(room / "tmp/a", 0o755)
+        os.chown(room / "tmp/a", NOBODY, NOBODY)
+        makedirs(path, mode, exist_ok)
+
+    (room / "tmp").mkdir()
+    (room / "tmp").chmod(0o1777)
+    monkeypatch.setattr(os, "makedirs", late)
+    with pytest.raises(PermissionError, match=f"{room}/tmp/a belongs to UID {NOBODY}"):
+        hvlab_folders.make_private(str(room / "tmp/a/b"))
 
 
 @pytest.mark.parametrize("umask", [0o077, 0])

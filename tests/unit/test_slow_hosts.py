@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import random
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +37,7 @@ def planned(**changes):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     return {
-        "mark": "m",
+        "secret": "s",
         "names": ["n1", "n2", "n3"],
         "meet": [["127.0.0.1", port]],
         "interface": "lo",
@@ -50,11 +52,15 @@ def planned(**changes):
 
 def launched(places, **changes):
     """Return what each host of three prints, of those that are started."""
-    argv = [sys.executable, transfers.__file__, json.dumps(planned(**changes))]
+    argv, pipe = [sys.executable, transfers.__file__, "mark"], subprocess.PIPE
+    plan = json.dumps(planned(**changes))
     started = [
-        subprocess.Popen([*argv, str(place)], stdout=subprocess.PIPE, text=True) for place in reversed(places)
+        subprocess.Popen([*argv, str(place)], stdin=pipe, stdout=pipe, text=True)
+        for place in reversed(places)
     ]
-    printed = [process.communicate(timeout=60)[0] for process in started][::-1]
+    with ThreadPoolExecutor() as pool:
+        ended = pool.map(lambda process: process.communicate(plan, timeout=60)[0], started)
+        printed = list(ended)[::-1]
     return [json.loads(text) if text else None for text in printed]
 
 
@@ -86,21 +92,149 @@ def test_a_port_that_another_program_has_is_passed_over():
     assert len(first["steps"]) == len(STEPS)
 
 
-def test_strangers_hold_up_no_meeting():
+NONSENSE = [b"", b"[]\n", b"\xff\n", b"GET / HTTP/1.1\n", b"[" * 100_000 + b"\n", b'["s", 0, "a", 1]\n']
+
+
+def meeting(*words, greetings):
+    """Return the addresses of one host's meeting; strangers say these words, then others greet."""
     plan = planned(names=["n1"])
-    listener = transfers.meeting_port(plan)
-    strangers = [socket.create_connection(plan["meet"][0]) for _ in range(4)]
-    for stranger, words in zip(strangers, [b"", b"[]\n", b"\xff\n", b"GET / HTTP/1.1\n"], strict=True):
-        stranger.sendall(words)
-    start = time.monotonic()
-    guest = threading.Thread(target=lambda: transfers.reach(plan["meet"], ["m", 0, "a", 1], 5).close())
-    guest.start()
-    came, addresses = transfers.meet(plan, listener)
-    guest.join()
-    for each in (listener, *strangers, *came.values()):
+
+    def greet(greeting):
+        with suppress(OSError):
+            transfers.reach({**plan, "meet_s": 0}, greeting).close()
+
+    with transfers.meeting_port(plan) as listener, ExitStack() as stack:
+        for each in words:
+            stranger = stack.enter_context(socket.create_connection(plan["meet"][0]))
+            stranger.sendall(each)
+        guests = threading.Thread(target=lambda: [greet(greeting) for greeting in greetings])
+        guests.start()
+        came, addresses = transfers.meet(plan, listener)
+        guests.join()
+    for each in came.values():
         each.close()
-    assert addresses == {0: ["a", 1]}
+    return addresses
+
+
+def test_strangers_hold_up_no_meeting():
+    start = time.monotonic()
+    words = [*NONSENSE, b"0" * 64 + b" [0]\n"]
+    assert meeting(*words, greetings=[[0, "127.0.0.1", 1]]) == {0: ["127.0.0.1", 1]}
     assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        [],
+        [[]],
+        ["0"],
+        [True],
+        [-1],
+        [1],
+        [0, "127.0.0.1"],
+        {"0": 0},
+        0,
+        [0, "192.0.2.1", 1],
+        [0, "127.0.0.1", 1 << 16],
+    ],
+)
+def test_a_host_takes_no_place_but_one_and_no_address_but_its_own(monkeypatch, greeting):
+    assert not transfers.is_greeting(greeting, 1, "127.0.0.1")
+    send, first = transfers.Lines.send, iter([greeting])
+    monkeypatch.setattr(transfers.Lines, "send", lambda own, value: send(own, next(first, value)))
+    assert meeting(greetings=[[0], [0]]) == {0: []}
+
+
+def test_a_place_is_not_taken_twice_from_another_address():
+    plan = planned(names=["n1", "n2"])
+    guests = []
+    with transfers.meeting_port({**plan, "interface": "absent0"}) as listener:
+
+        def come():
+            for source, place in (("127.0.0.1", 0), ("127.0.0.2", 0), ("127.0.0.1", 1)):
+                with suppress(OSError):
+                    guests.append(transfers.reach({**plan, "meet_s": 0}, [place, source, 1]))
+
+        coming = threading.Thread(target=come)
+        coming.start()
+        came, addresses = transfers.meet(plan, listener)
+        coming.join()
+    for each in (*guests, *came.values()):
+        each.close()
+    assert addresses == {0: ["127.0.0.1", 1], 1: ["127.0.0.1", 1]}
+    assert len(guests) == 2
+
+
+def test_who_drips_or_never_ends_a_line_is_dropped(monkeypatch):
+    monkeypatch.setattr(transfers, "GREET_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
+        dripping, loud = (
+            stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(2)
+        )
+        loud.sendall(b"x" * 2 * transfers.GREETING)
+
+        def drip():
+            with suppress(OSError):
+                while True:
+                    dripping.sendall(b"x")
+                    time.sleep(0.05)
+
+        dropped = threading.Thread(target=drip)
+        dropped.start()
+        assert list(transfers.greetings(listener, time.monotonic() + 2)) == []
+        dropped.join(20)
+        assert not dropped.is_alive()
+
+
+def test_many_silent_callers_are_no_more_than_are_awaited(monkeypatch):
+    monkeypatch.setattr(transfers, "MOST_WAITING", 2)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(socket.create_connection(listener.getsockname()))
+        caller = stack.enter_context(socket.create_connection(listener.getsockname()))
+        caller.sendall(b"hello\n")
+        connection, _, line = next(transfers.greetings(listener, time.monotonic() + 20))
+        connection.close()
+    assert line == b"hello"
+
+
+def test_a_silent_caller_does_not_keep_a_sender_from_a_worker():
+    plan = planned(names=["n1"])
+    with transfers.meeting_port(plan) as listener:
+        came = {}
+        first = threading.Thread(target=lambda: came.update(transfers.meet(plan, listener)[0]))
+        first.start()
+        with closing(transfers.Worker(plan, 0)) as worker:
+            first.join()
+            came[0].close()
+            own = worker.listener.getsockname()
+            with socket.create_connection(own), socket.create_connection(own) as sender:
+                sender.sendall(worker.header(3) + b"\n")
+                accepted = worker.accept(3)
+                assert accepted
+                accepted.close()
+
+
+def test_a_program_in_the_middle_changes_nothing_and_learns_no_secret():
+    one, other = socket.socketpair()
+    first, guest = (transfers.Lines(end, "s", b"n", leads=end is one) for end in (one, other))
+    with one, other:
+        first.send("go")
+        assert guest.receive(5) == "go"
+        line = first.proof(True, 1, b'"go"') + b' "go"'
+        for wrong in (line.replace(b"go", b"no"), first.proof(True, 0, b'"go"') + b' "go"', b'"go"'):
+            with pytest.raises(OSError, match="does not know the secret"):
+                guest.value(wrong)
+        with pytest.raises(OSError, match="does not know the secret"):
+            first.value(line)
+        assert guest.value(line) == "go"
+
+
+@pytest.mark.parametrize("unreached", [None, [3], ["n1"], [[]], {}, 5])
+def test_a_host_that_reports_nonsense_is_lost_and_named(unreached, dropping):
+    printed, _ = led(planned(), [], unreached, address=dropping)
+    assert printed == {"lost": "n3"}
 
 
 @pytest.fixture
@@ -115,7 +249,7 @@ def dropping():
 
 def silent_host(plan, place, address, unreached):
     """Take part in every step without moving anything, as long as the first host goes on."""
-    control = transfers.reach(plan["meet"], [plan["mark"], place, *address], 5)
+    control = transfers.reach(plan, [place, *address])
     answers = [unreached, *["ready", *["ready", None] * len(plan["steps"])]]
     with closing(control), suppress(OSError):
         for answer in answers:
@@ -230,6 +364,8 @@ def test_an_interruption_ends_what_runs_on_the_hosts(monkeypatch, failures, erro
     assert launch["hvlab_program"] == transfers.__file__
     assert Path(end["hvlab_program"]).name == "reap.py"
     assert launch["hvlab_mark"] == end["hvlab_mark"]
+    secret = json.loads(base64.b64decode(launch["hvlab_plan"]))["secret"]
+    assert secret not in (launch["hvlab_mark"], end["hvlab_plan"])
 
 
 @pytest.mark.parametrize(

@@ -36,17 +36,17 @@ def above(path: str) -> Iterator[tuple[str, os.stat_result]]:
 def writer(path: str, owner: int) -> int:
     """Return the UID that is to write at ``path`` what will belong to UID ``owner``.
 
-    It is ``owner`` where a folder on the way belongs to that person: without more rights than that person's,
-    nothing is to be gained from a link. Elsewhere it is who runs this. Raises PermissionError where a folder
-    belongs to another person, or is everybody's.
+    It is ``owner`` where a folder on the way belongs to that user, whatever the UID: without more rights than
+    that user's, nothing is to be gained from a link. Elsewhere it is who runs this. Raises PermissionError
+    where a folder belongs to another person, or is everybody's.
     """
     me = os.geteuid()
     acting = me
     for part, info in above(path):
-        if info.st_uid != me and not any(info.st_uid in uids for uids in SYSTEM):
-            if info.st_uid != owner:
-                raise PermissionError("{} belongs to UID {}".format(part, info.st_uid))
+        if info.st_uid == owner and owner != 0:
             acting = owner
+        elif info.st_uid != me and not any(info.st_uid in uids for uids in SYSTEM):
+            raise PermissionError("{} belongs to UID {}".format(part, info.st_uid))
         if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_IWOTH and not info.st_mode & stat.S_ISVTX:
             raise PermissionError("everybody may write to {}".format(part))
     return acting
@@ -80,7 +80,7 @@ def make_private(path: str) -> None:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        # Perhaps made by another person since the first look.
-        writer(os.path.join(path, "file"), 0)
         if os.stat(path).st_mode & stat.S_IWOTH:
             raise PermissionError("everybody may make files in {}".format(path)) from None
+    # Another person may have made a part of the way since the first look.
+    writer(os.path.join(path, "file"), 0)

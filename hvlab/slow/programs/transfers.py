@@ -1,11 +1,12 @@
 """Runs on every host of a lab at once: how fast each computes, and what each sends to others, step by step.
 
-Arguments: a plan (JSON) and this host's place in it. The plan holds
+Arguments: the name of the launch, and this host's place in the plan. The plan (JSON) comes by stdin, because
+every user of the host can read a command line. It holds
 
-    mark        a word that keeps other programs out
+    secret      known to these hosts only; with it they prove every message
     names       of the hosts
     meet        [[address, port], ...]: where on the first host all may meet; the first free port is used
-    interface   whose address the data goes to
+    interface   of the ranks' network: the meeting and the data use its address
     transfer_s, compute_s   how long a step takes
     meet_s, limit_s     how long to wait for all hosts, and how long everything may take
     steps       {"shift": k}: each host sends to the one k places on, or computes where k is 0;
@@ -24,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import hmac
 import json
 import os
 import select
@@ -33,11 +35,14 @@ import struct
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Callable, Iterator
 
 CONNECT_S = 4.0
-# How long the rest of a greeting may take, once it has begun.
-GREET_S = 1.0
+# Of callers that have proved nothing yet: how long a greeting may take and be, and how many may be at it.
+GREET_S, GREETING, MOST_WAITING = 4.0, 1024, 256
+# The longest line of a host: 256 hosts have 65,280 links.
+LINE = 1 << 22
+NONCE = 16
 # Beyond what a step takes by the clock.
 PATIENCE_S = 30.0
 # TCP speeds up, and a shaped link has its burst: this part of a transfer does not count.
@@ -46,7 +51,6 @@ BLOCK = 1 << 16
 CHUNK = 1 << 18
 SIOCGIFFLAGS, SIOCGIFADDR = 0x8913, 0x8915
 UP_AND_RUNNING = 0x41
-HEADER = struct.Struct("!16sI")
 
 
 class HostLostError(Exception):
@@ -54,28 +58,103 @@ class HostLostError(Exception):
 
 
 class Lines:
-    """A connection that carries one JSON value a line."""
+    """A connection that carries one JSON value a line, with proof that it is the other end's next one.
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.file = connection.makefile("r", encoding="utf-8")
+    The first host chooses the nonce. A program that only passes on what both say can change nothing of it.
+    """
+
+    def __init__(self, connection: socket.socket, secret: str, nonce: bytes, leads: bool) -> None:
+        self.connection, self.leads = connection, leads
+        self.key = hmac.new(secret.encode(), nonce, "sha256").digest()
+        self.sent = self.received = 0
+        self.rest = b""
+
+    def proof(self, leads: bool, number: int, text: bytes) -> bytes:
+        """Return what proves a line; ``leads`` says whose it is."""
+        return hmac.new(self.key, b"%d %d %s" % (leads, number, text), "sha256").hexdigest().encode()
 
     def send(self, value: Any) -> None:
         """Send one value."""
-        self.connection.sendall(json.dumps(value).encode() + b"\n")
+        text = json.dumps(value).encode()
+        self.connection.settimeout(PATIENCE_S)
+        self.connection.sendall(self.proof(self.leads, self.sent, text) + b" " + text + b"\n")
+        self.sent += 1
 
     def receive(self, seconds: float) -> Any:
         """Return the next value; OSError where none comes in time."""
-        self.connection.settimeout(seconds)
-        line = self.file.readline()
-        if not line:
-            raise OSError("the other end is gone")
-        return json.loads(line)
+        end = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            left = end - time.monotonic()
+            if left <= 0 or len(self.rest) > LINE:
+                raise OSError("the other end sends no whole line")
+            self.connection.settimeout(left)
+            part = self.connection.recv(BLOCK)
+            if not part:
+                raise OSError("the other end is gone")
+            self.rest += part
+        line, _, self.rest = self.rest.partition(b"\n")
+        return self.value(line)
+
+    def value(self, line: bytes) -> Any:
+        """Return the value of the next line; OSError where its proof is wrong."""
+        proof, _, text = line.partition(b" ")
+        if not hmac.compare_digest(proof, self.proof(not self.leads, self.received, text)):
+            raise OSError("the other end does not know the secret")
+        self.received += 1
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise OSError("the other end sends no JSON") from error
 
     def close(self) -> None:
         """End the connection."""
-        self.file.close()
         self.connection.close()
+
+
+def greetings(
+    listener: socket.socket, end: float, nonce_size: int = 0
+) -> Iterator[tuple[socket.socket, bytes, bytes]]:
+    """Yield each caller, the nonce it got and its first line, until ``end``.
+
+    Callers are read side by side, so that a silent one holds up no other. Too many push out the oldest.
+    """
+    waiting: dict[socket.socket, tuple[float, bytes, bytes]] = {}
+    listener.settimeout(0)
+    try:
+        while time.monotonic() < end:
+            soonest = min([end, *(due for due, _, _ in waiting.values())])
+            ready, _, _ = select.select([listener, *waiting], [], [], max(0.0, soonest - time.monotonic()))
+            if listener in ready:
+                ready.remove(listener)
+                with contextlib.suppress(OSError):
+                    caller, _ = listener.accept()
+                    nonce = os.urandom(nonce_size)
+                    waiting[caller] = (time.monotonic() + GREET_S, nonce, b"")
+                    caller.settimeout(0)
+                    caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    caller.sendall(nonce)
+            for caller in ready:
+                due, nonce, begun = waiting[caller]
+                part = b""
+                with contextlib.suppress(OSError):
+                    part = caller.recv(GREETING)
+                line, ended, _ = (begun + part).partition(b"\n")
+                if ended:
+                    del waiting[caller]
+                    yield caller, nonce, line
+                elif part and len(line) < GREETING:
+                    waiting[caller] = (due, nonce, line)
+                else:
+                    del waiting[caller]
+                    caller.close()
+            now = time.monotonic()
+            late = [caller for caller, (due, _, _) in waiting.items() if due <= now]
+            for caller in late or list(waiting)[:-MOST_WAITING]:
+                del waiting[caller]
+                caller.close()
+    finally:
+        for caller in waiting:
+            caller.close()
 
 
 def coordinate(plan: dict[str, Any], listener: socket.socket) -> dict[str, Any]:
@@ -99,7 +178,8 @@ def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any
     seconds = max(plan["transfer_s"], plan["compute_s"]) + 2 * CONNECT_S + PATIENCE_S
     readings = []
     try:
-        unreached = ask(hosts, [addresses[place] for place in range(len(names))], seconds)
+        table = [addresses[place] for place in range(len(names))]
+        unreached = ask(hosts, table, seconds, lambda answer: are_places(answer, len(names)))
         alone = cut_off(unreached)
         if alone:
             return {"cut_off": [names[place] for place in alone]}
@@ -112,8 +192,10 @@ def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any
     return {"steps": readings}
 
 
-def ask(hosts: dict[int, Lines], question: Any, seconds: float) -> list[Any]:
-    """Return every host's answer, by place; HostLostError where one does not come in time."""
+def ask(
+    hosts: dict[int, Lines], question: Any, seconds: float, fits: Callable[[Any], bool] = lambda _: True
+) -> list[Any]:
+    """Return every host's answer, by place; HostLostError where one does not come in time or fit."""
     answers = []
     for place in sorted(hosts):
         try:
@@ -125,7 +207,14 @@ def ask(hosts: dict[int, Lines], question: Any, seconds: float) -> list[Any]:
             answers.append(hosts[place].receive(seconds))
         except OSError:
             raise HostLostError(place) from None
+        if not fits(answers[-1]):
+            raise HostLostError(place)
     return answers
+
+
+def are_places(answer: Any, count: int) -> bool:
+    """Return whether an answer is a list of places."""
+    return isinstance(answer, list) and all(type(place) is int and place in range(count) for place in answer)
 
 
 def cut_off(unreached: list[list[int]]) -> list[int]:
@@ -141,9 +230,11 @@ def cut_off(unreached: list[list[int]]) -> list[int]:
 def meeting_port(plan: dict[str, Any]) -> socket.socket:
     """Open the first port of those where all may meet that no other program has; OSError without any."""
     failure = OSError("there is no port to meet at")
+    # Without the interface nothing is measured, but all say whether they have it.
+    address = interface_address(plan["interface"]) or ""
     for port in dict.fromkeys(port for _, port in plan["meet"]):
         try:
-            return socket.create_server(("", port), backlog=max(64, len(plan["names"])))
+            return socket.create_server((address, port), backlog=max(64, len(plan["names"])))
         except OSError as error:
             failure = error
     raise failure
@@ -156,29 +247,35 @@ def meet(plan: dict[str, Any], listener: socket.socket) -> tuple[dict[int, Lines
     """
     hosts: dict[int, Lines] = {}
     addresses: dict[int, Any] = {}
-    silent: dict[socket.socket, Lines] = {}
+    callers: dict[int, str] = {}
     end = time.monotonic() + plan["meet_s"]
-    listener.settimeout(0)
-    while len(hosts) < len(plan["names"]) and time.monotonic() < end:
-        ready, _, _ = select.select([listener, *silent], [], [], max(0.0, end - time.monotonic()))
-        for one in ready:
-            if one is listener:
-                with contextlib.suppress(OSError):
-                    connection, _ = listener.accept()
-                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    silent[connection] = Lines(connection)
-                continue
-            lines = silent.pop(one)
-            with contextlib.suppress(OSError, ValueError):
-                greeting = lines.receive(GREET_S)
-                if isinstance(greeting, list) and greeting[:1] == [plan["mark"]]:
+    with contextlib.closing(greetings(listener, end, NONCE)) as coming:
+        for connection, nonce, line in coming:
+            lines = Lines(connection, plan["secret"], nonce, leads=True)
+            with contextlib.suppress(OSError):
+                greeting, caller = lines.value(line), connection.getpeername()[0]
+                # A host whose first attempt broke off comes again from the same address.
+                if (
+                    is_greeting(greeting, len(plan["names"]), caller)
+                    and callers.get(greeting[0], caller) == caller
+                ):
                     lines.send("welcome")
-                    hosts[greeting[1]], addresses[greeting[1]] = lines, greeting[2:]
+                    place = greeting[0]
+                    if place in hosts:
+                        hosts[place].close()
+                    hosts[place], addresses[place], callers[place] = lines, greeting[1:], caller
+                    if len(hosts) == len(plan["names"]):
+                        break
                     continue
             lines.close()
-    for lines in silent.values():
-        lines.close()
     return hosts, addresses
+
+
+def is_greeting(greeting: Any, count: int, caller: str) -> bool:
+    """Return whether a greeting is a place, and where the data goes: to the caller itself, or nowhere."""
+    if not isinstance(greeting, list) or len(greeting) not in (1, 3) or not are_places(greeting[:1], count):
+        return False
+    return len(greeting) == 1 or (greeting[1] == caller and are_places(greeting[2:], 1 << 16))
 
 
 class Worker:
@@ -186,11 +283,10 @@ class Worker:
 
     def __init__(self, plan: dict[str, Any], place: int) -> None:
         self.plan, self.place, self.count = plan, place, len(plan["names"])
-        self.mark = hashlib.md5(plan["mark"].encode()).digest()  # noqa: S324 - a header of fixed length
         address = interface_address(plan["interface"])
         self.listener = socket.create_server((address or "", 0), backlog=max(64, self.count))
         own = self.listener.getsockname() if address else ()
-        self.control = reach(plan["meet"], [plan["mark"], place, *own], plan["meet_s"])
+        self.control = reach(plan, [place, *own])
         self.table: list[Any] = []
         self.blocked: list[Any] = []
 
@@ -259,46 +355,46 @@ class Worker:
         """Return a connection to another host for one step; None where it cannot be reached."""
         try:
             connection = socket.create_connection(tuple(self.table[other]), timeout=CONNECT_S)
-            connection.sendall(HEADER.pack(self.mark, number))
+            connection.sendall(self.header(number) + b"\n")
         except OSError:
             return None
         return connection
 
+    def header(self, number: int) -> bytes:
+        """Return what the data of a step begins with, without the end of the line."""
+        return hmac.new(self.plan["secret"].encode(), b"data %d" % number, "sha256").hexdigest().encode()
+
     def accept(self, number: int) -> socket.socket | None:
         """Return the connection of this step's sender; None where none comes in time."""
-        end = time.monotonic() + CONNECT_S
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError):
-                self.listener.settimeout(max(0.01, end - time.monotonic()))
-                connection, _ = self.listener.accept()
-                connection.settimeout(max(0.01, end - time.monotonic()))
-                header = connection.recv(HEADER.size, socket.MSG_WAITALL)
-                if header == HEADER.pack(self.mark, number):
+        with contextlib.closing(greetings(self.listener, time.monotonic() + CONNECT_S)) as coming:
+            for connection, _, line in coming:
+                if hmac.compare_digest(line, self.header(number)):
                     return connection
                 connection.close()
         return None
 
 
-def reach(meet: list[Any], greeting: list[Any], seconds: float) -> Lines:
+def reach(plan: dict[str, Any], greeting: list[Any]) -> Lines:
     """Greet the first host where all meet, which may not be open yet; OSError where it does not answer.
 
-    Where another program answers, the next place is tried.
+    Where another program answers, the next place is tried. The caller's address is that where its data goes.
     """
-    end = time.monotonic() + seconds
+    end = time.monotonic() + plan["meet_s"]
+    source = (greeting[1], 0) if greeting[1:] else None
     while True:
-        for address, port in meet:
+        for address, port in plan["meet"]:
             try:
-                connection = socket.create_connection((address, port), timeout=CONNECT_S)
+                connection = socket.create_connection((address, port), CONNECT_S, source)
             except (OSError, ValueError) as error:
                 failure = str(error)
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            lines = Lines(connection)
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError):
+                lines = Lines(connection, plan["secret"], connection.recv(NONCE), leads=False)
                 lines.send(greeting)
                 if lines.receive(CONNECT_S) == "welcome":
                     return lines
-            lines.close()
+            connection.close()
             failure = "another program answers at {}:{}".format(address, port)
         if time.monotonic() > end:
             raise OSError(failure)
@@ -398,7 +494,7 @@ def count_blocks(end: float) -> int:
 
 def main() -> None:
     """Take part; the first host also leads."""
-    plan, place = json.loads(sys.argv[1]), int(sys.argv[2])
+    plan, place = json.load(sys.stdin), int(sys.argv[2])
     signal.alarm(int(plan["limit_s"]))
     if place:
         try:
@@ -409,6 +505,8 @@ def main() -> None:
     listener = meeting_port(plan)
     child = os.fork()
     if child == 0:
+        # By name it may be another address there, as 127.0.1.1.
+        plan["meet"] = [listener.getsockname()]
         listener.close()
         with contextlib.suppress(OSError):
             Worker(plan, place).run()
