@@ -11,6 +11,12 @@ import yaml
 from hvlab.errors import Problem
 from hvlab.masking import masked
 
+# Types that no text is taken for, and how to write one: it would be cut at its commas, or into its letters.
+# Switches and numbers may be texts, as `-e name=false` and INI give them: roles say `| bool`.
+_NO_TEXT = {
+    "list": """write a list in YAML, ['a', 'b'] in INI, -e '{{"{0}": ["a", "b"]}}' for a command""",
+    "dict": """write a mapping in YAML, {{'a': 'b'}} in INI, -e '{{"{0}": {{"a": "b"}}}}' for a command""",
+}
 Options = Mapping[str, Mapping[str, Any]]
 
 
@@ -41,6 +47,11 @@ def argument_problems(host: str, variables: Mapping[str, Any], options: Options)
 
     for name in sorted(variables.keys() & options.keys()):
         if _templated(variables[name]):
+            continue
+        kind = str(options[name].get("type", "str"))
+        if kind in _NO_TEXT and isinstance(variables[name], str):
+            given = masked(f"{name} is the text {variables[name]!r}")
+            yield Problem(host, f"{given}, where a {kind} is needed", _NO_TEXT[kind].format(name))
             continue
         spec = {name: {**options[name], "required": False}}
         for message in ArgumentSpecValidator(spec).validate({name: variables[name]}).error_messages:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.contract import tree
 from tests.node.lab import applied_roles
@@ -115,3 +117,46 @@ def test_stands_in_a_playbook(role: str) -> None:
 
 def _template(value: Any) -> bool:
     return any("{{" in text for text in tree.texts(value))
+
+
+_WHOLE = {"when", "that", "until", "failed_when", "changed_when"}
+_FOLDERS = ("roles", "playbooks", "group_vars", "templates")
+
+
+def _expressions(value: Any, key: str = "") -> Iterator[str]:
+    """Yield what of a YAML file is an expression: conditions, and what stands in braces."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _expressions(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _expressions(item, key)
+    elif isinstance(value, str):
+        yield from [value] if key in _WHOLE else re.findall(r"{{.*?}}|{%.*?%}", value, re.DOTALL)
+
+
+def test_a_switch_may_be_a_text_and_is_never_turned_round() -> None:
+    """`-e NAME=false`, and an INI inventory, give the text false, which counts as true."""
+    switches = {
+        name
+        for role in tree.ROLES
+        for name, option in tree.options(role).items()
+        if option.get("type") == "bool"
+    }
+    bare = re.compile(rf"\b({'|'.join(sorted(switches))})\b(?!\s*(\|\s*default\([^)]*\)\s*)?\|\s*bool)")
+    files = [
+        file
+        for folder in _FOLDERS
+        for file in (tree.ROOT / folder).rglob("*")
+        if file.suffix in (".yml", ".j2") and not {"meta", "defaults"} & set(file.parts)
+    ]
+    wrong = [
+        f"{file.relative_to(tree.ROOT)}: {expression}"
+        for file in files
+        for expression in _expressions(
+            yaml.safe_load(file.read_text("utf-8")) if file.suffix == ".yml" else file.read_text("utf-8")
+        )
+        if bare.search(expression)
+    ]
+    assert len(files) > 100
+    assert wrong == [], "say `| bool`"

@@ -157,7 +157,7 @@ def test_a_build_folder_is_refused_whose_parent_another_makes_meanwhile(room, mo
     makedirs = os.makedirs
 
     def late(path, mode=0o777, exist_ok=False):
-        os.mkdir(room / "tmp/a", 0o755)
+        (room / "tmp/a").mkdir(0o755)
         os.chown(room / "tmp/a", NOBODY, NOBODY)
         makedirs(path, mode, exist_ok)
 

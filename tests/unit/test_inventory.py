@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
 
+from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.errors import InventoryError
 from hvlab.lab.inventory import load, problems
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import valid_name
 from hvlab.lab.inventory_values import READ
-from hvlab.lab.role_arguments import role_options
+from hvlab.lab.role_arguments import argument_problems, role_options
 from hvlab.lab.variants import available
 from hvlab.paths import project_dir
 
@@ -352,3 +353,34 @@ def test_what_a_user_set_for_other_uses_of_ansible_does_not_matter(lab, monkeypa
     before = load(lab)
     monkeypatch.setenv(name, value)
     assert load(lab) == before
+
+
+OPTIONS = {
+    name: option for own in role_options(project_dir() / "roles").values() for name, option in own.items()
+}
+TEXTS = {"bool": ("false", "perhaps"), "int": ("7", "many"), "float": ("0.5", "much")}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_every_option_given_as_a_text_is_converted_or_refused(name):
+    """As `-e NAME=VALUE` gives it, and an INI inventory, but for what Python would take for a value."""
+    kind = OPTIONS[name].get("type", "str")
+
+    def said(value):
+        return [problem.observed for problem in argument_problems("n1", {name: value}, OPTIONS)]
+
+    if kind in ("list", "dict"):
+        assert said("a,b=c") == [f"{name} is the text 'a,b=c', where a {kind} is needed"]
+        assert "is the text" not in "".join(said([] if kind == "list" else {}))
+    elif kind in TEXTS:
+        right, wrong = TEXTS[kind]
+        assert said(right) == []
+        assert said(wrong) != []
+    else:
+        assert kind in ("str", "path", "raw")
+
+
+def test_the_drivers_switches_given_as_texts_are_not_turned_round():
+    request = as_request({"method": "repo", "remove_old": "false", "fabric": "no", "imex": "False"})
+    assert (request.remove_old, request.fabric, request.imex) == (False, False, False)
+    assert as_request({"method": "repo", "remove_old": "yes"}).remove_old

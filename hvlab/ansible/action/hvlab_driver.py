@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
@@ -175,7 +176,7 @@ def as_request(options: dict[str, Any]) -> DriverRequest:
     """Return the role's variables as a request; a package may be a name alone."""
     values: dict[str, Any] = {name: str(options.get(name) or "") for name in TEXTS if name in options}
     values["fabric_manager"] = str(options.get("fabric_manager", "auto")).lower()
-    values |= {name: bool(options.get(name)) for name in ("remove_old", "fabric", "imex")}
+    values |= {name: boolean(options.get(name) or False) for name in ("remove_old", "fabric", "imex")}
     values.update({name: tuple(options.get(name) or ()) for name in LISTS if name in options})
     for name in PACKAGES:
         packages = [
