@@ -19,7 +19,7 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """Yield a new empty file beside ``path``, which takes its place when the block ends without an error.
 
-    It gets exactly ``mode``, whatever the umask, and is on disk before it is renamed.
+    It gets exactly ``mode``, whatever the umask, and is on disk before it is renamed, as is its name after.
     """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     part = Path(name)
@@ -28,9 +28,20 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
         part.replace(path)
+        sync(path.parent)
     finally:
         os.close(descriptor)
         part.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to disk; not every file system can do that with folders."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:

@@ -13,16 +13,22 @@ from typing import Any
 
 # What stands in the place of a value.
 HIDDEN = "***"
-_WORDS = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_KEY)"
-_NAME = rf"(?:[A-Z0-9_]+_)?{_WORDS}(?:_[A-Z0-9_]+)?"
+_WORDS = (
+    r"(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|PGPASSWORD|SSHPASS|PAT|CREDENTIALS?"
+    r"|(?:API|ACCESS|PRIVATE)_KEY)"
+)
+# A number of a language model's tokens is no secret.
+_NAME = rf"(?!(?:MAX|MIN|NUM)_(?:[A-Z0-9_]+_)?TOKENS)(?:[A-Z0-9_]+_)?{_WORDS}(?:_[A-Z0-9_]+)?"
 # Any variable: a pattern of the secret ones alone would try each of many words in a name to the name's end.
-_ASSIGNED = re.compile(r"(?<![A-Za-z0-9_])([A-Z0-9_]+)=")
+_ASSIGNED = re.compile(r"(?:(?<![A-Za-z0-9_])|(?<=(?<![^\s'\"])-e))([A-Z0-9_]+)\+?=")
 _LOST = re.compile(_ASSIGNED.pattern + re.escape(HIDDEN))
 # What begins an argument of a program, perhaps after the name of an option, or docker's -e.
-_ARGUMENT = re.compile(rf"(?:-{{0,2}}[A-Za-z_][\w.-]*=|-e)?{_NAME}=")
+_ARGUMENT = re.compile(rf"(?:-{{0,2}}[A-Za-z_][\w.-]*=|-e)?{_NAME}\+?=")
 _MAY_BE = re.compile(_WORDS)
 # Parts of a word as a shell has them.
-_PIECES = re.compile(r"""(?:"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|[^\s'"\\])*""", re.DOTALL)
+_PIECES = re.compile(
+    r"""(?:\$\((?:[^()]|\([^()]*\))*\)?|`[^`]*`?|"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|[^\s'"\\])*""", re.DOTALL
+)
 # A group where a quote ends.
 _QUOTE = re.compile(r"""\\.|"(?:\\.|[^"\\])*(")?|'[^']*(')?""", re.DOTALL)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from hvlab import sudo
@@ -25,7 +26,8 @@ def project_dir() -> Path:
 
 def default_inventory() -> Path:
     """Return the inventory that is meant where none is named (``ANSIBLE_INVENTORY``)."""
-    return Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/lab"))
+    chosen = os.environ.get("ANSIBLE_INVENTORY")
+    return Path(chosen) if chosen else _of_the_caller(Path("inventory/lab"), "-i or ANSIBLE_INVENTORY")
 
 
 def _base(variable: str, xdg: str, default: str) -> Path:
@@ -79,7 +81,29 @@ def provisioning_dir(lab: str) -> Path:
 
 def results_dir() -> Path:
     """Return where the results go unless an option says otherwise (``HVLAB_RESULTS``, or ``./results``)."""
-    return Path(os.environ.get("HVLAB_RESULTS", "results")).resolve()
+    chosen = os.environ.get("HVLAB_RESULTS")
+    place = Path(chosen) if chosen else _of_the_caller(Path("results"), "--results or HVLAB_RESULTS")
+    return place.resolve()
+
+
+def _of_the_caller(path: Path, option: str) -> Path:
+    """Return what lies in the current folder. Raises UsageError where others made it or may change it."""
+    person = sudo.caller()
+    trusted = {0, os.geteuid(), *([person[0]] if person else [])}
+    if os.path.lexists(path):
+        for each in {Path(), *(path.parents), path, path.resolve()}:
+            seen = each.stat() if each.exists() else each.lstat()
+            what = None
+            if seen.st_uid not in trusted:
+                what = f"belongs to user {seen.st_uid}"
+            elif stat.S_ISDIR(seen.st_mode) and seen.st_mode & stat.S_IWOTH:
+                what = "may be written by every user"
+            if what:
+                raise UsageError(
+                    f"{path.absolute()} is not used: {each.absolute()} {what}",
+                    remedy=f"name it with {option} if you trust it, or go to a folder of your own",
+                )
+    return path
 
 
 def lab_runtime_dir(lab: str) -> Path:

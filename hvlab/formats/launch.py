@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hvlab import __version__
+from hvlab import __version__, answers
 from hvlab.errors import UsageError
 from hvlab.formats.lines import ORIGIN, number
 from hvlab.results.store import Record, Run
@@ -232,7 +232,7 @@ def _rounded(printed: Mapping[str, float], exact: Mapping[str, float]) -> bool:
 def read_origin(line: str) -> dict[str, Any]:
     """Return the origin of such a line; nothing where it is damaged."""
     try:
-        origin = json.loads(line.removeprefix(ORIGIN))
-    except (ValueError, RecursionError):
+        origin = answers.load(line.removeprefix(ORIGIN), "the file")
+    except answers.AnswerError:
         return {}
     return origin if isinstance(origin, dict) else {}

@@ -10,6 +10,7 @@ import math
 from hvlab.formats import junit
 from hvlab.formats.launch import MeasuredRun, status
 from hvlab.results.store import FIELDS, Record
+from hvlab.results.tables import no_formula
 
 _SPREAD = ("params", "stack")
 
@@ -21,8 +22,8 @@ def as_csv(measured: MeasuredRun) -> str:
     names += sorted({name for row in rows for name in row} - set(names))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer.writerow({name: no_formula(name) for name in names})
+    writer.writerows({name: no_formula(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hvlab import answers
 from hvlab.errors import CheckError, UsageError
 from hvlab.formats.launch import Launch, LaunchRow, sorted_items
 from hvlab.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
 from hvlab.workloads.metrics import METRICS, busbw_factor
+from hvlab.workloads.parameters import TUNING, find
 
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi", "training": UNKNOWN}
 # Libraries in OSU's titles.
@@ -72,7 +74,8 @@ def _common(
     launch: Launch, source: LogSource, overrides: LaunchOverrides, *, run_id: str, started_at: str
 ) -> Record:
     """Return what all records of a launch have in common."""
-    origin = launch.origin
+    # What a file states is believed no more than what a host says.
+    origin = answers.checked(dict(launch.origin), source.name)
     hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
     slots = overrides.slots or launch.slots or _count(origin.get("slots")) or 0
     name = str(launch.stack.get("library") or "")
@@ -93,7 +96,7 @@ def _common(
         hosts=hosts,
         slots_per_host=slots,
         world_size=stated or len(hosts) * slots or None,
-        params=dict(params)
+        params=_read_params(params, source.name)
         if isinstance(params, Mapping) and params
         else _known({"device": launch.device, "iterations": launch.iterations, **launch.settings}),
         repeat=1,
@@ -103,7 +106,7 @@ def _common(
         status="ok",
         error=None,
         stack={
-            **launch.stack,
+            **answers.checked(dict(launch.stack), source.name),
             "file": source.name,
             "checked": any(row.checked for row in launch.rows)
             and all(row.checked or row.error for row in launch.rows),
@@ -229,6 +232,19 @@ def _scaled(launch: Launch, common: Record) -> Launch:
             remedy="say it with --hosts and --slots",
         )
     return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
+
+
+def _read_params(params: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Return the parameters that a file states, each as its own reader takes it."""
+    known = {name: value for name, value in params.items() if name != "size_bytes"}
+    for name, value in known.items():
+        item = find(name, TUNING)
+        if item and value is not None and not isinstance(value, bool):
+            try:
+                known[name] = item.read(value)
+            except UsageError as error:
+                raise CheckError(f"{file}: {error}", remedy=f"correct {name} in the file") from error
+    return known
 
 
 def _text(value: object) -> str | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hvlab import process
 from hvlab.errors import HvlabError
-from hvlab.files import write_file
+from hvlab.files import sync, write_file
 from hvlab.key_files import key_whole, public_whole
 
 # So far may a host's clock be behind, for instance where it keeps local time.
@@ -124,8 +124,11 @@ def make_key(path: Path, comment: str, *, anew: bool = False) -> None:
     with _workplace(path.parent) as folder:
         new = folder / path.name
         _keygen("-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(new))
+        sync(new)
+        sync(public_file(new))
         public_file(new).replace(public_file(path))
         new.replace(path)
+        sync(path.parent)
 
 
 def sign(

@@ -37,6 +37,9 @@ def write(folder: Path, kind: str, content: object) -> None:
         if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
             line = "\n" + line
         file.write(line.encode())
+        file.flush()
+        # SQLite's commit comes after it, and says that it is there.
+        os.fsync(file.fileno())
 
 
 def read(folder: Path) -> Journal:

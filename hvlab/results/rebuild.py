@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
@@ -23,6 +22,7 @@ from hvlab.results.store import (
     INSERT_RECORD,
     INSERT_RUN,
     INSERT_STATE,
+    RUN_NAME,
     migrated,
     read_record,
 )
@@ -30,7 +30,6 @@ from hvlab.results.store import (
 _RUN_FIELDS = 6
 _AFTER_ALL = 2**62
 # A run's id is the name of its folder.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _salvaged(file: Path) -> tuple[dict[str, Journal], int]:
     with copied(file) as copy, closing(sqlite3.connect(copy)) as database:
         database.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         for number, *row in _rows(database, "SELECT rowid, * FROM runs"):
-            if _NAME.fullmatch(str(row[0])):
+            if RUN_NAME.fullmatch(str(row[0])):
                 journals[str(row[0])] = Journal(number or _AFTER_ALL, tuple(row))
             else:
                 unnamed += 1

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -56,6 +57,8 @@ MIGRATIONS = (_VERSION_1, _VERSION_2)
 SCHEMA = len(MIGRATIONS)
 
 
+# What the folder of a run may be called; a foreign store must not choose where reports are written.
+RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 # The launcher of figures that were imported.
 UNKNOWN = "unknown"
 
@@ -231,7 +234,11 @@ class Store:
             FROM runs ORDER BY rowid"""
         with self._open() as database:
             return [
-                Run(row[0], row[1], row[2], row[4] or "interrupted", tuple(map(str, json.loads(row[3]))))
+                Run(
+                    _run_name(row[0]),
+                    *map(answers.clean, (row[1], row[2], row[4] or "interrupted")),
+                    planned=tuple(answers.clean(str(case)) for case in json.loads(row[3])),
+                )
                 for row in database.execute(query)
             ]
 
@@ -254,7 +261,7 @@ class Store:
         with self._open() as database:
             query = "SELECT spec_key, spec FROM runs WHERE run_id = ?"
             key, text = database.execute(query, (run_id,)).fetchone()
-            return str(key), dict(masked_json(text))
+            return str(key), dict(_cleaned(text))
 
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""
@@ -388,9 +395,27 @@ def read_record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
     for name in _AS_JSON:
         text = values[name]
         if text not in known:
-            known[text] = masked_json(text)
+            known[text] = _cleaned(text)
         values[name] = known[text]
     if problem := answers.mismatch(values, Row):
         raise ValueError(problem)
+    _run_name(values["run_id"])
+    values |= {name: answers.clean(value) for name, value in values.items() if isinstance(value, str)}
+    path = PurePosixPath(values["raw_path"])
+    if path.parts[:1] not in ((), ("runs",)) or ".." in path.parts:
+        raise ValueError(f"the raw path {values['raw_path']!r} is not below runs/")
     values["hosts"] = tuple(values["hosts"])
     return Record(**values)
+
+
+def _run_name(name: object) -> str:
+    if not isinstance(name, str) or not RUN_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a run")
+    return name
+
+
+def _cleaned(text: str) -> Any:
+    try:
+        return answers.checked(masked_json(text), "the store")
+    except answers.AnswerError as error:
+        raise ValueError(error.observed) from error

@@ -25,7 +25,7 @@ def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_for
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([_flat(row.get(name)) for name in columns] for row in rows)
+        writer.writerows([no_formula(_flat(row.get(name))) for name in columns] for row in rows)
         return text.getvalue().rstrip("\n")
     return as_text(table(rows, columns))
 
@@ -49,6 +49,15 @@ def as_text(rendered: Table) -> str:
     text = io.StringIO()
     Console(file=text, no_color=True, width=_UNLIMITED).print(rendered)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip())
+
+
+def no_formula(value: object) -> object:
+    """Return a cell of CSV that a spreadsheet takes for a text, whatever a host put there."""
+    return (
+        f"'{value}"
+        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        else value
+    )
 
 
 def _flat(value: object) -> object:

@@ -478,3 +478,18 @@ def test_the_report_has_the_figures_of_other_measurements(store):
     )
     assert float(shown[5].split()[0]) == pytest.approx(first.value, rel=0.01)
     assert shown[4] == "\N{EN DASH}"
+
+
+def test_what_a_file_states_of_its_parameters_is_read_as_they_are():
+    with pytest.raises(CheckError, match=r"a\.log: .*cycle"):
+        _stated({"cycle_time": "{}"})
+    assert _stated({"\ud800x\x1b]0;pwn\x07": "\ud800"}) == {"x": ""}
+
+
+def _stated(params):
+    stated = launch.Launch(
+        rows=(), workload="allreduce", stack={"source": "nccl-tests"}, error="e", origin={"params": params}
+    )
+    source = LogSource("a.log", "runs/r/a.log", [stated])
+    (record,) = records([source], LaunchOverrides(), run_id="r", started_at="2026-11-20T00:00:00Z")
+    return dict(record.params)

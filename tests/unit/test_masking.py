@@ -57,6 +57,13 @@ def test_what_is_not(name):
         ("X=1 HF_TOKEN='a b", "X=1 HF_TOKEN=***"),
         ("it doesn't matter HF_TOKEN=a b", "it doesn't matter HF_TOKEN=*** b"),
         ("the TOKEN = 3", "the TOKEN = 3"),
+        ("HF_TOKEN+=abc X=1", "HF_TOKEN+=*** X=1"),
+        ("docker run -eHF_TOKEN=abc image", "docker run -eHF_TOKEN=*** image"),
+        ("HF_TOKEN=$(cat a b) X=1", "HF_TOKEN=*** X=1"),
+        ("HF_TOKEN=$(cat $(ls a) b) X=1", "HF_TOKEN=*** X=1"),
+        ("HF_TOKEN=`cat a b` X=1", "HF_TOKEN=*** X=1"),
+        ("PGPASSWORD=a SSHPASS=b KEY_PASSPHRASE=c", "PGPASSWORD=*** SSHPASS=*** KEY_PASSPHRASE=***"),
+        ("MY_TOKENS=a MY_SECRETS=b GH_PAT=c PATH=d", "MY_TOKENS=*** MY_SECRETS=*** GH_PAT=*** PATH=d"),
     ],
 )
 def test_assignments_in_a_text(text, shown):

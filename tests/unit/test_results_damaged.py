@@ -365,3 +365,38 @@ def test_another_programs_database_is_not_written_to(tmp_path):
     with pytest.raises(DamagedStoreError, match="it has no tables of hvlab"):
         Store(tmp_path).put("r", [], lab="x", spec_key="k", spec={}, cases=[])
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["../../pwn", "/tmp/pwn", ""])
+def test_a_foreign_store_does_not_choose_the_folder_of_a_run(tmp_path, name):
+    _foreign(tmp_path, run_id=name)
+    with pytest.raises(HvlabError, match="no name of a run"):
+        Store(tmp_path).runs()
+
+
+@pytest.mark.parametrize("path", ["../../etc", "/etc", "runs/../../etc"])
+def test_raw_files_of_a_foreign_store_lie_below_its_runs(tmp_path, path):
+    _foreign(tmp_path, raw_path=path)
+    with pytest.raises(HvlabError, match="not below runs/"):
+        Store(tmp_path).records("r1")
+
+
+def test_texts_of_a_foreign_store_do_not_steer_the_terminal(tmp_path):
+    _foreign(tmp_path, lab="\x1b]0;pwn\x07lab", launcher="\x1b[2Jmpirun", stack={"nccl": "\x1b[2J2"})
+    (run,) = Store(tmp_path).runs()
+    (record,) = Store(tmp_path).records("r1")
+    assert (run.lab, record.launcher, record.stack) == ("lab", "mpirun", {"nccl": "2"})
+
+
+def _foreign(folder, *, run_id="r1", lab="lab", **fields):
+    record = {
+        **dict.fromkeys(stores.FIELDS),
+        **{"run_id": run_id, "case_id": "c", "started_at": "2026-11-20T00:00:00Z", "workload": "allreduce"},
+        **{"launcher": "mpirun", "backend": "nccl", "hosts": ["a"], "slots_per_host": 1, "params": {}},
+        **{"repeat": 1, "status": "ok", "stack": {}, "raw_path": "runs/r1/c"},
+        **fields,
+    }
+    with closing(stores.migrated(sqlite3.connect(folder / "hvlab.db"))) as database, database:
+        database.execute(stores.INSERT_RUN, (run_id, record["started_at"], lab, "k", "{}", "[]"))
+        values = (json.dumps(value) if isinstance(value, dict | list) else value for value in record.values())
+        database.execute(stores.INSERT_RECORD, tuple(values))

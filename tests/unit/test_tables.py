@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from hvlab.results.tables import render
 
 ROWS = [{"a": 1, "b": "x"}, {"a": 2.5, "b": None}, {"a": None, "b": {"k": [1, 2]}}]
@@ -30,3 +32,8 @@ def test_dicts_and_lists_are_shown_plainly():
 def test_words_in_brackets_stay():
     rows = [{"error": "[Errno 2] no [/usr/bin/x] for [cu13] :x:"}]
     assert "[Errno 2] no [/usr/bin/x] for [cu13] :x:" in render(rows, ["error"], "table")
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\ta"])
+def test_a_text_is_no_formula_of_a_spreadsheet(text):
+    assert render([{"a": text, "b": -1}], ("a", "b"), "csv") == f"a,b\n'{text},-1"
