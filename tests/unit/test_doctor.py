@@ -414,17 +414,12 @@ def test_every_repeat_of_every_pattern_has_an_end():
     """Wherever one has none, what nearly matches takes time that grows with its square or cube."""
     for entry in known.CAUSES:
         for sign in (*entry.patterns, *entry.needed, *entry.excluded):
-            # Taken out: escapes, then classes, of which one may hold an escaped bracket.
-            plain = re.sub(
-                r"\[[^\]]+\]", "_", re.sub(r"\\\\.", "_", sign.pattern.pattern.replace("[^]", "[^_"))
-            )
-            assert not re.search(r"[^(][+*]|\{\d+,\}", plain), (entry.id, sign.pattern.pattern)
-            assert not re.search(
-                r"\\S\]?\{0,(?:[5-9]\d{3}|\d{5})\}", sign.pattern.pattern.replace(r"\A", "")
-            ) or (
-                r"\A" in sign.pattern.pattern
-                or "# Using devices" in sign.pattern.pattern.replace(r"\s{1,200}", " ")
-            ), entry.id
+            # Taken out: escapes, then classes.
+            plain = re.sub(r"\[[^\]]+\]", "_", re.sub(r"\\.", "_", sign.pattern.pattern))
+            assert not re.search(r"[+*]|\{\d+,\}", plain), (entry.id, sign.pattern.pattern)
+            ends = map(int, re.findall(r",(\d+)\}", plain))
+            # What begins with the text is tried once.
+            assert max(ends, default=0) <= 6000 or r"\A" in sign.pattern.pattern, entry.id
 
 
 def test_the_answer_says_that_the_search_was_stopped(monkeypatch, log, capsys):
