@@ -94,8 +94,8 @@ def _table(diagnosis: Diagnosis) -> str:
         parts.append("nothing known")
     if diagnosis.stopped:
         parts.append(
-            f"stopped: this log takes too long to search, so {diagnosis.stopped} of the known entries were "
-            "not looked for\n  what to do: give it the part around the first error, for example with tail or grep"
+            f"stopped: this log takes too long to search; {diagnosis.stopped} known entries were not "
+            "looked for\n  what to do: give it the part around the first error, with tail for example"
         )
     return "\n\n".join(parts)
 
