@@ -58,15 +58,15 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Dia
     # That something failed is worth a line only where nothing says more.
     causes = [pair for pair in causes if pair[0].weight < UNKNOWN] or causes
     causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
-    told = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
-    return Diagnosis(*told, stopped=left + more_left)
+    told, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
+    return Diagnosis(told, quiet, left + more_left)
 
 
 def _seen(
     entries: Sequence[Cause], log: LogText, end: float
 ) -> tuple[list[tuple[Cause, list[WrittenLine]]], int]:
     """Return the entries that a log shows, and how many were not looked for when time was up."""
-    seen = []
+    seen: list[tuple[Cause, list[WrittenLine]]] = []
     for at, entry in enumerate(entries):
         lines = _lines(entry, log, end)
         if lines is None:
