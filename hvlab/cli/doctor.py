@@ -73,7 +73,8 @@ def command(
         causes, harmless = (
             [each.as_json() for each in group] for group in (diagnosis.causes, diagnosis.harmless)
         )
-        click.echo(json.dumps({"log": path, "causes": causes, "harmless": harmless}, indent=1))
+        told = {"log": path, "causes": causes, "harmless": harmless, "not_looked_for": diagnosis.stopped}
+        click.echo(json.dumps(told, indent=1))
     else:
         click.echo(_table(diagnosis))
     if prove:
@@ -91,6 +92,11 @@ def _table(diagnosis: Diagnosis) -> str:
         parts.append("\n".join(["harmless:", *rows]))
     if not diagnosis.causes:
         parts.append("nothing known")
+    if diagnosis.stopped:
+        parts.append(
+            f"stopped: this log takes too long to search; {diagnosis.stopped} known entries were not "
+            "looked for\n  what to do: give it the part around the first error, with tail for example"
+        )
     return "\n\n".join(parts)
 
 

@@ -82,8 +82,9 @@ class Sign:
         return next(self.matches(log), None) is not None
 
 
-_BLANK = re.compile(r" ([+*?]?)")
-_OPEN = re.compile(r"(\\[SwW]|\[[^\]]+\])([+*])")
+# A character, an escape, a class or the end of a group, and how often it comes.
+_ATOM = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[^|^$(])(\+|\*|\?|\{\d+,\}|)", re.DOTALL)
+_MOST, _MOST_GROUPS = 200, 20
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -91,9 +92,19 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
     A blank that may be absent (``?``, ``*``) may still be any blanks.
     """
-    ended = _OPEN.sub(lambda match: f"{match[1]}{{{int(match[2] == '+')},200}}", pattern)
-    blanks = _BLANK.sub(lambda match: r"\s{1,200}" if match[1] in ("", "+") else r"\s{0,200}", ended)
-    return re.compile(blanks, re.MULTILINE)
+    return re.compile(_ATOM.sub(_ended, pattern), re.MULTILINE)
+
+
+def _ended(match: re.Match[str]) -> str:
+    atom, times = match.groups()
+    if atom == " " and times in ("", "?"):
+        times = {"": "+", "?": "*"}[times]
+    if atom == " " or atom.startswith("["):
+        atom = atom.replace(" ", r"\s")
+    if times in ("", "?"):
+        return atom + times
+    least = times[1:-2] if times.startswith("{") else int(times == "+")
+    return f"{atom}{{{least},{_MOST_GROUPS if atom == ')' else _MOST}}}"
 
 
 _ESCAPED = re.compile(r"\\.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ _SHOWN = 4
 _WIDTH = 300
 # What hvlab's own messages put before a remedy.
 _REMEDY = "what to do:"
+# So much time of a processor is spent on a text, for each MiB begun: hosts may write what is slow to search.
+_MOST_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -33,22 +36,44 @@ class Recognised:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a log shows; ``causes`` begin with the one nearest to the root."""
+    """What a log shows; ``causes`` begin with the one nearest to the root.
+
+    ``stopped`` says how many entries were not looked for, because the log took too long to search.
+    """
 
     causes: tuple[Recognised, ...]
     harmless: tuple[Recognised, ...]
+    stopped: int = 0
 
 
 def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Diagnosis:
     """Return what the lines of a log show of what is known."""
     log = text.read(raw)
-    harmless = [(entry, lines) for entry in entries if entry.harmless and (lines := _lines(entry, log))]
+    end = time.thread_time() + _MOST_S * (1 + len(log.text) // 2**20)
+    noise = [entry for entry in entries if entry.harmless]
+    faults = sorted((entry for entry in entries if not entry.harmless), key=lambda entry: entry.weight)
+    harmless, left = _seen(noise, log, end)
     rest = log.without({line for _, lines in harmless for line in lines})
-    causes = [(entry, lines) for entry in entries if not entry.harmless and (lines := _lines(entry, rest))]
+    causes, more_left = _seen(faults, rest, end)
     # That something failed is worth a line only where nothing says more.
     causes = [pair for pair in causes if pair[0].weight < UNKNOWN] or causes
     causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
-    return Diagnosis(*(tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless)))
+    told, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
+    return Diagnosis(told, quiet, left + more_left)
+
+
+def _seen(
+    entries: Sequence[Cause], log: LogText, end: float
+) -> tuple[list[tuple[Cause, list[WrittenLine]]], int]:
+    """Return the entries that a log shows, and how many were not looked for when time was up."""
+    seen: list[tuple[Cause, list[WrittenLine]]] = []
+    for at, entry in enumerate(entries):
+        lines = _lines(entry, log, end)
+        if lines is None:
+            return seen, len(entries) - at
+        if lines:
+            seen.append((entry, lines))
+    return seen, 0
 
 
 def root(raw: Iterable[str]) -> Recognised | None:
@@ -62,14 +87,13 @@ def cause_of(failure: str) -> Recognised | None:
     return None if _REMEDY in failure.lower() else root(failure.splitlines())
 
 
-def _lines(entry: Cause, log: LogText) -> list[WrittenLine]:
-    """Return the lines of a log that show an entry; none where it does not."""
-    lines = [
-        line
-        for sign in entry.patterns
-        for match in sign.matches(log)
-        for line in log.between(match.start(), match.end())
-    ]
+def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
+    """Return the lines of a log that show an entry; none where it does not, None when time is up."""
+    lines = []
+    for sign in entry.patterns:
+        if time.thread_time() > end:
+            return None
+        lines += [line for match in sign.matches(log) for line in log.between(match.start(), match.end())]
     alone = {line.number for line in lines if not line.last}
     lines = [line for line in lines if not line.last or alone.isdisjoint(line.numbers)]
     if not lines or not all(sign.is_in(log) for sign in entry.needed):

@@ -9,16 +9,17 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from hvlab.answers import clean
 from hvlab.doctor.wording import to_english
 
-# So many lines count that differ in numbers only, or in nothing; of a line, so many characters.
+# So many lines count that differ in numbers only, or in nothing; of a line, so many characters, and each
+# so many of them are searched as one line.
 _ALIKE = 12
 _SAME = 100
 _LONGEST = 64 * 1024
+_SEARCHED = 4 * 1024
 # So much of lines that differ is searched, from the beginning and up to the end.
 _HEAD, _TAIL = 1024 * 1024, 2 * 1024 * 1024
-_TERMINAL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][A-B0-2]|[=>])")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 # Compilers quote as the language of the shell does; some terminals then show three other characters.
 _QUOTES = re.compile("[\u2018\u2019]|\u00e2\u20ac[\u02dc\u2122]")
 # A header that is not there, in the words of clang, nvcc and Microsoft's compiler; patterns know gcc's.
@@ -140,7 +141,7 @@ def _plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
             continue
         # A progress bar writes over its own line.
         for part in line.rstrip("\r\n").split("\r"):
-            text = _QUOTES.sub("'", _UNPRINTABLE.sub("", _TERMINAL.sub("", part)))
+            text = _QUOTES.sub("'", clean(part))
             if text.strip():
                 yield WrittenLine(number, "", text)
 
@@ -223,13 +224,13 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Part a line at the ends of lines that are written in it; of what is too long keep its two ends."""
+    """Part a line at the ends of lines that are written in it; of what is too long keep its two ends, cut."""
     for part in _ESCAPED_END.split(text):
         short = _HEADER.sub(_missing, part.strip())
-        if len(short) > _LONGEST:
-            yield from (short[: _LONGEST // 2], short[-_LONGEST // 2 :])
-        elif short:
-            yield short
+        half = _LONGEST // 2
+        ends = [short] if len(short) <= _LONGEST else [short[:half], short[-half:]]
+        for end in ends:
+            yield from (end[at : at + _SEARCHED] for at in range(0, len(end), _SEARCHED))
 
 
 def _missing(header: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import random
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.cli import doctor_log, run
-from hvlab.doctor import text
+from hvlab.doctor import known, reading, text
 from hvlab.doctor.reading import diagnose
 
 
@@ -407,6 +408,28 @@ def test_no_log_is_read_for_ever(log):
     begun = time.process_time()
     diagnose(log.split("\n"))
     assert time.process_time() - begun < 120
+
+
+def test_every_repeat_of_every_pattern_has_an_end():
+    """Wherever one has none, what nearly matches takes time that grows with its square or cube."""
+    for entry in known.CAUSES:
+        for sign in (*entry.patterns, *entry.needed, *entry.excluded):
+            # Taken out: escapes, then classes.
+            plain = re.sub(r"\[[^\]]+\]", "_", re.sub(r"\\.", "_", sign.pattern.pattern))
+            assert not re.search(r"[+*]|\{\d+,\}", plain), (entry.id, sign.pattern.pattern)
+            ends = map(int, re.findall(r",(\d+)\}", plain))
+            # What begins with the text is tried once.
+            assert max(ends, default=0) <= 6000 or r"\A" in sign.pattern.pattern, entry.id
+
+
+def test_the_answer_says_that_the_search_was_stopped(monkeypatch, log, capsys):
+    monkeypatch.setattr(reading, "_MOST_S", -1.0)
+    assert run(["doctor", "--log", log(b"Host key verification failed.\n")]) == 0
+    assert "stopped: this log takes too long to search" in capsys.readouterr().out
+
+
+def test_marks_that_turn_a_line_around_are_taken_out():
+    assert words("Host key\u202e verification\x9b31m failed.") == ["Host key verification failed."]
 
 
 @given(st.lists(st.text(max_size=200), max_size=20))

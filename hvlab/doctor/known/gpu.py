@@ -108,7 +108,7 @@ CAUSES = (
             r"NVRM: The NVIDIA probe routine was not called for \d+ device",
             r"nouveau \S+ unknown chipset",
             r"NVRM: GPU \S+ is already bound to (?:nouveau|[Nn]ova)\w*",
-            r"ommand line: [^\n]{0,600}\bblacklist=\S*nouveau[\s\S]{0,20000}?^nouveau \S+: NVIDIA ",
+            r"ommand line: [^\n]{0,600}\bblacklist=\S*nouveau[\s\S]{0,4000}?^nouveau \S+: NVIDIA ",
         ),
         why="The kernel's own driver took the GPU first.",
         remedy="blacklist nouveau (and nova_core) and options nouveau modeset=0 in /etc/modprobe.d, rebuild the initramfs, reboot; modprobe.blacklist=nouveau "

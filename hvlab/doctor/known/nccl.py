@@ -43,9 +43,9 @@ CAUSES = (
             r"Call to connect (?:to \S+ )?(?:failed|returned|timeout).{0,40}(?:No route to host|Network is unreachable)",
             r"Socket creation failed ?: Address family not supported",
             r"[Cc]onnect to (?:fe80:|\S*%)\S*<\d+> failed",
-            r"NCCL_SOCKET_IFNAME set (?:by environment )?to (?=[\s\S]{0,20000}?with family \d+ is neither AF_INET)",
+            r"NCCL_SOCKET_IFNAME set (?:by environment )?to (?=[\s\S]{0,4000}?with family \d+ is neither AF_INET)",
             # More than one host, and each tells the others its own loopback.
-            r"^(\S{1,80}):\d+:\d+ \[\d+\] [^\n]{0,40}\bUsing (?:interface |\[\d+\])lo:127\.[\s\S]{0,20000}?^(?!\1:)[\w.-]{1,80}:\d+:\d+ \[\d+\] ",
+            r"^(\S{1,80}):\d+:\d+ \[\d+\] [^\n]{0,40}\bUsing (?:interface |\[\d+\])lo:127\.[\s\S]{0,4000}?^(?!\1:)[\w.-]{1,80}:\d+:\d+ \[\d+\] ",
         ),
         why="NCCL takes the first interface that fits NCCL_SOCKET_IFNAME (or any that is not docker or lo); it is not there, or does not "
         "reach the other hosts.",
@@ -228,7 +228,7 @@ CAUSES = (
             r"Heartbeat monitor timed out",
             r"Received a dump signal (?:due to|from)",
             r"Ranks? [\d, ]+ failed to pass monitoredBarrier",
-            r"may be stuck\. Expected \d+ threads to join(?![\s\S]{0,20000}?was a false.positive)",
+            r"may be stuck\. Expected \d+ threads to join(?![\s\S]{0,4000}?was a false.positive)",
             r"Exception raised from checkTimeout at",
             r"(?:failure|Exception \(either an error or timeout\)) detected by watchdog at work",
         ),
@@ -401,7 +401,7 @@ CAUSES = (
             r"tuner plugin can ?not be loaded when explicitly choosing an algorithm or protocol",
             r"Net : error encountered when getting address info",
             r"ncclCommGetUniqueId should not be called when NCCL_COMM_ID is set",
-            r"NCCL_GRAPH_FILE set by environment to \S+(?=[\s\S]{0,20000}?ncclSystemError)",
+            r"NCCL_GRAPH_FILE set by environment to \S+(?=[\s\S]{0,4000}?ncclSystemError)",
             r"XML Import Channel : dev \d+ not found",
         ),
         why="NCCL_NET names a network whose plugin or adapters are not on this host; or NCCL_ALGO and NCCL_PROTO leave nothing that fits this call, "

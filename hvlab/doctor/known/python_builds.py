@@ -43,7 +43,7 @@ CAUSES = (
             r"ModuleNotFoundError: No module named '(?:torch|tensorflow|mxnet)' (?:-- Could NOT find|CMake Error)",
             r"HOROVOD_WITH_(?:PYTORCH|TENSORFLOW|MXNET)=1.{0,100}(?:not|failed)",
             r"(?:PyTorch|TensorFlow|MXNet) (?:is )?not (?:found|installed|detected).{0,80}HOROVOD",
-            r"No module named '?(?:torch|tensorflow|mxnet)\b[\s\S]{0,20000}?(?:None of TensorFlow, PyTorch, or MXNet|Neither TensorFlow nor PyTorch) plugins were built",
+            r"No module named '?(?:torch|tensorflow|mxnet)\b[\s\S]{0,4000}?(?:None of TensorFlow, PyTorch, or MXNet|Neither TensorFlow nor PyTorch) plugins were built",
             r"ModuleNotFoundError: No module named '(?:torch|tensorflow|mxnet|numpy|Cython|pybind11)'(?=[\s\S]{0,3000}(?:[Gg]etting requirements to build|setup\.py|build_wheel|egg_info))",
             r"Unable to pre-compile ops wit",
             r"pip-build-env-[^\n]{1,200}(?:\n[^\n]{0,200}){1,8}\n[^\n]{0,80}No module named '(?:torch|tensorflow|mxnet|numpy|mpi4py)'",

@@ -43,7 +43,7 @@ CAUSES = (
             r"Ping failed, (?:invalid value returned from server|no data)",
             r"The server could not be initialized on any address for port",
             r"Timeout waiting for key: |Timed out receiving the shared seed from the",
-            r"Waiting in store based barrier to initialize process group for rank: (?P<rank>\d+),(?=(?:[\s\S]{0,4000}? for rank: (?P=rank),){2})(?![\s\S]{0,20000}?Completed store-based barrier)",
+            r"Waiting in store based barrier to initialize process group for rank: (?P<rank>\d+),(?=(?:[\s\S]{0,4000}? for rank: (?P=rank),){2})(?![\s\S]{0,4000}?Completed store-based barrier)",
             r"The client socket has (?:failed|timed out)[^\n]{0,40} to (?:connect to )?any network address",
             r"\[c10d\] The client socket has failed to connect to \S+ \(errno: (?:110|111|113)\b",
         ),
