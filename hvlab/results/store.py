@@ -235,11 +235,13 @@ class Store:
         with self._open() as database:
             return [
                 Run(
-                    _run_name(row[0]),
-                    *map(answers.clean, (row[1], row[2], row[4] or "interrupted")),
-                    planned=tuple(answers.clean(str(case)) for case in json.loads(row[3])),
+                    _run_name(run_id),
+                    answers.clean(started_at),
+                    answers.clean(lab),
+                    answers.clean(state or "interrupted"),
+                    planned=tuple(answers.clean(str(case)) for case in json.loads(cases)),
                 )
-                for row in database.execute(query)
+                for run_id, started_at, lab, cases, state in database.execute(query)
             ]
 
     def run(self, run_id: str | None = None) -> Run:

@@ -1,6 +1,7 @@
 """Role cuda: what it does with an nvcc that does not compile."""
 
 import json
+import stat
 from pathlib import Path
 
 from tests.contract.tree import ROOT
@@ -50,6 +51,8 @@ def test_an_nvcc_that_does_not_compile_fails_until_it_does(tmp_path: Path) -> No
     assert json.loads(record.read_text())["version"] == "13.0"
     assert "changed=0" in use()
     assert (tmp_path / "compiled").read_text() == "\n"
+    assert stat.S_IMODE((tmp_path / "build").stat().st_mode) == 0o700
+    assert list((tmp_path / "build").iterdir()) == []
     older = json.loads(record.read_text())
     older["wanted"] = older.pop("requested")
     record.write_text(json.dumps(older))

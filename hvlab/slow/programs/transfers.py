@@ -35,7 +35,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Generator
 
 CONNECT_S = 4.0
 # Of callers that have proved nothing yet: how long a greeting may take and be, and how many may be at it.
@@ -113,7 +113,7 @@ class Lines:
 
 def greetings(
     listener: socket.socket, end: float, nonce_size: int = 0
-) -> Iterator[tuple[socket.socket, bytes, bytes]]:
+) -> Generator[tuple[socket.socket, bytes, bytes], None, None]:
     """Yield each caller, the nonce it got and its first line, until ``end``.
 
     Callers are read side by side, so that a silent one holds up no other. Too many push out the oldest.
