@@ -14,11 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hvlab import answers
+from hvlab.answers.shapes import Count, HostAnswer
 from hvlab.files import file_sha256, write_file
 from hvlab.paths import cache_dir
 
 _SUM = re.compile(r"[0-9a-f]{64}")
 MARKER = ".hvlab-pack.json"
+
+
+class _Marker(HostAnswer):
+    """What the host that built a pack says of it."""
+
+    bytes: Count = 0
 
 
 def pack_key(name: str, inputs: dict[str, Any]) -> str:
@@ -81,10 +89,10 @@ class Archive:
             with tarfile.open(self.path, "r:gz") as tar:
                 member = tar.next()
                 text = tar.extractfile(member) if member and member.name == MARKER else None
-                loaded = json.load(text) if text else {}
-        except (FileNotFoundError, tarfile.TarError, EOFError, ValueError, zlib.error):
+                loaded = answers.load(text.read(answers.LIMIT), self.path.name, _Marker) if text else {}
+        except (FileNotFoundError, tarfile.TarError, EOFError, ValueError, answers.AnswerError, zlib.error):
             return None
-        return loaded if isinstance(loaded, dict) else {}
+        return dict(loaded)
 
     def discard(self) -> None:
         """Throw the archive away; it is made again."""

@@ -156,7 +156,7 @@ def test_a_switch_may_be_a_text_and_is_never_turned_round() -> None:
         for expression in _expressions(
             yaml.safe_load(file.read_text("utf-8")) if file.suffix == ".yml" else file.read_text("utf-8")
         )
-        if bare.search(expression)
+        if bare.search(re.sub("'[^']*'", "''", expression))
     ]
     assert len(files) > 100
     assert wrong == [], "say `| bool`"

@@ -2,9 +2,11 @@
 
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import re
+import tarfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -259,3 +261,15 @@ def test_a_host_does_not_choose_where_its_archive_is_fetched_from(
     action._connection = SimpleNamespace(fetch_file=fetch)
     assert action._save()["status"] == "saved"
     assert re.fullmatch(r"/opt/hvlab/\.tool\.pack-[0-9a-f]{16}/pack\.tar\.gz", fetched[0])
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"bytes": "x"}', b"[" * 100_000, b" " * (300 << 20)], ids=["text", "deep", "large"]
+)
+def test_a_marker_that_a_builder_made_up_is_no_pack(archive: packs.Archive, text: bytes) -> None:
+    with tarfile.open(archive.path, "w:gz") as tar:
+        info = tarfile.TarInfo(packs.MARKER)
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text))
+    packs.save_sum(archive.sum_path, packs.file_sha256(archive.path))
+    assert archive.marker() is None
