@@ -264,14 +264,18 @@ def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
 
 
 def check_host_key(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts without the key that the lab's trust rests on, or with one key for several."""
+    """Yield hosts without the key that the lab's trust rests on."""
+    for host in hosts:
+        if not host.alone and not host.own.get("ssh_host_key"):
+            yield Problem(host.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
+
+
+def check_shared_keys(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts that have one key together; `hvlab init` compares those that it was shown."""
     holders: dict[str, list[str]] = {}
     for host in hosts:
-        key = host.own.get("ssh_host_key")
-        if key:
+        if key := host.own.get("ssh_host_key"):
             holders.setdefault(key, []).append(host.name)
-        elif not host.alone:
-            yield Problem(host.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
     for names in holders.values():
         if len(names) > 1:
             remedy = "make new ones on all but one: rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd"
@@ -311,6 +315,7 @@ def check(
         *check_disk(hosts, limits),
         *check_interface(hosts),
         *check_host_key(hosts),
+        *check_shared_keys(hosts),
     ]
     warnings = [problem for problem, mends in names if mends]
     skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(hosts))
