@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+import socket
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hvlab.doctor import known, live
+from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.site import Member, Site
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/doctor/hosts.json").read_text("utf-8"))
@@ -437,3 +442,25 @@ def test_what_ansible_says_of_a_host_that_it_cannot_ask():
     fault = live.of_message("p1", "Failed to connect to the host via ssh: Host key verification failed.")
     assert (fault.id, fault.host) == ("host-key", "p1")
     assert live.of_message("p1", "something new") is None
+
+
+def test_strangers_keep_no_host_from_a_meeting():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        here = free.getsockname()
+    hosts = [{"name": name, "address": "127.0.0.1"} for name in "ab"]
+    given = json.dumps({"hosts": hosts, "tried": 1, "port": here[1], "seconds": 20})
+    with subprocess.Popen(
+        [sys.executable, "-c", source("meet"), "a", given], stdout=subprocess.PIPE, text=True
+    ) as process:
+        reached = None
+        while process.poll() is None and reached is None:
+            with suppress(OSError):
+                reached = socket.create_connection(here)
+        for _ in range(80):
+            with suppress(OSError):
+                socket.create_connection(here, timeout=5).close()
+        reached.close()
+        with socket.create_connection(here, timeout=15) as host:
+            host.sendall(b"b".ljust(256) + b"x" * 256 * 1024)
+            assert host.recv(1) == b"k"
+        assert json.loads(process.communicate(timeout=60)[0])["met"]["b"]["outcome"] == "met"

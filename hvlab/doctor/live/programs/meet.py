@@ -17,7 +17,7 @@ SENT = 256 * 1024
 HEADER = 256
 # The network answers at once; a host under load may take its time.
 CONNECT_S, TRANSFER_S, LOOKUP_S = 5, 10, 10
-# Strangers may knock, too.
+# Strangers may knock, too: so many callers are heard at the same time, none for longer than a transfer takes.
 MOST_CALLERS = 64
 
 
@@ -48,13 +48,14 @@ def resolve_all(names: List[str]) -> Dict[str, Any]:
 
 def receive(link: socket.socket, callers: Set[str]) -> None:
     """Take in what a host sends and say that it has come."""
+    end = time.monotonic() + TRANSFER_S
     try:
         with link:
-            link.settimeout(TRANSFER_S)
             data = b""
             while len(data) < HEADER + SENT:
+                link.settimeout(max(0.001, end - time.monotonic()))
                 part = link.recv(65536)
-                if not part:
+                if not part or time.monotonic() > end:
                     return
                 data += part
             callers.add(data[:HEADER].rstrip(b" ").decode("utf-8", "replace"))
@@ -65,12 +66,24 @@ def receive(link: socket.socket, callers: Set[str]) -> None:
 
 def listen(server: socket.socket, callers: Set[str]) -> None:
     """Receive from whoever connects, for ever."""
-    for _ in range(MOST_CALLERS):
+    places = threading.BoundedSemaphore(MOST_CALLERS)
+
+    def hear(link: socket.socket) -> None:
+        try:
+            receive(link, callers)
+        finally:
+            places.release()
+
+    while True:
+        places.acquire()
         try:
             link, _ = server.accept()
         except OSError:
-            return
-        threading.Thread(target=receive, args=(link, callers), daemon=True).start()
+            # The caller has gone, or too many files are open for a moment.
+            places.release()
+            time.sleep(0.05)
+            continue
+        threading.Thread(target=hear, args=(link,), daemon=True).start()
 
 
 def send(own: str, address: str, port: int) -> Tuple[str, str]:
