@@ -146,7 +146,7 @@ test-repositories: install  ## the GPU roles on apt and dnf, with a repository o
 FUZZED := $(addprefix tests/unit/test_,answers.py answers_hosts.py hostile_files.py preflight.py)
 
 test-fuzz: install  ## made-up answers of hosts, facts, files and logs: more than 10,000, some minutes
-	@HVLAB_FUZZ_INPUTS=300 pytest $(FUZZED) -q --numprocesses=2 --dist=worksteal
+	@HVLAB_FUZZ_INPUTS=400 pytest $(FUZZED) -q --numprocesses=2 --dist=worksteal
 
 test-bench: install  ## every playbook alone, and every collective, training and way of sending gradients (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_1_site.py tests/vlab/test_2_bench.py \
