@@ -16,7 +16,7 @@ from hvlab.paths import images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
 from hvlab.vlab.controller import ImageConfig
-from hvlab.vlab.files import close, discard, link, write
+from hvlab.vlab.files import discard, link, write
 
 RECIPE = 3
 PACKAGES = (
@@ -54,7 +54,7 @@ def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
     Raises HvlabError with the end of mmdebstrap's output.
     """
     images = images_dir()
-    close(images)
+    images.mkdir(parents=True, exist_ok=True)
     image = images / key(config)
     if image.is_dir():
         cache.use(image)

@@ -91,7 +91,7 @@ def assemble(node: Node, base: Path) -> None:
     """Mount the node's overlay; its upper directory keeps what the node wrote before."""
     image.check_path(base)
     close(node.directory.parent)
-    close(base.parent)
+    close(base)
     for name in ("upper", "work", "root"):
         (node.directory / name).mkdir(parents=True, exist_ok=True)
     (node.directory / "upper").chmod(0o755)

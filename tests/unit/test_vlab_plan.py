@@ -210,7 +210,9 @@ def test_only_root_reaches_the_trees_of_hosts_and_images(tmp_path, monkeypatch):
     monkeypatch.setattr(nodes, "run", lambda *_, **__: None)
     node = Node("lab", "n1", "198.18.0.11", 22, runtime / "nodes/n1")
     nodes.assemble(node, images / "bookworm-1")
-    assert [oct(folder.stat().st_mode & 0o777) for folder in (runtime / "nodes", images)] == ["0o700"] * 2
+    assert [oct(folder.stat().st_mode & 0o777) for folder in (runtime / "nodes", images / "bookworm-1")] == [
+        "0o700"
+    ] * 2
     # What a plain user may read of it.
     assert node.recorded.parent == runtime / "hosts"
     assert node.record()["release"] == "bookworm"
