@@ -91,9 +91,10 @@ def _rotate(lab: Lab, trust: Trust) -> None:
         rotation.retire(trust)
     _say("3 of 3: hosts forget the former authorities")
     _issue(lab)
+    # Before the end: a rotation that is killed here goes on from here.
+    _renew_munge_key(trust)
     rotation.finish(trust)
     _say("replaced: both authorities, each host's certificate, the lab user's key")
-    _renew_munge_key(trust)
 
 
 def _renew_munge_key(trust: Trust) -> None:
@@ -133,12 +134,13 @@ def _revoke(lab: Lab, trust: Trust, hosts: Sequence[str]) -> None:
     others = [host for host in lab.hosts if host.name not in hosts]
     revoke(trust, [key for host in hosts for key in trust.host_keys(host)] + trust.user_keys)
     rotation.replace_identity(trust)
+    # Before a host can stop it: the hosts that are revoked have the key.
+    _renew_munge_key(trust)
     silent = probe.problems(others) if others else []
     reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
     if reached:
         provision.run_playbook(lab, limit=",".join(reached), playbook=_PLAYBOOK)
     _say(f"revoked: {', '.join(hosts)}, and the lab user's former keys; take the hosts out of the inventory")
-    _renew_munge_key(trust)
     if silent:
         names = some(problem.host for problem in silent)
         accept = "accepts" if len(silent) == 1 else "accept"
@@ -170,6 +172,11 @@ def status(inventory: Path) -> None:
     ending = [host for host, end in ends.items() if end and end < datetime.now(UTC) + SOON]
     wrong = [f"hosts without a certificate: {some(unsigned)}"] if unsigned else []
     wrong += [f"certificates end within a week, or have ended: {some(ending)}"] if ending else []
+    if " ".join(public(trust.identity).split()[:2]) in trust.revoked_text.splitlines():
+        raise CheckError(
+            "; ".join(["the lab user's present key is revoked: `hvlab keys revoke` was cut off", *wrong]),
+            remedy="run `hvlab keys revoke` for the same hosts again",
+        )
     if wrong:
         raise CheckError("; ".join(wrong), remedy="run `hvlab keys issue`")
 

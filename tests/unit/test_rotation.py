@@ -281,3 +281,34 @@ def test_without_keys_the_way_on_is_named(command):
     assert result.exception.remedy == "run `hvlab keys init`"
     assert command("init")[0].output.startswith("made in ")
     assert command("init")[0].output.startswith("kept in ")
+
+
+def test_revoke_makes_a_new_munge_key_also_where_a_host_stops_it(command, lab, host_key, monkeypatch):
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    munge = lab.folder / "munge.key"
+    munge.write_text("former")
+
+    def stop(*_, **__):
+        raise UnreachableError("n1 does not answer")
+
+    monkeypatch.setattr(keys.provision, "run_playbook", stop)
+    command("revoke", "n2")
+    assert munge.read_text() != "former"
+    assert munge.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_rotate_makes_a_new_munge_key_where_there_is_one(command, lab, there):
+    munge = lab.folder / "munge.key"
+    if there:
+        munge.write_text("former")
+    assert command("rotate")[0].exit_code == 0
+    assert munge.is_file() is there
+    assert not there or munge.read_text() != "former"
+
+
+def test_status_says_that_a_revocation_was_cut_off(command, lab):
+    trust.revoke(lab, lab.user_keys)
+    result, _ = command("status")
+    assert "the lab user's present key is revoked" in str(result.exception)
+    assert "hvlab keys revoke" in result.exception.remedy

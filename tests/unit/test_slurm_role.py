@@ -104,6 +104,8 @@ def test_a_real_node_has_what_slurmd_counts():
         "PartitionName=hvlab Nodes=g1 Default=YES MaxTime=INFINITE State=UP\n"
     ) in given("slurm.conf.j2")
     assert given("__slurm_all_settings")["GresTypes"] == "gpu"
+    # Else root of one node is root of all.
+    assert "\nDisableRootJobs=YES\n" in given("slurm.conf.j2")
     assert "SlurmdParameters" not in given("__slurm_all_settings")
     assert "NodeName=g1 Name=gpu File=/dev/nvidia[0-7]" in given("gres.conf.j2")
     assert "AutoDetect=nvml" in role("Debian-12", gpus=8, slurm_gpu_detection="nvml")("gres.conf.j2")
