@@ -8,6 +8,11 @@ from pathlib import Path
 
 # Needed beside a framework to build and start Horovod; their pins are those of the lock file for this Python.
 _TOOLS = re.compile(r"(pip|wheel|cffi|cloudpickle|packaging|psutil|pycparser|pyyaml)==")
+# Requirements with a build in their number, which the package index does not have, and the frameworks; with
+# the hashes in the lines that follow.
+_OF_FRAMEWORK = re.compile(
+    r"(?m)^(?:(?:torch|tensorflow|tensorflow-cpu)(?:\[\S*\])?==|[\w.-]+(?:\[\S*\])?==[^\s;+]+\+)(?:.*\\\n)*.*$"
+)
 # What releases without a lock file need besides: below which version, and what. From their release notes.
 _BESIDE = {
     "torch": (((2, 3), "numpy<2"), ((9999,), "numpy"), ((9999,), "setuptools<82")),
@@ -52,6 +57,11 @@ def without_build(text: str, index: Mapping[str, str], *, architecture: str) -> 
     if not pin or architecture != "x86_64" or index.get(pin[1]) != f"{pin[2]}.{pin[3]}":
         return None
     return text.replace(pin[0], f"torch==={pin[1]}")
+
+
+def of_framework(text: str) -> str:
+    """Return the requirements that may come from a framework's own index; all others never do."""
+    return "\n".join(_OF_FRAMEWORK.findall(text))
 
 
 def _open(framework: str, version: str, build: str, tools: Path) -> str:

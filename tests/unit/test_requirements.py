@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from hvlab.provision.requirements import locked, requirements, without_build
+from hvlab.provision.requirements import locked, of_framework, requirements, without_build
 from hvlab.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
 
@@ -66,6 +66,21 @@ def test_the_build_of_the_package_index_has_no_build_in_its_number():
     for version, build in (("2.11.0", "cu128"), ("2.4.1", "cu124"), ("2.13.0", "cpu")):
         assert without_build(text(version=version, build=build), index, architecture="x86_64") is None
     assert without_build(text("tensorflow"), index, architecture="x86_64") is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "own"),
+    [
+        ("numpy==2\ntorch==2.13.0+cpu\nyaml==6\n", "torch==2.13.0+cpu"),
+        ("torch==2.12.1 \\\n    --hash=sha256:a \\\n    --hash=sha256:b\ntriton==3\n",
+         "torch==2.12.1 \\\n    --hash=sha256:a \\\n    --hash=sha256:b"),
+        ("torch==2.4.1+cu124\ntorchvision==0.19.1+cu124\n", "torch==2.4.1+cu124\ntorchvision==0.19.1+cu124"),
+        ("tensorflow-estimator==2.15.0\ntensorflow[and-cuda]==2.18.0\n", "tensorflow[and-cuda]==2.18.0"),
+        ("torch-geometric==2.6\nnumpy<2\n", ""),
+    ],
+)  # fmt: skip
+def test_what_the_framework_s_own_index_is_asked_for(asked, own):
+    assert of_framework(asked) == own
 
 
 def test_without_a_lock_a_version_is_needed():

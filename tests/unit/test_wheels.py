@@ -112,7 +112,7 @@ def test_a_mirror_of_the_package_index_alone_has_torch_for_cuda(action, monkeypa
 
     def pip_download(arguments: list[str]) -> str:
         asked = Path(arguments[arguments.index("--requirement") + 1]).read_text()
-        tried.append((asked, "--extra-index-url" in arguments))
+        tried.append((asked, "--index-url" in arguments))
         return "" if asked == "torch===2.12.1\n" and fetch(arguments) == "" else "ERROR: no such build"
 
     fetch = hvlab_wheels.pip_download
@@ -129,7 +129,37 @@ def test_a_mirror_of_the_package_index_alone_has_torch_for_cuda(action, monkeypa
     args["requirements"] = "torch==2.4.1+cu124\n"
     with pytest.raises(hvlab_wheels.AnsibleActionFail, match="no such build"):
         action.run(None, {"inventory_hostname": "n1"})
-    assert tried[2:] == [("torch==2.4.1+cu124\n", False), ("torch==2.4.1+cu124\n", True)]
+    assert tried[2:] == [("torch==2.4.1+cu124\n", False), ("torch==2.4.1+cu124", True)]
+
+
+def test_no_package_comes_from_whichever_of_two_indexes_has_more_of_it(action, monkeypatch):
+    """A package that the framework's index alone has could be uploaded to the package index by anybody."""
+    calls = []
+
+    def pip_download(arguments: list[str]) -> str:
+        asked = Path(arguments[arguments.index("--requirement") + 1]).read_text()
+        calls.append((asked, arguments))
+        return "ERROR: none" if len(calls) == 1 else fetch(arguments) if len(calls) == 2 else ""
+
+    fetch = hvlab_wheels.pip_download
+    monkeypatch.setattr(hvlab_wheels, "pip_download", pip_download)
+    _, args = action.validate_argument_spec()
+    args |= {"requirements": "numpy==2\ntorch==2.4.1+cu124\n", "fallback_index": "https://example.org/cu124"}
+    run(action)
+    (_, own), (torch, alone), (everything, rest) = calls
+    assert not any("--extra-index-url" in arguments for _, arguments in calls)
+    assert torch == "torch==2.4.1+cu124"
+    assert alone[-3:] == ["--index-url", "https://example.org/cu124", "--no-deps"]
+    assert everything == args["requirements"]
+    assert rest == [*own, "--find-links", alone[alone.index("--dest") + 1]]
+
+
+@pytest.mark.parametrize("deps", [True, False])
+def test_no_source_package_runs_its_setup_on_the_controller(action, deps):
+    action.validate_argument_spec()[1]["deps"] = deps
+    run(action)
+    assert "--only-binary=:all:" in action.fetched[0]
+    assert ("--no-deps" in action.fetched[0]) is not deps
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hvlab import cache, process
 from hvlab.files import file_sha256
 from hvlab.paths import cache_dir
 from hvlab.provision.packs import pack_key, save_sum, saved_sum
-from hvlab.provision.requirements import without_build
+from hvlab.provision.requirements import of_framework, without_build
 from hvlab.resolver import catalogue
 
 PIP_SECONDS = 1800
@@ -131,33 +131,43 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return sha256
 
     def _ways(self) -> list[tuple[str, str]]:
-        """Return what is tried: a further index or none, and the requirements."""
+        """Return what is tried: the framework's own index or none, and the requirements."""
         asked = self.args["requirements"]
         index = {version: release.index for version, release in catalogue.load().torch.items()}
         plain = without_build(asked, index, architecture=self.args["architecture"])
-        further = self.args["fallback_index"]
+        further = self.args["fallback_index"] if of_framework(asked) else ""
         return [("", asked), *([("", plain)] if plain else []), *([(further, asked)] if further else [])]
 
     def _download(self, folder: Path) -> None:
-        """Download to ``packages``; the requirements come with them where they are not those asked for."""
+        """Download to ``packages``; the requirements come with them where they are not those asked for.
+
+        Of two indexes at once pip takes the newest package of a name, whoever uploaded it: a framework's own
+        index is asked for the framework alone, and all that this requires comes from the controller's.
+        """
         packages, requirements = folder / "packages", folder / "requirements.txt"
         argv = ["--dest", str(packages), "--requirement", str(requirements)]
         argv += ["--python-version", self.args["python"]]
         for platform in self.platforms:
             argv += ["--platform", platform]
-        argv += ["--only-binary=:all:"] if self.args["deps"] else ["--no-deps"]
+        # pip would run the setup.py of a source package here.
+        argv += ["--only-binary=:all:", *([] if self.args["deps"] else ["--no-deps"])]
         if self.args["folder"]:
             argv += ["--find-links", self.args["folder"]]
         problems = []
         for index, text in self._ways():
-            extra = ["--extra-index-url", index] if index else []
-            requirements.write_text(text, encoding="utf-8")
-            problem = pip_download(argv + extra)
+            alone = ["--index-url", index, "--no-deps"] if index else []
+            problem = ""
+            if alone:
+                requirements.write_text(of_framework(text), encoding="utf-8")
+                problem = pip_download(argv + alone)
+            if not problem:
+                requirements.write_text(text, encoding="utf-8")
+                problem = pip_download(argv + (["--find-links", str(packages)] if alone else []))
             if not problem:
                 if text != self.args["requirements"]:
                     requirements.rename(packages / requirements.name)
                 return
-            problems.append(f"pip download {' '.join(extra)}: {problem}")
+            problems.append(f"pip download {' '.join(alone)}: {problem}")
         lines = "".join(f"\n  {line}" for line in problems)
         raise AnsibleActionFail(
             f"{self.host}: the controller's pip does not get {self.args['name']} for Python "

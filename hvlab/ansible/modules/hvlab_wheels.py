@@ -8,6 +8,7 @@ module: hvlab_wheels
 short_description: Download the Python packages of a host into the controller's cache
 description:
   - Uses the controller's own pip configuration; the host needs neither pip nor a package index.
+  - Only wheels are taken, so no package runs anything on the controller.
   - The packages go into one tar file. What is in the cache is not downloaded again.
 options:
   name: {description: Name of the tar file., type: str, required: true}
@@ -16,7 +17,10 @@ options:
   architecture: {description: "The host's architecture, as in x86_64.", type: str, required: true}
   deps: {description: Whether the packages that they require come along., type: bool, default: true}
   folder: {description: A folder on the controller where pip looks as well., type: path}
-  fallback_index: {description: An index to add when pip does not get them without., type: str, default: ""}
+  fallback_index:
+    description: Index asked for the framework alone when pip does not get it without.
+    type: str
+    default: ""
 author: [the hvlab authors]
 """
 
