@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
+import io
 import json
 import os
 import re
+import resource
+import shutil
 import tarfile
 import tempfile
 import zlib
@@ -21,6 +25,10 @@ from hvlab.paths import cache_dir
 
 _SUM = re.compile(r"[0-9a-f]{64}")
 MARKER = ".hvlab-pack.json"
+# Of a marker, and of what a tar file has before its content.
+_MARKER_BYTES = 1 << 20
+# The packs of CUDA and torch for it have a few GiB each.
+LARGEST = 32 << 30
 
 
 class _Marker(HostAnswer):
@@ -47,6 +55,30 @@ def saved_sum(file: Path) -> str:
 def save_sum(file: Path, sha256: str) -> None:
     """Write a sum to ``NAME.sha256``, as sha256sum does, in one step."""
     write_file(file, f"{sha256}  {file.name.removesuffix('.sha256')}\n")
+
+
+@contextlib.contextmanager
+def bounded(file: Path, host: str) -> Iterator[None]:
+    """Let a host write no more to ``file`` than there is room for, whichever program writes it here.
+
+    Raises AnswerError. What the host says of the size does not count: it may send on and on.
+    """
+    free = shutil.disk_usage(file.parent).free
+    limit = min(LARGEST, free * 9 // 10)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    except Exception as error:
+        if file.stat().st_size < limit:
+            raise
+        raise answers.AnswerError(
+            host,
+            f"it sent {limit >> 20} MiB and did not end ({file.parent} has {free >> 20} MiB free)",
+            remedy=f"free space in {file.parent}; where there is enough, see what {host} has there",
+        ) from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
@@ -86,11 +118,17 @@ class Archive:
         try:
             if summed and file_sha256(self.path) != self.sha256():
                 return None
-            with tarfile.open(self.path, "r:gz") as tar:
+            # tarfile reads whole headers, however long these are.
+            with gzip.open(self.path) as packed:
+                head = io.BytesIO(packed.read(2 * _MARKER_BYTES))
+            with tarfile.open(fileobj=head, mode="r:") as tar:
                 member = tar.next()
                 text = tar.extractfile(member) if member and member.name == MARKER else None
-                loaded = answers.load(text.read(answers.LIMIT), self.path.name, _Marker) if text else {}
-        except (FileNotFoundError, tarfile.TarError, EOFError, ValueError, answers.AnswerError, zlib.error):
+                content = text.read(_MARKER_BYTES) if text else b"{}"
+                loaded = answers.load(content, self.path.name, _Marker, limit=_MARKER_BYTES)
+        except (FileNotFoundError, gzip.BadGzipFile, tarfile.TarError, EOFError, ValueError, zlib.error):
+            return None
+        except answers.AnswerError:
             return None
         return dict(loaded)
 

@@ -6,7 +6,10 @@ import io
 import json
 import os
 import re
+import resource
+import subprocess
 import tarfile
+import tracemalloc
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -273,3 +276,47 @@ def test_a_marker_that_a_builder_made_up_is_no_pack(archive: packs.Archive, text
         tar.addfile(info, io.BytesIO(text))
     packs.save_sum(archive.sum_path, packs.file_sha256(archive.path))
     assert archive.marker() is None
+
+
+def test_a_marker_is_not_reached_through_headers_without_end(archive: packs.Archive) -> None:
+    """A tar reader reads an extended header as a whole, before it knows what follows."""
+    with tarfile.open(archive.path, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo(packs.MARKER)
+        info.pax_headers = {"comment": "x" * (40 << 20)}
+        tar.addfile(info)
+    packs.save_sum(archive.sum_path, packs.file_sha256(archive.path))
+    tracemalloc.start()
+    try:
+        assert archive.marker() is None
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("way", ["sftp", "python"])
+def test_a_host_does_not_fill_the_controller_s_disk(
+    archive: packs.Archive, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """What it says of the size counts for nothing: it may send on and on."""
+    monkeypatch.setattr(packs, "LARGEST", 1 << 20, raising=False)
+    before, sent = resource.getrlimit(resource.RLIMIT_FSIZE), []
+    action = object.__new__(hvlab_pack.ActionModule)
+    action.archive, action.host = archive, "n1"
+    action._display = SimpleNamespace(display=print)
+
+    def fetch(source: str, target: str) -> None:
+        sent.append(Path(target))
+        if way == "python":
+            sent[0].write_bytes(bytes(3 << 20))
+        subprocess.run(["dd", "if=/dev/zero", f"of={target}", "bs=1M", "count=3"], check=True)
+
+    action._connection = SimpleNamespace(fetch_file=fetch)
+    try:
+        with pytest.raises(hvlab_pack.AnsibleActionFail) as refused:
+            action._fetch("/there", packs.file_sha256(Path("/dev/null")))
+        assert str(refused.value).startswith("n1: it sent 1 MiB and did not end (")
+        assert "What to do: free space in" in str(refused.value)
+        assert resource.getrlimit(resource.RLIMIT_FSIZE) == before
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert names(archive.path.parent) == ["tool-k.tar.gz", "tool-k.tar.gz.sha256"]

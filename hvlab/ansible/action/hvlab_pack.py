@@ -13,11 +13,11 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from hvlab import cache
+from hvlab import answers, cache
 from hvlab.ansible.action.hvlab_files import outdated
 from hvlab.files import file_sha256
 from hvlab.provision.handover import Handover, PackSource, after_the_first, first_of_the_run, worthwhile
-from hvlab.provision.packs import Archive, elect, pack_key
+from hvlab.provision.packs import Archive, bounded, elect, pack_key
 
 MIB = 1 << 20
 
@@ -407,7 +407,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _fetch(self, archive: str, sha256: str) -> None:
         """Take a host's archive into the cache."""
         with self.archive.incoming() as file:
-            self._connection.fetch_file(archive, str(file))
+            try:
+                with bounded(file, self.host):
+                    self._connection.fetch_file(archive, str(file))
+            except answers.AnswerError as error:
+                raise AnsibleActionFail(f"{error}.\nWhat to do: {error.remedy}, and run again.") from error
             arrived = file_sha256(file)
             if arrived != sha256:
                 raise AnsibleActionFail(

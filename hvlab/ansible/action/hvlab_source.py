@@ -19,12 +19,12 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from packaging.version import InvalidVersion, Version
 
-from hvlab import cache
+from hvlab import answers, cache
 from hvlab.ansible.action.hvlab_wheels import pip_download
 from hvlab.ansible.module_utils.hvlab_disk import SOURCES
 from hvlab.files import file_sha256
 from hvlab.paths import cache_dir
-from hvlab.provision.packs import pack_key
+from hvlab.provision.packs import bounded, pack_key
 
 CONNECT_SECONDS = 10
 WAYS = ("file", "url", "pip", "distro")
@@ -248,7 +248,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             # The distribution may have packed the same version otherwise, which has another sum.
             same = version == self.version and str(self.args["url"]).endswith(f".tar.{suffix}")
             with self._incoming(path) as file:
-                self._connection.fetch_file(archive, str(file))
+                try:
+                    with bounded(file, self.vars["inventory_hostname"]):
+                        self._connection.fetch_file(archive, str(file))
+                except answers.AnswerError as error:
+                    raise NotThisWay(str(error)) from error
                 sha256 = check_sum(file, download["sha256"], origin=origin)
                 if same and self.args["checksum"]:
                     check_sum(file, self.args["checksum"], origin=origin)
