@@ -320,3 +320,27 @@ def test_a_host_does_not_fill_the_controller_s_disk(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert names(archive.path.parent) == ["tool-k.tar.gz", "tool-k.tar.gz.sha256"]
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_there_is_always_a_pack_while_another_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swaps: bool
+) -> None:
+    new, root = tmp_path / "new", tmp_path / "tool"
+    for folder in (new, root):
+        folder.mkdir()
+        (folder / folder.name).touch()
+    rename, seen = os.rename, []
+
+    def watched(source: str, target: str) -> None:
+        rename(source, target)
+        seen.append(root.exists())
+
+    monkeypatch.setattr(pack.os, "rename", watched)
+    if not swaps:
+        # A file system, or a C library, that cannot.
+        monkeypatch.setattr(pack.ctypes, "CDLL", lambda _: SimpleNamespace())
+    pack.put_in_place(str(new), str(root))
+    assert names(root) == ["new"]
+    assert names(tmp_path) == ["tool"]
+    assert all(seen) is swaps

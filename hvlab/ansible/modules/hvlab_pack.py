@@ -103,6 +103,7 @@ build: {description: Whether this host builds the pack., type: bool, returned: w
 save: {description: Whether this host saves the pack., type: bool, returned: with elected}
 """
 
+import ctypes
 import glob
 import hashlib
 import json
@@ -134,6 +135,8 @@ from ansible.module_utils.hvlab_packed import (
 )
 
 TAR_SECONDS = 900
+# Of linux/fcntl.h and linux/fs.h.
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 # So many damaged files of a pack are named.
 SHOWN = 10
 
@@ -302,10 +305,19 @@ def put_in_place(new: str, root: str) -> None:
         with suppress(FileNotFoundError):
             os.unlink(manifest(root))
     old = tempfile.mkdtemp(prefix=".{}.old-".format(name), dir=parent)
-    if os.path.lexists(root):
-        os.rename(root, os.path.join(old, name))
-    os.rename(new, root)
+    swapped = exchange(new, root)
+    if swapped or os.path.lexists(root):
+        os.rename(new if swapped else root, os.path.join(old, name))
+    if not swapped:
+        os.rename(new, root)
     shutil.rmtree(old)
+
+
+def exchange(one: str, other: str) -> bool:
+    """Swap two names in one step; return whether kernel, C library and file system could."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    names = (AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other))
+    return rename is not None and rename(*names, RENAME_EXCHANGE) == 0
 
 
 def main() -> None:
