@@ -10,11 +10,12 @@ from pathlib import Path
 from hvlab.files import locked
 from hvlab.vlab.files import write
 
+_FORWARD = "net/ipv4/ip_forward"
 # At least these. Each node's systemd takes about eight inotify instances; Linux grants root 128 in all.
 # Each node keeps the link address of each other one; Linux has room for 1024 in all. With 32 nodes there was
 # always one without, whose login or connection ended with "No route to host".
 LEAST = {
-    "net/ipv4/ip_forward": 1,
+    _FORWARD: 1,
     "fs/inotify/max_user_instances": 8192,
     "net/ipv4/neigh/default/gc_thresh1": 8192,
     "net/ipv4/neigh/default/gc_thresh2": 16384,
@@ -35,6 +36,13 @@ def prepare(runtime: Path, *, settings: Path = _SETTINGS) -> None:
         for name, least in LEAST.items():
             if name in before:
                 (settings / name).write_text(str(least), encoding="ascii")
+
+
+def routes(runtime: Path, *, settings: Path = _SETTINGS) -> bool:
+    """Return whether this machine forwards packets without labs, too."""
+    # In this order: a lab that begins now records before it sets.
+    forwards = int((settings / _FORWARD).read_text(encoding="ascii"))
+    return bool(forwards) and _FORWARD not in _read(runtime / "kernel.json")
 
 
 def restore(runtime: Path, *, settings: Path = _SETTINGS) -> None:

@@ -74,7 +74,8 @@ def up(plan: LabPlan, *, report: Report) -> list[str]:
     check_names(plan)
     os.umask(0o022)
     with _disk_errors(), _alone(plan, report):
-        network.ensure(plan.lab, plan.network, racks=len(plan.topology.racks))
+        routes = kernel.routes(plan.runtime.parent)
+        network.ensure(plan.lab, plan.network, routes=routes, racks=len(plan.topology.racks))
         kernel.prepare(plan.runtime.parent)
         report("", "network is up")
         return Boot(plan, allowed, report).all()

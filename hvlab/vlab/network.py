@@ -16,9 +16,10 @@ from hvlab.vlab.topology import MAX_RACKS
 _LINKS = Path("/sys/class/net")
 
 
-def ensure(lab: str, network: IPv4Network, *, racks: int = 0) -> None:
-    """Make the bridge, those of so many racks, and masquerading, or what is missing of them.
+def ensure(lab: str, network: IPv4Network, *, routes: bool, racks: int = 0) -> None:
+    """Make the bridge, those of so many racks, and the firewall table, or what is missing of them.
 
+    ``routes`` says whether this machine is a router without labs, too.
     Raises UsageError when the network is in use on this machine already.
     """
     bridge = names.bridge(lab)
@@ -29,7 +30,7 @@ def ensure(lab: str, network: IPv4Network, *, racks: int = 0) -> None:
     run(["ip", "link", "set", bridge, "up"])
     # Ask a booting node for its link address every 0.1 s; the default of 1 s is most of the boot time.
     Path(f"/proc/sys/net/ipv4/neigh/{bridge}/retrans_time_ms").write_text("100", encoding="ascii")
-    run(["nft", "-f", "-"], given=ruleset(lab, network))
+    run(["nft", "-f", "-"], given=ruleset(lab, network, routes=routes))
     for number in range(1, racks + 1):
         _ensure_rack(lab, number)
 
@@ -120,9 +121,14 @@ def conflict(
     return None
 
 
-def ruleset(lab: str, network: IPv4Network) -> str:
-    """Return the firewall table as nft reads it; it replaces an older one in one step. Pure."""
+def ruleset(lab: str, network: IPv4Network, *, routes: bool) -> str:
+    """Return the firewall table as nft reads it; it replaces an older one in one step. Pure.
+
+    Into the lab only answers are let. A machine that is no router itself forwards for labs alone: the names
+    of their bridges, and of those of their racks, begin with ``hv``.
+    """
     table, bridge = names.table(lab), names.bridge(lab)
+    policy = "" if routes else '    iifname != "hv*" oifname != "hv*" drop\n'
     return f"""\
 add table ip {table}
 delete table ip {table}
@@ -136,6 +142,6 @@ table ip {table} {{
     iifname "{bridge}" accept
     oifname "{bridge}" ct state established,related accept
     oifname "{bridge}" drop
-  }}
+{policy}  }}
 }}
 """

@@ -37,13 +37,24 @@ def test_conflicts(addresses, routes, observed):
 
 
 def test_the_table_replaces_itself_in_one_step():
-    lines = network.ruleset("lab", LAB).splitlines()
+    lines = network.ruleset("lab", LAB, routes=True).splitlines()
     assert lines[:3] == ["add table ip hvlab_lab", "delete table ip hvlab_lab", "table ip hvlab_lab {"]
     # Where bridged packets pass this table, too, those from rack to rack keep their address.
     assert '    ip saddr 198.18.0.0/24 ip daddr != 198.18.0.0/24 oifname != "hv-lab" masquerade' in lines
     # This machine routes while a lab is up: nobody else begins a connection into it.
     into = [line.strip() for line in lines if line.strip().startswith("oifname")]
     assert into == ['oifname "hv-lab" ct state established,related accept', 'oifname "hv-lab" drop']
+
+
+def test_a_machine_that_is_no_router_forwards_for_labs_alone(tmp_path, settings):
+    refused = '    iifname != "hv*" oifname != "hv*" drop'
+    lines = [network.ruleset("lab", LAB, routes=routes).splitlines() for routes in (True, False)]
+    assert [refused in of_table for of_table in lines] == [False, True]
+    assert not kernel.routes(tmp_path, settings=settings)
+    kernel.prepare(tmp_path, settings=settings)
+    assert not kernel.routes(tmp_path, settings=settings)
+    (tmp_path / "kernel.json").unlink()
+    assert kernel.routes(tmp_path, settings=settings)
 
 
 def test_uplinks_that_no_bridge_has_yet_are_removed(tmp_path, monkeypatch):
