@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,6 +57,7 @@ class Boot:
 
         Raises UnreachableError for the hosts that fail.
         """
+        self._close()
         release = self._release()
         running = reality.supervisors(self.plan.runtime / "nodes")
         self._attach(running)
@@ -71,6 +73,15 @@ class Boot:
         if stopped:
             self._start(stopped, release)
         return self._limit()
+
+    def _close(self) -> None:
+        """Leave to root alone what has keys and set-uid programs of hosts; an earlier hvlab did not."""
+        image.close_all()
+        for name in ("nodes", "shared"):
+            close(self.plan.runtime / name)
+        for directory in {path for node in self.plan.nodes for path in node.shared.values()}:
+            with suppress(OSError):
+                (self.plan.runtime / directory.name).rename(directory)
 
     def _attach(self, running: Mapping[str, list[int]]) -> None:
         """Put the links of running nodes on their bridges: a rack's, or one that was lost and made again."""
@@ -96,7 +107,6 @@ class Boot:
     def _start(self, nodes: Sequence[Node], release: str) -> None:
         bases = self._bases(nodes, release)
         config = controller.node_config(release)
-        close(self.plan.runtime / "nodes")
         for node in nodes:
             node.directory.mkdir(exist_ok=True)
             machines.recover_host_key(node)

@@ -12,6 +12,8 @@ from pathlib import Path
 from hvlab.files import write_file
 from hvlab.vlab.command import run
 
+_LONGEST = 1 << 20
+
 
 def write(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Write a file in one step, and the directories it is in."""
@@ -68,7 +70,10 @@ def write_in(folder: int, name: str, content: str | bytes, *, mode: int = 0o644)
 
 
 def read_in(folder: int, name: str) -> bytes | None:
-    """Return the content of a file in a folder: b"" where there is none, None for a link and the like."""
+    """Return the content of a file in a folder: b"" where there is none, None for a link and the like.
+
+    None for a file that is too long, too: in a node, its root decides.
+    """
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
@@ -76,7 +81,8 @@ def read_in(folder: int, name: str) -> bytes | None:
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        about = os.fstat(descriptor)
+        return file.read(_LONGEST) if stat.S_ISREG(about.st_mode) and about.st_size <= _LONGEST else None
 
 
 def link(path: Path, target: str) -> None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from hvlab import cache
 from hvlab.errors import HvlabError
 from hvlab.files import file_sha256, locked
-from hvlab.paths import images_dir
+from hvlab.paths import image_dirs, images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
 from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.files import discard, link, write
 
-RECIPE = 3
+RECIPE = 4
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "python3", "python3-apt",
     "iproute2", "procps", "sudo", "ca-certificates",
@@ -35,6 +37,8 @@ _MASKED = (
     "getty.target", "systemd-firstboot.service", "systemd-resolved.service",
 )  # fmt: skip
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
+# Above what distributions give to services, below what containers' users get (subuid).
+_FIRST_USER = 70_000
 _AUTOMOUNT = Path("/usr/share/mmdebstrap/hooks/file-mirror-automount")
 
 
@@ -68,14 +72,26 @@ def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
     return image
 
 
+def close_all() -> None:
+    """Leave each image to root alone, those of an earlier hvlab, too; their folder is the user's."""
+    for folder in image_dirs():
+        for image in folder.glob("*-" + "[0-9a-f]" * 16):
+            # On a read-only file system they stay as they are.
+            with suppress(OSError):
+                if not image.is_symlink():
+                    image.chmod(0o700)
+
+
 def whole(image: Path) -> bool:
     """Return whether this is an image that can be booted."""
     return image.is_absolute() and (image / "usr/lib/os-release").is_file()
 
 
 def _build(config: ImageConfig, work: Path, image: Path, say: Callable[[str], None]) -> None:
+    close(work)
     tree, overlay = work / "root", work / "config"
-    write(overlay / "etc/apt/apt.conf.d/90hvlab", config.apt_settings + _NO_TRANSLATIONS)
+    settings = config.apt_settings + _NO_TRANSLATIONS
+    write(overlay / "etc/apt/apt.conf.d/90hvlab", settings, mode=packages.mode(settings))
     for path, mode, content in config.files:
         write(overlay / path.lstrip("/"), content, mode=mode)
     say("build the base image")
@@ -114,7 +130,8 @@ def _finish(config: ImageConfig, tree: Path) -> None:
         sources = tuple(packages.read_list((apt / "sources.list").read_text(encoding="utf-8")))
     for path in [apt / "sources.list", *(apt / "sources.list.d").glob("*")]:
         path.unlink(missing_ok=True)
-    write(apt / "sources.list.d/hvlab.sources", packages.render(sources))
+    text = packages.render(sources)
+    write(apt / "sources.list.d/hvlab.sources", text, mode=packages.mode(text))
     extra = packages.missing_certificates(
         config.ca_bundle, (tree / _CERTIFICATES).read_text(encoding="utf-8")
     )
@@ -130,11 +147,21 @@ def _finish(config: ImageConfig, tree: Path) -> None:
         redhat.turn(tree, config.release)
     else:
         run(["chroot", tree, "apt-cache", "gencaches"], seconds=600)
+    _number_users(tree / "etc/login.defs")
     for path in (tree / "etc/ssh").glob("ssh_host_*"):
         path.unlink()
     for name in ("etc/hostname", "etc/machine-id", "var/lib/dbus/machine-id", "etc/resolv.conf"):
         (tree / name).unlink(missing_ok=True)
-    tree.chmod(0o755)
+    # A host's own root folder lies above it, in its overlay.
+    tree.chmod(0o700)
+
+
+def _number_users(settings: Path) -> None:
+    """Give the users of hosts IDs that are nobody's on the machine: its processes are known there by them."""
+    text = settings.read_text(encoding="utf-8")
+    for name, value in (("MIN", _FIRST_USER), ("MAX", _FIRST_USER + 9999)):
+        text = re.sub(rf"(?m)^([UG]ID_{name})\s+\d+", rf"\1 {value}", text)
+    write(settings, text)
 
 
 def _step(line: str) -> str:

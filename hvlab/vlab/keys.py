@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hvlab.key_files import key_whole, public_whole
 from hvlab.sudo import hand_over
 from hvlab.vlab.command import run
-from hvlab.vlab.files import write
+from hvlab.vlab.files import discard, write
 
 LOGIN_KEY = "id_ed25519"
 
@@ -29,10 +30,16 @@ def ensure(path: Path, *, comment: str) -> str:
 
 
 def login(directory: Path, *, lab: str) -> str:
-    """Make the lab's login key in ``directory`` (0700, of the person under sudo); return its public line."""
+    """Make the lab's login key, of the person under sudo, in ``directory``; return its public line.
+
+    The folder stays root's: root writes there, and would write through a link of that person's.
+    """
+    if directory.exists() and directory.stat().st_uid != os.geteuid():
+        # As an earlier hvlab left it.
+        discard(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    directory.chmod(0o700)
+    directory.chmod(0o755)
     line = ensure(directory / LOGIN_KEY, comment=f"hvlab {lab}")
-    for path in (directory, directory / LOGIN_KEY, directory / f"{LOGIN_KEY}.pub"):
+    for path in (directory / LOGIN_KEY, directory / f"{LOGIN_KEY}.pub"):
         hand_over(path)
     return line

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hvlab.errors import HvlabError
 from hvlab.key_files import key_whole
-from hvlab.vlab import enter_cgroup, image, keys, names, reality
+from hvlab.vlab import enter_cgroup, image, keys, names, packages, reality
 from hvlab.vlab.command import environment, run, succeeds
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.files import close, folder_within, read_in, write, write_in
@@ -33,6 +33,7 @@ LLDP=no
 """
 _HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_TAIL = 64 * 1024
 # There once systemd runs this machine.
 SYSTEMD_RUNS = Path("/run/systemd/system")
 _NSPAWN_STATE = Path("/run/systemd/nspawn")
@@ -91,7 +92,6 @@ def assemble(node: Node, base: Path) -> None:
     """Mount the node's overlay; its upper directory keeps what the node wrote before."""
     image.check_path(base)
     close(node.directory.parent)
-    close(base)
     for name in ("upper", "work", "root"):
         (node.directory / name).mkdir(parents=True, exist_ok=True)
     (node.directory / "upper").chmod(0o755)
@@ -125,9 +125,9 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
     ]
     first = [
         ("etc/hosts", 0o644, _HOSTS.encode()),
-        ("etc/pip.conf", 0o644, config.pip_conf.encode()),
+        ("etc/pip.conf", packages.mode(config.pip_conf), config.pip_conf.encode()),
         *((path.lstrip("/"), mode, content) for path, mode, content in config.files),
-        ("etc/environment", 0o644, config.environment.encode()),
+        ("etc/environment", packages.mode(config.environment), config.environment.encode()),
         ("etc/machine-id", 0o444, f"{uuid.uuid4().hex}\n".encode()),
     ]
     try:
@@ -240,7 +240,10 @@ def unmount(directory: Path) -> None:
 def tail(node: Node, lines: int = 15) -> str:
     """Return the end of the node's console, without its control characters."""
     try:
-        text = node.console.read_text(encoding="utf-8", errors="replace")
+        # Its host decides how long it is.
+        with node.console.open("rb") as console:
+            console.seek(max(0, console.seek(0, os.SEEK_END) - _TAIL))
+            text = console.read(_TAIL).decode("utf-8", "replace")
     except OSError:
         text = ""
     plain = [_ESCAPE.sub("", line).strip() for line in text.splitlines()]

@@ -146,6 +146,11 @@ def missing_certificates(bundle: str, other: str) -> list[str]:
     return [pem + "\n" for body, pem in bodies(bundle).items() if body not in known]
 
 
+def mode(text: str) -> int:
+    """Return the mode of a file of settings: root's alone if an address in it may have a password."""
+    return 0o600 if "@" in text else 0o644
+
+
 def resolv_conf(text: str, upstream: str | None) -> str:
     """Return the resolver's configuration for a node, which cannot ask a stub on our loopback."""
     servers = re.findall(r"^\s*nameserver\s+(\S+)", text, re.MULTILINE)

@@ -123,7 +123,7 @@ def make_plan(
 
 
 def _packs(runtime: Path) -> Path:
-    return runtime / "packs"
+    return runtime / "shared/packs"
 
 
 def plan_without_limits(lab: Lab) -> LabPlan:
@@ -143,7 +143,7 @@ def plan_without_limits(lab: Lab) -> LabPlan:
     if problems:
         raise UsageError(f"the inventory {lab.source} cannot be booted:\n" + "\n".join(problems))
     runtime = lab_runtime_dir(lab.name)
-    shared = {"/home": runtime / "home"} if lab.shared_home else {}
+    shared = {"/home": runtime / "shared/home"} if lab.shared_home else {}
     if lab.shared_packs:
         shared[lab.shared_packs] = _packs(runtime)
     nodes = tuple(

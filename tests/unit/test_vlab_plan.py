@@ -5,6 +5,7 @@ import socket
 import subprocess
 import threading
 from dataclasses import replace
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
 from hvlab.vlab import lab as virtual
 from hvlab.vlab import node as nodes
+from hvlab.vlab.boot import Boot
 from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.node import Node
-from hvlab.vlab.plan import check_machine, check_names, make_plan
+from hvlab.vlab.packages import PackageSource
+from hvlab.vlab.plan import LabPlan, check_machine, check_names, make_plan
 
 
 def host(name: str, address: str, *, virtual: bool = True, **variables: str) -> Host:
@@ -125,6 +128,31 @@ def test_an_image_is_named_after_all_that_goes_into_it():
     assert image.key(config).startswith("bookworm-")
 
 
+def test_users_of_hosts_have_ids_that_are_nobodys_on_the_machine(tmp_path):
+    settings = tmp_path / "login.defs"
+    settings.write_text("# UID_MIN 1\nUID_MIN\t\t\t 1000\nUID_MAX\t60000\nSYS_UID_MIN 101\nGID_MIN 1000\n")
+    image._number_users(settings)
+    told = ["# UID_MIN 1", "UID_MIN 70000", "UID_MAX 79999", "SYS_UID_MIN 101", "GID_MIN 70000"]
+    assert settings.read_text().splitlines() == told
+
+
+def test_passwords_of_package_sources_are_roots_alone_in_an_image(tmp_path, monkeypatch):
+    proxy = 'Acquire::http::Proxy "http://me:pw@proxy.example:3128";\n'
+    source = PackageSource(("http://me:pw@mirror.example/debian",), ("bookworm",), ("main",))
+    monkeypatch.setattr(image, "_finish", lambda *_: None)
+    monkeypatch.setattr(image, "run", lambda *_, **__: "")
+    monkeypatch.setattr(image, "discard", lambda _: None)
+    for name, config, mode in (
+        ("open", ImageConfig("bookworm", (), "", (), ""), 0o644),
+        ("closed", ImageConfig("bookworm", (source,), proxy, (), ""), 0o600),
+    ):
+        work = tmp_path / name
+        monkeypatch.setattr(image, "stream", lambda *_, place=work, **__: (place / "root").mkdir())
+        image._build(config, work, tmp_path / f"image-{name}", lambda _: None)
+        assert (work / "config/etc/apt/apt.conf.d/90hvlab").stat().st_mode & 0o777 == mode
+        assert work.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize(
     ("command", "printed"),
     [
@@ -204,15 +232,22 @@ def test_a_server_that_begins_anew_just_then_is_waited_for(tmp_path):
 def test_only_root_reaches_the_trees_of_hosts_and_images(tmp_path, monkeypatch):
     """They hold private keys, and programs that run as root for whoever starts them."""
     images, runtime = tmp_path / "images", tmp_path / "lab"
-    (images / "bookworm-1/usr/lib").mkdir(parents=True)
-    (images / "bookworm-1/usr/lib/os-release").write_text("VERSION_CODENAME=bookworm\n")
-    (runtime / "nodes/n1").mkdir(parents=True)
+    base, home = images / "bookworm-0123456789abcdef", runtime / "shared/home"
+    (base / "usr/lib").mkdir(parents=True)
+    (base / "usr/lib/os-release").write_text("VERSION_CODENAME=bookworm\n")
+    # As an earlier hvlab left them.
+    for folder in ("nodes/n1", "home/hvlab"):
+        (runtime / folder).mkdir(parents=True)
+    monkeypatch.setenv("HVLAB_IMAGES", str(images))
     monkeypatch.setattr(nodes, "run", lambda *_, **__: None)
-    node = Node("lab", "n1", "198.18.0.11", 22, runtime / "nodes/n1")
-    nodes.assemble(node, images / "bookworm-1")
-    assert [oct(folder.stat().st_mode & 0o777) for folder in (runtime / "nodes", images / "bookworm-1")] == [
-        "0o700"
-    ] * 2
+    node = Node("lab", "n1", "198.18.0.11", 22, runtime / "nodes/n1", {"/home": home})
+    Boot(LabPlan("lab", runtime, IPv4Network("198.18.0.0/24"), (node,)), {}, print)._close()
+    nodes.assemble(node, base)
+    closed = (runtime / "nodes", runtime / "shared", base)
+    assert [oct(folder.stat().st_mode & 0o777) for folder in closed] == ["0o700"] * 3
+    assert [path.name for path in home.iterdir()] == ["hvlab"]
+    # They may have been told to lie where others have files.
+    assert images.stat().st_mode & 0o055 == 0o055
     # What a plain user may read of it.
     assert node.recorded.parent == runtime / "hosts"
     assert node.record()["release"] == "bookworm"

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -132,6 +133,23 @@ def test_keys_are_made_once_and_the_private_one_is_ours_alone(tmp_path):
     assert known_hosts.known_hosts_line(other).startswith("[198.18.0.11]:2222,[n1]:2222 ssh-ed25519 ")
 
 
+def test_a_login_key_is_written_through_no_link_of_the_caller(tmp_path, monkeypatch):
+    folder, target, handed = tmp_path / "ssh", tmp_path / "target", []
+    folder.mkdir()
+    target.write_text("of root")
+    for name in ("id_ed25519.part.pub", "id_ed25519"):
+        (folder / name).symlink_to(target)
+    # The folder is somebody else's than root's, as an earlier hvlab left it.
+    me = os.geteuid()
+    monkeypatch.setattr(keys.os, "geteuid", lambda: me + 1)
+    monkeypatch.setattr(keys, "hand_over", handed.append)
+    line = keys.login(folder, lab="lab")
+    assert target.read_text() == "of root"
+    assert (folder / "id_ed25519.pub").read_text().strip() == line
+    assert [path.name for path in handed] == ["id_ed25519", "id_ed25519.pub"]
+    assert [path.stat().st_mode & 0o777 for path in (folder, handed[0])] == [0o755, 0o600]
+
+
 def test_keys_that_are_lost_or_damaged_are_made_again(tmp_path):
     machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
     line = keys.ensure(machine.host_key, comment="n1")
@@ -188,6 +206,22 @@ def test_a_node_gets_its_own_files_and_at_its_first_start_the_controllers(tmp_pa
     assert ((etc / "hosts").read_text(), (etc / "machine-id").read_text()) == ("its own\n", identity)
 
 
+def test_a_password_of_the_controller_is_roots_alone_on_a_node(tmp_path):
+    proxy, index = (
+        'https_proxy="http://me:pw@proxy.example:3128"\n',
+        "[global]\nindex-url = https://token@x.example\n",
+    )
+    for name, config, mode in (
+        ("n1", replace(CONFIG, pip_conf=index, environment=proxy), 0o600),
+        ("n2", replace(CONFIG, environment='no_proxy="localhost"\n'), 0o644),
+    ):
+        machine = Node("lab", name, "198.18.0.11", 22, tmp_path / name)
+        (machine.root / "etc").mkdir(parents=True)
+        node.configure(machine, NETWORK, config, login="ssh-ed25519 CCCC hvlab lab")
+        files_of = [machine.root / "etc" / file for file in ("pip.conf", "environment")]
+        assert [path.stat().st_mode & 0o777 for path in files_of] == [mode, mode]
+
+
 @pytest.mark.parametrize(
     "link", ["etc", "etc/ssh", "etc/ssh/sshd_config.d", "etc/systemd", "etc/systemd/network"]
 )
@@ -232,6 +266,19 @@ def test_a_console_is_shown_without_control_characters(tmp_path):
     assert node.tail(machine) == "(it wrote nothing)"
     machine.console.write_text("one\n[\x1b[0;32m  OK  \x1b[0m] Started.\r\r\n\x1b[2J\x07two\n")
     assert node.tail(machine, 2) == "[  OK  ] Started.\ntwo"
+
+
+def test_what_a_node_wrote_without_end_is_read_in_part(tmp_path):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    file = machine.root / "root/.ssh/authorized_keys"
+    file.parent.mkdir(parents=True)
+    for path in (machine.console, file):
+        with path.open("wb") as endless:
+            endless.seek(1 << 40)
+            endless.write(b"\nthe end\n")
+    assert node.tail(machine, 1) == "the end"
+    node.admit(machine, "ssh-ed25519 CCCC hvlab lab")
+    assert file.stat().st_size > 1 << 40
 
 
 def test_a_failed_command_is_told_with_what_it_said():

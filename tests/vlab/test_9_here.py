@@ -17,7 +17,7 @@ FILES = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
 @pytest.fixture(scope="module")
 def user(slurm):
     """The lab user, who has installed hvlab in the home that all hosts share."""
-    home = lab_runtime_dir("vslurm") / "home/hvlab"
+    home = lab_runtime_dir("vslurm") / "shared/home/hvlab"
     files = subprocess.run(FILES, cwd=PROJECT, capture_output=True, check=True).stdout
     packed = subprocess.run(
         ["tar", "--create", "--null", "--files-from=-"],
@@ -37,7 +37,7 @@ def as_user(line):
 def job(lab, *words, hosts=2, options="", expect=0):
     """Run hvlab in a job, and return what it wrote."""
     script = f"#!/bin/sh\nexec ~/venv/bin/hvlab {shlex.join(words)}\n"
-    (lab_runtime_dir("vslurm") / "home/hvlab/job.sh").write_text(script)
+    (lab_runtime_dir("vslurm") / "shared/home/hvlab/job.sh").write_text(script)
     submit = f"sbatch --wait --nodes={hosts} --exclusive --output=out {options} job.sh"
     line = f"rm -f out; {submit} >/dev/null; echo $?; cat out"
     status, _, text = lab.on("c1", as_user(line)).partition("\n")
@@ -134,7 +134,7 @@ def test_scancel_leaves_nothing(user):
         "--restart",
     )
     script = f"#!/bin/sh\nexec ~/venv/bin/hvlab {shlex.join([*argv, '--', 'python', '-c', sleep])}\n"
-    (lab_runtime_dir("vslurm") / "home/hvlab/job.sh").write_text(script)
+    (lab_runtime_dir("vslurm") / "shared/home/hvlab/job.sh").write_text(script)
     steps = "squeue --steps --noheader | grep -q hvlab-"
     gone = "squeue --noheader | grep -q ."
     line = (

@@ -165,7 +165,7 @@ def test_ssh_gives_the_exit_code_and_checks_the_host_key(lab, tmp_path):
 
 
 def test_secrets_are_the_owners_alone(lab):
-    assert (RUNTIME / "ssh").stat().st_mode & 0o777 == 0o700
+    assert (RUNTIME / "nodes").stat().st_mode & 0o777 == 0o700
     keys = [RUNTIME / "ssh/id_ed25519", *RUNTIME.glob("nodes/*/host_key")]
     assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
     assert len(keys) == 3
