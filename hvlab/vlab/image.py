@@ -18,7 +18,7 @@ from hvlab.paths import image_dirs, images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
 from hvlab.vlab.controller import ImageConfig
-from hvlab.vlab.files import discard, link, write
+from hvlab.vlab.files import close, discard, link, write
 
 RECIPE = 4
 PACKAGES = (
