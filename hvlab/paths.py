@@ -87,20 +87,20 @@ def results_dir() -> Path:
 
 
 def _of_the_caller(path: Path, option: str) -> Path:
-    """Return what lies in the current folder. Raises UsageError where others made it or may change it."""
+    """Return a path in the current folder. Raises UsageError if other users own it or may change it."""
     person = sudo.caller()
     trusted = {0, os.geteuid(), *([person[0]] if person else [])}
     if os.path.lexists(path):
         for each in {Path(), *(path.parents), path, path.resolve()}:
-            seen = each.stat() if each.exists() else each.lstat()
-            what = None
-            if seen.st_uid not in trusted:
-                what = f"belongs to user {seen.st_uid}"
-            elif stat.S_ISDIR(seen.st_mode) and seen.st_mode & stat.S_IWOTH:
-                what = "may be written by every user"
-            if what:
+            info = each.stat() if each.exists() else each.lstat()
+            reason = None
+            if info.st_uid not in trusted:
+                reason = f"belongs to user {info.st_uid}"
+            elif stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_IWOTH:
+                reason = "may be written by every user"
+            if reason:
                 raise UsageError(
-                    f"{path.absolute()} is not used: {each.absolute()} {what}",
+                    f"{path.absolute()} is not used: {each.absolute()} {reason}",
                     remedy=f"name it with {option} if you trust it, or go to a folder of your own",
                 )
     return path

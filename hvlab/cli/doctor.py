@@ -73,8 +73,8 @@ def command(
         causes, harmless = (
             [each.as_json() for each in group] for group in (diagnosis.causes, diagnosis.harmless)
         )
-        told = {"log": path, "causes": causes, "harmless": harmless, "not_looked_for": diagnosis.stopped}
-        click.echo(json.dumps(told, indent=1))
+        document = {"log": path, "causes": causes, "harmless": harmless, "not_looked_for": diagnosis.stopped}
+        click.echo(json.dumps(document, indent=1))
     else:
         click.echo(_table(diagnosis))
     if prove:

@@ -98,12 +98,12 @@ def _rotate(lab: Lab, trust: Trust) -> None:
 
 
 def _renew_munge_key(trust: Trust) -> None:
-    """Make Slurm's key anew: a host that has it signs as any user, and is root on all other hosts."""
+    """Replace Slurm's munge key: a host that has it can act as any user on all other hosts."""
     key = trust.folder / "munge.key"
     if key.is_file():
         write_file(key, secrets.token_hex(64) + "\n", mode=0o600)
         _say(
-            "made: a new munge key. Hosts have it, and Slurm refuses the former one, after `hvlab provision`"
+            "replaced here: Slurm's munge key. Run `hvlab provision`; until then hosts accept the former one"
         )
 
 
@@ -172,13 +172,12 @@ def status(inventory: Path) -> None:
     ending = [host for host, end in ends.items() if end and end < datetime.now(UTC) + SOON]
     wrong = [f"hosts without a certificate: {some(unsigned)}"] if unsigned else []
     wrong += [f"certificates end within a week, or have ended: {some(ending)}"] if ending else []
+    remedy = "run `hvlab keys issue`"
     if " ".join(public(trust.identity).split()[:2]) in trust.revoked_text.splitlines():
-        raise CheckError(
-            "; ".join(["the lab user's present key is revoked: `hvlab keys revoke` was cut off", *wrong]),
-            remedy="run `hvlab keys revoke` for the same hosts again",
-        )
+        wrong.append("the lab user's present key is revoked: `hvlab keys revoke` was interrupted")
+        remedy = "run `hvlab keys revoke` for the same hosts again"
     if wrong:
-        raise CheckError("; ".join(wrong), remedy="run `hvlab keys issue`")
+        raise CheckError("; ".join(wrong), remedy=remedy)
 
 
 def _user(lab: Lab) -> str:

@@ -16,7 +16,7 @@ _SHOWN = 4
 _WIDTH = 300
 # What hvlab's own messages put before a remedy.
 _REMEDY = "what to do:"
-# So much time of a processor is spent on a text, for each MiB begun: hosts may write what is slow to search.
+# Seconds of processor time for each MiB of a text: hosts may write text that is slow to search.
 _MOST_S = 5.0
 
 
@@ -52,28 +52,28 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Dia
     end = time.thread_time() + _MOST_S * (1 + len(log.text) // 2**20)
     noise = [entry for entry in entries if entry.harmless]
     faults = sorted((entry for entry in entries if not entry.harmless), key=lambda entry: entry.weight)
-    harmless, left = _seen(noise, log, end)
+    harmless, left = _matched(noise, log, end)
     rest = log.without({line for _, lines in harmless for line in lines})
-    causes, more_left = _seen(faults, rest, end)
+    causes, more_left = _matched(faults, rest, end)
     # That something failed is worth a line only where nothing says more.
     causes = [pair for pair in causes if pair[0].weight < UNKNOWN] or causes
     causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
-    told, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
-    return Diagnosis(told, quiet, left + more_left)
+    shown, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
+    return Diagnosis(shown, quiet, stopped=left + more_left)
 
 
-def _seen(
+def _matched(
     entries: Sequence[Cause], log: LogText, end: float
 ) -> tuple[list[tuple[Cause, list[WrittenLine]]], int]:
-    """Return the entries that a log shows, and how many were not looked for when time was up."""
-    seen: list[tuple[Cause, list[WrittenLine]]] = []
+    """Return the entries that match a log, and the number left when time was up."""
+    matched: list[tuple[Cause, list[WrittenLine]]] = []
     for at, entry in enumerate(entries):
         lines = _lines(entry, log, end)
         if lines is None:
-            return seen, len(entries) - at
+            return matched, len(entries) - at
         if lines:
-            seen.append((entry, lines))
-    return seen, 0
+            matched.append((entry, lines))
+    return matched, 0
 
 
 def root(raw: Iterable[str]) -> Recognised | None:

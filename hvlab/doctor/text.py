@@ -12,8 +12,8 @@ from typing import NamedTuple
 from hvlab.answers import clean
 from hvlab.doctor.wording import to_english
 
-# So many lines count that differ in numbers only, or in nothing; of a line, so many characters, and each
-# so many of them are searched as one line.
+# Maximum number of lines kept that differ only in numbers, or not at all; maximum length of a line, and of
+# the pieces in which it is searched.
 _ALIKE = 12
 _SAME = 100
 _LONGEST = 64 * 1024
@@ -224,7 +224,7 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Part a line at the ends of lines that are written in it; of what is too long keep its two ends, cut."""
+    """Part a line at the ends of lines that are written in it; of a long line keep both ends, in pieces."""
     for part in _ESCAPED_END.split(text):
         short = _HEADER.sub(_missing, part.strip())
         half = _LONGEST // 2

@@ -11,7 +11,7 @@ import yaml
 from hvlab.errors import Problem
 from hvlab.masking import masked
 
-# Types that no text is taken for, and how to write one: it would be cut at its commas, or into its letters.
+# Types for which text is refused, and how to write a value: Ansible splits text at commas, loops at letters.
 # Switches and numbers may be texts, as `-e name=false` and INI give them: roles say `| bool`.
 _NO_TEXT = {
     "list": """write a list in YAML, ['a', 'b'] in INI, -e '{{"{0}": ["a", "b"]}}' for a command""",

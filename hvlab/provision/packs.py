@@ -25,14 +25,18 @@ from hvlab.paths import cache_dir
 
 _SUM = re.compile(r"[0-9a-f]{64}")
 MARKER = ".hvlab-pack.json"
-# Of a marker, and of what a tar file has before its content.
+_NO_PACK = (
+    *(FileNotFoundError, EOFError, ValueError, zlib.error),
+    *(gzip.BadGzipFile, tarfile.TarError, answers.AnswerError),
+)
+# Maximum size of a marker, and of the headers before it.
 _MARKER_BYTES = 1 << 20
 # The packs of CUDA and torch for it have a few GiB each.
 LARGEST = 32 << 30
 
 
 class _Marker(HostAnswer):
-    """What the host that built a pack says of it."""
+    """A pack's marker, as the host that built it wrote it."""
 
     bytes: Count = 0
 
@@ -61,7 +65,7 @@ def save_sum(file: Path, sha256: str) -> None:
 def bounded(file: Path, host: str) -> Iterator[None]:
     """Let a host write no more to ``file`` than there is room for, whichever program writes it here.
 
-    Raises AnswerError. What the host says of the size does not count: it may send on and on.
+    Raises AnswerError. A size that the host states is not trusted.
     """
     free = shutil.disk_usage(file.parent).free
     limit = min(LARGEST, free * 9 // 10)
@@ -126,9 +130,7 @@ class Archive:
                 text = tar.extractfile(member) if member and member.name == MARKER else None
                 content = text.read(_MARKER_BYTES) if text else b"{}"
                 loaded = answers.load(content, self.path.name, _Marker, limit=_MARKER_BYTES)
-        except (FileNotFoundError, gzip.BadGzipFile, tarfile.TarError, EOFError, ValueError, zlib.error):
-            return None
-        except answers.AnswerError:
+        except _NO_PACK:
             return None
         return dict(loaded)
 

@@ -43,7 +43,7 @@ class PreflightHost:
 
     @property
     def claims(self) -> set[str]:
-        """Return what the host says that it is called, and its address in the lab's network."""
+        """Return the names that the host gives itself, and its address in the lab's network."""
         names = {self.facts.get("nodename"), self.facts.get("hostname"), self.lab_address}
         return {str(name) for name in names if name}
 
@@ -121,6 +121,7 @@ def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
             yield Problem(host.name, f"its own host name is {name!r}", remedy)
         elif short != name.split(".", maxsplit=1)[0].lower():
             yield Problem(host.name, f"its own host name is {name!r}, and {short!r} for short", remedy)
+        # A name that is another host's in the inventory is for check_claims.
         elif others and short not in {host.name.split(".")[0].lower(), *(other.lower() for other in others)}:
             yield Problem(host.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
 

@@ -37,7 +37,7 @@ USER_LIFE = timedelta(days=7)
 SSH_PORT = 22
 # Of hosts in a line of known_hosts: ssh before 7.8 (RHEL 7, Ubuntu 18.04) skips a line of 8192 bytes.
 _NAMES = 50
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
 # The endings of an authority that is to come into use, and of one that has been in use.
 NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 

@@ -38,7 +38,7 @@ def write(folder: Path, kind: str, content: object) -> None:
             line = "\n" + line
         file.write(line.encode())
         file.flush()
-        # SQLite's commit comes after it, and says that it is there.
+        # On disk before SQLite's commit refers to it.
         os.fsync(file.fileno())
 
 

@@ -29,7 +29,6 @@ from hvlab.results.store import (
 
 _RUN_FIELDS = 6
 _AFTER_ALL = 2**62
-# A run's id is the name of its folder.
 
 
 @dataclass(frozen=True)

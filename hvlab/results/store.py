@@ -57,7 +57,7 @@ MIGRATIONS = (_VERSION_1, _VERSION_2)
 SCHEMA = len(MIGRATIONS)
 
 
-# What the folder of a run may be called; a foreign store must not choose where reports are written.
+# Run ids, which are names of folders: a foreign store must not choose where reports are written.
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 # The launcher of figures that were imported.
 UNKNOWN = "unknown"

@@ -99,6 +99,7 @@ def test_a_host_may_have_capitals_in_its_name(lab, host_key):
     """ssh looks for n1 in the certificate, and refused a host that had N1 there."""
     first = lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"])
     assert ssh_keys.read_certificate(first).principals == {"n1", "fe80::1"}
+    assert trust.checked_names(["::1", "N1"]) == ["::1", "n1"]
     assert lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"], current=first) == first
 
 

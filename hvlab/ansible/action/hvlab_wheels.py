@@ -131,7 +131,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return sha256
 
     def _ways(self) -> list[tuple[str, str]]:
-        """Return what is tried: the framework's own index or none, and the requirements."""
+        """Return the attempts, each the framework's own index or none, and the requirements."""
         asked = self.args["requirements"]
         index = {version: release.index for version, release in catalogue.load().torch.items()}
         plain = without_build(asked, index, architecture=self.args["architecture"])
